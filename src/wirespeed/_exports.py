@@ -100,6 +100,9 @@ HOMES = {
         "wirespeed.server.tools.tool": "Tool",
         "wirespeed.transport.http.asgi": "AsgiApp",
     },
+    "wirespeed.auth": {
+        "wirespeed.auth.access_token": "AccessToken Verifier",
+    },
     "wirespeed.tasks": {
         "wirespeed.tasks.memory": "MemoryTaskStore",
         "wirespeed.tasks.model": "Task TaskLimit TaskStateError TaskStatus",

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CallTimeout",
+    "CannotVerify",
     "ChildExited",
     "ConfigError",
     "ConnectionClosed",
@@ -37,6 +38,7 @@ __all__ = [
     "HttpStatusError",
     "InputNeeded",
     "InvalidResponse",
+    "InvalidToken",
     "LaunchError",
     "LimitExceeded",
     "LocalError",
@@ -348,3 +350,16 @@ class HttpStatusError(TransportError):
 
 class ConfigError(WirespeedError, ValueError):
     """A configuration is wrong; the text names the file, the member and the expected value."""
+
+
+class InvalidToken(WirespeedError):
+    """Raised by a verifier of access tokens (`wirespeed.auth.Verifier`) that refuses a token.
+
+    The text is for the server's log and must not hold the token. The client gets HTTP 401 and
+    ``error="invalid_token"``.
+    """
+
+
+class CannotVerify(WirespeedError):
+    """Raised by a verifier of access tokens that cannot tell whether a token is good, because
+    something that the verifier needs is down. The client gets HTTP 503."""

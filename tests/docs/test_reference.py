@@ -21,6 +21,7 @@ BLOCK = re.compile(r"^::: ([\w.]+)$(?!\n    options:\n      members: \[\])", re.
 LOGGERS = {"wirespeed.access", "wirespeed.stdio"}
 MODULES = (
     "wirespeed",
+    "wirespeed.auth",
     "wirespeed.config",
     "wirespeed.core",
     "wirespeed.errors",

@@ -34,6 +34,7 @@ schema
 transport
 database
 tasks
+auth
 server client
 config
 litemcp
@@ -83,6 +84,12 @@ INSIDE = {
         http.pool
         child
         stdio
+    """,
+    "auth": """
+        addresses challenge access_token jose
+        fetch
+        metadata
+        verifiers
     """,
     "server": """
         http.event_store

@@ -409,8 +409,11 @@ def test_wheels_are_built_for_the_pythons_of_the_classifiers() -> None:
 
 def test_the_extra_all_has_every_extra_for_users() -> None:
     extras = PYPROJECT["project"]["optional-dependencies"]
-    assert extras["all"] == ["wirespeed[cli,validate,prometheus,otel]"]
-    assert set(extras) == {"cli", "validate", "prometheus", "otel", "all", "test", "lint", "docs"}
+    assert extras["all"] == ["wirespeed[cli,validate,prometheus,otel,auth]"]
+    assert set(extras) == {
+        *("cli", "validate", "prometheus", "otel", "auth"),
+        *("all", "test", "lint", "docs"),
+    }
 
 
 def test_a_server_is_installed_without_the_packages_of_the_command_line() -> None:

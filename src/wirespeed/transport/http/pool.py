@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import ssl as ssl_
 from collections import deque
+from collections.abc import Callable
 from typing import Any, Protocol
 from urllib.parse import urljoin
 
@@ -58,6 +59,8 @@ class HttpPool:
         connect_timeout: Seconds for connecting, TLS and the proxy's answer together.
         idle_timeout: Seconds that a connection is kept without a request. Many servers close it
             after five, and a request that meets the closing may be lost.
+        max_redirects: Redirects of one request that are followed, at the same origin.
+        may_reach: As of `connect_http`.
     """
 
     def __init__(
@@ -72,6 +75,8 @@ class HttpPool:
         max_head: int = MAX_HEAD,
         connect_timeout: float = 10.0,
         idle_timeout: float = 4.0,
+        max_redirects: int = MAX_REDIRECTS,
+        may_reach: Callable[[str], bool] | None = None,
     ) -> None:
         if not address.is_http:
             raise ValueError(f"HTTP is not spoken at {address}")
@@ -86,6 +91,8 @@ class HttpPool:
         self._max_head = max_head
         self._connect_timeout = connect_timeout
         self._idle_timeout = idle_timeout
+        self._max_redirects = max_redirects
+        self._may_reach = may_reach
         self._fields = (
             f"Host: {address.authority}\r\nUser-Agent: wirespeed/{wirespeed.__version__}\r\n"
             "Accept-Encoding: identity\r\n"
@@ -168,7 +175,11 @@ class HttpPool:
             self._ssl = ssl_.create_default_context()
             self._ssl.set_alpn_protocols(["http/1.1"])
         connected = await connect_http(
-            self.address, ssl=self._ssl, proxy=self._proxy, open_timeout=self._connect_timeout
+            self.address,
+            ssl=self._ssl,
+            proxy=self._proxy,
+            open_timeout=self._connect_timeout,
+            may_reach=self._may_reach,
         )
         connection = HttpClientConnection(
             self,
@@ -269,14 +280,16 @@ class HttpPool:
         except ValueError:
             found = None
         why = ""
-        if found is None:
+        if self._max_redirects == 0:
+            why = "redirects are not followed"
+        elif found is None:
             why = "the redirect names no URL"
         elif (found.scheme, found.host, found.port) != self._origin:
             why = "redirects to another origin are not followed"
         elif status not in (307, 308):
             why = "only 307 and 308 are followed, which keep the method"
-        elif call.n_redirects == MAX_REDIRECTS:
-            why = f"more than {MAX_REDIRECTS} redirects are not followed"
+        elif call.n_redirects == self._max_redirects:
+            why = f"more than {self._max_redirects} redirects are not followed"
         if found is None or why:
             call.end(TransportError(f"{place}: {why}"))
         else:

@@ -12,7 +12,7 @@ from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from wirespeed.errors import TransportError, UpgradeRefused
-from wirespeed.transport.address import Address
+from wirespeed.transport.address import Address, is_name
 from wirespeed.transport.net.stream import SocketStream, Stream, address_name, make_prompt, start
 from wirespeed.transport.net.tls import TlsStream
 
@@ -28,6 +28,8 @@ Place = tuple[int, int, Any]  # family, protocol, address
 
 CLOSE_TIMEOUT = 1.0  # seconds for the closing alert of TLS, of which HTTP needs none
 ATTEMPT_DELAY = 0.25  # seconds before the next address is tried, too (RFC 8305 section 8)
+
+OUT_OF_REACH = "its IP address is one that this request may not reach"
 
 TLS_ALERT = 0x15  # the first byte of a TLS server's answer to plain text (RFC 8446 section 5.1)
 
@@ -135,6 +137,7 @@ async def connect_http(
     ssl: ssl_.SSLContext | None = None,
     proxy: Proxy | None = None,
     open_timeout: float = 10.0,
+    may_reach: Callable[[str], bool] | None = None,
 ) -> Connected:
     """Connect to ``http://`` or ``https://``, for requests of HTTP/1.1.
 
@@ -144,12 +147,17 @@ async def connect_http(
         proxy: The proxy. It opens a tunnel to an ``https://`` server; requests to an ``http://``
             server are the proxy's to forward.
         open_timeout: The time limit of the whole call in seconds.
+        may_reach: Called with each IP address of the host; only those for which it returns True are
+            connected to. A proxy looks names up itself, and only a host that is an IP address is
+            judged.
 
     TransportError: the connection failed.
     """
 
     async def connect() -> Connected:
-        return Connected(await _open_stream(address, ssl, open_timeout, CLOSE_TIMEOUT, proxy))
+        return Connected(
+            await _open_stream(address, ssl, open_timeout, CLOSE_TIMEOUT, proxy, may_reach)
+        )
 
     return await _explained(connect, address, open_timeout, proxy)
 
@@ -160,12 +168,15 @@ async def _open_stream(
     open_timeout: float,
     close_timeout: float,
     proxy: Proxy | None = None,
+    may_reach: Callable[[str], bool] | None = None,
 ) -> Stream:
     """Return a stream to the host of a URL, with TLS where the URL says so."""
     loop = asyncio.get_running_loop()
     if proxy is None:
-        sock = await _connect_socket(loop, address.host, address.port)
+        sock = await _connect_socket(loop, address.host, address.port, may_reach)
     else:
+        if may_reach is not None and not (is_name(address.host) or may_reach(address.host)):
+            raise _Failure(OUT_OF_REACH)
         sock = await _connect_socket(loop, proxy.host, proxy.port)
     if not address.secure:
         return SocketStream(loop, sock)
@@ -262,7 +273,12 @@ class _Failure(Exception):
     """The connection failed. The text is the reason."""
 
 
-async def _connect_socket(loop: asyncio.AbstractEventLoop, host: str, port: int) -> socket.socket:
+async def _connect_socket(
+    loop: asyncio.AbstractEventLoop,
+    host: str,
+    port: int,
+    may_reach: Callable[[str], bool] | None = None,
+) -> socket.socket:
     """Return a connected non-blocking socket, to the address of the host that accepts it first.
 
     RFC 8305 section 5: the next address is tried when one fails, or has not answered for a while.
@@ -271,6 +287,10 @@ async def _connect_socket(loop: asyncio.AbstractEventLoop, host: str, port: int)
     waiting = _alternating([(family, proto, place) for family, _, proto, _, place in found])
     if not waiting:
         raise _Failure("the host has no address")
+    if may_reach is not None:
+        waiting = [one for one in waiting if may_reach(one[2][0])]
+        if not waiting:
+            raise _Failure(OUT_OF_REACH)
     if len(waiting) == 1:
         return await _try(loop, *waiting[0])
     failure: BaseException | None = None

@@ -1,0 +1,19 @@
+"""Authorization of MCP over HTTP (OAuth 2.1): what a server checks, how a client logs in.
+
+The module of a name is loaded at the first use of the name. What checks and signs JWTs needs
+``pip install 'wirespeed[auth]'``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from wirespeed._exports import exports
+
+if TYPE_CHECKING:  # isort: off
+    from wirespeed.auth.access_token import (
+        AccessToken as AccessToken,
+        Verifier as Verifier,
+    )
+else:  # type checkers would take any name
+    __all__, __getattr__ = exports(__name__)

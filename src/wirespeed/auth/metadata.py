@@ -1,0 +1,116 @@
+"""Metadata of protected resources (RFC 9728) and of authorization servers (RFC 8414, OpenID Connect
+Discovery 1.0): the documents, where they lie, and how they are fetched."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+import msgspec
+
+from wirespeed.auth.fetch import Fetcher, FetchError, checked_url
+
+T = TypeVar("T")
+
+RESOURCE = "/.well-known/oauth-protected-resource"
+OAUTH = "/.well-known/oauth-authorization-server"
+OPENID = "/.well-known/openid-configuration"
+
+
+class ResourceMetadata(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """The metadata of a protected resource (RFC 9728 section 2), here an MCP server. Members that
+    are absent are None."""
+
+    resource: str
+    authorization_servers: list[str] | None = None
+    jwks_uri: str | None = None
+    scopes_supported: list[str] | None = None
+    bearer_methods_supported: list[str] | None = None
+    resource_name: str | None = None
+    resource_documentation: str | None = None
+    resource_policy_uri: str | None = None
+    resource_tos_uri: str | None = None
+    tls_client_certificate_bound_access_tokens: bool | None = None
+    dpop_signing_alg_values_supported: list[str] | None = None
+    dpop_bound_access_tokens_required: bool | None = None
+
+
+class ServerMetadata(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """The metadata of an authorization server (RFC 8414 section 2; OpenID Connect Discovery 1.0
+    section 3). Members that are absent are None."""
+
+    issuer: str
+    authorization_endpoint: str | None = None
+    token_endpoint: str | None = None
+    jwks_uri: str | None = None
+    registration_endpoint: str | None = None
+    scopes_supported: list[str] | None = None
+    response_types_supported: list[str] | None = None
+    grant_types_supported: list[str] | None = None
+    token_endpoint_auth_methods_supported: list[str] | None = None
+    token_endpoint_auth_signing_alg_values_supported: list[str] | None = None
+    revocation_endpoint: str | None = None
+    introspection_endpoint: str | None = None
+    introspection_endpoint_auth_methods_supported: list[str] | None = None
+    code_challenge_methods_supported: list[str] | None = None
+    authorization_response_iss_parameter_supported: bool | None = None
+    client_id_metadata_document_supported: bool | None = None
+    authorization_grant_profiles_supported: list[str] | None = None
+    dpop_signing_alg_values_supported: list[str] | None = None
+    end_session_endpoint: str | None = None
+
+
+def resource_metadata_urls(resource: str) -> list[str]:
+    """Where the metadata of a protected resource may lie: the well-known path before the path of
+    the resource (RFC 9728 section 3.1), then at the root. FetchError: not such a URL."""
+    origin, path = _split(resource)
+    query = checked_url(resource).query
+    with_path = f"{origin}{RESOURCE}{path}" + (f"?{query}" if query else "")
+    return list(dict.fromkeys([with_path, f"{origin}{RESOURCE}"]))
+
+
+def server_metadata_urls(issuer: str) -> list[str]:
+    """Where the metadata of an authorization server may lie, in the order of MCP (2025-11-25
+    basic/authorization, "Authorization Server Metadata Discovery"). FetchError: not such a URL."""
+    origin, path = _split(issuer)
+    found = [f"{origin}{OAUTH}{path}", f"{origin}{OPENID}{path}"]
+    return [*found, f"{origin}{path}{OPENID}"] if path else found
+
+
+async def fetch_document(fetcher: Fetcher, url: str, type: type[T]) -> T | None:
+    """A metadata document; None where there is none (a status of 400 to 499). FetchError: it was
+    not fetched, or is not such a document."""
+    found = await fetcher.get(url)
+    if 400 <= found.status < 500:
+        return None
+    address = checked_url(url)
+    if found.status != 200:
+        raise FetchError(f"{address} answered {found.status}")
+    try:
+        members = msgspec.json.decode(found.body, type=dict[str, Any])
+        known = {name: value for name, value in members.items() if value is not None}
+        return msgspec.convert(known, type)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as exc:
+        reason = str(exc) if isinstance(exc, msgspec.ValidationError) else "it is not JSON"
+        raise FetchError(f"the document at {address} is not metadata: {reason}") from None
+
+
+async def fetch_server_metadata(fetcher: Fetcher, issuer: str) -> ServerMetadata | None:
+    """The metadata of an authorization server from the first place that has some; None where no
+    place has. FetchError: a place failed, or its document is of another issuer (RFC 8414 section
+    3.3)."""
+    for url in server_metadata_urls(issuer):
+        found = await fetch_document(fetcher, url, ServerMetadata)
+        if found is not None:
+            if found.issuer != issuer:
+                raise FetchError(
+                    f"the metadata at {checked_url(url)} has the issuer {found.issuer[:256]!r}, "
+                    f"not {issuer!r}"
+                )
+            return found
+    return None
+
+
+def _split(url: str) -> tuple[str, str]:
+    """The origin and the path of a URL, the path without the slash at its end."""
+    address = checked_url(url)
+    return f"{address.scheme}://{address.authority}", address.path.rstrip("/")

@@ -1,0 +1,24 @@
+"""Authorization, as a typed user writes it."""
+
+from __future__ import annotations
+
+from typing import assert_type
+
+from wirespeed.auth import AccessToken, Verifier
+from wirespeed.errors import CannotVerify, InvalidToken
+
+
+class Own:
+    def verify(self, token: str) -> AccessToken:
+        if not token:
+            raise InvalidToken("the token is empty")
+        if token == "down":
+            raise CannotVerify("the table of tokens is not there")
+        return AccessToken(subject="anne", scopes=frozenset({"notes"}), expires=2e9)
+
+
+async def verifiers() -> None:
+    verifier: Verifier = Own()
+    found = verifier.verify("x")
+    token = found if isinstance(found, AccessToken) else await found
+    assert_type(token.scopes, frozenset[str])
