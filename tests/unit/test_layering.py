@@ -87,9 +87,11 @@ INSIDE = {
     """,
     "auth": """
         addresses challenge access_token jose
+        dpop_proofs
         fetch
         metadata
         verifiers
+        client
     """,
     "server": """
         http.event_store

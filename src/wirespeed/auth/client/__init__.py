@@ -1,0 +1,1 @@
+"""How a client gets tokens: the values of ``Client(url, auth=…)``."""

@@ -1,0 +1,328 @@
+"""The DPoP proofs of clients are checked (RFC 9449 section 4.3). Servers that take DPoP load it."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import json
+import math
+import re
+import secrets
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import urlsplit
+
+import msgspec
+
+from wirespeed.auth.jose import NEW_KEYS, extract, public_key, verify
+from wirespeed.errors import CannotVerify, InvalidToken
+from wirespeed.transport.address import DEFAULT_PORTS
+
+if TYPE_CHECKING:
+    from joserfc.jwk import Key
+
+ALGORITHMS = tuple(NEW_KEYS)
+"""The algorithms of proofs, as a challenge names them."""
+
+MAX_PROOF = 8192  # bytes of one proof
+MAX_JTI = 512  # characters of a proof's identifier
+MAX_KEYS = 1024  # of clients, kept as they were read
+MAX_REMEMBERED = 200_000  # proofs
+NONCE_BYTES = 8  # of the time in a nonce
+
+_ENCODED = re.compile(r"%([0-9A-Fa-f]{2})")
+_SCHEMES = {"ws": "http", "wss": "https"}
+
+
+class InvalidProof(InvalidToken):
+    """A request is refused because of its DPoP proof.
+
+    Attributes:
+        error: The error of the challenge: ``invalid_dpop_proof``, ``invalid_token`` for a token of
+            another key, or ``use_dpop_nonce``.
+        nonce: The nonce that the client shall use (the field DPoP-Nonce); None without one.
+    """
+
+    def __init__(
+        self, message: str, error: str = "invalid_dpop_proof", nonce: str | None = None
+    ) -> None:
+        super().__init__(message)
+        self.error = error
+        self.nonce = nonce
+
+
+class Proof(NamedTuple):
+    """A proof that is valid.
+
+    Attributes:
+        thumbprint: The SHA-256 thumbprint of its key (RFC 7638), as ``cnf.jkt`` of tokens has it.
+        nonce: The nonce that the client shall use from now on, because its own ends soon; None
+            where nothing changes.
+    """
+
+    thumbprint: str
+    nonce: str | None
+
+
+class _Claims(msgspec.Struct):
+    jti: str
+    htm: str
+    htu: str
+    iat: int | float
+    ath: str | None = None
+    nonce: str | None = None
+
+
+_read_claims = msgspec.json.Decoder(_Claims).decode
+
+
+class Nonces:
+    """The nonces of one server: each is the time at which it was made, sealed by a secret, so that
+    nothing is kept for each client (RFC 9449 section 8).
+
+    Args:
+        lifetime: Seconds that clients are given one nonce. It is valid for as long again.
+        secret: The key of the seal. Servers that share it take each other's nonces.
+    """
+
+    def __init__(
+        self,
+        lifetime: float = 300.0,
+        *,
+        secret: bytes | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        if not lifetime > 0:
+            raise ValueError("the lifetime of a nonce is a number of seconds above 0")
+        self._lifetime = lifetime
+        self._secret = secrets.token_bytes(32) if secret is None else secret
+        self._clock = clock
+
+    def current(self) -> str:
+        """Return the nonce that clients shall use now."""
+        return self._sealed(self._period())
+
+    def age(self, nonce: str) -> int | None:
+        """Return 0 for the nonce of now, 1 for the one before it; None for any other text."""
+        period = self._period()
+        given = nonce.encode()
+        for age in (0, 1):
+            if hmac.compare_digest(given, self._sealed(period - age).encode()):
+                return age
+        return None
+
+    def _period(self) -> int:
+        return int(self._clock() // self._lifetime)
+
+    def _sealed(self, period: int) -> str:
+        seal = hmac.digest(self._secret, period.to_bytes(NONCE_BYTES, "big", signed=True), "sha256")
+        return _encoded(seal[:24])
+
+
+class Replays:
+    """The proofs that were seen, so that none is taken twice.
+
+    Args:
+        seconds: How long each is remembered, at least.
+        limit: Proofs that are remembered at once.
+    """
+
+    def __init__(self, seconds: float, limit: int, clock: Callable[[], float]) -> None:
+        self._seconds = seconds
+        self._limit = limit
+        self._clock = clock
+        self._newer: set[bytes] = set()
+        self._older: set[bytes] = set()
+        self._since = clock()
+
+    def add(self, thumbprint: str, jti: str) -> bool:
+        """Remember a proof; False if it was seen before. CannotVerify: there is no room for it, and
+        none is forgotten before its time."""
+        now = self._clock()
+        if now - self._since >= self._seconds:
+            whole = now - self._since < 2 * self._seconds
+            self._older = self._newer if whole else set()
+            self._newer = set()
+            self._since = now
+        # a separator that no thumbprint has
+        key = hashlib.sha256(f"{thumbprint} {jti}".encode()).digest()[:16]
+        if key in self._newer or key in self._older:
+            return False
+        if len(self._newer) + len(self._older) >= self._limit:
+            raise CannotVerify(
+                f"{self._limit} DPoP proofs came within {2 * self._seconds:.0f} seconds: further "
+                "ones are refused"
+            )
+        self._newer.add(key)
+        return True
+
+
+class DpopProofs:
+    """Checks the proofs of the clients of one server.
+
+    Args:
+        algorithms: The signature algorithms that are taken; asymmetric ones alone.
+        window: Seconds by which a proof may be older or newer than the server's clock.
+        nonces: Proofs must have a nonce of the server; None: a proof needs none.
+        max_remembered: Proofs that are remembered at once. A proof is remembered for two to four
+            times ``window``. Where there is no room, requests are refused (`CannotVerify`).
+    """
+
+    def __init__(
+        self,
+        *,
+        algorithms: Sequence[str] = ALGORITHMS,
+        window: float = 60.0,
+        nonces: Nonces | None = None,
+        max_remembered: int = MAX_REMEMBERED,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        wrong = [name for name in algorithms if name not in ALGORITHMS]
+        if wrong or not algorithms or isinstance(algorithms, str):
+            raise ValueError(
+                f"{', '.join(wrong) or algorithms!r}: the algorithms of DPoP proofs are some of "
+                f"{', '.join(ALGORITHMS)}"
+            )
+        self.algorithms = tuple(algorithms)
+        self.nonces = nonces
+        self._window = window
+        self._clock = clock
+        self._seen = Replays(2 * window + 1, max_remembered, clock)
+        self._keys: OrderedDict[str, tuple[Key, str]] = OrderedDict()
+
+    def check(
+        self,
+        proof: str,
+        *,
+        method: str,
+        url: str,
+        token: str | None = None,
+        thumbprint: str | None = None,
+    ) -> Proof:
+        """Check the field DPoP of a request.
+
+        Args:
+            proof: The value of the field. A request with two such fields is refused before.
+            method: The method of the request.
+            url: The URL of the request, as clients know it. Its query is not compared.
+            token: The access token of the request; None where there is none (at an authorization
+                server).
+            thumbprint: The key that the token is bound to (``cnf.jkt``).
+
+        InvalidProof: the proof does not fit. CannotVerify: as of `Replays.add`.
+        """
+        header, payload, signed = self._read(proof)
+        key, found = self._key_of(header)
+        if not verify(signed, key, self.algorithms):
+            raise InvalidProof("the signature of the DPoP proof is wrong")
+        claims = self._claims_of(payload)
+        if claims.htm != method:
+            raise InvalidProof("the DPoP proof is for another method (htm)")
+        if not _same(claims.htu, url):
+            raise InvalidProof("the DPoP proof is for another URL (htu)")
+        if not abs(self._clock() - claims.iat) <= self._window:
+            raise InvalidProof("the DPoP proof is too old, or from the future (iat)")
+        if token is not None:
+            hashed = _encoded(hashlib.sha256(token.encode()).digest())
+            if not hmac.compare_digest(hashed, _ascii(claims.ath)):
+                raise InvalidProof("the DPoP proof is for another access token (ath)")
+            if not hmac.compare_digest(found, _ascii(thumbprint)):
+                raise InvalidProof("the access token is bound to another key", "invalid_token")
+        fresh = self._nonce_for(claims)
+        if not self._seen.add(found, claims.jti):
+            raise InvalidProof("the DPoP proof was used before (jti)")
+        return Proof(found, fresh)
+
+    def _read(self, proof: str) -> tuple[dict[str, Any], bytes, Any]:
+        if len(proof) > MAX_PROOF:
+            raise InvalidProof(f"the DPoP proof has more than {MAX_PROOF} characters")
+        try:
+            signed = extract(proof, MAX_PROOF)
+        except ValueError:
+            raise InvalidProof("the DPoP proof is not a JWT") from None
+        header = signed.headers()
+        if header.get("typ") != "dpop+jwt":
+            raise InvalidProof('the type of the DPoP proof is not "dpop+jwt"')
+        if header.get("alg") not in self.algorithms:
+            raise InvalidProof("the algorithm of the DPoP proof is not allowed")
+        if "crit" in header:
+            raise InvalidProof("the DPoP proof needs extensions that are not known (crit)")
+        return header, signed.payload, signed
+
+    def _key_of(self, header: dict[str, Any]) -> tuple[Key, str]:
+        """The key in the header of a proof, and its thumbprint."""
+        jwk = header.get("jwk")
+        name = json.dumps(jwk, sort_keys=True)
+        known = self._keys.get(name)
+        if known is not None:
+            self._keys.move_to_end(name)
+            return known
+        try:
+            key = public_key(jwk)
+        except ValueError as exc:
+            raise InvalidProof(f"the key of the DPoP proof: {exc}") from None
+        known = self._keys[name] = key, key.thumbprint()
+        if len(self._keys) > MAX_KEYS:
+            self._keys.popitem(last=False)
+        return known
+
+    def _claims_of(self, payload: bytes) -> _Claims:
+        try:
+            claims = _read_claims(payload)
+        except (msgspec.MsgspecError, UnicodeDecodeError):
+            raise InvalidProof(
+                "the DPoP proof lacks a claim (jti, htm, htu, iat), or one has a wrong type"
+            ) from None
+        if not 0 < len(claims.jti) <= MAX_JTI or not math.isfinite(claims.iat):
+            raise InvalidProof(f"jti of a DPoP proof has 1 to {MAX_JTI} characters")
+        return claims
+
+    def _nonce_for(self, claims: _Claims) -> str | None:
+        """The nonce that the client is told with the response."""
+        if self.nonces is None:
+            return None
+        age = None if claims.nonce is None else self.nonces.age(claims.nonce)
+        if age is None:
+            raise InvalidProof(
+                "the DPoP proof needs a nonce of this server",
+                "use_dpop_nonce",
+                self.nonces.current(),
+            )
+        return self.nonces.current() if age else None
+
+
+def _encoded(data: bytes) -> str:
+    return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
+
+
+def _ascii(text: str | None) -> str:
+    """A text that `hmac.compare_digest` takes."""
+    return text if text is not None and text.isascii() else ""
+
+
+def _same(htu: str, url: str) -> bool:
+    """Whether two URLs are the same without query and fragment, normalised as RFC 3986 sections
+    6.2.2 and 6.2.3 say."""
+    try:
+        return _normal(htu) == _normal(url)
+    except ValueError:
+        return False
+
+
+def _normal(url: str) -> tuple[str, str, int | None, str]:
+    parts = urlsplit(url)
+    scheme = _SCHEMES.get(parts.scheme, parts.scheme)
+    if scheme not in ("http", "https") or not parts.hostname or "@" in parts.netloc:
+        raise ValueError("not a URL of HTTP")
+    port = DEFAULT_PORTS[scheme] if parts.port is None else parts.port
+    return scheme, parts.hostname, port, _ENCODED.sub(_decoded, parts.path) or "/"
+
+
+def _decoded(found: re.Match[str]) -> str:
+    """A percent-encoded character: plain where it is unreserved, else in upper case."""
+    char = chr(int(found[1], 16))
+    plain = char.isascii() and (char.isalnum() or char in "-._~")
+    return char if plain else found[0].upper()

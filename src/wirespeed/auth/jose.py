@@ -1,0 +1,131 @@
+"""The few uses of joserfc: JSON Web Signatures (RFC 7515) and keys (RFC 7517)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING, Any, Literal
+
+try:
+    from joserfc import jws
+    from joserfc.errors import JoseError
+    from joserfc.jwk import JWKRegistry, import_key
+    from joserfc.util import urlsafe_b64decode
+except ImportError as exc:  # pragma: no cover
+    raise ImportError(
+        "authorization needs the package joserfc: pip install 'wirespeed[auth]'"
+    ) from exc
+
+if TYPE_CHECKING:
+    from joserfc.jwk import Key
+    from joserfc.jws import CompactSignature
+
+MIN_RSA_BITS = 2048
+MAX_RSA_BITS = 8192
+# The members of public keys (RFC 7518 section 6, RFC 8037 section 2), and of private ones.
+PUBLIC = {"EC": ("crv", "x", "y"), "RSA": ("n", "e"), "OKP": ("crv", "x")}
+PRIVATE = ("d", "p", "q", "dp", "dq", "qi", "oth", "k")
+
+# What signs, and the keys that are made for it.
+NEW_KEYS: dict[str, tuple[Literal["EC", "OKP", "RSA"], str | int]] = {
+    "ES256": ("EC", "P-256"),
+    "ES384": ("EC", "P-384"),
+    "ES512": ("EC", "P-521"),
+    "EdDSA": ("OKP", "Ed25519"),
+    "Ed25519": ("OKP", "Ed25519"),
+    "PS256": ("RSA", 2048),
+    "RS256": ("RSA", 2048),
+}
+
+
+class _Registry(jws.JWSRegistry):
+    """Algorithms by an allow-list, which is all that decides: joserfc warns of EdDSA, the name that
+    most servers know Ed25519 by. Other header parameters are ignored (RFC 7515 section 4)."""
+
+    def __init__(self, algorithms: Collection[str], max_bytes: int) -> None:
+        super().__init__(algorithms=algorithms, strict_check_header=False)
+        self.max_header_length = self.max_payload_length = max_bytes
+
+    def get_alg(self, name: str) -> Any:
+        if not self.allowed or name not in self.allowed or name not in self.algorithms:
+            raise ValueError("the algorithm is not allowed")
+        return self.algorithms[name]
+
+
+def extract(token: str, max_bytes: int) -> CompactSignature:
+    """Take a compact serialization apart; nothing of it is trusted yet. ValueError: it is none."""
+    try:
+        return jws.extract_compact(token.encode("ascii"), registry=_Registry((), max_bytes))
+    except (JoseError, ValueError, TypeError, AttributeError, RecursionError):
+        raise ValueError("not a compact JSON Web Signature") from None
+
+
+def verify(signed: CompactSignature, key: Key, algorithms: Collection[str]) -> bool:
+    """Return whether a key made a signature by one of the algorithms."""
+    try:
+        return jws.validate_compact(signed, key, registry=_Registry(algorithms, 0))
+    except (JoseError, ValueError, TypeError):
+        return False
+
+
+def public_key(jwk: Any) -> Key:
+    """Return the asymmetric public key of a JWK. ValueError says what is wrong with it."""
+    kty = jwk.get("kty") if isinstance(jwk, dict) else None
+    if not isinstance(kty, str) or kty not in PUBLIC:
+        raise ValueError("it is not an asymmetric JWK")
+    if any(name in jwk for name in PRIVATE):
+        raise ValueError("it holds a private part")
+    if not all(isinstance(jwk.get(name), str) for name in PUBLIC[kty]):
+        raise ValueError("a member of it is missing")
+    try:
+        # before cryptography looks at the key: the cost grows with its size
+        bits = _bits(jwk["n"]) if kty == "RSA" else MIN_RSA_BITS
+        key = import_key(public_members(jwk)) if MIN_RSA_BITS <= bits <= MAX_RSA_BITS else None
+    except (JoseError, ValueError, TypeError, KeyError):
+        raise ValueError("it cannot be read") from None
+    if key is None:
+        raise ValueError(f"an RSA key has {MIN_RSA_BITS} to {MAX_RSA_BITS} bits")
+    return key
+
+
+def _bits(number: str) -> int:
+    return int.from_bytes(urlsafe_b64decode(number.encode()), "big").bit_length()
+
+
+def public_members(jwk: Mapping[str, Any]) -> dict[str, Any]:
+    """The members of a JWK that make its public key: what its thumbprint is of (RFC 7638)."""
+    return {"kty": jwk["kty"], **{name: jwk[name] for name in PUBLIC[jwk["kty"]]}}
+
+
+def new_key(algorithm: str) -> Key:
+    """Make a key for an algorithm of `NEW_KEYS`."""
+    kind, size = _kind(algorithm)
+    return JWKRegistry.generate_key(kind, size)
+
+
+def private_key(source: str | bytes | Mapping[str, Any], algorithm: str) -> Key:
+    """Read the private key for an algorithm of `NEW_KEYS`: PEM without a password, or a JWK.
+    ValueError, whose text does not show the key: it is not one."""
+    kind = _kind(algorithm)[0]
+    try:
+        key = import_key(dict(source) if isinstance(source, Mapping) else source, kind)
+        sign({"alg": algorithm}, b"", key)
+    except (JoseError, ValueError, TypeError, KeyError, AttributeError):
+        raise ValueError(
+            f"the key is not a private key for {algorithm}: PEM without a password, or a JWK"
+        ) from None
+    return key
+
+
+def _kind(algorithm: str) -> tuple[Literal["EC", "OKP", "RSA"], str | int]:
+    found = NEW_KEYS.get(algorithm)
+    if found is None:
+        raise ValueError(f"{algorithm!r} is not one of {', '.join(NEW_KEYS)}")
+    return found
+
+
+def sign(header: dict[str, Any], payload: bytes, key: Key) -> str:
+    """Return a signed compact serialization. ValueError: the key does not fit the algorithm."""
+    try:
+        return jws.serialize_compact(header, payload, key, registry=_Registry([header["alg"]], 0))
+    except (JoseError, TypeError) as exc:
+        raise ValueError(f"the key does not fit {header['alg']}: {type(exc).__name__}") from None
