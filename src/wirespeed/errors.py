@@ -8,6 +8,8 @@ The base class of an exception tells which side refused or failed:
     The peer answered with a JSON-RPC error object.
 ``TransportError``
     The link itself failed: a child that cannot start or has died, a broken pipe.
+``AuthorizationError``
+    A client cannot get a token that the server accepts.
 ``ConfigError``
     A configuration file is wrong.
 """
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
+    "AuthorizationError",
     "CallTimeout",
     "CannotVerify",
     "ChildExited",
@@ -343,6 +346,22 @@ class HttpStatusError(TransportError):
         self.status = status
         self.reason = reason
         self.retry_after = retry_after
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+class AuthorizationError(WirespeedError):
+    """A client has no token that the server accepts, and cannot get one.
+
+    The text says which step failed and what to do. It holds no token, no code, no secret and no
+    query of a URL. ``error`` is the OAuth error code of the server that refused, such as
+    ``"access_denied"`` or ``"invalid_client"`` (RFC 6749, sections 4.1.2.1 and 5.2), else "".
+    """
+
+    def __init__(self, message: str, error: str = "") -> None:
+        super().__init__(message, error)
+        self.error = error
 
     def __str__(self) -> str:
         return str(self.args[0])

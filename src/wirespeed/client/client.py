@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     import msgspec
 
     from wirespeed import Server
+    from wirespeed.auth.client.authorization import Authorization
     from wirespeed.client.answering.roots import AnyRoot
     from wirespeed.client.subscriptions.subscription import Subscription
     from wirespeed.client.targets.remote import Http, Socket, WebSocket
@@ -81,6 +82,7 @@ class Client:
             of these three, the path of a Python file (``FILE.py`` or ``FILE.py:NAME``), which
             ``wirespeed serve`` serves, or a `Server` in this process.
         headers, token: As of `Http` and `WebSocket`, for a target that is their URL.
+        auth: As of `Http`, for a target that is its URL.
         era: ``"auto"`` sends ``server/discover`` first, to find out whether the server is modern
             (2026-07-28); ``"legacy"`` sends ``initialize`` at once; ``"modern"`` never falls back
             to ``initialize``. The era of the server is kept for restarts.
@@ -142,6 +144,7 @@ class Client:
         *,
         headers: Mapping[str, str] | None = None,
         token: str | None = None,
+        auth: Authorization | None = None,
         era: Era = "auto",
         timeout: float | None = 60.0,
         handshake_timeout: float = 60.0,
@@ -192,7 +195,7 @@ class Client:
         info = {"name": name, "version": version or __version__}
         declared = {**(capabilities or {}), **tasks}
         chain = tuple(middleware)
-        self.target = as_target(target, headers, token)
+        self.target = as_target(target, headers, token, auth)
         self._identity = Identity(info, declared, log_level, answering)
         self._auto_start = auto_start
         self._cache = ResponseCache() if cache else None
@@ -284,6 +287,7 @@ class Client:
         command, the directory, the exit status and the end of its stderr. TransportError: a server
         elsewhere cannot be reached. UpgradeRefused: the server answered the WebSocket upgrade with
         an HTTP status. HttpStatusError: a server of HTTP answered the handshake with a status.
+        AuthorizationError: the server demands a token, and ``auth`` cannot get one.
         VersionMismatch: there is no common revision. CallTimeout: the server did not answer in
         time. ConnectionClosed: `close` was called meanwhile.
         """

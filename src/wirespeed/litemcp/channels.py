@@ -52,6 +52,8 @@ def _with_credentials(
     headers: Mapping[str, str] | None,
     both_headers: bool,
 ) -> Http | WebSocket:
+    if getattr(target, "auth", None) is not None:
+        raise TypeError("LiteMCP has no authorization: Http(auth=…) is for MCP; use token")
     merged = dict(target.headers or {}) | dict(headers or {})
     if token is None:
         token = target.token

@@ -68,7 +68,15 @@ class HttpRequests(Requests):
         what, status = answer.waiter.what, answer.status
         if status != 200:
             note = _TOKEN if status in (401, 403) and self.target.token is None else ""
-            return status_error(self.target, what, status, answer.headers, answer.body, note=note)
+            return status_error(
+                self.target.where,
+                what,
+                status,
+                answer.headers,
+                answer.body,
+                secrets=self.target.secrets(),
+                note=note,
+            )
         try:
             check_json(answer.body, self.max_depth)
         except BadMessage as exc:

@@ -14,6 +14,7 @@ from wirespeed.transport.service import service_of
 
 if TYPE_CHECKING:
     from wirespeed import Server
+    from wirespeed.auth.client.authorization import Authorization
     from wirespeed._core.framing.base import Framer
     from wirespeed.client.connection.connection import ClientConnection
     from wirespeed.client.targets.remote import Http, Socket, WebSocket
@@ -232,7 +233,10 @@ def flush_and_close(connection: ClientConnection | None) -> None:
 
 
 def as_target(
-    target: Any, headers: Mapping[str, str] | None = None, token: str | None = None
+    target: Any,
+    headers: Mapping[str, str] | None = None,
+    token: str | None = None,
+    auth: Authorization | None = None,
 ) -> Target:
     """Return the target of a client from the arguments of its user. Nothing is launched or looked
     up. TypeError, ValueError: the argument is not a target, or not one with headers."""
@@ -245,11 +249,11 @@ def as_target(
         word = os.fspath(target)
         found = from_file(word)
         if found is None:
-            return remote.from_url(word, headers, token)
+            return remote.from_url(word, headers, token, auth)
         target = found
-    if headers is not None or token is not None:
+    if headers is not None or token is not None or auth is not None:
         raise TypeError(
-            "headers and token are for a client of a URL: Http and WebSocket have their own"
+            "headers, token and auth are for a client of a URL: Http and WebSocket have their own"
         )
     if isinstance(target, (Stdio, remote.Http, remote.WebSocket, remote.Socket)):
         return target

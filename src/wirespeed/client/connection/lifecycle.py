@@ -9,6 +9,7 @@ exception.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 import random
 from collections.abc import Awaitable, Coroutine
@@ -17,8 +18,10 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypeVar
 from wirespeed.client.connection import handshake
 from wirespeed.client.connection.channels import Channel, Target, channel_for
 from wirespeed.client.connection.connection import ClientConnection
+from wirespeed.client.http.statuses import Challenged
 from wirespeed.client.timeouts import shown
 from wirespeed.errors import (
+    AuthorizationError,
     ConnectionClosed,
     HttpStatusError,
     InvalidResponse,
@@ -248,9 +251,18 @@ class Lifecycle:
         self._started_before = True
 
     async def _agree(self) -> Agreement:
-        """Connect, and find out the era (2026-07-28 basic/transports/stdio, "Backward
-        Compatibility")."""
+        """Connect and agree. A server of HTTP may demand a token first."""
         await self._connect()
+        for n in itertools.count():
+            try:
+                return await self._agree_on_era()
+            except Challenged as exc:
+                if not await exc.answer(n):
+                    raise
+        raise AssertionError
+
+    async def _agree_on_era(self) -> Agreement:
+        """Find out the era (2026-07-28 basic/transports/stdio, "Backward Compatibility")."""
         probed = self._channel
         assert probed is not None
         if self._era == "legacy":
@@ -490,7 +502,9 @@ class _Owner:
 
 def _is_final(exc: BaseException) -> bool:
     """Whether a second attempt cannot help: the server refused the handshake, or its certificate is
-    not valid."""
+    not valid, or there is no token."""
+    if isinstance(exc, AuthorizationError):
+        return True
     if isinstance(exc, UpgradeRefused | HttpStatusError):
         return 400 <= exc.status < 500 and exc.status not in _TRY_LATER
     # by name, so that ssl is not imported

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 from typing import TYPE_CHECKING
@@ -12,7 +13,6 @@ from wirespeed.errors import HttpStatusError, shortened
 from wirespeed.transport.address import Address, parse
 
 if TYPE_CHECKING:
-    from wirespeed.client.targets.remote import Http
     from wirespeed.transport.options import Headers
 
 # What to do about a status.
@@ -33,23 +33,24 @@ def reason_of(status: int) -> str:
 
 
 def status_error(
-    target: Http,
+    where: str,
     what: str,
     status: int,
     headers: Headers,
     body: bytes = b"",
     *,
+    secrets: Iterable[str] = (),
     said: str = "",
     note: str = "",
 ) -> HttpStatusError:
-    """The error of a message that was answered with a status. The text holds no credentials.
-    ``said``: the words of the server, by default those of the body. ``note``: what follows them, by
+    """The error of a message that was answered with a status. ``secrets``: what its text must not
+    show. ``said``: the words of the server, by default those of the body. ``note``: what follows them, by
     default what to do about the status."""
     reason = reason_of(status)
-    text = f"{target.where} answered {what} with {status} {reason}".rstrip()
+    text = f"{where} answered {what} with {status} {reason}".rstrip()
     said = _shown(said) or _first_line(headers, body)
     if said and said.lower() != reason.lower():
-        for secret in target.secrets():
+        for secret in secrets:
             said = said.replace(secret, "…")
         text += f" ({said})"
     text += note or _REMEDIES.get(status, "")

@@ -29,9 +29,11 @@ class HttpChannel:
         self._link: HttpLink | None = None
 
     async def open(self, join: Callable[[Framer | None], ClientConnection], limits: Limits) -> None:
-        """Make the link. The first message connects."""
+        """Make the link, and load its token. The first message connects."""
         make_pool = pools_to(self.target, asyncio.get_running_loop(), limits)
         self._link = HttpLink(join(None), self.target, make_pool)
+        if self._link.auth is not None:
+            await self._link.auth.session.prepare()
 
     def hang_up(self) -> None:
         """Send what is queued, and end all requests."""

@@ -26,9 +26,27 @@ NO_HEADERS: Any = {}
 
 
 class Exchange:
-    """A request of HTTP, which may be sent several times."""
+    """A request of HTTP, which may be sent several times.
 
-    __slots__ = ("call", "headers", "last_id", "link", "over", "retry", "status", "timer")
+    Attributes:
+        n_tokens: Which token it was sent with, where the link has tokens.
+        n_challenges: How often the server demanded another one.
+    """
+
+    __slots__ = (
+        "call",
+        "headers",
+        "last_id",
+        "link",
+        "n_challenges",
+        "n_tokens",
+        "over",
+        "retry",
+        "status",
+        "timer",
+    )
+
+    what = "a stream of events"
 
     def __init__(self, link: HttpLink) -> None:
         self.link = link
@@ -39,6 +57,11 @@ class Exchange:
         self.last_id: str | None = None  # of the last event with an id
         self.retry: float | None = None  # seconds, as the server said
         self.over = False  # nothing that arrives now matters
+        self.n_tokens = self.n_challenges = 0
+
+    def send(self) -> None:
+        """Send the request, the first time or again."""
+        raise NotImplementedError
 
     def abort(self) -> None:
         """End the exchange, wherever it stands. A server of 2026-07-28 cancels the request."""
@@ -156,8 +179,8 @@ class EventStream(Exchange):
         if post is not None:
             self.last_id, self.retry = post.last_id, post.retry
 
-    def open(self) -> None:
-        """Send the request."""
+    def send(self) -> None:
+        """Send the request, the first time or again."""
         self.timer = None
         self.status, self.streaming = 0, False
         self.call = self.link.get(self)
@@ -183,7 +206,7 @@ class EventStream(Exchange):
         pause = RETRY if self.retry is None else self.retry
         if self.failures:
             pause = max(pause, min(RETRY * 2.0**self.failures, MAX_RETRY))
-        self.later(pause, self.open)
+        self.later(pause, self.send)
 
 
 class OldStream(Exchange):
@@ -202,8 +225,9 @@ class OldStream(Exchange):
         self.post = post
         self.refusal = refusal
 
-    def open(self) -> None:
-        """Send the request."""
+    def send(self) -> None:
+        """Send the request, the first time or again."""
+        self.status = 0
         self.call = self.link.get(self)
 
     def on_event(self, event: str, data: Any, id: str | None, retry: int | None) -> None:

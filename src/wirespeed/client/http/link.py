@@ -24,6 +24,7 @@ from wirespeed.client.http.exchanges import (
     OldStream,
     Post,
 )
+from wirespeed.client.http.authorization import AuthorizedExchanges
 from wirespeed.client.http.mirrored import MirroredArguments
 from wirespeed.client.http.statuses import (
     BUSY,
@@ -79,6 +80,7 @@ class HttpLink(Link):
         lost: Whether the link has ended.
         mirrored: The arguments of listed tools that are header fields.
         old: Whether the server speaks HTTP+SSE.
+        auth: The token of the requests; None where the target has no ``auth``.
     """
 
     def __init__(
@@ -115,6 +117,12 @@ class HttpLink(Link):
             + b"Content-Type: application/json\r\nAccept: application/json, text/event-stream\r\n"
         )
         self._heads: dict[tuple[str, str, str], bytes] = {}
+        self.auth: AuthorizedExchanges | None = None
+        if target.auth is not None:
+            address = target.address
+            session = target.auth.session(target.url, ssl=target.ssl)
+            origin = f"{address.scheme}://{address.authority}"
+            self.auth = AuthorizedExchanges(self, origin, session)
 
     # -- a link ----------------------------------------------------------------------------------
 
@@ -166,6 +174,8 @@ class HttpLink(Link):
         self._lines.clear()
         for exchange in ended:
             exchange.abort()
+        if self.auth is not None:
+            self.auth.close()
         self.detach()
         self.connection.on_lost(exc)
 
@@ -177,6 +187,11 @@ class HttpLink(Link):
         if self._session is not None and self.failure is None:
             ended = self.loop.create_future()
             fields = self._session_fields(self._own)
+            if self.auth is not None:
+                more = await self.auth.fields_now("DELETE", self._place)
+                if more is None:
+                    return
+                fields += more
             self.pool.request("DELETE", self._place, fields, None, _Ended(ended))
             await ended
 
@@ -188,6 +203,8 @@ class HttpLink(Link):
         await self.pool.close()
         if self._side is not None:
             await self._side.close()
+        if self.auth is not None:
+            await self.auth.session.close()
 
     def abandon(self) -> None:
         """Close all sockets of a loop that is closed."""
@@ -243,10 +260,16 @@ class HttpLink(Link):
         revision = self.connection.revision
         return revision is not None and revision.modern
 
-    def post(self, post: Post) -> HttpCall:
-        """Send a message."""
+    def post(self, post: Post) -> HttpCall | None:
+        """Send a message. None: it is sent when its token is there."""
         pool = self.pool if post.id is not None else self._pool_of_notes()
-        return pool.request("POST", self._place, post.fields, post.text, post)
+        fields = post.fields
+        if self.auth is not None:
+            more = self.auth.fields("POST", self._place, post)
+            if more is None:
+                return None
+            fields += more
+        return pool.request("POST", self._place, fields, post.text, post)
 
     def _pool_of_notes(self) -> HttpPool:
         """Where notifications and responses go. Calls may wait for them, so they do not wait for a
@@ -262,13 +285,19 @@ class HttpLink(Link):
         """The server redirected a message to another path, where the next ones go at once."""
         self._place = place
 
-    def get(self, stream: Exchange) -> HttpCall:
-        """Ask for a stream of events."""
+    def get(self, stream: Exchange) -> HttpCall | None:
+        """Ask for a stream of events. None: it is asked for when its token is there."""
         self._streams.add(stream)
         fields = self._session_fields(self._own) + b"Accept: text/event-stream\r\n"
         if stream.last_id is not None:
             fields += b"Last-Event-ID: %b\r\n" % stream.last_id.encode()
-        return self.pool.request("GET", self._target.address.target, fields, None, stream)
+        place = self._target.address.target
+        if self.auth is not None:
+            more = self.auth.fields("GET", place, stream)
+            if more is None:
+                return None
+            fields += more
+        return self.pool.request("GET", place, fields, None, stream)
 
     # -- header fields ---------------------------------------------------------------------------
 
@@ -335,7 +364,7 @@ class HttpLink(Link):
 
     def posted(self, post: Post, exc: BaseException | None, sent: bool) -> None:
         """A POST is over: its answer is there, or will not come."""
-        if exc is None and self._again(post):
+        if exc is None and (self._demands(post) or self._again(post)):
             return
         if post.id is None:
             self._noted(post, exc)
@@ -349,6 +378,10 @@ class HttpLink(Link):
             self._fail(post, self._broken(post, exc))
         else:
             self._refused(post)
+
+    def _demands(self, exchange: Exchange) -> bool:
+        """Whether the server demanded a token, which is being got."""
+        return self.auth is not None and not self.lost and self.auth.refused(exchange)
 
     def _again(self, post: Post) -> bool:
         """Send a message again later, that the server put off."""
@@ -405,7 +438,7 @@ class HttpLink(Link):
             and not self.old
             and getattr(refusal, "code", None) not in codes.MODERN_ERRORS
         ):
-            OldStream(self, post, refusal).open()
+            OldStream(self, post, refusal).send()
         else:
             self._fail(post, refusal)
 
@@ -418,12 +451,28 @@ class HttpLink(Link):
             with contextlib.suppress(msgspec.DecodeError):
                 said = _error(error)
         if said is None:
-            return status_error(self._target, post.what, post.status, post.headers, post.body)
+            return self.status_error(post, body=post.body)
         if post.status in UNAUTHORIZED or (post.status in NO_VERDICT and not own):
-            return status_error(
-                self._target, post.what, post.status, post.headers, said=said.message
-            )
+            return self.status_error(post, said=said.message)
         return RemoteError(said.code, said.message, said.data)
+
+    def status_error(
+        self, exchange: Exchange, what: str = "", *, body: bytes = b"", said: str = "", note: str = ""
+    ) -> HttpStatusError:
+        """The error of an exchange that was answered with a status."""
+        secrets = self._target.secrets()
+        if self.auth is not None:
+            secrets += self.auth.session.secrets()
+        return status_error(
+            self._target.where,
+            what or exchange.what,
+            exchange.status,
+            exchange.headers,
+            body,
+            secrets=secrets,
+            said=said,
+            note=note,
+        )
 
     def _session_is_gone(self, status: int, message: Message | None = None) -> bool:
         """End the link if a status says that the session has ended (basic/transports, "Session
@@ -460,7 +509,7 @@ class HttpLink(Link):
         if note is self._gate:
             self._gate = None
             if not self.old:
-                EventStream(self).open()
+                EventStream(self).send()
         self.flush_now()
 
     def _broken(self, post: Post, exc: BaseException | None) -> ConnectionLost:
@@ -489,6 +538,8 @@ class HttpLink(Link):
 
     def stream_ended(self, stream: EventStream, exc: BaseException | None) -> None:
         """A stream of events ended, or was refused."""
+        if exc is None and self._demands(stream):
+            return
         if self._session_is_gone(stream.status):
             return
         post = stream.post
@@ -507,7 +558,7 @@ class HttpLink(Link):
                 note = "; the broken response cannot be resumed"
                 self._fail(
                     post,
-                    status_error(self._target, post.what, stream.status, stream.headers, note=note),
+                    self.status_error(stream, post.what, note=note),
                 )
 
     # -- HTTP+SSE of 2024-11-05 ------------------------------------------------------------------
@@ -529,6 +580,8 @@ class HttpLink(Link):
 
     def old_ended(self, stream: OldStream, exc: BaseException | None) -> None:
         """The stream of HTTP+SSE ended, and the session with it; or there is no such stream."""
+        if exc is None and self._demands(stream):
+            return
         post = stream.post
         self._streams.discard(stream)
         if self.old:
@@ -538,9 +591,7 @@ class HttpLink(Link):
         refusal = stream.refusal
         if isinstance(refusal, HttpStatusError) and stream.status not in (0, 200, post.status):
             note = f", and GET with {stream.status} {reason_of(stream.status)}".rstrip()
-            refusal = status_error(
-                self._target, post.what, post.status, post.headers, post.body, note=note
-            )
+            refusal = self.status_error(post, body=post.body, note=note)
         self._fail(post, refusal)
 
 

@@ -2,7 +2,7 @@
 
 import logging
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -15,6 +15,8 @@ from wirespeed.transport.options import HANDSHAKE, Names, check_headers, is_toke
 
 if TYPE_CHECKING:
     from ssl import SSLContext
+
+    from wirespeed.auth.client.authorization import Authorization
 
 __all__ = ["RECONNECTS", "Http", "Socket", "WebSocket", "from_url"]
 
@@ -86,7 +88,7 @@ class _Remote(msgspec.Struct, frozen=True, dict=True):
             value = getattr(self, name)
             if name == "headers":
                 value = Names(value)
-            elif name in ("token", "ssl") and value is not None:
+            elif name in ("token", "ssl", "auth") and value is not None:
                 value = Names("…")
             if value not in (default, ()) and name != "shown":
                 parts.append((name, value))
@@ -162,6 +164,8 @@ class Http(_WithCredentials, frozen=True, kw_only=True):
             it crosses the network in clear text, which is logged as a warning.
         ssl: The context that verifies an ``https://`` server; None for
             ``ssl.create_default_context()``.
+        auth: Gets the token, in place of ``token``: `OAuth` logs a user in, and
+            `wirespeed.auth` has further values.
         sse: Whether HTTP+SSE of 2024-11-05 is tried where the server refuses Streamable HTTP.
         restart: The number of consecutive attempts to open a new session after the server ended a
             legacy session, or to subscribe again after the stream of a modern subscription broke: 0
@@ -180,6 +184,7 @@ class Http(_WithCredentials, frozen=True, kw_only=True):
     SCHEMES: ClassVar[tuple[str, ...]] = ("http", "https")
     RESERVED: ClassVar[tuple[str, ...]] = (*HANDSHAKE, *_OURS)
 
+    auth: "Authorization | None" = None
     sse: bool = True
     restart: int = RECONNECTS
     open_timeout: float = 10.0
@@ -192,6 +197,8 @@ class Http(_WithCredentials, frozen=True, kw_only=True):
         for name in self.headers or ():
             if name.lower().startswith("mcp-param-"):
                 raise ValueError(f"the client itself writes the header {name}")
+        if self.auth is not None:
+            _check_auth(self.auth, self.token, self.headers or ())
         if not isinstance(self.sse, bool):
             raise TypeError(f"sse must be True or False, not {self.sse!r}")
         count = self.max_connections
@@ -289,12 +296,19 @@ TARGETS: tuple[type[Http | WebSocket | Socket], ...] = (Http, WebSocket, Socket)
 
 
 def from_url(
-    url: str, headers: Mapping[str, str] | None = None, token: str | None = None
+    url: str,
+    headers: Mapping[str, str] | None = None,
+    token: str | None = None,
+    auth: "Authorization | None" = None,
 ) -> Http | WebSocket | Socket:
     """The target of a URL. ValueError: this version does not support the scheme. TypeError: the
-    scheme has no headers."""
+    scheme has no headers, or no ``auth``."""
     scheme, _, rest = url.partition(":")
     kind = next((kind for kind in TARGETS if scheme.lower() in kind.SCHEMES), None)
+    if kind is Http:
+        return Http(url, headers=headers, token=token, auth=auth)
+    if kind is not None and auth is not None:
+        raise TypeError(f"auth is for http: and https: URLs; this one is {scheme}:")
     if kind is not None and issubclass(kind, _WithCredentials):
         return kind(url, headers=headers, token=token)
     if kind is not None:
@@ -321,6 +335,15 @@ def _check_token(token: str | None) -> None:
             "token has a space, a line break or another character that is not allowed "
             "(printable ASCII is)"
         )
+
+
+def _check_auth(auth: object, token: str | None, headers: Iterable[str]) -> None:
+    if not callable(getattr(auth, "session", None)) or isinstance(auth, type):
+        raise TypeError(
+            f"auth is a value of wirespeed.auth such as OAuth(), not {type(auth).__name__}"
+        )
+    if token is not None or "authorization" in (name.lower() for name in headers):
+        raise ValueError("auth gets the token: leave token and the header Authorization out")
 
 
 def _check_ssl(context: object, address: Address, scheme: str) -> None:

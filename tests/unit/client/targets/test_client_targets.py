@@ -210,7 +210,7 @@ def test_a_client_takes_credentials_for_a_url(kind: type[Http | WebSocket]) -> N
             with pytest.raises((TypeError, ValueError)) as caught:
                 Client(target, **{name: value})
             assert "s3cret" not in str(caught.value)
-        with pytest.raises(TypeError, match="headers and token are for a client of a URL"):
+        with pytest.raises(TypeError, match="headers, token and auth are for a client of a URL"):
             Client(kind(url), **{name: value})
 
 

@@ -1,0 +1,102 @@
+"""What the ways to get tokens have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from wirespeed.auth.client.session import TokenSession
+from wirespeed.auth.client.storage import MemoryStorage, TokenStorage
+from wirespeed.auth.client.tokens import request_tokens
+
+if TYPE_CHECKING:
+    from ssl import SSLContext
+
+    from wirespeed.auth.client.discovery import Found
+    from wirespeed.auth.client.session import Login
+    from wirespeed.auth.client.tokens import ClientIdentity, Proofs, Tokens
+
+__all__ = ["Grant"]
+
+
+class Grant:
+    """A way to get tokens: the base of `OAuth`, `ClientCredentials` and the others.
+
+    A subclass says how tokens are got (`obtain`), and as which client (`client`).
+    """
+
+    def __init__(
+        self,
+        *,
+        scopes: Sequence[str] | None = None,
+        storage: TokenStorage | None = None,
+        issuer: str | None = None,
+        allow_private: bool = False,
+    ) -> None:
+        if isinstance(scopes, str):
+            raise TypeError("scopes is a sequence of strings, not one string")
+        self.scopes = None if scopes is None else tuple(scopes)
+        self.storage: TokenStorage = MemoryStorage() if storage is None else storage
+        self.issuer = issuer
+        self.allow_private = allow_private
+
+    def session(self, url: str, *, ssl: SSLContext | None = None) -> TokenSession:
+        """As `Authorization.session`."""
+        return TokenSession(self, url, ssl)
+
+    # -- what subclasses change ------------------------------------------------------------------
+
+    async def obtain(
+        self, session: TokenSession, found: Found, scopes: tuple[str, ...]
+    ) -> Tokens:
+        """Get tokens from the authorization server. ``scopes``: those to ask for; none: the
+        parameter is left out. AuthorizationError: there are none."""
+        raise NotImplementedError
+
+    def client(self, login: Login, issuer: str) -> ClientIdentity | None:
+        """What this client is at an authorization server; None if it is not known there."""
+        raise NotImplementedError
+
+    def can_renew(self, tokens: Tokens) -> bool:
+        """Whether tokens can be replaced without asking the user."""
+        return tokens.refresh_token is not None
+
+    async def renew(self, session: TokenSession, found: Found, tokens: Tokens) -> Tokens:
+        """Replace tokens without asking the user: by their refresh token (RFC 6749 section 6)."""
+        client = self.client(session.login, found.server.issuer)
+        assert client is not None and tokens.refresh_token is not None
+        form = {
+            "grant_type": "refresh_token",
+            "refresh_token": tokens.refresh_token,
+            "resource": found.resource,
+        }
+        return await request_tokens(
+            session.fetcher,
+            found.server,
+            form,
+            client.authenticate,
+            scopes=tokens.scopes,
+            proofs=session.proofs,
+        )
+
+    def accepts(self, login: Login) -> bool:
+        """Whether a stored login is one of this value's: of the same client."""
+        return True
+
+    def proofs(self, login: Login) -> Proofs | None:
+        """The proofs of possession for the tokens of a login; None for bearer tokens."""
+        return None
+
+    def choose_scopes(
+        self, found: Found, asked: Sequence[str], before: tuple[str, ...]
+    ) -> tuple[str, ...]:
+        """The scopes to ask for (2026-07-28 basic/authorization, "Scope Selection Strategy",
+        "Step-Up Authorization Flow").
+
+        Args:
+            found: What discovery found.
+            asked: The scopes of the challenge.
+            before: The scopes that were asked for before.
+        """
+        wanted = list(self.scopes or asked or found.scopes or ())
+        return tuple(dict.fromkeys([*before, *wanted, *asked]))

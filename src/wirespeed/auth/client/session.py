@@ -1,0 +1,297 @@
+"""The authorization of one connection: its token, where it comes from, and when it is renewed."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from wirespeed.auth.challenge import read_challenges
+from wirespeed.auth.client.discovery import Found, canonical, discover, server_metadata
+from wirespeed.auth.client.tokens import ClientIdentity, Tokens
+from wirespeed.auth.fetch import Fetcher
+from wirespeed.errors import AuthorizationError
+
+if TYPE_CHECKING:
+    from ssl import SSLContext
+
+    from wirespeed.auth.challenge import Challenge
+    from wirespeed.auth.client.grant import Grant
+    from wirespeed.auth.client.tokens import Proofs
+    from wirespeed.transport.options import Headers
+
+__all__ = ["Login", "TokenSession"]
+
+logger = logging.getLogger("wirespeed.client")
+
+# Seconds before its end at which a token is renewed, for a message and for a stream; at most these
+# parts of its whole life.
+AHEAD, AHEAD_OF_STREAM = 30.0, 300.0
+PART, PART_OF_STREAM = 0.1, 0.5
+# Seconds until a renewal that failed is tried again.
+PAUSE = 10.0
+MAX_CLIENTS = 8  # registrations of one login, by issuer
+
+
+class Login(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """What a storage keeps for one MCP server.
+
+    Attributes:
+        server: The canonical URL of the MCP server.
+        issuer: The authorization server that issued the tokens.
+        bare: As of `Found`.
+        resource: As of `Found`.
+        tokens: The tokens; None for a login that ended.
+        asked: The scopes that were asked for.
+        clients: What this client is at each authorization server.
+        key: The private key of the tokens, a JWK (RFC 9449).
+    """
+
+    server: str
+    issuer: str = ""
+    bare: bool = False
+    resource: str = ""
+    tokens: Tokens | None = None
+    asked: tuple[str, ...] = ()
+    clients: dict[str, ClientIdentity] = {}
+    key: dict[str, str] | None = None
+
+    def __repr__(self) -> str:
+        return f"<Login at {self.server}>"
+
+    def keep_client(self, issuer: str, client: ClientIdentity) -> None:
+        """Remember what this client is at an authorization server."""
+        self.clients.pop(issuer, None)
+        self.clients[issuer] = client
+        while len(self.clients) > MAX_CLIENTS:
+            del self.clients[next(iter(self.clients))]
+
+
+class TokenSession:
+    """The token of one connection.
+
+    Attributes:
+        url: The URL of the MCP server.
+        server: Its canonical form, by which logins are stored.
+        fetcher: What asks authorization servers.
+        login: What is known.
+        n_tokens: As of `AuthorizationSession`.
+        proofs: The proofs of possession that go with the token; None for bearer tokens.
+    """
+
+    def __init__(self, grant: Grant, url: str, ssl: SSLContext | None) -> None:
+        self.grant = grant
+        self.url = url
+        self.server = canonical(url)
+        self.fetcher = Fetcher(url, allow_private=grant.allow_private, ssl=ssl)
+        self.login = Login(server=self.server)
+        self.n_tokens = 0
+        self.proofs: Proofs | None = None
+        self._lock = asyncio.Lock()
+        self._loaded = False
+        self._line = b""
+        self._token = ""
+        self._renewed = False  # the token comes from a renewal, not from a grant
+        self._due = self._due_for_stream = 0.0  # when the token is to be renewed, in Unix seconds
+
+    def __repr__(self) -> str:
+        return f"<authorization of {self.server}>"
+
+    # -- requests --------------------------------------------------------------------------------
+
+    def fields(self, method: str, url: str) -> bytes | None:
+        """As `AuthorizationSession.fields`."""
+        due = self._due if method == "POST" else self._due_for_stream
+        if time.time() >= due:
+            return None
+        if self.proofs is None or not self._token:
+            return self._line
+        proof = self.proofs.field(method, url, self._token)
+        return b"%bDPoP: %b\r\n" % (self._line, proof.encode("ascii"))
+
+    def secrets(self) -> list[str]:
+        """As `AuthorizationSession.secrets`."""
+        tokens = self.login.tokens
+        if tokens is None:
+            return []
+        return [text for text in (tokens.access_token, tokens.refresh_token) if text]
+
+    async def prepare(self) -> None:
+        """As `AuthorizationSession.prepare`."""
+        async with self._lock:
+            if not self._loaded:
+                self._use(self._load())
+                self._loaded = True
+            if time.time() >= self._due_for_stream:
+                await self._renew_ahead()
+
+    async def close(self) -> None:
+        """As `AuthorizationSession.close`."""
+        await self.fetcher.close()
+
+    # -- challenges ------------------------------------------------------------------------------
+
+    async def challenged(self, status: int, headers: Headers, n_tokens: int, n: int) -> bool:
+        """As `AuthorizationSession.challenged`."""
+        async with self._lock:
+            nonce = self.proofs is not None and self.proofs.note(self.url, headers)
+            if n_tokens != self.n_tokens:
+                return True
+            challenge = _challenge(headers)
+            error = "" if challenge is None else challenge.params.get("error", "")
+            if error == "use_dpop_nonce" and nonce:
+                return True
+            if status == 403 and error != "insufficient_scope":
+                return False
+            await self._answer(status, challenge, n)
+            return True
+
+    async def _answer(self, status: int, challenge: Challenge | None, n: int) -> None:
+        """Get a token that fits a challenge."""
+        grant, login = self.grant, self.login
+        had = login.tokens
+        if status == 401 and had is not None and n and not self._renewed:
+            raise AuthorizationError(
+                f"{self.server} refuses the token that {login.issuer} has just issued for it: its "
+                "operator must accept tokens of this authorization server for the resource "
+                f"{login.resource}"
+            )
+        asked = challenge.scopes if challenge is not None else []
+        if status == 403:
+            self._check_step_up(asked)
+        async with grant.storage.lock(self.server):
+            stored = self._load()
+            if status == 401 and stored.tokens is not None and stored.tokens != had:
+                self._use(stored)  # another client has got one meanwhile
+                return
+            if had is None:
+                self._use(stored)
+            found = await discover(self.fetcher, self.url, challenge, grant.issuer)
+            if self.login.issuer != found.server.issuer:
+                self._forget_tokens(found)
+            if status == 401 and not n and await self._renew(found):
+                return
+            await self._obtain(found, asked)
+
+    def _check_step_up(self, asked: list[str]) -> None:
+        """A token lacks scopes. AuthorizationError: they were asked for already."""
+        if asked and not set(asked) <= set(self.login.asked):
+            return
+        words = f"the scopes {' '.join(asked)}" if asked else "other scopes"
+        issuer = self.login.issuer or "the authorization server"
+        raise AuthorizationError(
+            f"{self.server} demands {words}, which {issuer} did not grant when they were asked "
+            "for: the user's account may lack them",
+            "insufficient_scope",
+        )
+
+    async def _obtain(self, found: Found, asked: list[str]) -> None:
+        """Get new tokens by the grant."""
+        login = self.login
+        scopes = self.grant.choose_scopes(found, asked, login.asked)
+        login.issuer, login.bare, login.resource = found.server.issuer, found.bare, found.resource
+        tokens = await self.grant.obtain(self, found, scopes)
+        login.asked = scopes
+        self._keep(tokens, renewed=False)
+
+    # -- renewal ---------------------------------------------------------------------------------
+
+    async def _renew_ahead(self) -> None:
+        """Renew a token that ends soon. A token that is still good stays where this fails."""
+        try:
+            async with self.grant.storage.lock(self.server):
+                stored = self._load()
+                if stored.tokens is not None and stored.tokens != self.login.tokens:
+                    self._use(stored)
+                    if time.time() < self._due_for_stream:
+                        return
+                login = self.login
+                server = await server_metadata(self.fetcher, login.issuer, bare=login.bare)
+                found = Found(resource=login.resource, server=server, bare=login.bare)
+                if not await self._renew(found):
+                    self._due = self._due_for_stream = float("inf")  # the server will refuse it
+        except AuthorizationError as exc:
+            logger.warning("%s: its token was not renewed: %s", self.server, exc)
+            self._due = self._due_for_stream = time.time() + PAUSE
+
+    async def _renew(self, found: Found) -> bool:
+        """Renew the tokens at the authorization server that issued them. Returns whether there are
+        new ones. AuthorizationError: the server could not be asked."""
+        tokens = self.login.tokens
+        if tokens is None or not self.grant.can_renew(tokens):
+            return False
+        try:
+            renewed = await self.grant.renew(self, found, tokens)
+        except AuthorizationError as exc:
+            if not exc.error:
+                raise
+            logger.info("%s: the login ended: %s", self.server, exc)
+            self.login.tokens = msgspec.structs.replace(tokens, refresh_token=None)
+            self._save()
+            return False
+        if renewed.refresh_token is None:  # RFC 6749 section 6: then the old one stays
+            renewed = msgspec.structs.replace(renewed, refresh_token=tokens.refresh_token)
+        self._keep(renewed, renewed=True)
+        return True
+
+    # -- the login -------------------------------------------------------------------------------
+
+    def _forget_tokens(self, found: Found) -> None:
+        """The MCP server uses another authorization server: nothing of the old one goes there."""
+        self.login.tokens = None
+        self.login.asked = ()
+        self.login.issuer, self.login.bare = found.server.issuer, found.bare
+        self._use(self.login)
+
+    def _keep(self, tokens: Tokens, *, renewed: bool) -> None:
+        self.login.tokens = tokens
+        self._renewed = renewed
+        self._use(self.login)
+        self._save()
+
+    def _use(self, login: Login) -> None:
+        """Send the token of a login from now on."""
+        tokens = login.tokens
+        self.login = login
+        self.n_tokens += 1
+        self.proofs = self.grant.proofs(login)
+        if tokens is None:
+            self._line, self._token = b"", ""
+            self._due = self._due_for_stream = float("inf")
+            return
+        self._token = tokens.access_token
+        self._line = f"Authorization: {tokens.token_type} {self._token}\r\n".encode("ascii")
+        self._due = self._due_for_stream = float("inf")
+        if tokens.expires is not None and self.grant.can_renew(tokens):
+            life = max(0.0, tokens.expires - tokens.issued)
+            self._due = tokens.expires - min(AHEAD, PART * life)
+            self._due_for_stream = tokens.expires - min(AHEAD_OF_STREAM, PART_OF_STREAM * life)
+
+    def _load(self) -> Login:
+        """The stored login of this server; an empty one where there is none, or none that fits."""
+        text = self.grant.storage.load(self.server)
+        if text is not None:
+            try:
+                login = msgspec.json.decode(text, type=Login)
+            except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+                logger.warning("%s: its stored login cannot be read, and is not used", self.server)
+            else:
+                if login.server == self.server and self.grant.accepts(login):
+                    return login
+        return Login(server=self.server)
+
+    def _save(self) -> None:
+        self.grant.storage.save(self.server, msgspec.json.encode(self.login).decode())
+
+
+def _challenge(headers: Headers) -> Challenge | None:
+    """The challenge for tokens: the first Bearer or DPoP one that says more than its name."""
+    found = [
+        one
+        for one in read_challenges(headers.get("www-authenticate", ""))
+        if one.scheme in ("bearer", "dpop")
+    ]
+    return next((one for one in found if one.params), found[0] if found else None)
