@@ -102,6 +102,8 @@ HOMES = {
     },
     "wirespeed.auth": {
         "wirespeed.auth.access_token": "AccessToken Verifier",
+        "wirespeed.auth.client.authorization": "Authorization AuthorizationSession",
+        "wirespeed.auth.client.storage": "MemoryStorage TokenStorage",
     },
     "wirespeed.tasks": {
         "wirespeed.tasks.memory": "MemoryTaskStore",

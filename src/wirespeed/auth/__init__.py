@@ -15,5 +15,13 @@ if TYPE_CHECKING:  # isort: off
         AccessToken as AccessToken,
         Verifier as Verifier,
     )
+    from wirespeed.auth.client.authorization import (
+        Authorization as Authorization,
+        AuthorizationSession as AuthorizationSession,
+    )
+    from wirespeed.auth.client.storage import (
+        MemoryStorage as MemoryStorage,
+        TokenStorage as TokenStorage,
+    )
 else:  # type checkers would take any name
     __all__, __getattr__ = exports(__name__)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
+from wirespeed._exports import set_public_home
+
 if TYPE_CHECKING:
     from ssl import SSLContext
 
@@ -27,8 +29,8 @@ class AuthorizationSession(Protocol):
     """How many tokens there were. It changes whenever `fields` has another token."""
 
     def fields(self, method: str, url: str) -> bytes | None:
-        """The header lines of a request (``b"Authorization: Bearer …\\r\\n"``; empty while no token
-        is known). None: `prepare` must run first."""
+        """The header lines of a request, each with its CR LF; empty while no token is known. None:
+        `prepare` must run first."""
 
     async def prepare(self) -> None:
         """Load the token, or refresh it. The user is not asked."""
@@ -50,3 +52,6 @@ class AuthorizationSession(Protocol):
 
     async def close(self) -> None:
         """Release what is held. Tokens are kept in their storage."""
+
+
+set_public_home(globals())

@@ -82,7 +82,7 @@ async def discover(
         chosen = _choose(resource, url, issuer)
         server = await fetch_server_metadata(fetcher, chosen)
     except FetchError as exc:
-        raise AuthorizationError(f"the login to {canonical(url)} cannot be prepared: {exc}") from exc
+        raise AuthorizationError(f"no login to {canonical(url)} is possible: {exc}") from exc
     if server is None:
         raise AuthorizationError(
             f"the authorization server {chosen} of {canonical(url)} has no metadata (RFC 8414)"

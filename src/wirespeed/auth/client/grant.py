@@ -46,9 +46,7 @@ class Grant:
 
     # -- what subclasses change ------------------------------------------------------------------
 
-    async def obtain(
-        self, session: TokenSession, found: Found, scopes: tuple[str, ...]
-    ) -> Tokens:
+    async def obtain(self, session: TokenSession, found: Found, scopes: tuple[str, ...]) -> Tokens:
         """Get tokens from the authorization server. ``scopes``: those to ask for; none: the
         parameter is left out. AuthorizationError: there are none."""
         raise NotImplementedError

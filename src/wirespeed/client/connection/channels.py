@@ -14,8 +14,8 @@ from wirespeed.transport.service import service_of
 
 if TYPE_CHECKING:
     from wirespeed import Server
-    from wirespeed.auth.client.authorization import Authorization
     from wirespeed._core.framing.base import Framer
+    from wirespeed.auth.client.authorization import Authorization
     from wirespeed.client.connection.connection import ClientConnection
     from wirespeed.client.targets.remote import Http, Socket, WebSocket
     from wirespeed.limits import Limits

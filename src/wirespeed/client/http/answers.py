@@ -44,8 +44,8 @@ def status_error(
     note: str = "",
 ) -> HttpStatusError:
     """The error of a message that was answered with a status. ``secrets``: what its text must not
-    show. ``said``: the words of the server, by default those of the body. ``note``: what follows them, by
-    default what to do about the status."""
+    show. ``said``: the words of the server, by default those of the body. ``note``: what follows
+    them, by default what to do about the status."""
     reason = reason_of(status)
     text = f"{where} answered {what} with {status} {reason}".rstrip()
     said = _shown(said) or _first_line(headers, body)

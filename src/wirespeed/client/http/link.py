@@ -24,7 +24,6 @@ from wirespeed.client.http.exchanges import (
     OldStream,
     Post,
 )
-from wirespeed.client.http.authorization import AuthorizedExchanges
 from wirespeed.client.http.mirrored import MirroredArguments
 from wirespeed.client.http.statuses import (
     BUSY,
@@ -52,6 +51,7 @@ if TYPE_CHECKING:
 
     from wirespeed._core.envelope import Message
     from wirespeed.client.connection.connection import ClientConnection
+    from wirespeed.client.http.authorization import AuthorizedExchanges
     from wirespeed.client.targets.remote import Http
     from wirespeed.transport.http.client_connection import HttpCall
     from wirespeed.transport.http.pool import HttpPool
@@ -119,6 +119,8 @@ class HttpLink(Link):
         self._heads: dict[tuple[str, str, str], bytes] = {}
         self.auth: AuthorizedExchanges | None = None
         if target.auth is not None:
+            from wirespeed.client.http.authorization import AuthorizedExchanges
+
             address = target.address
             session = target.auth.session(target.url, ssl=target.ssl)
             origin = f"{address.scheme}://{address.authority}"
@@ -457,7 +459,13 @@ class HttpLink(Link):
         return RemoteError(said.code, said.message, said.data)
 
     def status_error(
-        self, exchange: Exchange, what: str = "", *, body: bytes = b"", said: str = "", note: str = ""
+        self,
+        exchange: Exchange,
+        what: str = "",
+        *,
+        body: bytes = b"",
+        said: str = "",
+        note: str = "",
     ) -> HttpStatusError:
         """The error of an exchange that was answered with a status."""
         secrets = self._target.secrets()
