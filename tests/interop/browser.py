@@ -6,6 +6,7 @@ The browser is $WIRESPEED_CHROMIUM, which must then be there, or a ``chromium`` 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import json
 import os
@@ -38,6 +39,10 @@ FLAGS = (
     # every name is this machine, so that a page can come from any origin
     "--host-resolver-rules=MAP * 127.0.0.1",
     "--remote-debugging-port=0",
+)
+_LOADED = (
+    "new Promise(done => document.readyState === 'complete' ? done() "
+    ": addEventListener('load', done))"
 )
 _READY = re.compile(r"DevTools listening on (ws://\S+)")
 
@@ -74,6 +79,49 @@ def pages(found: dict[str, bytes]) -> Iterator[int]:
         thread.join()
 
 
+class Page:
+    """A page of the browser: a person's keys and mouse."""
+
+    def __init__(self, browser: Browser, session: str) -> None:
+        self._browser = browser
+        self._session = session
+
+    async def ask(self, method: str, **params: Any) -> dict[str, Any]:
+        """A command of the DevTools protocol, for this page."""
+        return await self._browser._ask(method, self._session, **params)
+
+    async def evaluated(self, script: str) -> Any:
+        """The value of an expression, or of the promise that it is."""
+        answer = await self.ask(
+            "Runtime.evaluate", expression=script, awaitPromise=True, returnByValue=True
+        )
+        assert "exceptionDetails" not in answer, answer["exceptionDetails"]
+        return answer["result"].get("value")
+
+    async def click(self, selector: str) -> None:
+        """Press the mouse in the middle of an element."""
+        box = f"document.querySelector({json.dumps(selector)}).getBoundingClientRect()"
+        x, y = await self.evaluated(f"(b => [b.x + b.width / 2, b.y + b.height / 2])({box})")
+        for kind in ("mousePressed", "mouseReleased"):
+            await self.ask(
+                "Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1
+            )
+
+    async def type(self, selector: str, text: str) -> None:
+        """Click a field, and type."""
+        await self.click(selector)
+        await self.ask("Input.insertText", text=text)
+
+    async def until(self, condition: str) -> None:
+        """Wait until an expression is true, over the pages that follow."""
+        async with asyncio.timeout(SECONDS):
+            while True:
+                with contextlib.suppress(AssertionError):  # a page that goes has no context
+                    if await self.evaluated(f"Boolean({condition})"):
+                        return
+                await asyncio.sleep(0.05)
+
+
 class Browser:
     """A browser that runs."""
 
@@ -96,26 +144,24 @@ class Browser:
 
     async def text(self, url: str, element: str) -> str:
         """The text of an element of a page, when the page's promise ``finished`` is resolved."""
+        async with self.page(url) as page:
+            script = (
+                f"finished.then(() => document.getElementById({json.dumps(element)}).textContent)"
+            )
+            found: str = await page.evaluated(script)
+            return found
+
+    @asynccontextmanager
+    async def page(self, url: str) -> AsyncIterator[Page]:
+        """A page, loaded."""
         target = (await self._ask("Target.createTarget", url="about:blank"))["targetId"]
         attached = await self._ask("Target.attachToTarget", targetId=target, flatten=True)
-        session = attached["sessionId"]
-        went = await self._ask("Page.navigate", session, url=url)
+        page = Page(self, attached["sessionId"])
+        went = await page.ask("Page.navigate", url=url)
         assert "errorText" not in went, went["errorText"]
-        loaded = (
-            "new Promise(done => document.readyState === 'complete' ? done() "
-            ": addEventListener('load', done))"
-        )
-        script = (
-            f"{loaded}.then(() => finished)"
-            f".then(() => document.getElementById({json.dumps(element)}).textContent)"
-        )
-        answer = await self._ask(
-            "Runtime.evaluate", session, expression=script, awaitPromise=True, returnByValue=True
-        )
-        assert "exceptionDetails" not in answer, answer["exceptionDetails"]
+        await page.evaluated(_LOADED)
+        yield page
         await self._ask("Target.closeTarget", targetId=target)
-        found: str = answer["result"]["value"]
-        return found
 
 
 @asynccontextmanager

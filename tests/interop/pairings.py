@@ -205,20 +205,31 @@ async def listening(
     It is told to end by SIGTERM.
     """
     direct = [*command, *options, f"--{over}"]
+    spying = direct if place is None else spied(place, command, options, over)
+    env = None if command == OUR_SERVER and place is None else peers.environment()
+    async with started(spying, env) as url:
+        if not url:
+            said = "" if place is None else "".join(r.stderr for r in transcripts.runs(place))
+            raise AssertionError(f"{command[-1]} does not listen:\n{said[-4000:]}")
+        yield url
+
+
+@asynccontextmanager
+async def started(command: list[str], env: dict[str, str] | None) -> AsyncIterator[str]:
+    """A program that runs: the first line that it prints, empty if it ended without one. SIGTERM
+    tells it to end."""
     child = await asyncio.create_subprocess_exec(
-        *(direct if place is None else spied(place, command, options, over)),
-        env=None if command == OUR_SERVER and place is None else peers.environment(),
+        *command,
+        env=env,
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
     )
     assert child.stdout is not None
     try:
-        url = await asyncio.wait_for(child.stdout.readline(), START_SECONDS)
-        if not url:
+        line = await asyncio.wait_for(child.stdout.readline(), START_SECONDS)
+        if not line:
             await child.wait()
-            said = "" if place is None else "".join(r.stderr for r in transcripts.runs(place))
-            raise AssertionError(f"{command[-1]} does not listen:\n{said[-4000:]}")
-        yield url.decode().strip()
+        yield line.decode().strip()
     finally:
         if child.returncode is None:
             child.terminate()
