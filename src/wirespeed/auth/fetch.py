@@ -79,6 +79,7 @@ class Fetcher:
         self._pools: dict[tuple[str, str, int], HttpPool] = {}
         self._n_active: dict[HttpPool, int] = {}
         self._n_waiting = 0
+        self._n_closed = 0
 
     async def get(self, url: str, *, headers: Iterable[tuple[str, str]] = ()) -> Fetched:
         """Send a GET. See `post`."""
@@ -104,6 +105,7 @@ class Fetcher:
     async def close(self) -> None:
         """Close all connections and end all requests. Idempotent; further requests open new
         connections."""
+        self._n_closed += 1
         pools, self._pools = list(self._pools.values()), {}
         self._n_active.clear()
         for pool in pools:
@@ -147,7 +149,10 @@ class Fetcher:
             del self._n_active[pool]
             pool = None
         if pool is None:
+            n_closed = self._n_closed
             reach = await self._reach_for(address)
+            if n_closed != self._n_closed:
+                raise FetchError(f"the connection to {address} was closed")
             # two requests may have come here at once
             pool = self._pools.pop(origin, None) or self._open(address, reach)
         self._pools[origin] = pool  # the last one was used last

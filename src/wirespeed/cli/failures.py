@@ -37,6 +37,7 @@ _REMEDIES = {
 _PACKAGES = {
     "click": "'wirespeed[cli]'",
     "rich": "'wirespeed[cli]'",
+    "joserfc": "'wirespeed[auth]'",
     "orjson": "orjson",
     "websockets": "websockets",
 }
