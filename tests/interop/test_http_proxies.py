@@ -176,6 +176,24 @@ async def test_progress_passes_at_once_and_giving_up_reaches_the_server(
                 await asyncio.sleep(0.01)
 
 
+@pytest.mark.parametrize("peer", ["nginx", "haproxy"])
+async def test_giving_up_a_call_that_says_nothing_reaches_the_server(
+    peer: str, tmp_path: Path
+) -> None:
+    """Comments make the call a stream, so the proxy notices that the client left."""
+    async with (
+        pairings.listening(None, pairings.OUR_SERVER, OFTEN, "http") as server,
+        behind(peer, tmp_path / "proxy", [server]) as url,
+        Client(url, era="modern") as client,
+        asyncio.timeout(pairings.START_SECONDS),
+    ):
+        call = asyncio.ensure_future(client.call_tool("wait", {"tag": "mine"}))
+        await asyncio.wait([call], timeout=1.0)  # without progress nothing says that it runs
+        call.cancel()
+        while "mine" not in json.loads((await client.call_tool("noticed")).text):
+            await asyncio.sleep(0.01)
+
+
 @pytest.mark.parametrize("peer", ["haproxy"])
 async def test_sessions_stay_with_their_server(peer: str, tmp_path: Path) -> None:
     """Of two servers each has some sessions: a tool that one session adds is there in every call of

@@ -147,12 +147,25 @@ class HttpClient:
             params["_meta"] = meta
         return await self.post(raw.request(id, "tools/call", params))
 
-    async def listen(self) -> Reply:
-        """Subscribe to changes, as a client of 2026-07-28."""
+    async def modern(self, method: str, params: Any, **fields: str | None) -> Reply:
+        """Send a request of 2026-07-28."""
         peer = await self._place.connect()
         self._peers.append(peer)
-        peer.send_modern("subscriptions/listen", {"notifications": {"toolsListChanged": True}})
+        peer.send_modern(method, params, **fields)
         return Reply(peer, await peer.head())
+
+    async def call_as(self, version: str, tool: str, arguments: Any, **fields: str | None) -> Reply:
+        """Call a tool as a client of any version, which has a session if it needs one."""
+        params = {"name": tool, "arguments": arguments}
+        if version == "2026-07-28":
+            return await self.modern("tools/call", params, **fields)
+        return await self.post(raw.request(1, "tools/call", params), **fields)
+
+    async def listen(self) -> Reply:
+        """Subscribe to changes, as a client of 2026-07-28."""
+        return await self.modern(
+            "subscriptions/listen", {"notifications": {"toolsListChanged": True}}
+        )
 
     def drain(self) -> None:
         """Shut the server down in order."""

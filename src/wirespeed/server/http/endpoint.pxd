@@ -6,6 +6,7 @@ from wirespeed._core.slab cimport Slab
 from wirespeed._core.span cimport Span
 from wirespeed.server.connection cimport ServerConnection
 from wirespeed.server.http.exchange cimport McpExchange, Response
+from wirespeed.server.http.streams cimport Streams
 from wirespeed.transport.http.exchange cimport Exchange, HttpTarget
 from wirespeed.transport.taskpool cimport TaskPool
 
@@ -15,7 +16,7 @@ cdef class StreamableHttp(HttpTarget):
     cdef readonly object options       # HttpOptions
     cdef readonly object loop
     cdef readonly TaskPool pool
-    cdef readonly object streams       # Streams
+    cdef readonly Streams streams
     cdef readonly object sessions      # Sessions; None in stateless mode
     cdef ServerConnection spare        # the lane that became free last, or None
     cdef list lanes                    # further free lanes

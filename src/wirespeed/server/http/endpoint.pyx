@@ -30,6 +30,7 @@ from wirespeed._core.span cimport Span
 from wirespeed.server.connection cimport ServerConnection
 from wirespeed.server.http.exchange cimport AUTO, EVENTS, JSON, McpExchange
 from wirespeed.server.http.session_link cimport SessionLink
+from wirespeed.server.http.streams cimport Streams
 from wirespeed.server.requests.params cimport is_modern
 from wirespeed.transport.http.exchange cimport Exchange, HttpTarget
 from wirespeed.transport.taskpool cimport TaskPool
@@ -39,7 +40,6 @@ from wirespeed.server.http.exchange import SESSION_OVER, refuse
 from wirespeed.server.http.media_types import accepts, is_json
 from wirespeed.server.http.http_session import HttpSession
 from wirespeed.server.http.sessions import SessionLimit, Sessions
-from wirespeed.server.http.streams import Streams
 from wirespeed.server.requests import methods
 from wirespeed.transport.http.exchange import Elsewhere
 
@@ -227,7 +227,7 @@ cdef class StreamableHttp(HttpTarget):
         client.session.receive_message_c(slab, p, n, ex)
         client.link.deliver_c()
         client.head = None                     # its bytes may go
-        return 0
+        return 0 if ex.carrier is None else ex.watch_c()
 
     cdef bint is_legacy_c(self, Span version) except -1:
         """Whether a version that a header names is one of the legacy ones of this server."""

@@ -1,6 +1,7 @@
 from wirespeed._core.framing.writer cimport FrameWriter
 from wirespeed._core.outbox cimport Mark
 from wirespeed.server.connection cimport ServerConnection
+from wirespeed.server.http.streams cimport Streams
 from wirespeed.transport.http.exchange cimport Exchange
 
 
@@ -22,10 +23,13 @@ cdef class McpExchange(Exchange):
     cdef bint modern                   # of the era without sessions
     cdef bint is_lane                  # `client` serves one request after another, of all clients
     cdef public object session         # the HttpSession, if a client may resume streams; or None
-    cdef object streams                # Streams of the endpoint
+    cdef Streams streams               # of the endpoint
+    cdef bint watched                  # they look whether it is silent
     cdef object log                    # EventLog of the stream of events; None: it is not kept
     cdef Mark mark                     # where the JSON text begins that is being written
 
+    cdef int watch_c(self) except -1
+    cdef int unwatch_c(self) except -1
     cdef int open_events_c(self) except -1
     cdef int begin_event_c(self) except -1
     cdef int finish_event_c(self, char last) except -1

@@ -46,14 +46,26 @@ cdef class NoticeWriter(FrameWriter):
 cdef class McpExchange(Exchange):
     """The route of the answers to a body."""
 
-    cdef int open_stream_c(self, bytes fields) except -1:
-        Exchange.open_stream_c(self, fields)
-        self.streams.opened(self)
+    cdef int watch_c(self) except -1:
+        """Let a comment be sent when nothing else is, for long. An answer that is not a stream yet
+        becomes one by it: only a connection that is written to shows that its client left."""
+        if not self.watched and self.response != JSON:
+            self.watched = True
+            self.streams.opened(self)
         return 0
 
-    cdef int done_c(self) except -1:
-        if self.carrier is not None and self.carrier.output.streaming:
+    cdef int unwatch_c(self) except -1:
+        if self.watched:
+            self.watched = False
             self.streams.closed(self)
+        return 0
+
+    cdef int open_stream_c(self, bytes fields) except -1:
+        Exchange.open_stream_c(self, fields)
+        return self.watch_c()
+
+    cdef int done_c(self) except -1:
+        self.unwatch_c()
         return Exchange.done_c(self)
 
     cdef int open_events_c(self) except -1:
@@ -136,6 +148,10 @@ cdef class McpExchange(Exchange):
         basic/transports/streamable-http, "Sending Messages")."""
         refuse(self, 400, "the body must be a request or a notification")
 
+    def open_events(self):
+        """Make the response a stream of events, before the first one."""
+        self.open_events_c()
+
     def leave(self):
         """End the response, and not the stream: the client may come back for the rest."""
         if self.carrier is not None:
@@ -145,10 +161,10 @@ cdef class McpExchange(Exchange):
     def move(self, McpExchange other not None):
         """Go on in the response of another exchange, in which a stream is open."""
         cdef Carrier carrier = other.carrier
-        other.streams.closed(other)
+        other.unwatch_c()
         other.carrier = None
         self.carrier = carrier
-        self.streams.opened(self)
+        self.watch_c()
         self.address = carrier.address
         self.out = carrier.output.out
         self.gone = False
@@ -170,7 +186,7 @@ cdef class McpExchange(Exchange):
         return True
 
     cdef int gone_c(self) except -1:
-        self.streams.closed(self)
+        self.unwatch_c()
         Exchange.gone_c(self)
         # 2026-07-28 basic/transports/streamable-http, "Cancellation"; before, no cancellation
         if self.is_lane and self.client.link is not None:

@@ -48,7 +48,8 @@ class HttpOptions(msgspec.Struct, frozen=True, kw_only=True):
             balancer. Handlers cannot ask the client, and there is no stream of the server's own.
         response: ``json`` answers with one JSON text; what a handler says before its result goes on
             the GET stream of a session, and is dropped without one. ``sse`` answers with a stream
-            of events. ``auto`` does the former until the handler says something.
+            of events. ``auto`` does the former until the handler says something, or is silent for
+            ``sse_keepalive`` seconds.
         event_store: An `EventStore`: keeps events so that a client can resume a stream. None:
             nothing is kept.
         retry: The seconds after which clients are told to come back to a stream that was closed;
@@ -56,7 +57,9 @@ class HttpOptions(msgspec.Struct, frozen=True, kw_only=True):
         session_ttl: Seconds without a request or an open stream after which a session ends.
         max_sessions: Sessions at once; a further client gets 503.
         max_sessions_per_principal: Of these, sessions of one user or token.
-        sse_keepalive: Seconds of silence after which a stream gets a comment; None for never.
+        sse_keepalive: Seconds of silence after which a stream gets a comment; None for never. A
+            call that has not said anything becomes a stream by it, unless the client takes JSON
+            only. Its status is 200 then.
         sse_path: The path of HTTP+SSE (2024-11-05); None does not serve it.
         max_head: Bytes of the head of a request; 431 above.
         max_target: Bytes of its target; 414 above.

@@ -364,24 +364,6 @@ async def test_stateless_mode() -> None:
         assert len(await reply.messages()) == 3
 
 
-@pytest.mark.parametrize("version", ["2025-11-25", "2026-07-28"])
-async def test_a_silent_stream_gets_comments(version: str) -> None:
-    lab = Lab()
-    async with served(lab, sse_keepalive=0.2, response="sse") as client:
-        if version == "2025-11-25":
-            await client.open(version)
-            streams = [await client.get(), await client.call("wait", name="a")]
-        else:
-            streams = [await client.listen()]
-            await streams[0].event()
-        for stream in streams:
-            assert await stream.comment() == ":"
-        lab.gate("a").set()
-        if version == "2025-11-25":
-            (result,) = await streams[1].messages()
-            assert result["result"]["content"][0]["text"] == "a"
-
-
 async def test_a_server_that_shuts_down_answers_what_it_works_on() -> None:
     lab = Lab()
     async with served(lab) as client:

@@ -117,6 +117,28 @@ async def test_the_client_that_leaves_cancels_its_call() -> None:
         assert server.seen[0] == "203.0.113.9:4711"  # type: ignore[attr-defined]
 
 
+async def test_the_client_that_leaves_a_silent_call_cancels_it() -> None:
+    server = lab()
+
+    @server.tool
+    async def silent() -> str:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            server.seen.append("cancelled")  # type: ignore[attr-defined]
+        return "never"
+
+    async with alive(server.asgi(http=HttpOptions(sse_keepalive=0.1))) as app:
+        request = call(app, "silent", {})
+        await request.until(b":\n\n")
+        assert (request.status, request.ended) == (200, False)
+        assert request.headers["content-type"] == "text/event-stream"
+        await request.leave()
+        async with asyncio.timeout(FOREVER):
+            while "cancelled" not in server.seen:  # type: ignore[attr-defined]
+                await asyncio.sleep(0)
+
+
 async def test_a_client_that_leaves_within_its_body() -> None:
     async with alive(lab().asgi()) as app:
         request = Request(app, "POST", "/mcp", b"{", content_length="100")
