@@ -103,6 +103,8 @@ HOMES = {
     "wirespeed.auth": {
         "wirespeed.auth.access_token": "AccessToken Verifier",
         "wirespeed.auth.client.authorization": "Authorization AuthorizationSession",
+        "wirespeed.auth.client.file_storage": "FileStorage",
+        "wirespeed.auth.client.oauth": "OAuth",
         "wirespeed.auth.client.storage": "MemoryStorage TokenStorage",
     },
     "wirespeed.tasks": {

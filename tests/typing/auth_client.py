@@ -10,7 +10,9 @@ from wirespeed import Client, Http
 from wirespeed.auth import (
     Authorization,
     AuthorizationSession,
+    FileStorage,
     MemoryStorage,
+    OAuth,
     TokenStorage,
 )
 from wirespeed.errors import AuthorizationError
@@ -74,4 +76,18 @@ async def own() -> None:
 
 
 def storages() -> list[TokenStorage]:
-    return [MemoryStorage(), Texts()]
+    return [MemoryStorage(), FileStorage(), FileStorage("logins"), Texts()]
+
+
+async def log_in() -> None:
+    async def follow(url: str) -> str:
+        return url
+
+    known = OAuth("id", "secret", issuer="https://as.example.com", scopes=["notes"])
+    auth: list[Authorization] = [
+        OAuth(storage=FileStorage("logins"), open_url=print, login_timeout=60),
+        OAuth(client_metadata_url="https://h/client.json", redirect=follow),
+        known,
+    ]
+    async with Client("https://h/mcp", auth=auth[0]), Client(Http("https://h/mcp", auth=known)):
+        pass

@@ -19,6 +19,8 @@ if TYPE_CHECKING:  # isort: off
         Authorization as Authorization,
         AuthorizationSession as AuthorizationSession,
     )
+    from wirespeed.auth.client.file_storage import FileStorage as FileStorage
+    from wirespeed.auth.client.oauth import OAuth as OAuth
     from wirespeed.auth.client.storage import (
         MemoryStorage as MemoryStorage,
         TokenStorage as TokenStorage,

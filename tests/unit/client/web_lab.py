@@ -9,13 +9,15 @@ import asyncio
 import contextlib
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Any
+from typing import Any, TypeVar
 
 from client_lab import text_result, until
 from peer_lab import LEGACY_PEER, MODERN_PEER
 
 from wirespeed import Client, Http
 from wirespeed.transport.options import Headers
+
+P = TypeVar("P", bound="HttpPeer")
 
 Rule = dict[str, Any] | tuple[int, str] | Callable[["Exchange", dict[str, Any]], Awaitable[Any]]
 Rules = dict[str, Rule]
@@ -30,7 +32,8 @@ class Exchange:
         self.method, self.target, _ = line.split(" ")
         self.headers = headers
         self.body = body
-        self.message: dict[str, Any] = json.loads(body) if body else {}
+        is_json = "json" in headers.get("content-type", "json")
+        self.message: dict[str, Any] = json.loads(body) if body and is_json else {}
         self.at = asyncio.get_running_loop().time()
         self.gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Done when the client left before the answer was complete."""
@@ -139,7 +142,7 @@ class HttpPeer:
 
     def client(self, **options: Any) -> Client:
         """A client with short time limits. Options of `Http` go there."""
-        own = {"restart", "sse", "token", "headers", "close_timeout", "max_connections"}
+        own = {"auth", "restart", "sse", "token", "headers", "close_timeout", "max_connections"}
         target = Http(self.url, **{key: options.pop(key) for key in own & options.keys()})
         return Client(target, **({"timeout": 5.0} | options))
 
@@ -234,7 +237,13 @@ async def accept(exchange: Exchange) -> None:
 @contextlib.asynccontextmanager
 async def serving(rules: Rules, session: str | None = None) -> AsyncIterator[HttpPeer]:
     """A scripted server at a free port."""
-    peer = HttpPeer(dict(rules), session)
+    async with listening(HttpPeer(dict(rules), session)) as peer:
+        yield peer
+
+
+@contextlib.asynccontextmanager
+async def listening(peer: P) -> AsyncIterator[P]:
+    """A server of this kind at a free port."""
     server = await asyncio.start_server(peer._serve, "127.0.0.1", 0)
     peer.port = server.sockets[0].getsockname()[1]
     try:

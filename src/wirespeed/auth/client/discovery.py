@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Found", "canonical", "discover", "server_metadata"]
 
-MAX_SERVERS = 16  # authorization servers of one resource
-
 
 class Found(msgspec.Struct, frozen=True, kw_only=True):
     """What discovery found.
@@ -144,14 +142,14 @@ def _checked(found: ResourceMetadata, url: str) -> ResourceMetadata:
 
 
 def _choose(resource: ResourceMetadata, url: str, issuer: str | None) -> str:
-    servers = (resource.authorization_servers or [])[:MAX_SERVERS]
+    servers = resource.authorization_servers or []
     if not servers:
         raise AuthorizationError(f"the metadata of {canonical(url)} names no authorization server")
     if issuer is None or issuer in servers:
         return issuer or servers[0]
     raise AuthorizationError(
         f"{canonical(url)} does not use the authorization server {issuer} but "
-        f"{', '.join(map(shortened, servers))}: the client is not registered there; correct issuer "
+        f"{shortened(', '.join(servers))}: the client is not registered there; correct issuer "
         "and client_id"
     )
 

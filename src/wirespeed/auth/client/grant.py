@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from wirespeed.auth.client.session import TokenSession
 from wirespeed.auth.client.storage import MemoryStorage, TokenStorage
 from wirespeed.auth.client.tokens import request_tokens
+from wirespeed.errors import AuthorizationError
 
 if TYPE_CHECKING:
     from ssl import SSLContext
@@ -62,7 +63,8 @@ class Grant:
     async def renew(self, session: TokenSession, found: Found, tokens: Tokens) -> Tokens:
         """Replace tokens without asking the user: by their refresh token (RFC 6749 section 6)."""
         client = self.client(session.login, found.server.issuer)
-        assert client is not None and tokens.refresh_token is not None
+        if client is None or tokens.refresh_token is None:
+            raise AuthorizationError("the client is not known any longer", "invalid_client")
         form = {
             "grant_type": "refresh_token",
             "refresh_token": tokens.refresh_token,

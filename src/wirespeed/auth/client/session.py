@@ -94,7 +94,9 @@ class TokenSession:
         self._loaded = False
         self._line = b""
         self._token = ""
-        self._renewed = False  # the token comes from a renewal, not from a grant
+        self._fresh = False  # this session has got the token by its grant
+        self._n_failures = 0
+        self._failure: Exception | None = None
         self._due = self._due_for_stream = 0.0  # when the token is to be renewed, in Unix seconds
 
     def __repr__(self) -> str:
@@ -135,7 +137,8 @@ class TokenSession:
     # -- challenges ------------------------------------------------------------------------------
 
     async def challenged(self, status: int, headers: Headers, n_tokens: int, n: int) -> bool:
-        """As `AuthorizationSession.challenged`."""
+        """As `AuthorizationSession.challenged`. Requests that waited for a login fail with it."""
+        n_failures = self._n_failures
         async with self._lock:
             nonce = self.proofs is not None and self.proofs.note(self.url, headers)
             if n_tokens != self.n_tokens:
@@ -146,28 +149,38 @@ class TokenSession:
                 return True
             if status == 403 and error != "insufficient_scope":
                 return False
-            await self._answer(status, challenge, n)
+            if n_failures != self._n_failures and self._failure is not None:
+                raise self._failure
+            try:
+                await self._answer(status, challenge, n)
+            except Exception as exc:
+                self._failure = exc
+                self._n_failures += 1
+                raise
+            finally:
+                await self.fetcher.close()
             return True
 
     async def _answer(self, status: int, challenge: Challenge | None, n: int) -> None:
         """Get a token that fits a challenge."""
         grant, login = self.grant, self.login
         had = login.tokens
-        if status == 401 and had is not None and n and not self._renewed:
+        if status == 401 and n and self._fresh:
             raise AuthorizationError(
                 f"{self.server} refuses the token that {login.issuer} has just issued for it: its "
                 "operator must accept tokens of this authorization server for the resource "
                 f"{login.resource}"
             )
         asked = challenge.scopes if challenge is not None else []
-        if status == 403:
+        if status == 403 and had is not None:
             self._check_step_up(asked)
         async with grant.storage.lock(self.server):
             stored = self._load()
-            if status == 401 and stored.tokens is not None and stored.tokens != had:
-                self._use(stored)  # another client has got one meanwhile
-                return
-            if had is None:
+            if stored.tokens is not None and stored.tokens != had:
+                self._use(stored)  # another client has got it meanwhile
+                if status == 401 or set(asked) <= set(stored.asked):
+                    return
+            elif had is None:
                 self._use(stored)
             found = await discover(self.fetcher, self.url, challenge, grant.issuer)
             if self.login.issuer != found.server.issuer:
@@ -195,7 +208,8 @@ class TokenSession:
         login.issuer, login.bare, login.resource = found.server.issuer, found.bare, found.resource
         tokens = await self.grant.obtain(self, found, scopes)
         login.asked = scopes
-        self._keep(tokens, renewed=False)
+        self._keep(tokens)
+        self._fresh = True
 
     # -- renewal ---------------------------------------------------------------------------------
 
@@ -216,6 +230,8 @@ class TokenSession:
         except AuthorizationError as exc:
             logger.warning("%s: its token was not renewed: %s", self.server, exc)
             self._due = self._due_for_stream = time.time() + PAUSE
+        finally:
+            await self.fetcher.close()
 
     async def _renew(self, found: Found) -> bool:
         """Renew the tokens at the authorization server that issued them. Returns whether there are
@@ -230,11 +246,11 @@ class TokenSession:
                 raise
             logger.info("%s: the login ended: %s", self.server, exc)
             self.login.tokens = msgspec.structs.replace(tokens, refresh_token=None)
-            self._save()
+            self.save()
             return False
         if renewed.refresh_token is None:  # RFC 6749 section 6: then the old one stays
             renewed = msgspec.structs.replace(renewed, refresh_token=tokens.refresh_token)
-        self._keep(renewed, renewed=True)
+        self._keep(renewed)
         return True
 
     # -- the login -------------------------------------------------------------------------------
@@ -246,17 +262,17 @@ class TokenSession:
         self.login.issuer, self.login.bare = found.server.issuer, found.bare
         self._use(self.login)
 
-    def _keep(self, tokens: Tokens, *, renewed: bool) -> None:
+    def _keep(self, tokens: Tokens) -> None:
         self.login.tokens = tokens
-        self._renewed = renewed
         self._use(self.login)
-        self._save()
+        self.save()
 
     def _use(self, login: Login) -> None:
         """Send the token of a login from now on."""
         tokens = login.tokens
         self.login = login
         self.n_tokens += 1
+        self._fresh = False
         self.proofs = self.grant.proofs(login)
         if tokens is None:
             self._line, self._token = b"", ""
@@ -283,7 +299,8 @@ class TokenSession:
                     return login
         return Login(server=self.server)
 
-    def _save(self) -> None:
+    def save(self) -> None:
+        """Store what is known."""
         self.grant.storage.save(self.server, msgspec.json.encode(self.login).decode())
 
 

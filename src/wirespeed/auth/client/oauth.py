@@ -1,0 +1,309 @@
+"""`OAuth`: a user logs in, and the client acts for the user."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import inspect
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
+from urllib.parse import urlsplit
+
+from wirespeed._exports import set_public_home
+from wirespeed.auth.client import browser
+from wirespeed.auth.client.authorization_code import AuthorizationRequest
+from wirespeed.auth.client.grant import Grant
+from wirespeed.auth.client.loopback import Loopback, is_loopback_redirect, port_of
+from wirespeed.auth.client.registration import give_client, is_current, register
+from wirespeed.auth.client.tokens import ClientIdentity, request_tokens
+from wirespeed.errors import AuthorizationError
+
+if TYPE_CHECKING:
+    from wirespeed.auth.client.discovery import Found
+    from wirespeed.auth.client.session import Login, TokenSession
+    from wirespeed.auth.client.storage import TokenStorage
+    from wirespeed.auth.client.tokens import Tokens
+
+__all__ = ["OAuth", "OpenUrl", "Redirect"]
+
+logger = logging.getLogger("wirespeed.client")
+
+OpenUrl: TypeAlias = Callable[[str], object]
+"""Shows the user a page. Called with its address; may be a coroutine function."""
+Redirect: TypeAlias = Callable[[str], Awaitable[str]]
+"""Logs the user in. Called with the address of the page; returns the whole address to which the
+authorization server redirected the user."""
+
+# An error of the authorization server after which a registration of this client is forgotten.
+FORGOTTEN = ("invalid_client", "unauthorized_client")
+
+
+class OAuth(Grant):
+    """A user logs in with a browser (the authorization code grant of OAuth 2.1, with PKCE)::
+
+        async with Client("https://mcp.example.com/mcp", auth=OAuth()) as client:
+
+    Nothing happens until the server demands a token. Then the authorization server is found by the
+    metadata of the MCP server, the client registers itself, and the user's browser is opened. The
+    redirect is received on 127.0.0.1. The tokens are stored, refreshed before they expire, and sent
+    to this MCP server only. If a call needs more scopes, the user is asked again.
+
+    Args:
+        client_id: The id of a client that is registered at the authorization server. Without it the
+            client uses ``client_metadata_url``, if the authorization server supports it, or
+            registers itself (RFC 7591).
+        client_secret: The secret of that client; None for a public client.
+        issuer: The authorization server, exactly as its metadata names it, where the MCP server
+            names several, or where ``client_id`` must not be used at another one.
+        client_metadata_url: The https URL of this client's metadata document, which is the client's
+            id at authorization servers that support such documents. ``redirect_uri`` must be in it.
+        client_name: The name that users see where they log in.
+        scopes: The scopes to ask for; by default those that the server demands, else those that its
+            metadata names.
+        storage: Where logins are kept; by default a `FileStorage`.
+        redirect_uri: Where the authorization server sends the user: on this machine, of which a URI
+            without a port takes a free one. Another URI needs ``redirect``.
+        open_url: Shows the page in place of the browser. The redirect is received as always.
+        redirect: Logs the user in, in place of browser and redirect: see `Redirect`.
+        headless: True prints the address, and takes the address of the redirect from the terminal;
+            False opens a browser; None does the first where there is no browser.
+        login_timeout: Seconds that the user has for a login.
+        allow_private: Whether documents of a public server may lead to private addresses.
+
+    Raises TypeError or ValueError for an argument of the wrong type or value. ``repr`` shows no
+    secret.
+    """
+
+    def __init__(
+        self,
+        client_id: str | None = None,
+        client_secret: str | None = None,
+        *,
+        issuer: str | None = None,
+        client_metadata_url: str | None = None,
+        client_name: str = "wirespeed",
+        scopes: Sequence[str] | None = None,
+        storage: TokenStorage | None = None,
+        redirect_uri: str = "http://127.0.0.1/callback",
+        open_url: OpenUrl | None = None,
+        redirect: Redirect | None = None,
+        headless: bool | None = None,
+        login_timeout: float = 300.0,
+        allow_private: bool = False,
+    ) -> None:
+        if storage is None:
+            from wirespeed.auth.client.file_storage import FileStorage
+
+            storage = FileStorage()
+        super().__init__(scopes=scopes, storage=storage, issuer=issuer, allow_private=allow_private)
+        if client_secret is not None and client_id is None:
+            raise ValueError("client_secret needs client_id")
+        if client_id is not None and client_metadata_url is not None:
+            raise ValueError("give either client_id or client_metadata_url, not both")
+        if client_metadata_url is not None:
+            _check_metadata_url(client_metadata_url)
+        if redirect is not None and (open_url is not None or headless is not None):
+            raise ValueError("redirect logs the user in: leave open_url and headless out")
+        if not is_loopback_redirect(redirect_uri):
+            if redirect is None:
+                raise ValueError(
+                    "redirect_uri must lead to this machine (http://127.0.0.1/…), or redirect must "
+                    "be given"
+                )
+            browser.check_endpoint(redirect_uri, "redirect_uri")
+        if not login_timeout > 0:
+            raise ValueError(f"login_timeout must be seconds above 0, not {login_timeout!r}")
+        self.client_id = client_id
+        self._client_secret = client_secret
+        self.client_metadata_url = client_metadata_url
+        self.client_name = client_name
+        self.redirect_uri = redirect_uri
+        self.login_timeout = login_timeout
+        self._open_url = open_url
+        self._redirect = redirect
+        self._headless = headless
+
+    def __repr__(self) -> str:
+        known = self.client_id or self.client_metadata_url
+        return f"OAuth({'' if known is None else repr(known)})"
+
+    # -- the client ------------------------------------------------------------------------------
+
+    def client(self, login: Login, issuer: str) -> ClientIdentity | None:
+        """As `Grant.client`."""
+        known = login.clients.get(issuer)
+        if self.client_id is not None and known is not None:
+            return ClientIdentity(
+                client_id=self.client_id, issuer=issuer, client_secret=self._client_secret
+            )
+        return known
+
+    def accepts(self, login: Login) -> bool:
+        """As `Grant.accepts`."""
+        client = login.clients.get(login.issuer)
+        if self.issuer is not None and login.issuer != self.issuer:
+            return False
+        if client is None:
+            return True
+        if self.client_id is not None:
+            return client.client_id == self.client_id
+        registered = bool(client.redirect_uri)  # by itself
+        return registered or client.client_id == self.client_metadata_url
+
+    async def _identify(
+        self, session: TokenSession, found: Found, redirect_uri: str, scopes: tuple[str, ...]
+    ) -> ClientIdentity:
+        """What this client is at an authorization server (2026-07-28
+        basic/authorization/client-registration: the order)."""
+        login, server = session.login, found.server
+        if self.client_id is not None:
+            others = [
+                issuer
+                for issuer, known in login.clients.items()
+                if known.client_id == self.client_id and issuer != server.issuer
+            ]
+            if others and self.issuer is None:
+                raise AuthorizationError(
+                    f"{session.server} moved from the authorization server {others[-1]} to "
+                    f"{server.issuer}, where the client {self.client_id} is not known: register a "
+                    "client there, and give it with issuer=…"
+                )
+            client = ClientIdentity(client_id=self.client_id, issuer=server.issuer)
+            login.keep_client(server.issuer, client)  # without the secret
+            return ClientIdentity(
+                client_id=self.client_id, issuer=server.issuer, client_secret=self._client_secret
+            )
+        if self.client_metadata_url is not None and server.client_id_metadata_document_supported:
+            client = ClientIdentity(client_id=self.client_metadata_url)
+            login.keep_client(server.issuer, client)
+            return client
+        known = login.clients.get(server.issuer)
+        if known is not None and known.redirect_uri == redirect_uri and is_current(known):
+            return known
+        if server.registration_endpoint is None:
+            raise AuthorizationError(
+                f"the authorization server {server.issuer} does not register clients by itself: "
+                + give_client(server)
+            )
+        client = await register(
+            session.fetcher,
+            server,
+            name=self.client_name,
+            redirect_uri=redirect_uri,
+            scopes=scopes,
+        )
+        login.keep_client(server.issuer, client)
+        session.save()
+        return client
+
+    # -- the login -------------------------------------------------------------------------------
+
+    def choose_scopes(
+        self, found: Found, asked: Sequence[str], before: tuple[str, ...]
+    ) -> tuple[str, ...]:
+        """As `Grant.choose_scopes`; with ``offline_access`` where the authorization server supports
+        it, for a refresh token (2026-07-28 basic/authorization, "Refresh Tokens")."""
+        scopes = super().choose_scopes(found, asked, before)
+        offline = "offline_access"
+        if scopes and offline not in scopes and offline in (found.server.scopes_supported or ()):
+            scopes = (*scopes, offline)
+        return scopes
+
+    async def obtain(self, session: TokenSession, found: Found, scopes: tuple[str, ...]) -> Tokens:
+        """As `Grant.obtain`."""
+        issuer = found.server.issuer
+        known = session.login.clients.get(issuer)
+        port = 0 if known is None else port_of(known.redirect_uri)
+        try:
+            async with contextlib.AsyncExitStack() as stack:
+                redirect_uri, loopback = self.redirect_uri, None
+                if self._redirect is None:
+                    loopback = await stack.enter_async_context(Loopback(redirect_uri, port))
+                    redirect_uri = loopback.uri
+                client = await self._identify(session, found, redirect_uri, scopes)
+                request = AuthorizationRequest(found, client.client_id, redirect_uri, scopes)
+                async with asyncio.timeout(self.login_timeout):
+                    redirected = await self._log_in(request, loopback)
+            code = request.code(redirected)
+            return await request_tokens(
+                session.fetcher,
+                found.server,
+                request.form(code, found.resource),
+                client.authenticate,
+                scopes=scopes,
+                proofs=session.proofs,
+            )
+        except TimeoutError:
+            self._forget(session, issuer)  # it may have forgotten us, which only the user saw
+            raise AuthorizationError(
+                f"the user did not log in at {issuer} within {self.login_timeout:g} s"
+            ) from None
+        except AuthorizationError as exc:
+            if exc.error in FORGOTTEN:
+                self._forget(session, issuer)
+            raise
+
+    async def renew(self, session: TokenSession, found: Found, tokens: Tokens) -> Tokens:
+        """As `Grant.renew`."""
+        try:
+            return await super().renew(session, found, tokens)
+        except AuthorizationError as exc:
+            if exc.error in FORGOTTEN:
+                self._forget(session, found.server.issuer)
+            raise
+
+    def _forget(self, session: TokenSession, issuer: str) -> None:
+        """The next login registers this client again."""
+        if session.login.clients.pop(issuer, None) is not None:
+            session.save()
+
+    async def _log_in(self, request: AuthorizationRequest, loopback: Loopback | None) -> str:
+        """Send the user to the authorization server, and return the address of the redirect."""
+        if self._redirect is not None:
+            return await self._redirect(request.url)
+        assert loopback is not None
+        received = asyncio.ensure_future(loopback.receive(request.accepts))
+        shown = asyncio.ensure_future(self._show(request.url))
+        try:
+            await asyncio.wait((received, shown), return_when=asyncio.FIRST_COMPLETED)
+            if not received.done():
+                pasted = shown.result()
+                if pasted is not None:
+                    return pasted
+            return await received
+        finally:
+            received.cancel()
+            shown.cancel()
+            await asyncio.wait((received, shown))
+
+    async def _show(self, url: str) -> str | None:
+        """Show the page of the login. Returns an address that the user pasted, or None."""
+        if self._open_url is not None:
+            opened: Any = self._open_url(url)
+            if inspect.isawaitable(opened):
+                await opened
+            return None
+        if not self._headless and await browser.in_daemon(lambda: browser.browser(url)):
+            logger.info("the login continues in the browser")
+            return None
+        if self._headless is False or not (self._headless or browser.has_terminal()):
+            raise AuthorizationError(
+                "there is no browser, and no terminal to print the address of the login to: run "
+                "'wirespeed login URL' in a terminal first, or give OAuth(redirect=…)"
+            )
+        return await browser.from_terminal(url)
+
+
+def _check_metadata_url(url: str) -> None:
+    """The URL of a client metadata document has https and a path
+    (draft-ietf-oauth-client-id-metadata-document section 3)."""
+    parts = urlsplit(url)
+    if parts.scheme != "https" or not parts.hostname or parts.path in ("", "/") or parts.fragment:
+        raise ValueError(
+            "client_metadata_url is an https URL with a path, such as "
+            "https://app.example.com/client.json"
+        )
+
+
+set_public_home(globals())
