@@ -103,6 +103,9 @@ HOMES = {
     "wirespeed.auth": {
         "wirespeed.auth.access_token": "AccessToken Verifier",
         "wirespeed.auth.client.authorization": "Authorization AuthorizationSession",
+        "wirespeed.auth.client.client_credentials": "ClientCredentials",
+        "wirespeed.auth.client.enterprise": "EnterpriseManaged",
+        "wirespeed.auth.client.jwt_bearer": "JwtBearer",
         "wirespeed.auth.client.file_storage": "FileStorage",
         "wirespeed.auth.client.oauth": "OAuth",
         "wirespeed.auth.client.storage": "MemoryStorage TokenStorage",

@@ -19,6 +19,15 @@ if TYPE_CHECKING:  # isort: off
         Authorization as Authorization,
         AuthorizationSession as AuthorizationSession,
     )
+    from wirespeed.auth.client.client_credentials import (
+        ClientCredentials as ClientCredentials,
+    )
+    from wirespeed.auth.client.enterprise import (
+        EnterpriseManaged as EnterpriseManaged,
+    )
+    from wirespeed.auth.client.jwt_bearer import (
+        JwtBearer as JwtBearer,
+    )
     from wirespeed.auth.client.file_storage import FileStorage as FileStorage
     from wirespeed.auth.client.oauth import OAuth as OAuth
     from wirespeed.auth.client.storage import (

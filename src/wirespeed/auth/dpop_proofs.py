@@ -30,7 +30,7 @@ ALGORITHMS = tuple(NEW_KEYS)
 MAX_PROOF = 8192  # bytes of one proof
 MAX_JTI = 512  # characters of a proof's identifier
 MAX_KEYS = 1024  # of clients, kept as they were read
-MAX_REMEMBERED = 200_000  # proofs
+MAX_REMEMBERED = 1_000_000  # proofs
 NONCE_BYTES = 8  # of the time in a nonce
 
 _ENCODED = re.compile(r"%([0-9A-Fa-f]{2})")
@@ -165,7 +165,8 @@ class DpopProofs:
 
     Args:
         algorithms: The signature algorithms that are taken; asymmetric ones alone.
-        window: Seconds by which a proof may be older or newer than the server's clock.
+        window: Seconds by which a proof may be older or newer than the server's clock. MCP's DPoP
+            profile wants five minutes.
         nonces: Proofs must have a nonce of the server; None: a proof needs none.
         max_remembered: Proofs that are remembered at once. A proof is remembered for two to four
             times ``window``. Where there is no room, requests are refused (`CannotVerify`).
@@ -175,7 +176,7 @@ class DpopProofs:
         self,
         *,
         algorithms: Sequence[str] = ALGORITHMS,
-        window: float = 60.0,
+        window: float = 300.0,
         nonces: Nonces | None = None,
         max_remembered: int = MAX_REMEMBERED,
         clock: Callable[[], float] = time.time,

@@ -32,6 +32,7 @@ class Grant:
         scopes: Sequence[str] | None = None,
         storage: TokenStorage | None = None,
         issuer: str | None = None,
+        dpop: bool = False,
         allow_private: bool = False,
     ) -> None:
         if isinstance(scopes, str):
@@ -39,6 +40,7 @@ class Grant:
         self.scopes = None if scopes is None else tuple(scopes)
         self.storage: TokenStorage = MemoryStorage() if storage is None else storage
         self.issuer = issuer
+        self.dpop = dpop
         self.allow_private = allow_private
 
     def session(self, url: str, *, ssl: SSLContext | None = None) -> TokenSession:
@@ -80,12 +82,23 @@ class Grant:
         )
 
     def accepts(self, login: Login) -> bool:
-        """Whether a stored login is one of this value's: of the same client."""
-        return True
+        """Whether a stored login is one of this value's: of the same client, and bound to a key or
+        not."""
+        return login.tokens is None or (login.tokens.token_type == "DPoP") == self.dpop
 
-    def proofs(self, login: Login) -> Proofs | None:
-        """The proofs of possession for the tokens of a login; None for bearer tokens."""
-        return None
+    def proofs(self, login: Login, before: Proofs | None) -> Proofs | None:
+        """The proofs of possession for the tokens of a login, which keeps their key; None for
+        bearer tokens. ``before``: those of the session until now, which know nonces."""
+        if not self.dpop:
+            return None
+        from wirespeed.auth.client.dpop import DpopKey
+
+        if isinstance(before, DpopKey) and login.key in (None, before.jwk):
+            login.key = before.jwk
+            return before
+        found = DpopKey(login.key)
+        login.key = found.jwk
+        return found
 
     def choose_scopes(
         self, found: Found, asked: Sequence[str], before: tuple[str, ...]

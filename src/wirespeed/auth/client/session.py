@@ -31,6 +31,9 @@ logger = logging.getLogger("wirespeed.client")
 # parts of its whole life.
 AHEAD, AHEAD_OF_STREAM = 30.0, 300.0
 PART, PART_OF_STREAM = 0.1, 0.5
+# Seconds for which a new token is used, whatever its end: else a server whose tokens end at once
+# would be asked without a pause.
+LEAST = 1.0
 # Seconds until a renewal that failed is tried again.
 PAUSE = 10.0
 MAX_CLIENTS = 8  # registrations of one login, by issuer
@@ -76,6 +79,7 @@ class TokenSession:
     Attributes:
         url: The URL of the MCP server.
         server: Its canonical form, by which logins are stored.
+        ssl: The TLS context of the connection; None for the authorities of the system.
         fetcher: What asks authorization servers.
         login: What is known.
         n_tokens: As of `AuthorizationSession`.
@@ -86,6 +90,7 @@ class TokenSession:
         self.grant = grant
         self.url = url
         self.server = canonical(url)
+        self.ssl = ssl
         self.fetcher = Fetcher(url, allow_private=grant.allow_private, ssl=ssl)
         self.login = Login(server=self.server)
         self.n_tokens = 0
@@ -229,7 +234,9 @@ class TokenSession:
                     self._due = self._due_for_stream = float("inf")  # the server will refuse it
         except AuthorizationError as exc:
             logger.warning("%s: its token was not renewed: %s", self.server, exc)
-            self._due = self._due_for_stream = time.time() + PAUSE
+            # a server that refused says the same again
+            again = float("inf") if exc.error else time.time() + PAUSE
+            self._due = self._due_for_stream = again
         finally:
             await self.fetcher.close()
 
@@ -242,7 +249,7 @@ class TokenSession:
         try:
             renewed = await self.grant.renew(self, found, tokens)
         except AuthorizationError as exc:
-            if not exc.error:
+            if not exc.error or tokens.refresh_token is None:  # the grant itself was refused
                 raise
             logger.info("%s: the login ended: %s", self.server, exc)
             self.login.tokens = msgspec.structs.replace(tokens, refresh_token=None)
@@ -265,6 +272,9 @@ class TokenSession:
     def _keep(self, tokens: Tokens) -> None:
         self.login.tokens = tokens
         self._use(self.login)
+        soonest = time.time() + LEAST
+        self._due = max(self._due, soonest)
+        self._due_for_stream = max(self._due_for_stream, soonest)
         self.save()
 
     def _use(self, login: Login) -> None:
@@ -273,7 +283,7 @@ class TokenSession:
         self.login = login
         self.n_tokens += 1
         self._fresh = False
-        self.proofs = self.grant.proofs(login)
+        self.proofs = self.grant.proofs(login, self.proofs)
         if tokens is None:
             self._line, self._token = b"", ""
             self._due = self._due_for_stream = float("inf")

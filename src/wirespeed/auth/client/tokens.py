@@ -20,7 +20,14 @@ if TYPE_CHECKING:
     from wirespeed.auth.metadata import ServerMetadata
     from wirespeed.transport.options import Headers
 
-__all__ = ["ClientIdentity", "Proofs", "Tokens", "request_tokens"]
+__all__ = [
+    "Authenticate",
+    "ClientIdentity",
+    "Proofs",
+    "Tokens",
+    "ask_token_endpoint",
+    "request_tokens",
+]
 
 MAX_TOKEN = 16384  # characters of an access token, which is sent with every request
 NONE, BASIC, POST = "none", "client_secret_basic", "client_secret_post"
@@ -71,8 +78,11 @@ class Proofs(Protocol):
         carries."""
 
     def note(self, url: str, headers: Headers) -> bool:
-        """Take the nonce of a response. Returns whether the origin has a nonce that was not used
-        yet."""
+        """Take the nonce of a response. Returns whether the response has one."""
+
+
+Authenticate = Callable[["ServerMetadata", dict[str, str]], list[tuple[str, str]]]
+"""Adds a client to the form of a token request, and returns header fields of the request."""
 
 
 class ClientIdentity(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -145,15 +155,14 @@ async def request_tokens(
     fetcher: Fetcher,
     server: ServerMetadata,
     form: Mapping[str, str],
-    authenticate: Callable[[ServerMetadata, dict[str, str]], list[tuple[str, str]]],
+    authenticate: Authenticate,
     *,
     scopes: tuple[str, ...] = (),
     proofs: Proofs | None = None,
-    endpoint: str | None = None,
 ) -> Tokens:
     """Ask the token endpoint of an authorization server for tokens (RFC 6749 section 3.2).
 
-    AuthorizationError: the server refused (``error`` has its code), or cannot be asked.
+    AuthorizationError: as of `ask_token_endpoint`, or the answer has no token that can be used.
 
     Args:
         fetcher: What sends the request.
@@ -162,9 +171,23 @@ async def request_tokens(
         authenticate: Adds the client: `ClientIdentity.authenticate` or another.
         scopes: The scopes that were asked for.
         proofs: The proofs of possession; None for bearer tokens.
-        endpoint: Another token endpoint than the server's.
     """
-    url = endpoint or server.token_endpoint
+    url, body = await ask_token_endpoint(fetcher, server, form, authenticate, proofs)
+    return _tokens(body, url, scopes, dpop=proofs is not None)
+
+
+async def ask_token_endpoint(
+    fetcher: Fetcher,
+    server: ServerMetadata,
+    form: Mapping[str, str],
+    authenticate: Authenticate,
+    proofs: Proofs | None = None,
+) -> tuple[str, bytes]:
+    """Return the URL of a token endpoint and the body of its answer of success.
+
+    AuthorizationError: the server refused (``error`` has its code), or cannot be asked.
+    """
+    url = server.token_endpoint
     if url is None:
         raise AuthorizationError(f"the authorization server {server.issuer} has no token endpoint")
     for again in (False, True):
@@ -179,7 +202,7 @@ async def request_tokens(
         nonce = proofs is not None and proofs.note(url, found.headers)
         refusal = _refusal(found.body)
         if found.status == 200 and not refusal.error:
-            return _tokens(found.body, url, scopes, dpop=proofs is not None)
+            return url, found.body
         if not (nonce and not again and refusal.error == "use_dpop_nonce"):
             break
     where = f"the token endpoint {public(url)}"
