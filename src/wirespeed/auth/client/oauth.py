@@ -69,6 +69,8 @@ class OAuth(Grant):
         headless: True prints the address, and takes the address of the redirect from the terminal;
             False opens a browser; None does the first where there is no browser.
         login_timeout: Seconds that the user has for a login.
+        dpop: Tokens are bound to a key that this value makes and stores with them (RFC 9449). Needs
+            ``pip install 'wirespeed[auth]'``.
         allow_private: Whether documents of a public server may lead to private addresses.
 
     Raises TypeError or ValueError for an argument of the wrong type or value. ``repr`` shows no
@@ -90,13 +92,16 @@ class OAuth(Grant):
         redirect: Redirect | None = None,
         headless: bool | None = None,
         login_timeout: float = 300.0,
+        dpop: bool = False,
         allow_private: bool = False,
     ) -> None:
         if storage is None:
             from wirespeed.auth.client.file_storage import FileStorage
 
             storage = FileStorage()
-        super().__init__(scopes=scopes, storage=storage, issuer=issuer, allow_private=allow_private)
+        super().__init__(
+            scopes=scopes, storage=storage, issuer=issuer, dpop=dpop, allow_private=allow_private
+        )
         if client_secret is not None and client_id is None:
             raise ValueError("client_secret needs client_id")
         if client_id is not None and client_metadata_url is not None:
@@ -142,6 +147,8 @@ class OAuth(Grant):
     def accepts(self, login: Login) -> bool:
         """As `Grant.accepts`."""
         client = login.clients.get(login.issuer)
+        if not super().accepts(login):
+            return False
         if self.issuer is not None and login.issuer != self.issuer:
             return False
         if client is None:
