@@ -102,6 +102,7 @@ HOMES = {
     },
     "wirespeed.auth": {
         "wirespeed.auth.access_token": "AccessToken Verifier",
+        "wirespeed.auth.verifiers.jwt": "JwtVerifier",
         "wirespeed.auth.client.authorization": "Authorization AuthorizationSession",
         "wirespeed.auth.client.client_credentials": "ClientCredentials",
         "wirespeed.auth.client.enterprise": "EnterpriseManaged",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import assert_type
 
-from wirespeed.auth import AccessToken, Verifier
+from wirespeed.auth import AccessToken, JwtVerifier, Verifier
 from wirespeed.errors import CannotVerify, InvalidToken
 
 
@@ -19,6 +19,8 @@ class Own:
 
 async def verifiers() -> None:
     verifier: Verifier = Own()
+    verifier = jwt = JwtVerifier("https://auth.example", ["a", "b"], algorithms=["ES256"], leeway=5)
+    await jwt.close()
     found = verifier.verify("x")
     token = found if isinstance(found, AccessToken) else await found
     assert_type(token.scopes, frozenset[str])

@@ -34,5 +34,6 @@ if TYPE_CHECKING:  # isort: off
         MemoryStorage as MemoryStorage,
         TokenStorage as TokenStorage,
     )
+    from wirespeed.auth.verifiers.jwt import JwtVerifier as JwtVerifier
 else:  # type checkers would take any name
     __all__, __getattr__ = exports(__name__)

@@ -18,6 +18,8 @@ class AccessToken(msgspec.Struct, frozen=True, kw_only=True):
         scopes: What the token permits.
         claims: All claims of the token, or all members of the introspection's response.
         expires: When the token ends, in Unix seconds; None for never.
+        fresh_until: Up to when the verifier need not be asked again, in Unix seconds; None for as
+            long as the token lasts.
         key_thumbprint: The key that the token is bound to (RFC 9449 section 6, ``cnf.jkt``).
         certificate_thumbprint: The client certificate that the token is bound to (RFC 8705 section
             3.1, ``cnf["x5t#S256"]``).
@@ -29,6 +31,7 @@ class AccessToken(msgspec.Struct, frozen=True, kw_only=True):
     scopes: frozenset[str] = frozenset()
     claims: Mapping[str, Any] = msgspec.field(default_factory=dict)
     expires: float | None = None
+    fresh_until: float | None = None
     key_thumbprint: str | None = None
     certificate_thumbprint: str | None = None
 

@@ -205,6 +205,15 @@ def checked_url(url: str) -> Address:
     return address
 
 
+def named_url(url: str) -> str:
+    """The URL that a person named for a request. ValueError: as `checked_url`."""
+    try:
+        checked_url(url)
+    except FetchError as exc:
+        raise ValueError(str(exc)) from None
+    return url
+
+
 def _origin(address: Address) -> tuple[str, str, int]:
     return address.scheme, address.host, address.port
 
