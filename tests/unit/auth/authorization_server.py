@@ -184,6 +184,7 @@ class ProtectedServer(HttpPeer):
         challenge: Parameters of each challenge: by default the place of the metadata.
         scopes: The scopes that each method needs, or each ``"tools/call:NAME"``; "" for all.
         open: Methods that need no token.
+        own: The authorization server that lies at the same origin, as in 2025-03-26.
     """
 
     def __init__(self, *servers: AuthorizationServer, legacy: bool = False) -> None:
@@ -194,6 +195,7 @@ class ProtectedServer(HttpPeer):
         self.challenge: dict[str, str] | None = None
         self.scopes: dict[str, list[str]] = {}
         self.open: set[str] = set()
+        self.own: AuthorizationServer | None = None
 
     @property
     def origin(self) -> str:
@@ -217,6 +219,9 @@ class ProtectedServer(HttpPeer):
         path = urlsplit(exchange.target).path
         if path in self.places:
             exchange.json(self.metadata)
+        elif path != "/mcp" and self.own is not None:
+            self.own.port = self.port
+            await self.own._answer(exchange)
         elif path != "/mcp":
             exchange.reply(404)
         elif not self._refused(exchange):
@@ -231,7 +236,9 @@ class ProtectedServer(HttpPeer):
         tool = (exchange.message.get("params") or {}).get("name", "")
         needed = self.scopes.get(f"{method}:{tool}", self.scopes.get(method, self.scopes.get("")))
         params = self.challenge
-        if params is None:
+        if params is None and not self.places:
+            params = {}
+        elif params is None:
             params = {"resource_metadata": f"{self.origin}{self.places[0]}"}
         if token is None or token.expires < time.time() or token.resource != self.url:
             status = 401

@@ -281,7 +281,8 @@ class TokenSession:
         """Send the token of a login from now on."""
         tokens = login.tokens
         self.login = login
-        self.n_tokens += 1
+        if tokens is not None or self._token:
+            self.n_tokens += 1
         self._fresh = False
         self.proofs = self.grant.proofs(login, self.proofs)
         if tokens is None:
