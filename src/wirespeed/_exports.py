@@ -110,6 +110,7 @@ HOMES = {
         "wirespeed.auth.client.file_storage": "FileStorage",
         "wirespeed.auth.client.oauth": "OAuth",
         "wirespeed.auth.client.storage": "MemoryStorage TokenStorage",
+        "wirespeed.auth.resource_server": "ResourceServer",
     },
     "wirespeed.tasks": {
         "wirespeed.tasks.memory": "MemoryTaskStore",

@@ -91,7 +91,7 @@ INSIDE = {
         fetch
         metadata
         verifiers
-        client
+        resource_server client
     """,
     "server": """
         http.event_store

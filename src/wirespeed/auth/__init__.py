@@ -35,5 +35,6 @@ if TYPE_CHECKING:  # isort: off
         TokenStorage as TokenStorage,
     )
     from wirespeed.auth.verifiers.jwt import JwtVerifier as JwtVerifier
+    from wirespeed.auth.resource_server import ResourceServer as ResourceServer
 else:  # type checkers would take any name
     __all__, __getattr__ = exports(__name__)

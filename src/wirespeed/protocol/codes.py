@@ -28,3 +28,6 @@ OVERLOADED = -31000
 SHUTTING_DOWN = -31001
 # The request that a task stood for was cancelled, so it has no result (2025-11-25 tasks/result).
 TASK_CANCELLED = -31002
+# The access token of the request lacks scopes. ``data`` has the parameters of the challenge (RFC
+# 6750 section 3): error, scope, resource_metadata.
+INSUFFICIENT_SCOPE = -31003

@@ -30,9 +30,9 @@ cdef class ServerConnection(Serving):
     cdef int check_envelope_c(self, Message m) except -1
     cdef object modern_revision_c(self, Message m)
     cdef int check_http_c(self, Call call, Message m) except -1
-    cdef int check_arguments_c(self, Message m) except -1
+    cdef int check_arguments_c(self, Call call, Message m) except -1
     cdef int call_tool_c(self, Call call, Message m) except -1
     cdef object call_inline_c(self, Call call, Tool tool, object decoded)
     cdef int pin_modern_c(self) except -1
     cdef int drain_c(self) except -1
-    cdef Tool find_tool_c(self, Message m)
+    cdef Tool find_tool_c(self, Call call, Message m)

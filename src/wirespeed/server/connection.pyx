@@ -58,6 +58,7 @@ from wirespeed.server.requests.call import SHUTTING_DOWN
 from wirespeed.server.context import Context
 from wirespeed.server.requests.params import input_of
 from wirespeed.server.requests.reply import Whole
+from wirespeed.server.requests.scopes import check_scopes
 from wirespeed.server.subscriptions.subscription import ChangeNotifier
 
 logger = logging.getLogger("wirespeed.server")
@@ -326,14 +327,14 @@ cdef class ServerConnection(Serving):
             self.check_envelope_c(m)
             check_headers_c(self.head, m)
             if self.through is not None and method_is(m, b'"tools/call"', "tools/call"):
-                self.check_arguments_c(m)
+                self.check_arguments_c(call, m)
         return 0
 
-    cdef int check_arguments_c(self, Message m) except -1:
+    cdef int check_arguments_c(self, Call call, Message m) except -1:
         """The same for arguments that are mirrored."""
         cdef Tool tool
         try:
-            tool = self.find_tool_c(m)
+            tool = self.find_tool_c(call, m)
         except ProtocolError:
             return 0                    # middleware may know better
         if tool.header_params is not None:
@@ -342,7 +343,7 @@ cdef class ServerConnection(Serving):
 
     # -- tools/call ----------------------------------------------------------------------------
 
-    cdef Tool find_tool_c(self, Message m):
+    cdef Tool find_tool_c(self, Call call, Message m):
         """The tool that a request names. ProtocolError: there is none."""
         cdef Span s = span_of(m, WS_NAME)
         cdef Tool tool
@@ -356,7 +357,7 @@ cdef class ServerConnection(Serving):
             return tool
         name = m.text_c(WS_NAME)
         found = self.tools.get(name)
-        shows = self.service.visibility.of("tools", self)
+        shows = self.service.visibility.of("tools", call)
         if found is None or (shows is not None and not shows(name, found.entry)):
             raise methods.unknown("tool", name, self.tools if shows is None else ())
         tool = <Tool> found
@@ -375,7 +376,9 @@ cdef class ServerConnection(Serving):
         cdef object decoded, value, as_task = None
         cdef Lease arguments = None
         call.revision = revision = self.revision_for_c(m, call.modern)
-        tool = self.find_tool_c(m)
+        tool = self.find_tool_c(call, m)
+        if tool.scopes is not None:
+            check_scopes(call, tool.scopes, f"the tool {tool.name}")
         if s.n:
             if s.p[0] != c'{':
                 raise ProtocolError(codes.INVALID_PARAMS, "params.arguments must be an object")

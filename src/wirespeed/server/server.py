@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     import os
 
     from wirespeed._core.slab import Lease
+    from wirespeed.auth.resource_server import ResourceServer
     from wirespeed.server.asking.roots_changes import RootsChange
     from wirespeed.server.catalog import LimitOptions
     from wirespeed.server.context import Context
@@ -92,6 +93,11 @@ class Server:
             is answered as one for what does not exist. It is called for each entry of each list and
             for each call, on the event loop. Lists are then private (2026-07-28
             server/utilities/caching). If it raises an exception, the request gets -32603.
+        auth: Which access tokens clients over HTTP and WebSocket must bring, a
+            `wirespeed.auth.ResourceServer`. A listener then takes neither ``token`` nor
+            ``authenticate``. On stdio, and for clients in the same process, nothing is checked:
+            credentials come from the environment (MCP basic/authorization). The server cannot be
+            served at ``tcp://`` and ``unix:``.
 
     Raises:
         ValueError: An argument is out of its range, or a text is not valid Unicode.
@@ -124,6 +130,7 @@ class Server:
         state_single_use: bool = False,
         mask_errors: bool | None = None,
         filter: Filter | None = None,
+        auth: ResourceServer | None = None,
     ) -> None:
         if page_size is not None and page_size < 1:
             raise ValueError("page_size must be at least 1")
@@ -154,6 +161,7 @@ class Server:
             coerce=coerce,
             filter=filter,
             threads=threads,
+            auth=auth,
         )
 
     def __repr__(self) -> str:
@@ -247,6 +255,11 @@ class Server:
                 extension (see `use_tasks`).
             task_after: With ``task="optional"``, the seconds that a call of a modern client may
                 take before it becomes a task; 2 by default, 0 for at once.
+            scopes: What the access token of a client must permit, besides the scopes of every
+                request (`wirespeed.auth.ResourceServer`), or `User.scopes` of the user whom
+                ``authenticate`` returned. A client without them gets HTTP 403 with a challenge,
+                and on WebSocket error -31003. Not asked of clients of stdio and of the same
+                process.
 
         Raises:
             SignatureError: The signature cannot be a tool's; the text is the reason.
@@ -341,6 +354,7 @@ class Server:
             max_concurrency: The most requests whose function runs at a time. See
                 `wirespeed.server.requests.limiter`.
             queue: The most requests that wait beyond these, 100 by default; more get error -31000.
+            scopes: As of `add_tool`. Subscriptions and completions need them, too.
             safe: Whether a template's values that could lead a path out of its folder (``..``, a
                 slash in front) mean that there is no such resource. Turn it off only where no
                 value becomes part of a path.
@@ -448,6 +462,7 @@ class Server:
             max_concurrency: The most calls that run at a time. See
                 `wirespeed.server.requests.limiter`.
             queue: The most calls that wait beyond these, 100 by default; more get error -31000.
+            scopes: As of `add_tool`. Completions need them, too.
 
         Raises:
             SignatureError: The signature cannot be a prompt's; the text is the reason.

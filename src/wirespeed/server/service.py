@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any
 
@@ -28,8 +28,10 @@ from wirespeed.transport.taskpool import TaskPool
 
 if TYPE_CHECKING:
     from wirespeed._core.framing.base import Framer
+    from wirespeed.auth.resource_server import ResourceServer
     from wirespeed.limits import Limits
     from wirespeed.server.asking.request_state import Sealer
+    from wirespeed.server.catalog import Catalog
     from wirespeed.server.dependencies.registry import Dependencies
     from wirespeed.server.lifespan.lifespan import Life, Lifespan
     from wirespeed.server.mounting.mount import Mount
@@ -93,6 +95,7 @@ class McpService:
         server: What authors see of it.
         life: Its life on the event loop that serves it; None while nothing does.
         connections: Its clients at this moment.
+        auth: Which access tokens clients must bring; None: the listener decides.
     """
 
     # What `wirespeed.transport.service.Service` asks for.
@@ -115,8 +118,10 @@ class McpService:
         coerce: bool,
         filter: Filter | None,
         threads: int,
+        auth: ResourceServer | None,
     ) -> None:
         self.server = server
+        self.auth = auth
         self.name = discovery.name
         self.discovery = discovery
         self.sealer = sealer
@@ -235,6 +240,28 @@ class McpService:
         from wirespeed.server.http.endpoint import StreamableHttp
 
         return StreamableHttp(self, options, loop, pool)
+
+    def well_known(self, path: str) -> Mapping[str, HttpTarget]:
+        """What answers at further paths, where the server is served at a path."""
+        return {} if self.auth is None else self.auth.well_known(path, self.scopes)
+
+    def scopes(self) -> set[str]:
+        """The scopes that its tools, prompts, resources and templates need."""
+        lists = (self.catalog(name) for name in ("tools", "prompts", "resources", "templates"))
+        return {
+            scope
+            for items in lists
+            for item in list(items.items.values())
+            for scope in item.scopes or ()
+        }
+
+    def catalog(self, name: str) -> Catalog[Any]:
+        """One of its lists by name: "tools", "prompts", "resources", "templates"."""
+        if name == "tools":
+            return self.tools
+        if name == "prompts":
+            return self.prompts
+        return self.resources.fixed if name == "resources" else self.resources.templates
 
     def sse_target(
         self, options: HttpOptions, *, loop: asyncio.AbstractEventLoop, pool: TaskPool

@@ -1,14 +1,17 @@
-"""Who sees which entries of a server's lists: ``Server(filter=…)``."""
+"""Who sees which entries of a server's lists: ``Server(filter=…)``, and what the scopes of the
+client permit (`ResourceServer.filter_lists`)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from wirespeed.server.requests.scopes import grants
 from wirespeed.transport.workers import is_coroutine_function
 
 if TYPE_CHECKING:
     from wirespeed.server.entries import Entry
+    from wirespeed.server.requests.call import Call
     from wirespeed.server.requests.serving import Serving
     from wirespeed.server.service import McpService
     from wirespeed.transport.options import User
@@ -35,21 +38,35 @@ class Visibility:
     @property
     def limited(self) -> bool:
         """Whether there is a filter, here or at a mounted server."""
-        return self._filter is not None or any(
-            mount.inner.visibility.limited for mount in self._service.mounts.here
+        auth = self._service.auth
+        return (
+            self._filter is not None
+            or (auth is not None and auth.filter_lists)
+            or any(mount.inner.visibility.limited for mount in self._service.mounts.here)
         )
 
-    def of(self, name: str, connection: Serving) -> Shows | None:
+    def of(self, name: str, client: Call | Serving) -> Shows | None:
         """What tells whether a client sees an entry of the list ``name``, given its key and the
-        entry; None without a filter, where everyone sees everything."""
+        entry; None without a filter, where everyone sees everything. ``client``: its request, or
+        its connection."""
         if not self.limited:
             return None
-        user = None if connection.peer is None else connection.peer.user
-        return lambda key, entry: self._shows(name, key, entry, user)
+        user = None if client.peer is None else client.peer.user
+        auth = self._service.auth
+        if auth is None or not auth.filter_lists or client.peer is None:
+            return lambda key, entry: self._shows(name, key, entry, user)
+        items = self._service.catalog(name).items
 
-    def hides(self, name: str, key: str, item: Any, connection: Serving) -> bool:
+        def permits(key: str, entry: Any) -> bool:
+            item = items.get(key)
+            needed = None if item is None else item.scopes
+            return grants(user, needed) and self._shows(name, key, entry, user)
+
+        return permits
+
+    def hides(self, name: str, key: str, item: Any, client: Call | Serving) -> bool:
         """Whether a client does not see what is registered under a key of the list ``name``."""
-        shows = self.of(name, connection)
+        shows = self.of(name, client)
         return shows is not None and not shows(key, item.entry)
 
     def _shows(self, name: str, key: str, entry: Any, user: User | None) -> bool:

@@ -1,6 +1,7 @@
 """Checks Host, Origin and bearer token of an HTTP request before it is served.
 
-`wirespeed.ListenOptions` describes the order and the defaults.
+`wirespeed.ListenOptions` describes the order and the defaults. A service may have an `Authority` of
+its own in place of the token (`wirespeed.auth.ResourceServer` is one).
 """
 
 from __future__ import annotations
@@ -11,9 +12,10 @@ import hmac
 import inspect
 import ipaddress
 import logging
+import math
 import re
-from collections.abc import Awaitable, Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Awaitable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
@@ -50,13 +52,44 @@ class Admission(NamedTuple):
     Attributes:
         user: The user that ``authenticate`` returned; None without one.
         principal: A digest of the user, or else of the token; None without both.
+        until: Up to which time, in Unix seconds, requests with the same header fields may be
+            admitted without asking again; 0 for none.
+        expires: When the credentials end, in Unix seconds. Streams and WebSockets end then.
+        fields: More header fields of the response.
     """
 
     user: User | None
     principal: bytes | None
+    until: float = math.inf
+    expires: float = math.inf
+    fields: Sequence[tuple[str, str]] = ()
 
 
 NOBODY = Admission(None, None)
+
+
+class Authority(Protocol):
+    """What decides who may use one service."""
+
+    def check(self, request: HttpRequest) -> Admission | Awaitable[Admission]:
+        """Return the admission of a client, whose Host and Origin were checked. Refused: the client
+        may not come in."""
+        ...
+
+
+def check_authorities(services: Iterable[Any], options: ListenOptions) -> None:
+    """ValueError: both a service and the options of its listener decide who may come in."""
+    if options.token is None and options.authenticate is None:
+        return
+    for service in services:
+        if authority_of(service) is not None:
+            given = "authenticate" if options.token is None else "token"
+            raise ValueError(f"{service!r} has auth, so the listener cannot have {given}, too")
+
+
+def authority_of(service: Any) -> Authority | None:
+    """The `Authority` of a service: its ``auth``. None: the options of the listener decide."""
+    return getattr(service, "auth", None)
 
 
 class Gate:
@@ -134,18 +167,25 @@ class Gate:
     # -- token -------------------------------------------------------------------------------------
 
     def check(
-        self, request: HttpRequest, auth_headers: Sequence[str], refusal_status: int
+        self,
+        request: HttpRequest,
+        auth_headers: Sequence[str],
+        refusal_status: int,
+        authority: Authority | None = None,
     ) -> Admission | Awaitable[Admission]:
         """Check Host, Origin and the token (RFC 6750), and call `authenticate`. An awaitable is
-        returned only where ``authenticate`` returns one. Refused: a check failed.
+        returned only where ``authenticate`` or the authority returns one. Refused: a check failed.
 
         Args:
             request: The request.
             auth_headers: The header fields, in lower case, that may bring a token.
             refusal_status: The status for a missing or wrong token.
+            authority: What decides in place of the options of the listener.
         """
         self.check_host(request)
         self.check_origin(request)
+        if authority is not None:
+            return authority.check(request)
         if not self.tokens and self.authenticate is None:
             return NOBODY
         brought = [request.headers[name] for name in auth_headers if name in request.headers]
@@ -167,7 +207,7 @@ class Gate:
         given = token.encode("latin-1", "replace")
         if not sum([hmac.compare_digest(given, good) for good in self.tokens]):
             raise Refused(Refusal(refusal_status, "the bearer token is not valid", challenge))
-        return Admission(None, _digest("token", token))
+        return Admission(None, digest("token", token))
 
     def _ask(self, request: HttpRequest, refusal: Refusal) -> Admission | Awaitable[Admission]:
         """Call `authenticate`. A missing return value refuses the client. ``refusal``: that of a
@@ -216,12 +256,13 @@ def _obey(request: HttpRequest, refusal: Refusal, verdict: Verdict) -> Admission
         raise Refused(verdict)
     if isinstance(verdict, str):
         user = verdict if isinstance(verdict, User) else User(verdict)
-        return Admission(user, _digest("user", verdict))
+        return Admission(user, digest("user", verdict), 0)
     token = request.token
-    return NOBODY if token is None else Admission(None, _digest("token", token))
+    return Admission(None, None if token is None else digest("token", token), 0)
 
 
-def _digest(kind: str, who: str) -> bytes:
+def digest(kind: str, who: str) -> bytes:
+    """The principal of a client: ``kind`` says what it is known by."""
     return hashlib.sha256(f"{kind}:{who}".encode("utf-8", "surrogatepass")).digest()
 
 

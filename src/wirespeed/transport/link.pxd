@@ -44,6 +44,7 @@ cdef class Link:
     cdef bint half_closed              # both goodbyes are sent; the peer's end is awaited
     cdef object close_timer            # bounds these two waits
     cdef public double close_timeout   # seconds for the peer's goodbye
+    cdef public tuple farewell         # code and reason of our goodbye; None: GOING_AWAY
     cdef object flush_callback
 
     cdef int wrote_c(self) except -1

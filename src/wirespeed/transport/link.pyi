@@ -18,6 +18,7 @@ class Endpoint:
 class Link:
     closing: bool
     close_timeout: float
+    farewell: tuple[int, str] | None
     def __init__(self, loop: AbstractEventLoop, endpoint: Endpoint) -> None: ...
     @property
     def loop(self) -> AbstractEventLoop: ...

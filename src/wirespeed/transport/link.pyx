@@ -134,9 +134,11 @@ cdef class Link:
         """Close in order: send the framing's goodbye (the close frame of WebSocket, RFC 6455
         section 7.1.2) and all queued output, then wait for the peer's goodbye, for `timeout`
         seconds (`close_timeout` by default). With a framing that has no goodbye this is
-        `close`."""
+        `close`. Without a code, the goodbye is `farewell`."""
         if self.ending or self.endpoint.link is not self:
             return
+        if code == GOING_AWAY and self.farewell is not None:
+            code, reason = self.farewell
         if not self.wire.framer.goodbye_c(code, reason):
             if not self.wire.framer.over:
                 self.close()

@@ -79,6 +79,7 @@ class HttpRequest(msgspec.Struct, frozen=True):
         token: The bearer token of the request, or None.
         method: ``GET`` for a WebSocket.
         body: Empty for ``authenticate``, which decides before a body is read.
+        certificate: The client's certificate of the TLS connection (DER); None without one.
     """
 
     path: str
@@ -88,6 +89,7 @@ class HttpRequest(msgspec.Struct, frozen=True):
     token: str | None = None
     method: str = "GET"
     body: bytes = b""
+    certificate: bytes | None = None
 
     def __repr__(self) -> str:  # the other fields may hold secrets
         return f"<HttpRequest {self.method} {self.path!r} from {self.peer}>"

@@ -90,7 +90,10 @@ class Service(Protocol):
     A service that has to be kept alive while it is served has two more methods: ``hold()``, a
     coroutine function that returns the argument of ``release(held)`` at the end; see `alive`.
     A service that can be served over HTTP has ``http_target(options, loop=…, pool=…)``: it returns
-    an `HttpTarget` for the paths of one listener.
+    an `HttpTarget` for the paths of one listener. It may have ``well_known(path)``, which returns
+    the `HttpTarget` of further paths, where it is served at ``path``.
+    A service may have an ``auth``, an `Authority` that decides who may use it, in place of the
+    token and the ``authenticate`` of the listener.
     """
 
     @property

@@ -153,6 +153,11 @@ class Peer:
             assert done.status == 202 and not done.body
         return response
 
+    async def line(self) -> bytes:
+        """What the server sends next, up to a line end."""
+        async with asyncio.timeout(FOREVER):
+            return await self._reader.readuntil(b"\r\n")
+
     async def eof(self) -> None:
         """Until the server has closed the connection."""
         async with asyncio.timeout(FOREVER):

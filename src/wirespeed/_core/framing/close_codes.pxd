@@ -7,6 +7,7 @@
     BAD_TEXT         a text that is not UTF-8              framing/websocket
     POLICY           many fragments or control frames      framing/websocket
                      a peer leaves the outbox unread       transport/net/keepalive
+                     a client's access token has expired   transport/net/listener
     TOO_BIG          a message above `max_message`         framing/websocket
     NO_CODE          never sent: the peer's close frame has no code
     VANISHED         never sent: the stream ended without a close frame, or no ping was answered

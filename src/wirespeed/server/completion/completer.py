@@ -27,11 +27,13 @@ from wirespeed.errors import ProtocolError, SignatureError, shortened
 from wirespeed.protocol import codes, shapes
 from wirespeed.protocol.messages import CompleteContext, CompleteParams, PromptReference
 from wirespeed.protocol.results import Completion
+from wirespeed.protocol.scopes import checked_scopes
 from wirespeed.schema.from_strings import Slot, text_of
 from wirespeed.server.catalog import LimitOptions, check_options
 from wirespeed.server.context import Context
 from wirespeed.server.requests.methods import params_of
 from wirespeed.server.requests.operation import invoke, make_feature
+from wirespeed.server.requests.scopes import check_scopes
 from wirespeed.server.tools.results import ResultError, to_json
 from wirespeed.server.tools.signature import inspect_tool
 
@@ -156,13 +158,21 @@ class Completable:
     Attributes:
         key: What it is registered under.
         function: What was registered.
+        scopes: What a client's token must permit; None for nothing in particular.
     """
 
-    __slots__ = ("_choices", "_completers", "_service", "_slots", "function", "key")
+    __slots__ = ("_choices", "_completers", "_service", "_slots", "function", "key", "scopes")
 
-    def __init__(self, key: str, function: Callable[..., Any], slots: Iterable[Slot]) -> None:
+    def __init__(
+        self,
+        key: str,
+        function: Callable[..., Any],
+        slots: Iterable[Slot],
+        scopes: Iterable[str],
+    ) -> None:
         self.key = key
         self.function = function
+        self.scopes = checked_scopes(scopes) or None
         self._slots = {slot.name: slot for slot in slots}
         choices = {name: _choices(slot.type) for name, slot in self._slots.items()}
         self._choices = {name: found for name, found in choices.items() if found}
@@ -251,17 +261,19 @@ def complete(call: Call, message: Message) -> Body | None:
     found: Completable | None
     if isinstance(params.ref, PromptReference):
         found = service.prompts.get(params.ref.name)
-        if found is None or service.visibility.hides("prompts", found.key, found, call.connection):
+        if found is None or service.visibility.hides("prompts", found.key, found, call):
             raise ProtocolError(
                 codes.INVALID_PARAMS, f"Unknown prompt: {shortened(params.ref.name)}"
             )
     else:
         uri = params.ref.uri
-        found = service.resources.find_template(uri, call.connection)
+        found = service.resources.find_template(uri, call)
         if found is None:
             raise ProtocolError(
                 codes.INVALID_PARAMS, f"Unknown resource template: {shortened(uri)}"
             )
+    if found.scopes is not None:
+        check_scopes(call, found.scopes, f"the completion of {shortened(found.key)}")
     return found.answer(call, message, params)
 
 

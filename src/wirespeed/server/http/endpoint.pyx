@@ -42,6 +42,7 @@ from wirespeed.server.http.http_session import HttpSession
 from wirespeed.server.http.sessions import SessionLimit, Sessions
 from wirespeed.server.requests import methods
 from wirespeed.transport.http.exchange import Elsewhere
+from wirespeed.transport.service import Peer
 
 cdef enum:
     MAX_FREE = 256        # lanes that are kept for the next requests
@@ -194,6 +195,7 @@ cdef class StreamableHttp(HttpTarget):
             return self.refuse_c(ex, 503, str(exc), [("Retry-After", str(exc.retry_after))])
         ex.more_fields += b"Mcp-Session-Id: %b\r\n" % session.id.encode()
         session.connection.principal = ex.principal
+        session.connection.peer = Peer(ex.address, ex.user)
         self.resumable_c(session, ex, head, slab, p, n)
         if session.connection.revision is None and not session.busy:
             self.sessions.end(session)         # initialize failed

@@ -25,6 +25,7 @@ cdef class McpExchange(Exchange):
     cdef public object session         # the HttpSession, if a client may resume streams; or None
     cdef Streams streams               # of the endpoint
     cdef bint watched                  # they look whether it is silent
+    cdef str challenged                # the field WWW-Authenticate of a refusal; or None
     cdef object log                    # EventLog of the stream of events; None: it is not kept
     cdef Mark mark                     # where the JSON text begins that is being written
 

@@ -25,6 +25,7 @@ cdef enum:
     UNSUPPORTED_PROTOCOL_VERSION = -32022
     OVERLOADED = -31000
     SHUTTING_DOWN = -31001
+    INSUFFICIENT_SCOPE = -31003
 
 
 @cython.final
@@ -53,6 +54,10 @@ cdef class McpExchange(Exchange):
             self.watched = True
             self.streams.opened(self)
         return 0
+
+    def end_at_expiry(self, end):
+        """Call a function when the client's credentials end, unless the stream is closed before."""
+        self.streams.end_at(self, end)
 
     cdef int unwatch_c(self) except -1:
         if self.watched:
@@ -114,9 +119,19 @@ cdef class McpExchange(Exchange):
             or code == MISSING_CLIENT_CAPABILITY or code == UNSUPPORTED_PROTOCOL_VERSION
         ):
             return 400
+        if code == INSUFFICIENT_SCOPE:
+            return 403
         return 503 if code == OVERLOADED or code == SHUTTING_DOWN else 200
 
+    def challenge(self, str value not None):
+        """The field WWW-Authenticate of the response, if that is an error with the status 403."""
+        self.challenged = value
+
     cdef int begin_c(self) except -1:
+        if self.code == INSUFFICIENT_SCOPE and self.challenged is not None:
+            self.response = JSON
+            self.more_fields += b"WWW-Authenticate: %b\r\n" % self.challenged.encode("latin-1")
+            self.challenged = None
         if (
             self.response == EVENTS and self.carrier is not None
             and not self.carrier.output.streaming

@@ -200,6 +200,7 @@ class HttpSession:
 
     def _add_get(self, get: _Get) -> None:
         get.exchange.on_gone = partial(self._gone, get)
+        self._streams.end_at(get.exchange, partial(self._lose, get))
         self._gets.append(get)
         if len(self._gets) > MAX_GETS:
             self._close_get(self._gets.pop(0))

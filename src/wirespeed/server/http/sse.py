@@ -127,6 +127,7 @@ class SseEndpoint(HttpTarget):
             return
         exchange.open_stream()
         self._streams.opened(exchange)
+        self._streams.end_at(exchange, session.drain)
         place = f"{exchange.path}?{PARAMETER}={session.id}"
         exchange.send_event(place.encode("latin-1"), event="endpoint")
 

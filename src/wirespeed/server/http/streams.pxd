@@ -11,6 +11,7 @@ cdef class Streams:
     cdef list _parts
     cdef Py_ssize_t _next
     cdef object _timer
+    cdef dict _ends                    # timers of the streams that credentials limit
 
     cpdef int opened(self, Exchange exchange) except -1
     cpdef int closed(self, Exchange exchange) except -1

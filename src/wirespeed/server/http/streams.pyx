@@ -2,9 +2,11 @@
 silent connections open."""
 
 cimport cython
+from libc.math cimport INFINITY
 
 import asyncio
 import logging
+import time
 
 from wirespeed._core.wire cimport Wire
 from wirespeed.transport.http.exchange cimport Exchange
@@ -40,6 +42,7 @@ cdef class Streams:
         self._tasks = set()
         self._keepalive = 0 if options.sse_keepalive is None else options.sse_keepalive
         self._parts = [{} for _ in range(PARTS)]
+        self._ends = {}
 
     cpdef int opened(self, Exchange exchange) except -1:
         """A stream begins, or goes on at another connection; or a response that can become one."""
@@ -52,7 +55,21 @@ cdef class Streams:
     cpdef int closed(self, Exchange exchange) except -1:
         """The connection of a stream has ended, or the stream."""
         (<dict> self._parts[hash(exchange) % PARTS]).pop(exchange, None)
+        if self._ends:
+            timer = self._ends.pop(exchange, None)
+            if timer is not None:
+                timer.cancel()
         return 0
+
+    def end_at(self, Exchange exchange not None, end):
+        """Call a function when the client's credentials end, unless the stream is closed before."""
+        if exchange.expires != INFINITY:
+            seconds = max(0.0, exchange.expires - time.time())
+            self._ends[exchange] = self._loop.call_later(seconds, self._end, exchange, end)
+
+    def _end(self, Exchange exchange not None, end):
+        if self._ends.pop(exchange, None) is not None:
+            end()
 
     cdef int _arm(self) except -1:
         # a comment comes after half of the seconds of silence at the earliest
@@ -90,6 +107,9 @@ cdef class Streams:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+        for timer in self._ends.values():
+            timer.cancel()
+        self._ends.clear()
 
     async def aclose(self):
         """End what is running, and close the store."""

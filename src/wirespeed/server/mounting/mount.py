@@ -17,7 +17,6 @@ import msgspec
 from wirespeed.protocol.uri_template import check_uri
 
 if TYPE_CHECKING:
-    from wirespeed.server.catalog import Catalog
     from wirespeed.server.prompts.prompt import Prompt
     from wirespeed.server.resources.resource import Resource, ResourceTemplate
     from wirespeed.server.service import McpService
@@ -71,7 +70,7 @@ class Mount:
         for name in _LISTS[kind]:
             new = self._new(name)
             if new:
-                taken = _catalog(self.outer, name)
+                taken = self.outer.catalog(name)
                 for key, _, _ in new.values():
                     if key in taken:
                         raise ValueError(
@@ -84,7 +83,7 @@ class Mount:
     def check_keys(self, name: str, keys: list[str]) -> None:
         """`check`, for what is about to show at the mounted server."""
         outer = [self._prefix_of(name) + key for key in keys]
-        taken = _catalog(self.outer, name)
+        taken = self.outer.catalog(name)
         for key in outer:
             if key in taken:
                 raise ValueError(f"{self.outer!r} has {key!r} already")
@@ -94,13 +93,13 @@ class Mount:
     def sync(self, kind: str) -> None:
         """Show new entries, and hide removed ones."""
         for name in _LISTS[kind]:
-            present = _catalog(self.inner, name).items
+            present = self.inner.catalog(name).items
             shown = self._shown[name]
             for inner in [key for key in shown if key not in present]:
                 self._hide(name, shown.pop(inner))
             for inner, (key, entry, item) in self._new(name).items():
                 shown[inner] = (key, entry, item)
-                _catalog(self.outer, name).add(key, entry, item)
+                self.outer.catalog(name).add(key, entry, item)
         if kind == "prompts" and self.inner.prompts.enabled:
             self.outer.prompts.enable()
         if kind == "resources" and self.inner.resources.enabled:
@@ -132,7 +131,7 @@ class Mount:
     def inner_item(self, name: str, key: str) -> tuple[str, Any] | None:
         """The same, with the item that is registered there; None for one just removed."""
         inner = self.inner_key(name, key)
-        return None if inner is None else (inner, _catalog(self.inner, name).get(inner))
+        return None if inner is None else (inner, self.inner.catalog(name).get(inner))
 
     def _prefix_of(self, name: str) -> str:
         return self.uri_prefix if name in _LISTS["resources"] else self.prefix
@@ -141,7 +140,7 @@ class Mount:
         shown = self._shown[name]
         show_as = _SHOWN_AS[name]
         prefix = self._prefix_of(name)
-        items = _catalog(self.inner, name).items
+        items = self.inner.catalog(name).items
         return {
             inner: show_as(prefix, item)
             for inner, item in list(items.items())
@@ -150,7 +149,7 @@ class Mount:
 
     def _hide(self, name: str, shown: Shown) -> None:
         key, _, item = shown
-        catalog = _catalog(self.outer, name)
+        catalog = self.outer.catalog(name)
         if catalog.get(key) is item:  # it may have been removed there
             catalog.remove(key)
 
@@ -160,14 +159,6 @@ def _below(service: McpService) -> Iterator[McpService]:
     for mount in service.mounts.here:
         yield mount.inner
         yield from _below(mount.inner)
-
-
-def _catalog(service: McpService, name: str) -> Catalog[Any]:
-    if name == "tools":
-        return service.tools
-    if name == "prompts":
-        return service.prompts
-    return service.resources.fixed if name == "resources" else service.resources.templates
 
 
 # -- items under other names ----------------------------------------------------------------------

@@ -28,6 +28,7 @@ class PromptOptions(LimitOptions, total=False):
     description: str | None
     icons: Iterable[Icon] | None
     meta: Mapping[str, Any] | None
+    scopes: Iterable[str]
 
 
 class PromptCatalog(Catalog["Prompt"]):

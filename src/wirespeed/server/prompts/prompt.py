@@ -43,13 +43,13 @@ from wirespeed.server.context import Context
 from wirespeed.server.entries import PromptArgumentEntry, PromptEntry
 from wirespeed.server.requests.methods import cursor_of, params_of, unknown
 from wirespeed.server.requests.operation import call_from, invoke, make_feature
+from wirespeed.server.requests.scopes import check_scopes
 from wirespeed.server.tools.results import ResultError, as_block, to_json
 from wirespeed.server.tools.signature import ToolSpec, inspect_tool
 
 if TYPE_CHECKING:
     from wirespeed._core.envelope import Message
     from wirespeed.protocol.revisions import Revision
-    from wirespeed.server.catalog import LimitOptions
     from wirespeed.server.prompts.catalog import PromptOptions
     from wirespeed.server.requests.call import Call
     from wirespeed.server.requests.reply import Body
@@ -91,9 +91,9 @@ class Prompt(Completable):
         slots: list[Slot],
         function: Callable[..., Any],
         service: "McpService",
-        options: "LimitOptions",
+        options: "PromptOptions",
     ) -> None:
-        super().__init__(entry.name, function, slots)
+        super().__init__(entry.name, function, slots, options.get("scopes", ()))
         self.entry = entry
         self._list = slots
         self._spec = spec
@@ -233,7 +233,7 @@ def _argument(slot: Slot) -> PromptArgumentEntry:
 def list_prompts(call: "Call", message: "Message") -> "Body":
     """prompts/list: pre-encoded pages."""
     service = call.connection.service
-    shows = service.visibility.of("prompts", call.connection)
+    shows = service.visibility.of("prompts", call)
     return service.prompts.page(call.revision, cursor_of(message), shows)
 
 
@@ -241,10 +241,12 @@ def get(call: "Call", message: "Message") -> None:
     """prompts/get."""
     params: GetPromptParams = params_of(message, _get)
     service = call.connection.service
-    prompts, shows = service.prompts, service.visibility.of("prompts", call.connection)
+    prompts, shows = service.prompts, service.visibility.of("prompts", call)
     prompt = prompts.get(params.name)
     if prompt is None or (shows is not None and not shows(prompt.key, prompt.entry)):
         raise unknown("prompt", params.name, prompts.items if shows is None else ())
+    if prompt.scopes is not None:
+        check_scopes(call, prompt.scopes, f"the prompt {prompt.key}")
     prompt.get(call, message, params.arguments)
 
 

@@ -104,7 +104,7 @@ cdef class Call(Completion):
     cdef object peer_c(self):
         cdef object peer = None
         cdef ReplyRoute route
-        if self.connection.head is not None:       # else no request has a route of its own
+        if self.ref != 0:
             route = self.connection.session.route_of_c(self.ref)
             if route is not None:
                 peer = route.peer_c()

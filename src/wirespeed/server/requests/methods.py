@@ -175,7 +175,7 @@ def ping(call: Call, message: Message) -> bytes:
 def tools_list(call: Call, message: Message) -> Body:
     """server/tools, "Listing Tools": pre-encoded pages; the cursor needs no connection state."""
     service = call.connection.service
-    shows = service.visibility.of("tools", call.connection)
+    shows = service.visibility.of("tools", call)
     return service.tools.page(call.revision, cursor_of(message), shows)
 
 

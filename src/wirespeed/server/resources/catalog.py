@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
+from wirespeed.errors import shortened
 from wirespeed.protocol import shapes
 from wirespeed.server.catalog import Catalog, LimitOptions, check_options
+from wirespeed.server.requests.scopes import check_scopes
 
 if TYPE_CHECKING:
     import os
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from wirespeed.protocol.blocks import Annotations, Icon
     from wirespeed.protocol.results import ReadResourceResult
     from wirespeed.server.context import Context
+    from wirespeed.server.requests.call import Call
     from wirespeed.server.requests.serving import Serving
     from wirespeed.server.resources.resource import Resource, ResourceTemplate
     from wirespeed.server.service import McpService
@@ -35,6 +38,7 @@ class FolderOptions(TypedDict, total=False):
     ttl_ms: int | None
     cache_scope: str | None
     timeout: float | None
+    scopes: Iterable[str]
 
 
 class ResourceOptions(FolderOptions, LimitOptions, total=False):
@@ -132,20 +136,20 @@ class ResourceCatalog:
         return None if matched is None else matched[0]
 
     def find(
-        self, uri: str, connection: Serving | None = None
+        self, uri: str, client: Call | Serving | None = None
     ) -> Resource | tuple[ResourceTemplate, dict[str, Any]] | None:
         """The resource under a URI, or the first template that the URI fits, with the arguments of
-        its function; None if there is neither. ``connection``: that its client sees."""
+        its function; None if there is neither. ``client``: that this client sees."""
         resource = self.fixed.get(uri)
-        if resource is None or self._hidden("resources", uri, resource, connection):
-            return self._matched(uri, connection)
+        if resource is None or self._hidden("resources", uri, resource, client):
+            return self._matched(uri, client)
         return resource
 
-    def find_template(self, uri: str, connection: Serving) -> ResourceTemplate | None:
+    def find_template(self, uri: str, client: Call | Serving) -> ResourceTemplate | None:
         """The template of this text, or the first that a URI fits, of those that a client sees."""
         template = self.templates.get(uri)
-        if template is None or self._hidden("templates", uri, template, connection):
-            matched = self._matched(uri, connection)
+        if template is None or self._hidden("templates", uri, template, client):
+            matched = self._matched(uri, client)
             return None if matched is None else matched[0]
         return template
 
@@ -158,18 +162,30 @@ class ResourceCatalog:
         )
 
     def _matched(
-        self, uri: str, connection: Serving | None
+        self, uri: str, client: Call | Serving | None
     ) -> tuple[ResourceTemplate, dict[str, Any]] | None:
         for key, template in list(self.templates.items.items()):
             values = template.match(uri)
-            if values is not None and not self._hidden("templates", key, template, connection):
+            if values is not None and not self._hidden("templates", key, template, client):
                 return template, values
         return None
 
-    def _hidden(self, name: str, key: str, item: Any, connection: Serving | None) -> bool:
-        return connection is not None and self._service.visibility.hides(
-            name, key, item, connection
+    def _hidden(self, name: str, key: str, item: Any, client: Call | Serving | None) -> bool:
+        return client is not None and self._service.visibility.hides(name, key, item, client)
+
+    def check_scopes(self, uris: Iterable[str], call: Call) -> None:
+        """ProtocolError: the client's token does not permit to read what is under a URI."""
+        items: tuple[Resource | ResourceTemplate, ...] = (
+            *self.fixed.items.values(),
+            *self.templates.items.values(),
         )
+        if all(item.scopes is None for item in items):
+            return
+        for uri in uris:
+            found = self.find(uri, call)
+            item = found[0] if isinstance(found, tuple) else found
+            if item is not None and item.scopes is not None:
+                check_scopes(call, item.scopes, f"the resource {shortened(uri)}")
 
     async def fetch(self, uri: str, context: Context) -> ReadResourceResult:
         """What `Context.read_resource` returns."""

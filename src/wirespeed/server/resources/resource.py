@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import errno
 import os
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +19,7 @@ from wirespeed.protocol.messages import ResourceParams
 from wirespeed.protocol.meta import check_meta
 from wirespeed.protocol.results import ReadResourceResult
 from wirespeed.protocol.revisions import REVISIONS
+from wirespeed.protocol.scopes import checked_scopes
 from wirespeed.protocol.uri_template import UriTemplate, check_uri
 from wirespeed.schema.from_strings import slots_of
 from wirespeed.server.completion.completer import Completable
@@ -26,6 +27,7 @@ from wirespeed.server.context import Context
 from wirespeed.server.entries import ResourceEntry, TemplateEntry
 from wirespeed.server.requests.methods import cursor_of, params_of
 from wirespeed.server.requests.operation import call_from, invoke, make_feature
+from wirespeed.server.requests.scopes import check_scopes
 from wirespeed.server.resources.contents import ContentsPlan, cache_hints
 from wirespeed.server.resources.folder import Folder
 from wirespeed.server.resources.template_arguments import TemplateArguments, check_fixed, defaults
@@ -110,10 +112,12 @@ class Resource:
         uri: The URI that clients read.
         entry: Its entry in resources/list.
         function: The function that returns its contents; None where they are fixed.
+        scopes: What a client's token must permit; None for nothing in particular.
     """
 
     __slots__ = (
-        "_fixed", "_pages", "_plan", "_reader", "_values", "_wholes", "entry", "function", "uri",
+        "_fixed", "_pages", "_plan", "_reader", "_values", "_wholes", "entry", "function", "scopes",
+        "uri",
     )  # fmt: skip
 
     def __init__(
@@ -125,8 +129,10 @@ class Resource:
         function: Callable[..., Any] | None = None,
         values: Mapping[str, Any] | None = None,
         fixed: Any = None,
+        scopes: Iterable[str] = (),
     ) -> None:
         self.entry = entry
+        self.scopes = checked_scopes(scopes) or None
         self.uri = entry.uri
         self.function = function
         self._plan = plan
@@ -198,8 +204,9 @@ class ResourceTemplate(Completable):
         arguments: TemplateArguments,
         reader: _Reader,
         function: Callable[..., Any],
+        scopes: Iterable[str],
     ) -> None:
-        super().__init__(entry.uri_template, function, arguments.slots.values())
+        super().__init__(entry.uri_template, function, arguments.slots.values(), scopes)
         self.entry = entry
         self._arguments = arguments
         self._reader = reader
@@ -245,7 +252,7 @@ def make_resource(
     """What `Server.add_resource` registers; it describes the options and the errors."""
     mime_type, size = options.get("mime_type"), options.get("size")
     hints = cache_hints(service.discovery.hints, options.get("ttl_ms"), options.get("cache_scope"))
-    icons = options.get("icons")
+    icons, scopes = options.get("icons"), options.get("scopes", ())
     shown: dict[str, Any] = {
         "title": options.get("title"),
         "description": options.get("description"),
@@ -259,7 +266,7 @@ def make_resource(
         if size is None:
             size = _size(content)
         entry = ResourceEntry(uri, options.get("name") or _last_segment(uri), size=size, **shown)
-        resource = Resource(entry, ContentsPlan(mime_type, hints), fixed=content)
+        resource = Resource(entry, ContentsPlan(mime_type, hints), fixed=content, scopes=scopes)
         # encoded now: errors are raised here, and later changes of the value do not show
         once = isinstance(content, (str, bytes))
         versions = service.discovery.versions
@@ -282,11 +289,13 @@ def make_resource(
         slots = slots_of(spec)
         check_fixed(slots, spec, uri)
         entry = ResourceEntry(uri, spec.name, size=size, **shown)
-        return Resource(entry, reader=reader, function=content, values=defaults(slots))
+        values = defaults(slots)
+        return Resource(entry, reader=reader, function=content, values=values, scopes=scopes)
     if size is not None:
         raise ValueError(f"{uri}: the resources of a template have no common size")
     arguments = TemplateArguments(UriTemplate(uri), spec, safe=options.get("safe", True))
-    return ResourceTemplate(TemplateEntry(uri, spec.name, **shown), arguments, reader, content)
+    template = TemplateEntry(uri, spec.name, **shown)
+    return ResourceTemplate(template, arguments, reader, content, scopes)
 
 
 def folder_template(
@@ -349,23 +358,26 @@ def _last_segment(uri: str) -> str:
 def list_resources(call: Call, message: Message) -> Body:
     """resources/list: pre-encoded pages."""
     service = call.connection.service
-    shows = service.visibility.of("resources", call.connection)
+    shows = service.visibility.of("resources", call)
     return service.resources.fixed.page(call.revision, cursor_of(message), shows)
 
 
 def list_templates(call: Call, message: Message) -> Body:
     """resources/templates/list: pre-encoded pages."""
     service = call.connection.service
-    shows = service.visibility.of("templates", call.connection)
+    shows = service.visibility.of("templates", call)
     return service.resources.templates.page(call.revision, cursor_of(message), shows)
 
 
 def read(call: Call, message: Message) -> Body | None:
     """resources/read: a resource under this URI, or the first template that the URI matches."""
     uri: str = params_of(message, _read).uri
-    found = call.connection.service.resources.find(uri, call.connection)
+    found = call.connection.service.resources.find(uri, call)
     if found is None:
         raise not_found(uri, call.revision)
+    scopes = found.scopes if isinstance(found, Resource) else found[0].scopes
+    if scopes is not None:
+        check_scopes(call, scopes, f"the resource {shortened(uri)}")
     if isinstance(found, Resource):
         return found.read(call, message)
     template, values = found

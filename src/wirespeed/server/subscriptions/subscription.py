@@ -264,6 +264,7 @@ def listen(call: Call, message: Message) -> None:
         if name in wanted
     }
     subscription = ListenStream(connection, message, kinds, frozenset(uris), extras)
+    service.resources.check_scopes(uris, call)
     connection.changes.take(len(subscription.uris), subscription.n_characters)
     connection.listens[subscription.raw_id] = subscription
     connection.session.set_token(message, subscription)
@@ -276,6 +277,9 @@ def listen(call: Call, message: Message) -> None:
     )
     for name in extras:
         service.extensions.listening[name].started(subscription)
+    end_at_expiry = getattr(call.route, "end_at_expiry", None)  # of a request over HTTP
+    if end_at_expiry is not None:
+        end_at_expiry(subscription.end)
 
 
 def _uris(wanted: Any) -> tuple[str, ...]:
@@ -305,6 +309,7 @@ def subscribe(call: Call, message: Message) -> bytes:
     """resources/subscribe of the legacy revisions; a second time changes nothing."""
     uri = params_of(message, _resource).uri
     _check_length(uri)
+    call.connection.service.resources.check_scopes((uri,), call)
     changes = call.connection.changes
     if uri not in changes.uris:
         changes.take(1, len(uri))

@@ -12,6 +12,7 @@ import msgspec
 from wirespeed.protocol import shapes
 from wirespeed.protocol.blocks import Icon
 from wirespeed.protocol.meta import check_meta
+from wirespeed.protocol.scopes import checked_scopes
 from wirespeed.server.catalog import Catalog, LimitOptions, check_options
 from wirespeed.server.context import Context
 from wirespeed.server.entries import ToolEntry
@@ -42,6 +43,7 @@ class CommonToolOptions(LimitOptions, total=False):
     inline: bool
     task: TaskSupport
     task_after: float | None
+    scopes: Iterable[str]
 
 
 class ToolOptions(CommonToolOptions, total=False):
@@ -159,6 +161,7 @@ class ToolCatalog(Catalog[Tool]):
             tool.name, options.get("task", "forbidden"), options.get("task_after"), inline
         )
         tool.owner = self._service
+        tool.scopes = checked_scopes(options.get("scopes", ())) or None
         self.add(tool.name, tool.entry, tool)
         return tool
 

@@ -24,6 +24,7 @@ cdef class Tool(Operation):
     cdef readonly object entry         # ToolEntry: what tools/list shows
     cdef readonly bint raw             # gets the undecoded arguments
     cdef public tuple header_params    # arguments that HTTP clients mirror (ParamField), or None
+    cdef public tuple scopes           # what a client's token must permit; or None
     cdef public object tasks           # how calls become tasks (server.tasks.TaskTool), or None
     cdef How how
     cdef bint plain_text               # a str result is one text block and nothing else

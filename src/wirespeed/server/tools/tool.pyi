@@ -11,6 +11,7 @@ from wirespeed.server.tools.signature import ToolSpec
 @final
 class Tool(Operation):
     header_params: tuple[ParamField, ...] | None
+    scopes: tuple[str, ...] | None
     tasks: TaskTool | None
     def __init__(
         self,

@@ -144,6 +144,7 @@ cdef class Tool(Operation):
         other.spec = self.spec
         other.raw = self.raw
         other.tasks = self.tasks
+        other.scopes = self.scopes
         other.header_params = self.header_params
         other.how = self.how
         other.plain_text = self.plain_text

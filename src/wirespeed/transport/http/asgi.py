@@ -17,6 +17,7 @@ from urllib.parse import quote
 
 from wirespeed._exports import set_public_home
 from wirespeed.transport.address import Address, quote_path
+from wirespeed.transport.gate import check_authorities
 from wirespeed.transport.http.connection import HttpConnection, HttpSite
 from wirespeed.transport.http.site import make_site
 from wirespeed.transport.link import Endpoint, Link
@@ -119,6 +120,7 @@ class AsgiApp:
     def __init__(self, service: Service, path: str, options: ListenOptions) -> None:
         if path in (*options.http.by_path, options.http.healthz):
             raise ValueError(f"{path} is the path of a route, too")
+        check_authorities([service], options)
         self._service = service
         self._path = quote_path(path)
         self._options = options

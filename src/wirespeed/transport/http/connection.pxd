@@ -15,7 +15,7 @@ cdef class HttpWire(Wire):
 cdef class HttpSite:
     cdef readonly dict targets         # path as a request has it, bytes: HttpTarget
     cdef readonly object gate          # who may come in
-    cdef bint lasting                  # the gate decides by the same few fields only
+    cdef bint early                    # the gate decides at once, by the head alone
     cdef readonly object options       # HttpOptions
     cdef long max_requests             # of a connection; 0: no limit
     cdef readonly object limits        # of a connection: the largest of the services
@@ -24,7 +24,7 @@ cdef class HttpSite:
     cdef object forwarded              # finds clients behind trusted proxies; None without these
     cdef object log                    # of requests, or None
     cdef bytes date                    # the Date field with its line end
-    cdef double date_until
+    cdef double date_until, now        # in Unix seconds; `date_c` reads the clock
 
     cdef bytes date_c(self)
 
@@ -41,6 +41,7 @@ cdef class HttpConnection(Carrier):
     cdef bint refused                  # a request broke a rule, and its answer is the last
     cdef bint last                     # close when the response in progress is sent
     cdef bint looked                   # the head was checked before its body has arrived
+    cdef public bytes certificate      # of the client's TLS, DER; None: it has none
     cdef bint full                     # there are too many connections: every request is refused
     cdef public object pass_on         # gives the connection to another process; or None
     cdef double began                  # when the request arrived that is being answered
@@ -52,6 +53,8 @@ cdef class HttpConnection(Carrier):
     cdef bytes path, host, origin, authorization, authentication
     cdef object user
     cdef bytes known_principal
+    cdef double until                  # in Unix seconds: then the gate is asked again
+    cdef double expires                # of its credential
     cdef bint known
 
     cdef HttpTarget target_c(self)

@@ -44,6 +44,7 @@ class HttpSite:
 class HttpConnection(Carrier):
     principal: bytes | None
     peer: Peer | None
+    certificate: bytes | None
     pass_on: Callable[[int, bytes], bool] | None
     on_upgrade: Callable[[], bool] | None
     def __init__(self, site: HttpSite, address: str, *, full: bool = False) -> None: ...

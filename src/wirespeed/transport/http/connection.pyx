@@ -92,7 +92,7 @@ cdef class HttpSite:
         self.max_requests = options.max_requests or 0
         self.limits = limits
         self.gate = gate
-        self.lasting = gate.authenticate is None
+        self.early = gate.authenticate is None
         self.loop = loop
         self.quiet = Quiet(logger)
         self.date = b""
@@ -128,6 +128,7 @@ cdef class HttpSite:
     cdef bytes date_c(self):
         """The Date field (RFC 9110 section 6.6.1), made once a second."""
         cdef double now = time.time()
+        self.now = now
         if now >= self.date_until or now < self.date_until - 1:
             self.date_until = <double> (<long long> now + 1)
             self.date = b"Date: %b\r\n" % email.utils.formatdate(now, usegmt=True).encode()
@@ -223,6 +224,7 @@ cdef class HttpConnection(Carrier):
     cdef int unfinished_c(self) except -1:
         """A request is not whole yet. Refuse it if it breaks a rule, before the rest arrives."""
         cdef HttpFramer framer = self.framer
+        cdef Span field
         if self.refused:
             return 0
         if framer.failure is not None:
@@ -233,7 +235,11 @@ cdef class HttpConnection(Carrier):
         self.looked = True
         target = self.target_c()
         verdict = None
-        if target is not None and self.site.lasting and not self.same_c(framer.head):
+        self.site.date_c()
+        if target is not None and not self.same_c(framer.head) and self.site.early and (
+            # an authority is asked once for each request: it may count the proofs that it has seen
+            target.authority is None or not framer.head.value_c(AUTHORIZATION, &field)
+        ):
             try:
                 target.admit(self.site.gate, self.read_request_c())
             except Refused as exc:
@@ -279,7 +285,7 @@ cdef class HttpConnection(Carrier):
 
     cdef bint same_c(self, HttpHead head):
         """Whether the gate let in a request with the same fields before."""
-        return self.known and (
+        return self.known and self.until > self.site.now and not head.twice_c(AUTHORIZATION) and (
             is_known(head, HOST, self.host) and is_known(head, ORIGIN, self.origin)
             and is_known(head, AUTHORIZATION, self.authorization)
             and is_known(head, AUTHENTICATION, self.authentication)
@@ -300,7 +306,7 @@ cdef class HttpConnection(Carrier):
         return HttpRequest(
             path=head.path, query=head.query or "", headers=headers,
             peer=self.address if forwarded is None else forwarded.peer(self.address, headers),
-            method=head.method,
+            method=head.method, certificate=self.certificate,
         )
 
     cdef bint page_c(self, Exchange exchange, HttpHead head) except -1:
@@ -314,6 +320,10 @@ cdef class HttpConnection(Carrier):
             return False
         from wirespeed.transport.http import cors
 
+        if exchange.target.for_pages:
+            if head.method_c == OPTIONS:
+                exchange.respond(204, b"", cors.public_preflight_fields(exchange.target.methods))
+            return head.method_c == OPTIONS
         request = self.read_request_c()
         self.site.gate.check_host(request)
         self.site.gate.check_origin(request)
@@ -401,9 +411,15 @@ cdef class HttpConnection(Carrier):
                     )
                     return 0
                 self.user, self.known_principal = verdict.user, verdict.principal
-                if self.site.lasting:
+                self.until, self.expires = verdict.until, verdict.expires
+                if verdict.fields:
+                    exchange.more_fields += field_lines(verdict.fields)
+                if self.until > self.site.now:
                     self.remember_c(head)
+                else:
+                    self.known = False
             exchange.user = self.user
+            exchange.expires = self.expires
             exchange.principal = self.known_principal
             target.take_c(exchange, framer.slab, body.p, body.n)
         except Elsewhere as exc:
@@ -458,6 +474,9 @@ cdef class HttpConnection(Carrier):
             if exchange.gone:
                 return
             exchange.user, exchange.principal = verdict.user, verdict.principal
+            exchange.expires = verdict.expires
+            if verdict.fields:
+                exchange.more_fields += field_lines(verdict.fields)
             exchange.target.take_c(exchange, body.slab, body.p, <size_t> body.n)
         except Elsewhere as exc:
             self.pass_on_c(exchange, exc.worker, Span(body.p, <size_t> body.n))

@@ -45,6 +45,17 @@ def preflight_fields(headers: Headers, methods: Iterable[str]) -> list[tuple[str
     ]
 
 
+def public_preflight_fields(methods: Iterable[str]) -> list[tuple[str, str]]:
+    """The same, of a path that every page may read, without credentials."""
+    return [
+        ("Allow", ", ".join((*methods, "OPTIONS"))),
+        ("Access-Control-Allow-Origin", "*"),
+        ("Access-Control-Allow-Methods", ", ".join(methods)),
+        ("Access-Control-Allow-Headers", "*"),
+        ("Access-Control-Max-Age", str(PREFLIGHT_AGE)),
+    ]
+
+
 def response_fields(origin: str) -> list[tuple[str, str]]:
     """The header fields of every other answer to a page of an origin that may connect."""
     return [

@@ -25,6 +25,7 @@ cdef class Exchange(ReplyRoute):
     cdef readonly str address          # of the client, as text for people
     cdef public object user            # that `authenticate` returned, or None
     cdef public bytes principal        # a digest of the client's credential, or None
+    cdef public double expires         # when the credential ends, in Unix seconds
     cdef public bytes more_fields      # lines of every response besides its own (CORS)
     cdef readonly int status           # of the response; 0 before its head is written
     cdef readonly bint gone            # the client left before the response was complete
@@ -55,6 +56,8 @@ cdef class Exchange(ReplyRoute):
 
 # What answers the requests at a path.
 cdef class HttpTarget:
+    cdef public object authority       # decides who may come in (`gate.Authority`); or None
+    cdef public bint for_pages         # every web page may read it
     # Override: the exchange of a request.
     cdef Exchange exchange_c(self)
     # Override: all that the request asked for is done.

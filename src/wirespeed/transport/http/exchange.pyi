@@ -4,7 +4,7 @@ from typing_extensions import Buffer, disjoint_base
 
 from wirespeed._core.framing.http.framer import HttpFramer
 from wirespeed._core.reply_route import ReplyRoute
-from wirespeed.transport.gate import Admission, Gate
+from wirespeed.transport.gate import Admission, Authority, Gate
 from wirespeed.transport.link import Endpoint
 from wirespeed.transport.options import Headers, HttpRequest, User
 
@@ -25,6 +25,7 @@ class Carrier(Endpoint):
 class Exchange(ReplyRoute):
     user: User | None
     principal: bytes | None
+    expires: float
     more_fields: bytes
     on_gone: Callable[[], object] | None
     @property
@@ -59,6 +60,8 @@ class Exchange(ReplyRoute):
 
 @disjoint_base
 class HttpTarget:
+    authority: Authority | None
+    for_pages: bool
     auth_headers: tuple[str, ...]
     refusal_status: int
     methods: tuple[str, ...]

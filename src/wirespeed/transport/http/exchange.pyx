@@ -242,7 +242,8 @@ cdef class HttpTarget:
     """Answers the requests at one path.
 
     Attributes of a target in Python: `auth_headers`, the fields that may bring a bearer token, and
-    `refusal_status` for a missing or wrong one; `methods`, which OPTIONS names.
+    `refusal_status` for a missing or wrong one; `methods`, which OPTIONS names; `authority`, which
+    decides in place of the gate's own tokens; `for_pages`, whether every web page may read it.
     """
 
     auth_headers = ("authorization",)
@@ -252,7 +253,7 @@ cdef class HttpTarget:
     def admit(self, gate, request):
         """Return the `Admission` of a client, or an awaitable of it. Refused: the client may not
         come in."""
-        return gate.check(request, self.auth_headers, self.refusal_status)
+        return gate.check(request, self.auth_headers, self.refusal_status, self.authority)
 
     def share(self, int worker, int n):
         """The target has the same path in n processes at one port; this is the one with that

@@ -7,12 +7,17 @@ from collections.abc import Mapping
 from typing import Any
 
 from wirespeed.transport.address import Address
-from wirespeed.transport.gate import Gate
+from wirespeed.transport.gate import Gate, authority_of
 from wirespeed.transport.http.connection import HttpSite
 from wirespeed.transport.http.exchange import HttpTarget
 from wirespeed.transport.http.routes import Health, Route
 from wirespeed.transport.options import ListenOptions
 from wirespeed.transport.taskpool import TaskPool
+
+
+def no_paths(path: str) -> Mapping[str, HttpTarget]:
+    """The well-known paths of a service that has none."""
+    return {}
 
 
 def make_site(
@@ -42,11 +47,15 @@ def make_site(
         targets[http.healthz] = Health()
     for path, service in services.items():
         targets[path] = service.http_target(http, loop=loop, pool=pool)
+        targets[path].authority = authority_of(service)
+        for place, target in getattr(service, "well_known", no_paths)(path).items():
+            targets.setdefault(place, target)
     if http.sse_path is not None:
         served = [one for one in services.values() if hasattr(one, "sse_target")]
         if len(services) != 1 or not served:
             raise ValueError("sse_path needs one server of MCP at the address")
         targets[http.sse_path] = served[0].sse_target(http, loop=loop, pool=pool)
+        targets[http.sse_path].authority = authority_of(served[0])
     return HttpSite(
         targets,
         options=http,

@@ -6,8 +6,10 @@ import asyncio
 import contextlib
 import errno
 import logging
+import math
 import socket
 import ssl as ssl_
+import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
@@ -15,6 +17,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
+from wirespeed._core.framing.close_codes import CloseCode
 from wirespeed.transport.address import Address
 from wirespeed.transport.net import bind
 from wirespeed.transport.net.keepalive import Keeper, Watched
@@ -26,7 +29,7 @@ from wirespeed.transport.net.stream import (
     peer_name,
     start,
 )
-from wirespeed.transport.options import Headers, ListenOptions, OnListening, Refusal, User
+from wirespeed.transport.options import Headers, ListenOptions, OnListening, Refusal
 from wirespeed.transport.quiet import Quiet
 from wirespeed.transport.service import Connection, Peer, Service, alive
 from wirespeed.transport.signals import Drainable, signals_drain
@@ -35,7 +38,7 @@ from wirespeed.transport.taskpool_choice import LAST_WAIT, close_pool, open_pool
 if TYPE_CHECKING:
     from wirespeed._core.framing.base import Framer
     from wirespeed._core.framing.websocket import WebSocketFramer
-    from wirespeed.transport.gate import Gate
+    from wirespeed.transport.gate import Admission, Gate
     from wirespeed.transport.http.connection import HttpConnection, HttpSite
     from wirespeed.transport.net.handover import Mailbox
     from wirespeed.transport.websocket.upgrade import ServerHandshake
@@ -60,7 +63,7 @@ class _Silent(Exception):
 class Served(Watched):
     """One connection of a listener."""
 
-    __slots__ = ("connection", "listener", "stream")
+    __slots__ = ("connection", "expires", "listener", "stream")
 
     def __init__(
         self,
@@ -73,6 +76,15 @@ class Served(Watched):
         self.connection: Connection = connection
         self.listener = listener
         self.stream = stream
+        self.expires = math.inf  # of the client's credentials, in Unix seconds
+
+    def check(self, now: float) -> None:
+        """End a connection whose client's credentials have ended: running requests are answered."""
+        link = self.connection.link
+        if self.expires != math.inf and time.time() >= self.expires and link is not None:
+            self.expires = math.inf
+            link.farewell = (CloseCode.POLICY, "the access token has expired")
+            self.connection.drain()
 
     def gone(self, closed: asyncio.Future[BaseException | None]) -> None:
         """The connection is closed: release its socket."""
@@ -353,6 +365,7 @@ class Listener:
 
         assert self._site is not None
         connection = HttpConnection(self._site, peer, full=full)
+        connection.certificate = stream.certificate
         stream.make_link(connection)
         if self._mailbox is not None and isinstance(stream, SocketStream):
             connection.pass_on = partial(stream.pass_on, self._mailbox)
@@ -430,12 +443,13 @@ class Listener:
             async with asyncio.timeout_at(until):
                 head, rest = request or await _read_head(stream)
                 asking = True
-                judged = await self._judge(head, peer, full)
-                service, handshake, subprotocol, user, principal = judged
+                judged = await self._judge(head, peer, stream.certificate, full)
+                service, handshake, subprotocol, admitted = judged
                 asking = False
                 if self._aborting:
                     raise Refused(Refusal(503, "the server is shutting down"))
-                answer = handshake.accept(subprotocol, self.options.headers)
+                fields = {**self.options.headers, **dict(admitted.fields)}
+                answer = handshake.accept(subprotocol, fields)
                 await stream.write(answer)
         except Refused as exc:
             return exc.refusal
@@ -457,8 +471,8 @@ class Listener:
         def headers() -> Headers:
             return ServerHandshake(head, peer=peer).request.headers
 
-        known = Peer(peer, user, headers)
-        self._join(stream, service, framer, framer, rest, known, principal)
+        known = Peer(peer, admitted.user, headers)
+        self._join(stream, service, framer, framer, rest, known, admitted)
         return None
 
     async def _secured(self, sock: socket.socket, peer: str) -> Stream | None:
@@ -483,31 +497,34 @@ class Listener:
             return None
 
     async def _judge(
-        self, head: bytes, peer: str, full: bool
-    ) -> tuple[Service, ServerHandshake, str | None, User | None, bytes | None]:
-        """Return the service of a request, the handshake, the subprotocol, the user, and a digest
-        of the client's credentials. Refused: the request is not accepted."""
-        from wirespeed.transport.gate import Admission, Refused
+        self, head: bytes, peer: str, certificate: bytes | None, full: bool
+    ) -> tuple[Service, ServerHandshake, str | None, Admission]:
+        """Return the service of a request, the handshake, the subprotocol, and what the gate says
+        of the client. Refused: the request is not accepted."""
+        from wirespeed.transport.gate import Admission, Refused, authority_of
         from wirespeed.transport.websocket.upgrade import ServerHandshake
 
         assert self._gate is not None
         handshake = ServerHandshake(head, peer=peer, compression=self.options.compression)
         if full:
             raise Refused(Refusal(503, "too many connections", {"Retry-After": "5"}))
-        request = handshake.request
+        request = msgspec.structs.replace(handshake.request, certificate=certificate)
         service = self.services.get(request.path)
         if service is None:
             raise Refused(Refusal(404, "nothing is served at this path"))
-        admitted = self._gate.check(request, service.auth_headers, service.refusal_status)
-        user, principal = admitted if isinstance(admitted, Admission) else await admitted
+        admitted = self._gate.check(
+            request, service.auth_headers, service.refusal_status, authority_of(service)
+        )
+        if not isinstance(admitted, Admission):
+            admitted = await admitted
         offered = handshake.offered
         if service.subprotocol is None:
-            return service, handshake, offered[0] if offered else None, user, principal
+            return service, handshake, offered[0] if offered else None, admitted
         if service.subprotocol in offered:
-            return service, handshake, service.subprotocol, user, principal
+            return service, handshake, service.subprotocol, admitted
         if offered or self.options.require_subprotocol:
             raise Refused(Refusal(400, f"the subprotocol of this server is {service.subprotocol}"))
-        return service, handshake, None, user, principal
+        return service, handshake, None, admitted
 
     # -- connections -----------------------------------------------------------------------------
 
@@ -519,14 +536,16 @@ class Listener:
         pings: WebSocketFramer | None,
         rest: bytes,
         peer: Peer,
-        principal: bytes | None = None,
+        admitted: Admission | None = None,
     ) -> None:
         connection = service.connect(
             stream.make_link, loop=self.loop, pool=self.pool, framer=framer
         )
-        connection.principal = principal
         connection.peer = peer
-        self._watch(Served(self, connection, pings, stream), rest)
+        served = Served(self, connection, pings, stream)
+        if admitted is not None:
+            connection.principal, served.expires = admitted.principal, admitted.expires
+        self._watch(served, rest)
 
     def _watch(self, served: Served, rest: bytes) -> None:
         connection = served.connection

@@ -12,6 +12,7 @@ import msgspec
 
 from wirespeed._exports import set_public_home
 from wirespeed.transport.address import Address, is_loopback, is_name, parse, quote_path
+from wirespeed.transport.gate import authority_of, check_authorities
 from wirespeed.transport.http.options import HttpOptions
 from wirespeed.transport.net import bind
 from wirespeed.transport.net.listener import Obey, serve_at
@@ -70,7 +71,7 @@ async def _serve(
         found = await asyncio.get_running_loop().run_in_executor(None, bind.resolve, address)
     else:
         found = bind.resolve(address)
-    on_listening = _warning(address, options, on_listening)
+    on_listening = _warning(address, services, options, on_listening)
     await serve_at(address, found, services, options, on_listening, obey=obey)
 
 
@@ -101,7 +102,7 @@ def run(
     if workers > 1:
         from wirespeed.transport.net.forks import run_workers
 
-        on_listening = _warning(address, options, on_listening)
+        on_listening = _warning(address, by_path, options, on_listening)
         run_workers(workers, address, by_path, options, on_listening)
         return
     from wirespeed.transport.loop import run as run_loop
@@ -150,14 +151,21 @@ def announce(urls: Sequence[str]) -> None:
 
 
 def _warning(
-    address: Address, options: ListenOptions, on_listening: OnListening | None
+    address: Address,
+    services: Mapping[str, Service],
+    options: ListenOptions,
+    on_listening: OnListening | None,
 ) -> OnListening | None:
     """Return ``on_listening``, preceded by a warning where every client may call the tools."""
     if address.scheme == "unix" or is_loopback(address.host):
         return on_listening
     if not address.has_paths:
         why = "tcp: has no tokens"
-    elif options.token is None and options.authenticate is None:
+    elif (
+        options.token is None
+        and options.authenticate is None
+        and not all(map(authority_of, services.values()))
+    ):
         why = "no token is required"
     else:
         return on_listening
@@ -208,6 +216,9 @@ def plan(
             if not hasattr(service, "http_target"):
                 raise ValueError(f"{address}: {service!r} cannot be served over HTTP")
     _check_options(address, options)
+    check_authorities(by_path.values(), options)
+    if not address.has_paths and any(map(authority_of, by_path.values())):
+        raise ValueError(f"auth is for HTTP and WebSocket only, not for {address.scheme}:")
     return address, by_path, options
 
 

@@ -28,6 +28,10 @@ class Stream(Protocol):
     def peer(self) -> str:
         """The other end, for people to read."""
 
+    @property
+    def certificate(self) -> bytes | None:
+        """The certificate of the other end (DER); None without TLS, or without one."""
+
     async def read(self) -> bytes:
         """Return some bytes; b"" at the end of input. OSError: the connection broke."""
 
@@ -55,6 +59,8 @@ class SocketStream:
     after the link is lost."""
 
     __slots__ = ("_loop", "_socket")
+
+    certificate = None
 
     def __init__(self, loop: asyncio.AbstractEventLoop, sock: socket.socket) -> None:
         self._loop = loop

@@ -90,6 +90,12 @@ class TlsStream(asyncio.BufferedProtocol):
             raise
         return stream
 
+    @property
+    def certificate(self) -> bytes | None:
+        """The certificate of the peer (DER), where it showed one and the context asked for it."""
+        tls = None if self._transport is None else self._transport.get_extra_info("ssl_object")
+        return None if tls is None else tls.getpeercert(binary_form=True)
+
     # -- by hand -----------------------------------------------------------------------------------
 
     async def read(self) -> bytes:
