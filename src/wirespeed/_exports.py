@@ -102,6 +102,8 @@ HOMES = {
     },
     "wirespeed.auth": {
         "wirespeed.auth.access_token": "AccessToken Verifier",
+        "wirespeed.auth.verifiers.hashes": "TokenHash TokenHashes hash_token new_token",
+        "wirespeed.auth.verifiers.introspection": "IntrospectionVerifier",
         "wirespeed.auth.verifiers.jwt": "JwtVerifier",
         "wirespeed.auth.client.authorization": "Authorization AuthorizationSession",
         "wirespeed.auth.client.client_credentials": "ClientCredentials",

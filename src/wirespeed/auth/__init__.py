@@ -34,6 +34,15 @@ if TYPE_CHECKING:  # isort: off
         MemoryStorage as MemoryStorage,
         TokenStorage as TokenStorage,
     )
+    from wirespeed.auth.verifiers.hashes import (
+        TokenHash as TokenHash,
+        TokenHashes as TokenHashes,
+        hash_token as hash_token,
+        new_token as new_token,
+    )
+    from wirespeed.auth.verifiers.introspection import (
+        IntrospectionVerifier as IntrospectionVerifier,
+    )
     from wirespeed.auth.verifiers.jwt import JwtVerifier as JwtVerifier
     from wirespeed.auth.resource_server import ResourceServer as ResourceServer
 else:  # type checkers would take any name

@@ -60,6 +60,7 @@ class Fetcher:
         max_bytes: Bytes of a response's body.
         timeout: Seconds of one request, from looking the host up to the last byte.
         ssl: The TLS context; by default it trusts the authorities of the system.
+        max_connections: Requests to one origin at once; further ones wait.
     """
 
     def __init__(
@@ -70,12 +71,14 @@ class Fetcher:
         max_bytes: int = MAX_BYTES,
         timeout: float = 10.0,
         ssl: ssl_.SSLContext | None = None,
+        max_connections: int = MAX_CONNECTIONS,
     ) -> None:
         self._home = None if home is None else parse(home)
         self._reach = Reach.SPECIAL if allow_private else None
         self._limits = Limits(max_message=max_bytes)
         self._timeout = timeout
         self._ssl = ssl
+        self._max_connections = max_connections
         self._pools: dict[tuple[str, str, int], HttpPool] = {}
         self._n_active: dict[HttpPool, int] = {}
         self._n_waiting = 0
@@ -174,7 +177,7 @@ class Fetcher:
             ssl=self._ssl,
             proxy=proxy,
             limits=self._limits,
-            max_connections=MAX_CONNECTIONS,
+            max_connections=self._max_connections,
             connect_timeout=self._timeout,
             max_redirects=0,
             may_reach=lambda found: reach_of(found) <= reach,
