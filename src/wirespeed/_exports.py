@@ -110,6 +110,7 @@ HOMES = {
         "wirespeed.auth.client.enterprise": "EnterpriseManaged",
         "wirespeed.auth.client.jwt_bearer": "JwtBearer",
         "wirespeed.auth.client.file_storage": "FileStorage",
+        "wirespeed.auth.client.keyring_storage": "KeyringStorage",
         "wirespeed.auth.client.oauth": "OAuth",
         "wirespeed.auth.client.storage": "MemoryStorage TokenStorage",
         "wirespeed.auth.resource_server": "ResourceServer",

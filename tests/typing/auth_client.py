@@ -11,6 +11,7 @@ from wirespeed.auth import (
     Authorization,
     AuthorizationSession,
     FileStorage,
+    KeyringStorage,
     MemoryStorage,
     OAuth,
     TokenStorage,
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 class Session:
     n_tokens = 1
 
-    def fields(self, method: str, url: str) -> bytes | None:
+    def fields(self, method: str, url: str, *, long: bool = False) -> bytes | None:
         return b"Authorization: Bearer t\r\n" if method and url else None
 
     async def prepare(self) -> None:
@@ -76,7 +77,7 @@ async def own() -> None:
 
 
 def storages() -> list[TokenStorage]:
-    return [MemoryStorage(), FileStorage(), FileStorage("logins"), Texts()]
+    return [MemoryStorage(), FileStorage(), FileStorage("logins"), KeyringStorage(), Texts()]
 
 
 async def log_in() -> None:

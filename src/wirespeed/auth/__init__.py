@@ -29,6 +29,7 @@ if TYPE_CHECKING:  # isort: off
         JwtBearer as JwtBearer,
     )
     from wirespeed.auth.client.file_storage import FileStorage as FileStorage
+    from wirespeed.auth.client.keyring_storage import KeyringStorage as KeyringStorage
     from wirespeed.auth.client.oauth import OAuth as OAuth
     from wirespeed.auth.client.storage import (
         MemoryStorage as MemoryStorage,

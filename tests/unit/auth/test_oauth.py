@@ -172,6 +172,31 @@ async def test_a_token_that_the_server_no_longer_takes_is_refreshed() -> None:
         assert len(user.pages) == 1
 
 
+async def test_a_challenge_of_a_ping_is_answered() -> None:
+    async with lab() as (server, protected, user), protected.client(auth=auth(user)) as client:
+        server.tokens.clear()
+        await client.ping()
+        assert len(server.asked("token")) == 2
+
+
+async def test_a_stream_begins_with_a_token_that_lasts() -> None:
+    async with lab() as (server, protected, user):
+        server.answer = {"expires_in": 4}
+
+        async def listen(exchange: Any, message: Any) -> None:
+            exchange.open()
+
+        protected.rules["subscriptions/listen"] = listen
+        async with protected.client(auth=auth(user)) as client:
+            first = protected.used()[-1]
+            await asyncio.sleep(2.1)
+            waiting = asyncio.ensure_future(client.subscribe(tools=True).__aenter__())
+            (listened,) = await protected.got("subscriptions/listen")
+            assert listened.headers["authorization"] != f"Bearer {first}"
+            waiting.cancel()
+            await asyncio.wait((waiting,))
+
+
 async def test_a_refresh_token_that_ended_needs_a_login() -> None:
     async with lab() as (server, protected, user), protected.client(auth=auth(user)) as client:
         await client.call_tool(*ECHO)

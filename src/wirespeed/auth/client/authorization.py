@@ -28,9 +28,10 @@ class AuthorizationSession(Protocol):
     n_tokens: int
     """How many tokens there were. It changes whenever `fields` has another token."""
 
-    def fields(self, method: str, url: str) -> bytes | None:
+    def fields(self, method: str, url: str, *, long: bool = False) -> bytes | None:
         """The header lines of a request, each with its CR LF; empty while no token is known. None:
-        `prepare` must run first."""
+        `prepare` must run first. ``long``: the answer is a stream that lasts, so that the token
+        must not end soon."""
 
     async def prepare(self) -> None:
         """Load the token, or refresh it. The user is not asked."""

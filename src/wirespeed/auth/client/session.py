@@ -109,9 +109,9 @@ class TokenSession:
 
     # -- requests --------------------------------------------------------------------------------
 
-    def fields(self, method: str, url: str) -> bytes | None:
+    def fields(self, method: str, url: str, *, long: bool = False) -> bytes | None:
         """As `AuthorizationSession.fields`."""
-        due = self._due if method == "POST" else self._due_for_stream
+        due = self._due_for_stream if long else self._due
         if time.time() >= due:
             return None
         if self.proofs is None or not self._token:

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 # How often a message that the server challenged is sent again.
 MAX_CHALLENGES = 3
-# The requests before which nothing else is sent: their time limits do not run while a user logs in.
-OPENING = frozenset({"initialize", "server/discover"})
+# The messages whose answers are streams that last.
+STREAMS = frozenset({"a stream of events", "subscriptions/listen"})
 
 
 class AuthorizedExchanges:
@@ -40,7 +40,8 @@ class AuthorizedExchanges:
     def fields(self, method: str, place: str, exchange: Exchange) -> bytes | None:
         """The header lines of a request that is about to be sent. None: the exchange is held until
         its token is there, and then sent."""
-        found = self.session.fields(method, self._origin + place)
+        long = exchange.what in STREAMS
+        found = self.session.fields(method, self._origin + place, long=long)
         if found is None:
             self._held.append(exchange)
             if len(self._held) == 1:
@@ -52,13 +53,15 @@ class AuthorizedExchanges:
         """Whether the answer to an exchange is a challenge that is being answered."""
         if exchange.status not in CHALLENGES or exchange.n_challenges >= MAX_CHALLENGES:
             return False
-        if exchange.what in OPENING:
+        if exchange.what == "initialize" or self._link.connection.probing:
             self._refuse(exchange)
         else:
             self._spawn(self._answer(exchange))
         return True
 
     def _refuse(self, exchange: Exchange) -> None:
+        """End the handshake, which begins again when there is a token: its time limits do not run
+        while a user logs in."""
         status, headers, n_tokens = exchange.status, exchange.headers, exchange.n_tokens
 
         async def answer(n: int) -> bool:
