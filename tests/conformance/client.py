@@ -4,7 +4,8 @@
 
 The suite starts it once for each scenario. Environment: the scenario, the revision that the server
 speaks (MCP_CONFORMANCE_PROTOCOL_VERSION), and for some scenarios values in
-MCP_CONFORMANCE_CONTEXT. Exit status 2: there is no such scenario.
+MCP_CONFORMANCE_CONTEXT. Exit status 2: there is no such scenario; 1: the client took what it must
+refuse, or the other way round.
 """
 
 import asyncio
@@ -12,15 +13,26 @@ import hashlib
 import json
 import os
 import sys
+import urllib.request
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 from wirespeed import Client
+from wirespeed.auth import (
+    Authorization,
+    ClientCredentials,
+    EnterpriseManaged,
+    JwtBearer,
+    MemoryStorage,
+    OAuth,
+)
+from wirespeed.errors import AuthorizationError
 from wirespeed.types import ElicitParams
 
 Scenario = Callable[[Client], Awaitable[None]]
 SCENARIOS: dict[str, Scenario] = {}
 
+METADATA = "https://conformance-test.local/client-metadata.json"
 SKILLS = "io.modelcontextprotocol/skills"
 
 
@@ -158,18 +170,81 @@ async def verify_skills(client: Client) -> None:
             raise AssertionError(f"{skill['uri']} was loaded")
 
 
+# -- authorization ---------------------------------------------------------------------------------
+
+# What the client must refuse: nothing is called, and the error is one of authorization.
+REFUSED = {
+    "auth/iss-normalized",
+    "auth/iss-supported-missing",
+    "auth/iss-unexpected",
+    "auth/iss-wrong-issuer",
+    "auth/metadata-issuer-mismatch",
+    "auth/resource-mismatch",
+    "auth/scope-retry-limit",
+}
+
+
+async def call_protected(client: Client) -> None:
+    """What a client does in each scenario of authorization."""
+    await client.list_tools()
+    await client.call_tool("test-tool")
+
+
+def log_in(page: str) -> Awaitable[None]:
+    """The user's browser: it follows the redirects, the last of which leads to the client."""
+
+    def visit() -> None:
+        with urllib.request.urlopen(page, timeout=20):
+            pass
+
+    return asyncio.to_thread(visit)
+
+
+def authorization(name: str, context: dict[str, Any]) -> Authorization | None:
+    """What gets the tokens of a scenario."""
+    storage = MemoryStorage()
+    match name.partition("auth/")[2]:
+        case "":
+            return None
+        case "basic-cimd":
+            return OAuth(client_metadata_url=METADATA, open_url=log_in, storage=storage)
+        case "pre-registration":
+            secret = context["client_secret"]
+            return OAuth(context["client_id"], secret, open_url=log_in, storage=storage)
+        case "client-credentials-basic":
+            return ClientCredentials(context["client_id"], context["client_secret"])
+        case "client-credentials-jwt":
+            key, algorithm = context["private_key_pem"], context["signing_algorithm"]
+            return ClientCredentials(context["client_id"], key=key, algorithm=algorithm)
+        case "enterprise-managed-authorization":
+            return EnterpriseManaged(
+                context["client_id"],
+                context["client_secret"],
+                identity=context["idp_id_token"],
+                idp=context["idp_issuer"],
+                idp_client_id=context["idp_client_id"],
+            )
+        case "wif-jwt-bearer":
+            return JwtBearer(context["valid_jwt"], client_id=context["client_id"])
+        case "dpop" | "dpop-nonce":
+            return OAuth(dpop=True, open_url=log_in, storage=storage)
+    return OAuth(open_url=log_in, storage=storage)
+
+
 # --------------------------------------------------------------------------------------------------
 
 
 async def main(url: str) -> int:
     name = os.environ["MCP_CONFORMANCE_SCENARIO"]
-    run = SCENARIOS.get(name)
+    run = call_protected if name.startswith("auth/") else SCENARIOS.get(name)
     if run is None:
         print(f"there is no scenario {name}", file=sys.stderr)
         return 2
+    context = json.loads(os.environ.get("MCP_CONFORMANCE_CONTEXT", "{}"))
     modern = os.environ.get("MCP_CONFORMANCE_PROTOCOL_VERSION", "") >= "2026"
-    async with Client(
+    client = Client(
         url,
+        auth=authorization(name, context),
         era="auto" if modern else "legacy",
         name="wirespeed-everything",
         on_elicit=fill_in,
@@ -177,9 +252,14 @@ async def main(url: str) -> int:
         roots=[],
         extensions=[SKILLS],
         timeout=20,
-    ) as client:
-        await run(client)
-    return 0
+    )
+    try:
+        async with client:
+            await run(client)
+    except AuthorizationError as exc:
+        print(exc, file=sys.stderr)
+        return int(name not in REFUSED)
+    return int(name in REFUSED)
 
 
 if __name__ == "__main__":

@@ -25,10 +25,11 @@ import tempfile
 import time
 import tomllib
 from collections import Counter
-from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from fnmatch import fnmatch
 from functools import cache
 from pathlib import Path
 
@@ -44,8 +45,6 @@ TABLES = "<!-- tables -->\n"
 REVISIONS = ["2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"]
 OWN = "own revision"  # each scenario in the revision that the suite chooses; extensions only here
 REQUIREMENTS = ["2025-11-25", "2026-07-28"]
-# Scenarios of a client that are left out: they ask for OAuth.
-LATER = "auth/"
 SERVER_COLUMNS = [*REVISIONS, OWN, *(f"required {revision}" for revision in REQUIREMENTS)]
 SECONDS = 240.0  # for one run of the suite
 AT_ONCE = 4  # most of a run is waiting
@@ -104,7 +103,7 @@ class Reasons:
         for number, entry in enumerate(self.entries):
             if (
                 entry["side"] == side
-                and entry["scenario"] == scenario
+                and fnmatch(scenario, entry["scenario"])
                 and entry["status"] == check["status"]
                 and check["name"] in entry["names"]
             ):
@@ -156,8 +155,7 @@ def scenarios(side: str, column: str) -> list[str]:
     """The names of the scenarios of one run."""
     status, said = call("list", f"--{side}", *revision(column))
     assert status == 0, said
-    names = [line.split()[1] for line in said.splitlines() if line.startswith("  - ")]
-    return [name for name in names if not (side == "client" and name.startswith(LATER))]
+    return [line.split()[1] for line in said.splitlines() if line.startswith("  - ")]
 
 
 # -- our server ------------------------------------------------------------------------------------
@@ -215,23 +213,37 @@ def server_run(url: str, column: str, folder: Path) -> Run:
 # -- our client ------------------------------------------------------------------------------------
 
 
-def client_run(column: str, folder: Path, only: str | None) -> Run:
-    """The runs of our client in a revision, one process after the other: where the suite starts
-    many at once it counts no exit status."""
-    run = Run("client", column)
+def client_names(column: str, only: str | None) -> list[str]:
+    """The scenarios of our client in a revision."""
     names = scenarios("client", column)
     if column == OWN:  # the others ran in each of their revisions
         known = {name for revision in REVISIONS for name in scenarios("client", revision)}
         names = [name for name in names if name not in known]
-    run.wanted = [name for name in names if only in (None, name)]
+    return [name for name in names if only in (None, name)]
+
+
+def run_client(name: str, column: str, folder: Path) -> str | None:
+    """Run our client in one scenario: where the suite starts many at once it counts no exit status.
+    Returns the fault, if there is one."""
     command = shlex.join([sys.executable, str(HERE / "client.py")])
-    for name in run.wanted:
-        arguments = ["client", "--command", command, "--scenario", name, *revision(column)]
-        status, said = call(*arguments, "-o", str(folder))
-        if status != 0:
-            run.faults.append(f"{name}: the suite ended with status {status}: {said[-1500:]}")
-    run.read(folder)
-    return run
+    arguments = ["client", "--command", command, "--scenario", name, *revision(column)]
+    status, said = call(*arguments, "-o", str(folder))
+    return f"{name}: the suite ended with status {status}: {said[-1500:]}" if status else None
+
+
+def client_run(
+    column: str, folder: Path, only: str | None, pool: ThreadPoolExecutor
+) -> Callable[[], Run]:
+    """Start the runs of our client in a revision; what is returned waits for them."""
+    run = Run("client", column, client_names(column, only))
+    going = [pool.submit(run_client, name, column, folder) for name in run.wanted]
+
+    def result() -> Run:
+        run.faults += [fault for future in going if (fault := future.result())]
+        run.read(folder)
+        return run
+
+    return result
 
 
 # -- what is printed -------------------------------------------------------------------------------
@@ -294,19 +306,19 @@ def main() -> int:
             url = stack.enter_context(our_server(faults))
         # one server for all runs at once: what one does must not disturb the others
         with ThreadPoolExecutor(AT_ONCE) as pool:
-            going: dict[str, list[Future[Run]]] = {}
+            going: dict[str, list[Callable[..., Run]]] = {}
             if "server" in sides:
                 going["server"] = [
-                    pool.submit(server_run, url, column, folder / f"server {column}")
+                    pool.submit(server_run, url, column, folder / f"server {column}").result
                     for column in reversed(SERVER_COLUMNS)  # the longest first
                 ][::-1]
             if "client" in sides:
                 going["client"] = [
-                    pool.submit(client_run, column, folder / f"client {column}", options.scenario)
+                    client_run(column, folder / f"client {column}", options.scenario, pool)
                     for column in [*REVISIONS, OWN]
                 ]
-            for side, futures in going.items():
-                runs[side] = [future.result() for future in futures]
+            for side, waits in going.items():
+                runs[side] = [wait() for wait in waits]
     for side, found in runs.items():
         for run in found:
             run.judge(reasons)
