@@ -4,8 +4,6 @@ from wirespeed.transport.taskpool cimport Completion, Running, TaskPool
 
 
 cdef class PooledTasks(TaskPool):
-    cdef object enter
-    cdef object leave
     cdef dict current             # in which both keep the current task of each loop; or None
     cdef list parked              # a stack of workers: the last one used is warm
     cdef _Worker hot              # the top of that stack, outside of the list; or None

@@ -110,8 +110,6 @@ cdef class PooledTasks(TaskPool):
     """A task pool that reuses its tasks. At most `max_idle` parked tasks are kept."""
 
     def __cinit__(self, loop, *, Py_ssize_t max_idle=256):
-        self.enter = asyncio.tasks._enter_task
-        self.leave = asyncio.tasks._leave_task
         self.current = current_tasks_of(self.enter, self.leave)
         self.native = NATIVE and self.task_type is NATIVE_TASK
         self.parked = []

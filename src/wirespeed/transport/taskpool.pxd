@@ -24,6 +24,7 @@ cdef class TaskPool:
     cdef readonly object context  # each request runs in a copy of it
     cdef object callback_context  # callbacks of the loop run in it
     cdef object task_type
+    cdef object enter, leave      # _enter_task and _leave_task of asyncio
     cdef set deferred             # Running handles that wait for their callback
     cdef set requests             # Running handles of plain tasks that are not done
 
@@ -31,6 +32,9 @@ cdef class TaskPool:
     cdef object first_step_c(
         self, object coro, Completion hook, Running running, object exc, object context)
     cdef object defer_c(self, object coro, Completion hook, Running running, object context)
+    # Around what starts requests at once, inside a task: no task is current meanwhile.
+    cdef object step_out_c(self)
+    cdef int step_in_c(self, object task) except -1
     cdef object copied_c(self, object coro, object context)
     cdef object name_c(self)
     cdef list live_c(self)

@@ -101,6 +101,8 @@ cdef class TaskPool:
         self.max_idle = max_idle
         # Looked up here, not at import: a program may have put the pure-Python tasks in place.
         self.task_type = asyncio.tasks.Task
+        self.enter = asyncio.tasks._enter_task
+        self.leave = asyncio.tasks._leave_task
         self.context = PyContext_CopyCurrent()
         self.callback_context = PyContext_Copy(self.context)
         self.deferred = set()
@@ -143,6 +145,20 @@ cdef class TaskPool:
         if self.closed or not PyCoro_CheckExact(coro):
             self.check_c(coro)
         return self.first_step_c(coro, hook, None, None, self.copied_c(coro, context))
+
+    cdef object step_out_c(self):
+        """Make no task the current one: a request that starts meanwhile is not put off. Returns
+        what `step_in_c` takes."""
+        cdef object task = current_task(self.loop)
+        if task is not None:
+            self.leave(self.loop, task)
+        return task
+
+    cdef int step_in_c(self, object task) except -1:
+        """Make a task the current one again."""
+        if task is not None:
+            self.enter(self.loop, task)
+        return 0
 
     cdef object copied_c(self, object coro, object context):
         try:

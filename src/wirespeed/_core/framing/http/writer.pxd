@@ -22,6 +22,11 @@ cdef class HttpWriter(FrameWriter):
     cdef bint old                    # HTTP/1.0: no chunks, and Connection says what stays open
     cdef bint bodiless               # HEAD: the body is counted and not sent
     cdef readonly bint streaming     # the head of a stream was sent, and not its end
+    # Heads are told instead of sent, to a carrier that has heads of its own: while `told` is true
+    # these are the lines of the head that was written last, and the bytes of its body, or -1.
+    cdef bint apart, told
+    cdef bytes told_line, told_fields
+    cdef Py_ssize_t told_length
     cdef Mark mark                   # where the open message begins
     cdef bytes usual_line, usual_fields
 

@@ -149,7 +149,14 @@ cdef class HttpWriter(FrameWriter):
 
     cdef size_t write_head_c(self, uint8_t *to, int ending, size_t n) noexcept:
         """Write the head; returns its length. `n`: the bytes of a body that is SIZED."""
-        cdef uint8_t *p = put(put(put(to, self.line), self.fields), self.date)
+        cdef uint8_t *p
+        if self.apart:
+            self.told = True
+            self.told_line = self.line
+            self.told_fields = self.fields
+            self.told_length = <Py_ssize_t> n if ending == SIZED else -1
+            return 0
+        p = put(put(put(to, self.line), self.fields), self.date)
         if self.closes or ending == AT_CLOSE:
             p = put(p, b"Connection: close\r\n")
         elif self.old:

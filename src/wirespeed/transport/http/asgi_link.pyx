@@ -1,0 +1,216 @@
+"""The link of requests that come by ASGI: a scope becomes the head of a request, and the head of
+the response becomes values. `wirespeed.transport.http.asgi` moves the bodies."""
+
+cimport cython
+
+from wirespeed._core.framing.http.writer cimport HttpWriter
+from wirespeed.transport.http.connection cimport HttpConnection, HttpSite
+from wirespeed.transport.link cimport Link
+from wirespeed.transport.taskpool cimport TaskPool
+
+from urllib.parse import quote
+
+# Fields of a connection, which is the other server's.
+cdef frozenset OURS = frozenset(
+    (b"connection", b"transfer-encoding", b"expect", b"upgrade", b"keep-alive")
+)
+
+
+cdef str place_of(client):
+    """The address of a client, as text for people."""
+    if client is None:
+        return "a client"
+    host, port = client
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+cdef list pairs_of(bytes lines):
+    """Names, in lower case as ASGI wants them, and values of fields."""
+    cdef list pairs = []
+    cdef bytes name
+    for line in lines.split(b"\r\n"):
+        name, _, value = line.partition(b": ")
+        name = name.lower()
+        if name and name not in OURS:
+            pairs.append((name, value))
+    return pairs
+
+
+@cython.final
+cdef class AsgiLink(Link):
+    """Joins a connection to the calls of one request after another.
+
+    Args:
+        site: What is served.
+        pool: The task pool of the handlers.
+        full: Refuse the request, because there are too many.
+    """
+
+    cdef HttpConnection connection
+    cdef HttpWriter writer
+    cdef TaskPool pool
+    cdef object waiter
+    cdef bint closed
+    cdef bint ended                    # the connection ended in order, after a whole response
+    cdef bint sent                     # output was taken, and the connection was not told
+    cdef object known_path, known_root # of the last request, and the path that they make
+    cdef bytes known_target
+    cdef bytes known_fields            # of the last response, and the same as pairs
+    cdef list known_pairs
+
+    def __init__(self, HttpSite site not None, TaskPool pool not None, *, bint full=False):
+        self.connection = HttpConnection(site, "", full=full)
+        self.writer = self.connection.output
+        self.writer.apart = True
+        self.pool = pool
+        Link.__init__(self, site.loop, self.connection)
+
+    # -- a link ----------------------------------------------------------------------------------
+
+    def start(self):
+        """The application reads."""
+
+    cpdef object update_reading(self):
+        pass
+
+    cpdef object flush(self):
+        if self.has_output_c():
+            self.wake_c()
+
+    def half_close(self):
+        """All is said."""
+        self.ended = True
+        self.close()
+
+    def lose(self, exc):
+        """Stop now because of `exc`; `on_lost(exc)` follows at once."""
+        cdef AsgiLink me = self            # the endpoint drops its reference
+        if not self.closed:
+            self.closed = True
+            self.released_c()
+            self.wake_c()
+            me.endpoint.on_lost(exc)
+
+    def close(self):
+        """Stop now, and drop queued bytes. `on_lost(None)` follows at once."""
+        self.lose(None)
+
+    # -- what the application asks ---------------------------------------------------------------
+
+    def begin(self, scope, bytes body not None):
+        """Take in a request, or its beginning: then the scope names the length of the whole
+        body."""
+        cdef list parts = [
+            (<str> scope["method"]).encode(), b" ", self.target_c(scope),
+            b" HTTP/1.0\r\nconnection: keep-alive\r\n",
+        ]
+        cdef bytes length = b"%d" % len(body) if body else None
+        self.connection.address = place_of(scope.get("client"))
+        for name, value in scope["headers"]:
+            if name == b"content-length":
+                length = value
+            elif name not in OURS:
+                parts += (name, b": ", value, b"\r\n")
+        if length is not None:
+            parts += (b"content-length: ", length, b"\r\n")
+        parts += (b"\r\n", body)
+        self.feed(b"".join(parts))
+
+    cdef bytes target_c(self, scope):
+        """Path and query of a request as a URI has them."""
+        cdef object path = scope["path"], root = scope.get("root_path", "")
+        cdef object query = scope.get("query_string")
+        if path != self.known_path or root != self.known_root:
+            self.known_path, self.known_root = path, root
+            if root and path.startswith(root):     # else the server has removed it
+                path = path[len(root):] or "/"
+            self.known_target = quote(path, safe="/%:@!$&'()*+,;=-._~").encode()
+        return self.known_target + b"?" + query if query else self.known_target
+
+    def feed(self, bytes data not None):
+        """Take in bytes of a request."""
+        self.wire.receive_data(data)
+        self.run_c()
+
+    cdef int run_c(self) except -1:
+        """Let the connection work. Handlers start at once, as they do where no task is current."""
+        cdef object task = self.pool.step_out_c()
+        try:
+            self.deliver_c()
+        finally:
+            self.pool.step_in_c(task)
+        return 0
+
+    cdef bint has_output_c(self) noexcept:
+        return self.wire.outbox.size != 0 or self.writer.told
+
+    @property
+    def gone(self):
+        """Whether the client left, or the connection broke off."""
+        return self.closed and not self.ended
+
+    cdef bint over_c(self) noexcept:
+        return not self.has_output_c() and (
+            self.ended or (self.connection.exchange is None and not self.closed)
+        )
+
+    @property
+    def over(self):
+        """Whether the response is complete, and was taken."""
+        return self.over_c()
+
+    @property
+    def has_output(self):
+        """Whether there is more of the response."""
+        return self.has_output_c()
+
+    @property
+    def lasts(self):
+        """Whether the connection takes another request."""
+        return not (self.closed or self.connection.last or self.writer.closes)
+
+    def take(self):
+        """Return what there is of the response: the message that starts it (None before its head
+        is written, and later), bytes of its body, and whether it is complete with them."""
+        cdef object start = self.start_c() if self.writer.told else None
+        cdef object data = b""
+        if self.wire.outbox.size:
+            self.sent = True
+            data = b"".join(self.wire.data_to_send())
+        return start, data, self.over_c()
+
+    cdef dict start_c(self):
+        cdef HttpWriter writer = self.writer
+        cdef list pairs
+        writer.told = False
+        if writer.told_fields is not self.known_fields:
+            self.known_pairs = pairs_of(writer.told_fields)
+            self.known_fields = writer.told_fields
+        pairs = self.known_pairs.copy()
+        if writer.told_length >= 0:
+            pairs.append((b"content-length", b"%d" % writer.told_length))
+        return {
+            "type": "http.response.start",
+            "status": int(writer.told_line[9:12]),
+            "headers": pairs,
+        }
+
+    def go_on(self):
+        """What was taken is sent: let the connection work on."""
+        if self.sent and not self.closed:
+            self.sent = False
+            self.check_drained_c()
+            self.run_c()
+
+    async def changed(self):
+        """Wait for output, or for the end."""
+        self.waiter = self.loop.create_future()
+        try:
+            await self.waiter
+        finally:
+            self.waiter = None
+
+    cdef int wake_c(self) except -1:
+        if self.waiter is not None and not self.waiter.done():
+            self.waiter.set_result(None)
+        return 0
