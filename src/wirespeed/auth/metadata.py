@@ -96,10 +96,15 @@ async def fetch_document(fetcher: Fetcher, url: str, type: type[T]) -> T | None:
 
 async def fetch_server_metadata(fetcher: Fetcher, issuer: str) -> ServerMetadata | None:
     """The metadata of an authorization server from the first place that has some; None where no
-    place has. FetchError: a place failed, or its document is of another issuer (RFC 8414 section
-    3.3)."""
+    place has. FetchError: a document is of another issuer (RFC 8414 section 3.3), or no place has a
+    document and one of them failed."""
+    failure: FetchError | None = None
     for url in server_metadata_urls(issuer):
-        found = await fetch_document(fetcher, url, ServerMetadata)
+        try:
+            found = await fetch_document(fetcher, url, ServerMetadata)
+        except FetchError as exc:  # servers answer unknown paths with pages and redirects, too
+            failure = failure or exc
+            continue
         if found is not None:
             if found.issuer != issuer:
                 raise FetchError(
@@ -107,6 +112,8 @@ async def fetch_server_metadata(fetcher: Fetcher, issuer: str) -> ServerMetadata
                     f"not {issuer!r}"
                 )
             return found
+    if failure is not None:
+        raise failure
     return None
 
 

@@ -47,6 +47,7 @@ class AuthorizationServer(HttpPeer):
         refuse: Returns the OAuth error of a token request, or "".
         answer: Members of a token response in place of the usual.
         issues_refresh: Whether there are refresh tokens.
+        unknown: The answer at unknown paths: its status, and its page.
     """
 
     def __init__(self, path: str = "", **changes: Any) -> None:
@@ -62,6 +63,7 @@ class AuthorizationServer(HttpPeer):
         self.refuse: Callable[[dict[str, str]], str] = lambda form: ""
         self.answer: dict[str, Any] = {}
         self.issues_refresh = True
+        self.unknown = 404, ""
         self._codes: dict[str, dict[str, str]] = {}
         self._refresh: dict[str, Token] = {}
 
@@ -118,7 +120,7 @@ class AuthorizationServer(HttpPeer):
                 said["client_secret"] = "s3cret-of-the-client"
             exchange.json(said, 201)
         else:
-            exchange.reply(404)
+            exchange.reply(*self.unknown, content_type="text/html")
 
     def _authorize(self, exchange: Exchange, query: dict[str, str]) -> None:
         self.requests.append(("authorize", query))
@@ -184,6 +186,7 @@ class ProtectedServer(HttpPeer):
         challenge: Parameters of each challenge: by default the place of the metadata.
         scopes: The scopes that each method needs, or each ``"tools/call:NAME"``; "" for all.
         open: Methods that need no token.
+        unknown: The answer at unknown paths: its status, and its page.
         own: The authorization server that lies at the same origin, as in 2025-03-26.
     """
 
@@ -195,6 +198,7 @@ class ProtectedServer(HttpPeer):
         self.challenge: dict[str, str] | None = None
         self.scopes: dict[str, list[str]] = {}
         self.open: set[str] = set()
+        self.unknown = 404, ""
         self.own: AuthorizationServer | None = None
 
     @property
@@ -223,7 +227,7 @@ class ProtectedServer(HttpPeer):
             self.own.port = self.port
             await self.own._answer(exchange)
         elif path != "/mcp":
-            exchange.reply(404)
+            exchange.reply(*self.unknown, content_type="text/html")
         elif not self._refused(exchange):
             await super()._answer(exchange)
 

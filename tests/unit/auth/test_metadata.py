@@ -157,9 +157,15 @@ async def test_an_issuer_without_metadata() -> None:
 )
 async def test_documents_that_are_refused(body: bytes, reason: str) -> None:
     documents = Documents()
-    documents.at = {OAUTH: body, OPENID: DOCUMENT}
+    documents.at = {OAUTH: body}
     with pytest.raises(FetchError, match=reason):
         await scene(documents, "", fetch_server_metadata)
+    documents.at[OPENID] = DOCUMENT
+    if "issuer" in reason and "missing" not in reason:
+        with pytest.raises(FetchError, match=reason):
+            await scene(documents, "", fetch_server_metadata)
+    else:  # a page at an unknown path
+        assert await scene(documents, "", fetch_server_metadata) is not None
 
 
 async def test_the_metadata_of_a_resource() -> None:

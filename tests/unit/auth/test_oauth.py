@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import socket
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -23,8 +24,8 @@ from authorization_server import (
 from client_lab import until
 from web_lab import listening, modern
 
-from wirespeed import Client, Http, SyncClient
-from wirespeed.auth import FileStorage, MemoryStorage, OAuth
+from wirespeed import Client, Context, Http, Server, SyncClient
+from wirespeed.auth import AccessToken, FileStorage, MemoryStorage, OAuth, ResourceServer
 from wirespeed.errors import AuthorizationError, CallTimeout, ConnectionClosed, HttpStatusError
 from wirespeed.litemcp import LiteClient
 
@@ -364,6 +365,47 @@ async def test_a_server_that_demands_ever_more_scopes_is_given_up() -> None:
         assert len(user.pages) == 4
 
 
+@pytest.mark.parametrize("era", ["auto", "legacy"])
+async def test_our_client_logs_in_to_our_server(era: Any) -> None:
+    async with listening(AuthorizationServer()) as authority:
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            url = f"http://127.0.0.1:{free.getsockname()[1]}/mcp"
+
+        def verify(text: str) -> AccessToken | None:
+            token = authority.tokens.get(text)
+            if token is None or token.resource != url:
+                return None
+            return AccessToken(subject="anne", scopes=frozenset(token.scopes))
+
+        guard = ResourceServer(url, [authority.issuer], verifier=verify, scopes=["read"], keep=0)
+        server, user = Server("notes", auth=guard), User()
+
+        @server.tool
+        async def read(ctx: Context) -> str:
+            return str(ctx.user)
+
+        @server.tool(scopes=["write"])
+        async def write(ctx: Context) -> list[str]:
+            assert ctx.user is not None
+            return sorted(ctx.user.scopes)
+
+        listens: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        serving = asyncio.ensure_future(server.serve(url, on_listening=listens.set_result))
+        await asyncio.wait((listens, serving), return_when=asyncio.FIRST_COMPLETED)
+        try:
+            async with Client(url, auth=auth(user), era=era, timeout=10) as client:
+                assert (await client.call_tool("read", {})).data == "anne"
+                assert (await client.call_tool("write", {})).data == ["read", "write"]
+                authority.tokens.clear()
+                assert (await client.call_tool("read", {})).data == "anne"
+        finally:
+            serving.cancel()
+            await asyncio.wait((serving,))
+        scopes = [asked["scope"] for asked in authority.asked("authorize")]
+        assert scopes == ["read", "read write"]
+        assert authority.asked("token")[-1]["grant_type"] == "refresh_token"
+
+
 # -- discovery -------------------------------------------------------------------------------------
 
 
@@ -384,6 +426,19 @@ async def test_where_metadata_lies(path: str, kind: str) -> None:
             assert asked == ["/elsewhere.json"]
         elif kind == "openid":
             assert asked == [f"{RESOURCE}/mcp", RESOURCE]
+
+
+@pytest.mark.parametrize("unknown", [(200, "<html>"), (500, "")])
+async def test_other_answers_at_unknown_paths(unknown: tuple[int, str]) -> None:
+    async with lab() as (server, protected, user):
+        server.unknown = protected.unknown = unknown
+        protected.challenge = {}
+        protected.places = [RESOURCE]
+        server.places = [OPENID]
+        await call(protected, auth(user))
+        protected.places = []
+        with pytest.raises(AuthorizationError, match="oauth-protected-resource/mcp"):
+            await call(protected, auth(user))
 
 
 @pytest.mark.parametrize("metadata", [True, False])

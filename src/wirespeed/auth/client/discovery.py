@@ -118,10 +118,17 @@ async def _resource_metadata(
                 "there is none"
             )
         return _checked(found, url)
+    failure: FetchError | None = None
     for place in resource_metadata_urls(url):
-        found = await fetch_document(fetcher, place, ResourceMetadata)
+        try:
+            found = await fetch_document(fetcher, place, ResourceMetadata)
+        except FetchError as exc:  # servers answer unknown paths with pages and redirects, too
+            failure = failure or exc
+            continue
         if found is not None:
             return _checked(found, url)
+    if failure is not None:
+        raise failure
     return None
 
 

@@ -43,7 +43,7 @@ class MemoryStorage:
 
     def __init__(self) -> None:
         self._texts: dict[str, str] = {}
-        self._locked: set[str] = set()
+        self._locked: dict[str, object] = {}
 
     def __repr__(self) -> str:
         return f"<MemoryStorage of {len(self._texts)} servers>"
@@ -67,13 +67,13 @@ class MemoryStorage:
     @contextlib.asynccontextmanager
     async def lock(self, server: str):  # type: ignore[no-untyped-def]
         """As `TokenStorage.lock`."""
-        while server in self._locked:
+        me = object()
+        while self._locked.setdefault(server, me) is not me:  # loops of other threads share this
             await asyncio.sleep(0.01)
-        self._locked.add(server)
         try:
             yield
         finally:
-            self._locked.discard(server)
+            del self._locked[server]
 
 
 set_public_home(globals())
