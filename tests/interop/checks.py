@@ -43,7 +43,9 @@ def seen(held: Held, step: str) -> Any:
     assert "connect_error" not in held.report, held.report["connect_error"]
     assert "failed" not in held.report, held.report["failed"]
     value = held.report[step]
-    assert not (isinstance(value, dict) and "failed" in value), value["failed"]
+    if isinstance(value, dict) and "failed" in value:
+        last = "\n".join(f"{side} {message!s:.200}" for side, message in held.run.messages[-20:])
+        raise AssertionError(f"{value['failed']}\nthe last messages:\n{last}")
     return value
 
 
