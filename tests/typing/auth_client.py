@@ -31,6 +31,9 @@ class Session:
     async def prepare(self) -> None:
         pass
 
+    def answered(self, headers: Mapping[str, str]) -> None:
+        pass
+
     async def challenged(
         self, status: int, headers: Mapping[str, str], n_tokens: int, n: int
     ) -> bool:

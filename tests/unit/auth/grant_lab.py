@@ -141,15 +141,17 @@ class Site:
         challenge = "Bearer" if self.proofs is None else "DPoP"
         if scheme != challenge or token not in self.valid:
             return _json(401, {}, challenge=f'{challenge} error="invalid_token"')
+        fresh = None
         if self.proofs is not None:
             try:
-                self.proofs.check(
+                proof = self.proofs.check(
                     request.headers.get("dpop", ""),
                     method="POST",
                     url=self.url,
                     token=token,
                     thumbprint=self.valid[token],
                 )
+                fresh = proof.nonce
             except InvalidProof as exc:
                 said = f'DPoP error="{exc.error}"'
                 return _json(401, {}, challenge=said, nonce=exc.nonce)
@@ -165,7 +167,8 @@ class Site:
         result: Any = MODERN_PEER.get(message["method"])
         if message["method"] == "tools/call":
             result = text_result("ok") | {"resultType": "complete"}
-        return _json(200, {"jsonrpc": "2.0", "id": message["id"], "result": result})
+        found = {"jsonrpc": "2.0", "id": message["id"], "result": result}
+        return _json(200, found, nonce=fresh)
 
 
 def _json(

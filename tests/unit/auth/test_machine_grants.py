@@ -392,6 +392,18 @@ async def test_tokens_are_bound_to_a_key(nonces: bool) -> None:
         assert found.n_refused == (6 if nonces else 3)  # without a token, and without a nonce
 
 
+async def test_the_next_nonce_comes_with_an_answer() -> None:
+    times = [0.0]
+    async with site() as found:
+        found.proofs = DpopProofs(nonces=Nonces(100, clock=lambda: times[-1]))
+        async with found.client(ClientCredentials("app", SECRET, dpop=True)) as client:
+            refused = found.n_refused
+            for _ in range(4):
+                times.append(times[-1] + 100)
+                await client.call_tool("echo")
+            assert found.n_refused == refused
+
+
 async def test_a_stolen_token_is_of_no_use_without_its_key() -> None:
     async with site() as found:
         found.proofs = DpopProofs()

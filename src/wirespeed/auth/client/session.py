@@ -141,6 +141,11 @@ class TokenSession:
 
     # -- challenges ------------------------------------------------------------------------------
 
+    def answered(self, headers: Headers) -> None:
+        """As `AuthorizationSession.answered`."""
+        if self.proofs is not None:
+            self.proofs.note(self.url, headers)
+
     async def challenged(self, status: int, headers: Headers, n_tokens: int, n: int) -> bool:
         """As `AuthorizationSession.challenged`. Requests that waited for a login fail with it."""
         n_failures = self._n_failures

@@ -76,6 +76,8 @@ class Exchange:
     def on_response(self, status: int, headers: Headers, streaming: bool) -> None:
         """The head of the answer arrived."""
         self.status, self.headers = status, headers
+        if self.link.auth is not None:
+            self.link.auth.session.answered(headers)
 
     def on_body(self, data: Any) -> None:
         """The whole body of an answer that is not a stream of events."""
@@ -137,7 +139,7 @@ class Post(Exchange):
         return self.id is not None and self.link.connection.awaits(self.id)
 
     def on_response(self, status: int, headers: Headers, streaming: bool) -> None:
-        self.status, self.headers = status, headers
+        super().on_response(status, headers, streaming)
         if self.over or self.call is None:
             return
         if self.call.n_redirects:
@@ -186,7 +188,7 @@ class EventStream(Exchange):
         self.call = self.link.get(self)
 
     def on_response(self, status: int, headers: Headers, streaming: bool) -> None:
-        self.status, self.headers = status, headers
+        super().on_response(status, headers, streaming)
         self.streaming = streaming and status == 200
 
     def on_event(self, event: str, data: Any, id: str | None, retry: int | None) -> None:
