@@ -112,7 +112,7 @@ class IntrospectionVerifier:
         self._clock = clock
         self._fetcher = Fetcher(url, timeout=timeout, ssl=ssl, max_connections=max_requests)
         self._cached: OrderedDict[bytes, AccessToken] = OrderedDict()  # the last used is the last
-        self._asking: dict[bytes, asyncio.Task[AccessToken]] = {}
+        self._asking: dict[bytes, asyncio.Task[AccessToken | InvalidToken | CannotVerify]] = {}
 
     def verify(self, token: str) -> AccessToken | Awaitable[AccessToken]:
         """Return what the authorization server says of a token; an awaitable if it is asked.
@@ -142,10 +142,20 @@ class IntrospectionVerifier:
         loop = asyncio.get_running_loop()
         task = self._asking.get(digest)
         if task is None or task.get_loop() is not loop:
-            self._asking[digest] = task = loop.create_task(self._ask(digest, token))
-            task.add_done_callback(_look_at)
-        # the others still wait if this one is cancelled
-        return await asyncio.shield(task)
+            self._asking[digest] = task = loop.create_task(self._work(digest, token))
+        found = await asyncio.shield(task)  # the others still wait if this one is cancelled
+        if isinstance(found, AccessToken):
+            return found
+        raise type(found)(str(found))
+
+    async def _work(self, digest: bytes, token: str) -> AccessToken | InvalidToken | CannotVerify:
+        """An exception is returned: perhaps no one waits for it any longer."""
+        try:
+            return await self._ask(digest, token)
+        except (InvalidToken, CannotVerify) as exc:
+            return exc
+        finally:
+            self._asking.pop(digest, None)
 
     async def _ask(self, digest: bytes, token: str) -> AccessToken:
         try:
@@ -158,8 +168,6 @@ class IntrospectionVerifier:
             claims = found.json()
         except FetchError as exc:
             raise CannotVerify(f"the introspection failed: {exc}") from None
-        finally:
-            self._asking.pop(digest, None)
         active = claims.get("active") if isinstance(claims, dict) else None
         if not isinstance(active, bool):
             raise CannotVerify("the response of the introspection does not say active")
@@ -176,12 +184,6 @@ class IntrospectionVerifier:
                 self._cached.popitem(last=False)
             self._cached[digest] = access
         return access
-
-
-def _look_at(task: asyncio.Task[AccessToken]) -> None:
-    """Nobody may be waiting any longer for a failure."""
-    if not task.cancelled():
-        task.exception()
 
 
 set_public_home(globals())

@@ -147,7 +147,7 @@ class RemoteKeySet(KeySet):
     async def close(self) -> None:
         await self._fetcher.close()
         if self._task is not None and self._task.get_loop() is asyncio.get_running_loop():
-            await self._task  # ends, because its requests did
+            await asyncio.wait([self._task])  # it ends, because its requests did
 
     def _start(self) -> asyncio.Task[None] | None:
         """The fetch that is under way, or a new one if the last one is long enough ago."""
