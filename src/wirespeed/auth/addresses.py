@@ -30,6 +30,7 @@ _PRIVATE = [
     for network in ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "fc00::/7")
 ]
 _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")  # RFC 6052 section 2.1
+_LOCAL_NAT64 = ipaddress.IPv6Network("64:ff9b:1::/48")  # RFC 8215; global to older Pythons
 
 
 def reach_of(address: str) -> Reach:
@@ -51,8 +52,9 @@ def reach_of(address: str) -> Reach:
         return Reach.LOOPBACK
     if any(found in network for network in _PRIVATE):
         return Reach.PRIVATE
-    site_local = isinstance(found, ipaddress.IPv6Address) and found.is_site_local
-    if found.is_global and not found.is_multicast and not found.is_reserved and not site_local:
+    if isinstance(found, ipaddress.IPv6Address) and (found.is_site_local or found in _LOCAL_NAT64):
+        return Reach.SPECIAL
+    if found.is_global and not found.is_multicast and not found.is_reserved:
         return Reach.PUBLIC
     return Reach.SPECIAL
 

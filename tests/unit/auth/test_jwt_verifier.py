@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import contextlib
 import json
 import subprocess
 import sys
@@ -9,11 +11,13 @@ from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from issuer_lab import AUDIENCE, NOW, Clock, Issuer, public, signed, verified
 from origin_lab import Origin
 
 from wirespeed.auth import AccessToken, JwtVerifier
-from wirespeed.auth.jose import ASYMMETRIC, new_key
+from wirespeed.auth.jose import ASYMMETRIC, new_key, secret_key, sign
 from wirespeed.errors import CannotVerify, InvalidToken
 
 pytestmark = pytest.mark.smoke
@@ -219,8 +223,6 @@ async def test_texts_that_are_not_tokens(token: str) -> None:
 
 @pytest.mark.parametrize("payload", [b"", b"[]", b'"x"', b"{", b"[" * 9000, b'{"exp": NaN}'])
 def test_payloads_that_are_not_claims(payload: bytes) -> None:
-    from wirespeed.auth.jose import sign
-
     issuer = Issuer()
     token = sign({"alg": "ES256", "kid": "1"}, payload, issuer.keys["1"])
     with pytest.raises(InvalidToken, match=r"has no claims|not a signed JWT"):
@@ -241,8 +243,6 @@ def test_payloads_that_are_not_claims(payload: bytes) -> None:
 )
 def test_headers_that_are_refused(header: dict[str, Any], reason: str) -> None:
     """The header is not signed here: it is refused before the signature is looked at."""
-    import base64
-
     issuer = Issuer()
     _, claims, signature = issuer.token().split(".")
     whole = {"alg": "ES256", "kid": "1", "typ": "JWT", **header}
@@ -252,8 +252,6 @@ def test_headers_that_are_refused(header: dict[str, Any], reason: str) -> None:
 
 
 def test_a_header_that_is_not_an_object() -> None:
-    import base64
-
     for value in ("alg", ["alg"], 5, None):
         head = base64.urlsafe_b64encode(json.dumps(value).encode()).rstrip(b"=").decode()
         with pytest.raises(InvalidToken):
@@ -267,8 +265,6 @@ def test_header_parameters_that_are_not_known_are_ignored() -> None:
 
 
 async def test_secrets() -> None:
-    from wirespeed.auth.jose import secret_key
-
     secret = "s" * 32
     claims = {"iss": ISSUER, "aud": AUDIENCE, "exp": NOW + 60, "sub": "anne"}
     verifier = JwtVerifier(ISSUER, AUDIENCE, secret=secret, clock=Clock())
@@ -320,6 +316,34 @@ def test_without_joserfc() -> None:
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     text = "ModuleNotFoundError: authorization needs the package joserfc: "
     assert done.stderr.splitlines()[-1] == text + "pip install 'wirespeed[auth]'"
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner),
+    max_leaves=6,
+)
+NAMES = ["iss", "aud", "exp", "nbf", "iat", "sub", "client_id", "azp", "scope", "scp", "cnf"]
+SIGNING = Issuer()
+FIXED = fixed(SIGNING)
+
+
+@given(st.dictionaries(st.sampled_from(NAMES), JSON, max_size=3))
+def test_claims_of_any_kind(claims: dict[str, Any]) -> None:
+    with contextlib.suppress(InvalidToken):
+        assert isinstance(FIXED.verify(SIGNING.token(**claims)), AccessToken)
+
+
+@given(
+    st.dictionaries(st.sampled_from(["alg", "kid", "typ", "crit", "b64", "jwk"]), JSON) | JSON,
+    st.binary(max_size=20) | JSON.map(lambda value: json.dumps(value).encode()),
+    st.text(st.sampled_from("Aa0-_=.+"), max_size=90),
+)
+def test_texts_of_any_kind(header: Any, payload: bytes, signature: str) -> None:
+    parts = (json.dumps(header).encode(), payload)
+    encoded = [base64.urlsafe_b64encode(part).rstrip(b"=").decode() for part in parts]
+    with pytest.raises(InvalidToken):
+        FIXED.verify(".".join([*encoded, signature]))
 
 
 async def test_keys_at_a_url() -> None:
