@@ -161,7 +161,15 @@ cdef class Link:
 
     def _close_timed_out(self):
         self.close_timer = None
-        self.close()
+        if self.half_closed and self.still_sends():
+            self.arm_c(LINGER)
+        else:
+            self.close()
+
+    def still_sends(self):
+        """Whether the stream has output left that closing would drop, although the outbox is
+        empty. The answer must become False some time."""
+        return False
 
     cdef int check_over_c(self) except -1:
         """After both goodbyes, once all output is sent: half-close, so that a reset cannot destroy

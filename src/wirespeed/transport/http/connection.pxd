@@ -43,7 +43,8 @@ cdef class HttpConnection(Carrier):
     cdef bint looked                   # the head was checked before its body has arrived
     cdef public bytes certificate      # of the client's TLS, DER; None: it has none
     cdef bint full                     # there are too many connections: every request is refused
-    cdef public object pass_on         # gives the connection to another process; or None
+    # gives the connection to another process, and closes the link: True; or None
+    cdef public object pass_on
     cdef double began                  # when the request arrived that is being answered
     cdef long long sent_before         # bytes sent and queued before its response
     # the last web page whose requests were let in, and the fields of responses to it

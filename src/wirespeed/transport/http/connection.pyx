@@ -448,10 +448,10 @@ cdef class HttpConnection(Carrier):
         if me.http.outbox.size == 0 and me.pass_on is not None:
             data += text + me.framer.take_rest_c()
             me.output.closes = True
+            me.exchange = exchange.carrier = None      # the request leaves with the connection
             if me.pass_on(worker, data):
-                me.exchange = exchange.carrier = None
-                me.link.close()
                 return 0
+            me.exchange, exchange.carrier = exchange, me
         exchange.respond(
             503, b"the session is busy\n",
             [("Content-Type", "text/plain; charset=utf-8"), ("Retry-After", "1")],
@@ -529,7 +529,7 @@ cdef class HttpConnection(Carrier):
         cdef HttpConnection me = self
         if me.link is not None:
             me.link.flush()
-        if me.link is not None and me.http.outbox.size == 0:
+        if me.link is not None and me.link.idle:
             me.framer.finish_c()
             if me.framer.eof:
                 me.link.close()        # the client closed first: there is nothing to wait for

@@ -68,11 +68,6 @@ def run_workers(
         and not options.http.stateless
         and any(getattr(service, "has_sessions", False) for service in services.values())
     )
-    if shares_sessions and address.secure:
-        raise ValueError(
-            "several workers at https:// need HttpOptions(stateless=True): a session lives in one "
-            "worker, and a connection of TLS cannot be passed on to it; or end TLS in a proxy"
-        )
     options = msgspec.structs.replace(options, reuse_port=True)
     found = bind.resolve(address)
     with bind.listen(address, found, options, reserve=True) as reserved:

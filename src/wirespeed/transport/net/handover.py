@@ -1,7 +1,11 @@
 """Connections that one worker passes on to another: a request of a session that lives there.
 
 Each worker has a mailbox, a pair of sockets that was made before the workers were forked. A message
-is one byte with two descriptors (SCM_RIGHTS): the connection, and a file with what was read of it.
+is one byte with two descriptors (SCM_RIGHTS): the connection, and a file. The file has a line with
+the address of the client, and what was read of the connection.
+
+A connection of TLS stays where its state is. One end of a pair of sockets is passed on for it, and
+`relay` moves the bytes.
 """
 
 from __future__ import annotations
@@ -61,20 +65,35 @@ class Mailbox:
         """The descriptor that is readable when a connection has arrived."""
         return self._box.fileno()
 
-    def send(self, worker: int, connection: socket.socket, data: bytes) -> bool:
-        """Pass a connection on, with what was read of it. False: the other worker takes none now,
-        and nothing was passed on. Our descriptor stays open."""
-        with _file() as file:
-            try:
-                file.write(data)
+    def send(self, worker: int, connection: socket.socket, peer: str, data: bytes) -> bool:
+        """Pass a connection on, with the address of its client and what was read of it. False: the
+        other worker takes none now, and nothing was passed on. Our descriptor stays open."""
+        try:
+            with _file() as file:
+                file.write(b"%b\n%b" % (peer.encode(), data))
                 file.flush()
                 socket.send_fds(self._senders[worker], [b"C"], [connection.fileno(), file.fileno()])
-            except OSError:
-                return False
+        except OSError:
+            return False
         return True
 
-    def receive(self) -> tuple[socket.socket, bytes] | None:
-        """The next connection, and what was read of it; None: there is none now."""
+    def send_end(self, worker: int, peer: str, data: bytes) -> socket.socket | None:
+        """Pass on one end of a pair of sockets for a connection that stays here. Return our end.
+        None: nothing was passed on."""
+        try:
+            ours, theirs = socket.socketpair()
+        except OSError:
+            return None
+        with theirs:
+            if self.send(worker, theirs, peer, data):
+                ours.setblocking(False)
+                return ours
+        ours.close()
+        return None
+
+    def receive(self) -> tuple[socket.socket, str, bytes] | None:
+        """The next connection, the address of its client, and what was read of it; None: there is
+        none now."""
         try:
             _, found, _, _ = socket.recv_fds(self._box, 1, 2, FLAGS)
         except BlockingIOError:
@@ -85,7 +104,7 @@ class Mailbox:
             if len(found) < 2:
                 raise OSError("no descriptor is left for a connection of another worker")
             connection, file = found
-            data = os.pread(file, os.fstat(file).st_size, 0)
+            peer, _, data = os.pread(file, os.fstat(file).st_size, 0).partition(b"\n")
             sock = socket.socket(fileno=os.dup(connection))
         sock.setblocking(False)
-        return sock, data
+        return sock, peer.decode(), data

@@ -26,7 +26,6 @@ from wirespeed.transport.net.stream import (
     Stream,
     address_name,
     make_prompt,
-    peer_name,
     start,
 )
 from wirespeed.transport.options import Headers, ListenOptions, OnListening, Refusal
@@ -41,6 +40,7 @@ if TYPE_CHECKING:
     from wirespeed.transport.gate import Admission, Gate
     from wirespeed.transport.http.connection import HttpConnection, HttpSite
     from wirespeed.transport.net.handover import Mailbox
+    from wirespeed.transport.net.relay import Relay
     from wirespeed.transport.websocket.upgrade import ServerHandshake
 
 logger = logging.getLogger("wirespeed.server")
@@ -95,14 +95,17 @@ class Served(Watched):
 class ServedHttp(Served):
     """One connection of an HTTP listener."""
 
-    __slots__ = ("_late", "_seen", "_since", "_upgraded")
+    __slots__ = ("_late", "_passed", "_seen", "_since", "_upgraded")
 
     connection: HttpConnection
 
     def __init__(self, listener: Listener, connection: HttpConnection, stream: Stream) -> None:
         super().__init__(listener, connection, None, stream)
         connection.on_upgrade = self.upgrade
+        if listener.mailbox is not None:
+            connection.pass_on = self.pass_on
         self._upgraded: tuple[bytes, bytes] | None = None  # the request, and the bytes behind it
+        self._passed: socket.socket | None = None  # our end, while another worker has the other
         self._since = listener.loop.time()
         self._seen: tuple[object, ...] = ()
         self._late = False
@@ -135,14 +138,49 @@ class ServedHttp(Served):
         self.stream.take_back(link)
         return True
 
-    def gone(self, closed: asyncio.Future[BaseException | None]) -> None:
-        if self._upgraded is None:
-            super().gone(closed)
+    def pass_on(self, worker: int, data: bytes) -> bool:
+        """Pass the connection on to another worker, with what was read of it, and close its link.
+        False: the worker takes none now."""
+        connection, mailbox = self.connection, self.listener.mailbox
+        assert mailbox is not None
+        assert connection.link is not None
+        if isinstance(self.stream, SocketStream):
+            if not mailbox.send(worker, self.stream.socket, connection.address, data):
+                return False
         else:
+            self._passed = mailbox.send_end(worker, connection.address, data)
+            if self._passed is None:
+                return False
+        self.stream.take_back(connection.link)
+        return True
+
+    def gone(self, closed: asyncio.Future[BaseException | None]) -> None:
+        if self._upgraded is not None:
             address = self.connection.address
             self.connection.on_upgrade = None
             self.listener.open_websocket(self.stream, address, self._upgraded)
             self.listener.left(self)
+        elif self._passed is not None:
+            self.listener.relay(self.stream, self._passed)
+            self.listener.left(self)
+        else:
+            super().gone(closed)
+
+
+class ServedRelay(Served):
+    """A connection of TLS that another worker answers. ``inner``: our end of the way there."""
+
+    __slots__ = ("_inner",)
+
+    def __init__(
+        self, listener: Listener, relay: Relay, stream: Stream, inner: socket.socket
+    ) -> None:
+        super().__init__(listener, relay, None, stream)
+        self._inner = inner
+
+    def gone(self, closed: asyncio.Future[BaseException | None]) -> None:
+        self._inner.close()
+        super().gone(closed)
 
 
 class Listener:
@@ -191,7 +229,7 @@ class Listener:
         )
         self._gate: Gate | None = None
         self._site: HttpSite | None = None
-        self._mailbox = mailbox
+        self.mailbox = mailbox
         if self.address.is_websocket:
             import wirespeed.transport.websocket.upgrade  # noqa: F401 (its package may be missing)
             from wirespeed.transport.gate import Gate
@@ -356,9 +394,32 @@ class Listener:
                 continue
             if passed is None:
                 return
-            sock, data = passed
+            sock, peer, data = passed
             full = self.n_connections - self._n_full >= self.options.max_connections
-            self._join_http(SocketStream(self.loop, sock), peer_name(sock), full, data)
+            self._join_http(SocketStream(self.loop, sock), peer, full, data)
+
+    def relay(self, stream: Stream, inner: socket.socket) -> None:
+        """Go on with a connection of TLS that another worker answers. ``inner``: our end of the way
+        there."""
+        from wirespeed.transport.net.relay import Relay
+
+        assert self._site is not None
+        relay = Relay(
+            self._site.limits,
+            loop=self.loop,
+            fd=inner.fileno(),
+            patience=self.options.http.idle_timeout,
+            grace=self.options.close_timeout
+            + max(getattr(one, "shutdown_grace", 0.0) for one in self.services.values()),
+        )
+        try:
+            stream.make_link(relay)
+        except ConnectionResetError:  # the client has left
+            inner.close()
+            stream.close()
+            return
+        relay.start()
+        self._watch(ServedRelay(self, relay, stream, inner), b"")
 
     def _join_http(self, stream: Stream, peer: str, full: bool, rest: bytes = b"") -> None:
         from wirespeed.transport.http.connection import HttpConnection
@@ -367,8 +428,6 @@ class Listener:
         connection = HttpConnection(self._site, peer, full=full)
         connection.certificate = stream.certificate
         stream.make_link(connection)
-        if self._mailbox is not None and isinstance(stream, SocketStream):
-            connection.pass_on = partial(stream.pass_on, self._mailbox)
         served = ServedHttp(self, connection, stream)
         if full:
             self._n_full += 1
@@ -487,7 +546,6 @@ class Listener:
                 self.options.ssl,
                 peer=peer,
                 timeout=self.options.open_timeout,
-                close_timeout=self.options.close_timeout,
             )
         except OSError as exc:
             why = reason_of(exc)
@@ -615,8 +673,8 @@ class Listener:
                 if served.connection.link is not None:
                     served.connection.link.flush()
             self.abort()
-            if self._mailbox is not None:
-                self.loop.remove_reader(self._mailbox.fileno())
+            if self.mailbox is not None:
+                self.loop.remove_reader(self.mailbox.fileno())
             self._keeper.close()
             if self.opening:
                 _, stubborn = await asyncio.wait(list(self.opening), timeout=LAST_WAIT)

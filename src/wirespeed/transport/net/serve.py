@@ -87,12 +87,11 @@ def run(
     """Serve as `serve` does, on a new event loop (uvloop where it is installed), in one or several
     processes.
 
-    ``workers``: The number of processes that share the port; not for ``unix:``, and for ``https://``
-    only with `HttpOptions.stateless`. Workers are forked from this process and have its state,
-    which must not need threads or an event loop. SIGTERM and SIGINT to this process end the workers
-    in order. A worker that dies is replaced. Without ``on_listening`` the URLs are written to
-    stderr; where the log takes records of INFO and stderr is not a terminal, the log gets them
-    instead.
+    ``workers``: The number of processes that share the port; not for ``unix:``. Workers are forked
+    from this process and have its state, which must not need threads or an event loop. SIGTERM and
+    SIGINT to this process end the workers in order. A worker that dies is replaced. Without
+    ``on_listening`` the URLs are written to stderr; where the log takes records of INFO and stderr
+    is not a terminal, the log gets them instead.
     """
     if workers < 1:
         raise ValueError("workers must be at least 1")

@@ -9,13 +9,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from wirespeed.transport.fd import FdLink
 from wirespeed.transport.link import Endpoint, Link
-
-if TYPE_CHECKING:
-    from wirespeed.transport.net.handover import Mailbox
 
 READ_SIZE = 16384
 _KEEPALIVE = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 15, "TCP_KEEPCNT": 4}  # seconds, and probes
@@ -58,47 +55,42 @@ class SocketStream:
     """A plain socket. Its link works on the descriptor, so the stream must be kept and closed
     after the link is lost."""
 
-    __slots__ = ("_loop", "_socket")
+    __slots__ = ("_loop", "socket")
 
     certificate = None
 
     def __init__(self, loop: asyncio.AbstractEventLoop, sock: socket.socket) -> None:
         self._loop = loop
-        self._socket = sock
+        self.socket = sock
 
     @property
     def peer(self) -> str:
-        return peer_name(self._socket)
+        return peer_name(self.socket)
 
     async def read(self) -> bytes:
-        return await self._loop.sock_recv(self._socket, READ_SIZE)
+        return await self._loop.sock_recv(self.socket, READ_SIZE)
 
     async def write(self, data: bytes) -> None:
-        await self._loop.sock_sendall(self._socket, data)
+        await self._loop.sock_sendall(self.socket, data)
 
     def say(self, data: bytes) -> None:
         with contextlib.suppress(OSError):
-            self._socket.send(data)
+            self.socket.send(data)
         self.end_output()
 
     def end_output(self) -> None:
         with contextlib.suppress(OSError):
-            self._socket.shutdown(socket.SHUT_WR)
+            self.socket.shutdown(socket.SHUT_WR)
 
     def make_link(self, endpoint: Endpoint) -> Link:
-        fd = self._socket.fileno()
+        fd = self.socket.fileno()
         return FdLink(self._loop, endpoint, fd, fd)
-
-    def pass_on(self, mailbox: Mailbox, worker: int, data: bytes) -> bool:
-        """Pass the connection on to another worker, with what was read of it. The link must be
-        closed then. False: the worker takes none now."""
-        return mailbox.send(worker, self._socket, data)
 
     def take_back(self, link: Link) -> None:
         link.close()
 
     def close(self) -> None:
-        self._socket.close()
+        self.socket.close()
 
 
 def start(link: Link, rest: bytes) -> None:

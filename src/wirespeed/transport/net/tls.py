@@ -6,8 +6,11 @@ Decrypted bytes are read into the wire's memory (``asyncio.BufferedProtocol``).
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import socket
 import ssl as ssl_
+import struct
+import termios
 from typing import Any, Self, cast
 
 from wirespeed.transport.link import Endpoint, Link
@@ -15,6 +18,16 @@ from wirespeed.transport.link import Endpoint, Link
 RECLAIM_AFTER = 1.0  # seconds
 MAX_BUFFERED = 65536  # bytes that wait to be read by the handshake
 SCRATCH = 16384
+LAST_BYTES = 60.0  # seconds that a client has to read the last bytes of a server
+
+
+def n_unsent(fd: int) -> int:
+    """The bytes of a socket that its peer has not acknowledged; 0 where the system cannot tell."""
+    try:
+        (n,) = struct.unpack("i", fcntl.ioctl(fd, termios.TIOCOUTQ, bytes(4)))
+    except (OSError, ValueError):
+        return 0
+    return int(n)
 
 
 class TlsStream(asyncio.BufferedProtocol):
@@ -41,7 +54,6 @@ class TlsStream(asyncio.BufferedProtocol):
         *,
         peer: str,
         timeout: float,
-        close_timeout: float,
     ) -> Self:
         """Do the server's side of the handshake. The stream owns the socket from now on, also after
         a failure. OSError (with ``ssl.SSLError``), TimeoutError: the handshake failed."""
@@ -52,7 +64,7 @@ class TlsStream(asyncio.BufferedProtocol):
                 sock,
                 ssl=context,
                 ssl_handshake_timeout=timeout,
-                ssl_shutdown_timeout=close_timeout,
+                ssl_shutdown_timeout=LAST_BYTES,  # our links have their own, shorter times
             )
         except BaseException:
             stream.close()
@@ -237,6 +249,7 @@ class TlsLink(Link):
         self._reading = False
         self._held_up = False  # the transport's buffer is full
         self._saw_eof = False
+        self._ended = 0.0  # when our side was closed
         self._reclaim_timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
@@ -315,6 +328,13 @@ class TlsLink(Link):
         """Close TLS in order: send its closing alert, and close when the peer has answered."""
         # not from inside its own call: the TLS layer is not made for that
         self.loop.call_soon(self._transport.close)
+        self._ended = self.loop.time()
+
+    def still_sends(self) -> bool:
+        """Whether the peer has not read all yet, and has time left for it. The transport may hold
+        any number of bytes, and does not tell how many; it holds none if the system has none."""
+        sock = self._transport.get_extra_info("socket")
+        return self.loop.time() - self._ended < LAST_BYTES and n_unsent(sock.fileno()) > 0
 
     def lose(self, exc: BaseException | None) -> None:
         """Stop now, because of ``exc``; ``on_lost(exc)`` follows at once."""

@@ -1,29 +1,37 @@
-"""Sessions over HTTP with several workers: each request gets to the worker of its session."""
+"""Sessions over HTTP with several workers: each request gets to the worker of its session.
+
+A plain connection is passed on to that worker. The bytes of a connection of TLS are relayed.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import http.client
 import json
+import os
 import select
 import signal
 import socket
+import ssl
+import struct
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from pathlib import Path
+from typing import Any, TypeAlias
 
 import pytest
 import raw
 
-from wirespeed import Server
+Crew: TypeAlias = Callable[..., Any]
 
 PROGRAM = """
-import os, signal, sys
+import asyncio, os, signal, ssl, sys
 from wirespeed import Context, HttpOptions, Server
 
-server = Server("crew", shutdown_grace=20)
+server = Server("crew", shutdown_grace=float(sys.argv[3]))
 
 @server.tool
 async def count(text: str, ctx: Context) -> str:
@@ -35,13 +43,34 @@ async def pid() -> str:
     return str(os.getpid())
 
 @server.tool
+async def peer(ctx: Context) -> str:
+    return ctx.peer
+
+@server.tool
+async def text(n: int) -> str:
+    return n * "x"
+
+@server.tool
+async def nap() -> str:
+    os.write(1, b"napping\\n")
+    await asyncio.sleep(0.5)
+    return "rested"
+
+@server.tool
 async def die() -> str:
     os.kill(os.getpid(), signal.SIGKILL)
     return "never"
 
+context = None
+if sys.argv[4:]:
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(*sys.argv[4:])
+
 server.run(
     sys.argv[1],
     workers=int(sys.argv[2]),
+    ssl=context,
+    close_timeout=1,
     http=HttpOptions(sse_path="/sse", max_sessions_per_principal=5000),
     on_listening=lambda urls: print(*urls, flush=True),
 )
@@ -49,30 +78,77 @@ print("ended", flush=True)
 """
 
 
-@contextlib.contextmanager
-def crew(n: int = 4, url: str = "http://127.0.0.1:0/mcp") -> Iterator[tuple[str, Any]]:
-    process = subprocess.Popen(
-        [sys.executable, "-c", PROGRAM, url, str(n)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        bufsize=0,
-    )
-    assert process.stdout is not None
-    try:
-        ready, _, _ = select.select([process.stdout], [], [], raw.FOREVER)
+class Program:
+    """The program above."""
+
+    def __init__(self, process: subprocess.Popen[bytes], trust: ssl.SSLContext | None) -> None:
+        self.process = process
+        self.trust = trust
+        self.host = self.line().partition("://")[2].partition("/")[0]
+
+    def line(self) -> str:
+        assert self.process.stdout is not None
+        ready, _, _ = select.select([self.process.stdout], [], [], raw.FOREVER)
         assert ready, "the program says nothing"
-        place = process.stdout.readline().decode().strip()
-        yield place.removeprefix("http://").partition("/")[0], process
-    finally:
-        process.kill()
-        process.communicate()
+        return self.process.stdout.readline().decode().strip()
+
+    def connect(self) -> http.client.HTTPConnection:
+        if self.trust is None:
+            return http.client.HTTPConnection(self.host, timeout=raw.FOREVER)
+        return http.client.HTTPSConnection(self.host, timeout=raw.FOREVER, context=self.trust)
+
+    def open_socket(self) -> socket.socket:
+        name, _, port = self.host.partition(":")
+        sock = socket.create_connection((name, int(port)), raw.FOREVER)
+        return sock if self.trust is None else self.trust.wrap_socket(sock, server_hostname=name)
+
+    def descriptors(self) -> dict[str, int]:
+        """The number of descriptors of each worker, by its pid."""
+        pid = self.process.pid
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        return {child: len(list(Path(f"/proc/{child}/fd").iterdir())) for child in children}
+
+    def until(self, condition: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + raw.FOREVER
+        while not condition():
+            assert time.monotonic() < deadline, self.descriptors()
+            time.sleep(0.05)
+
+    def settled(self) -> dict[str, int]:
+        """The descriptors once connections that were closed are gone."""
+        before, found = None, self.descriptors()
+        while found != before:
+            time.sleep(0.3)
+            before, found = found, self.descriptors()
+        return found
+
+
+@pytest.fixture(params=["http", "https"])
+def crew(request: pytest.FixtureRequest, certificate: Any, client_ssl: Any) -> Crew:
+    @contextlib.contextmanager
+    def start(n: int = 4, grace: float = 20) -> Iterator[Program]:
+        files = certificate if request.param == "https" else ()
+        url = f"{request.param}://127.0.0.1:0/mcp"
+        process = subprocess.Popen(
+            [sys.executable, "-c", PROGRAM, url, str(n), str(grace), *files],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            bufsize=0,
+        )
+        try:
+            yield Program(process, client_ssl if files else None)
+        finally:
+            process.kill()
+            process.communicate()
+
+    return start
 
 
 class Session:
     """A session, each of whose requests has a connection of its own by default."""
 
-    def __init__(self, host: str) -> None:
-        self.host = host
+    def __init__(self, program: Program) -> None:
+        self.program = program
         self.fields = {
             "Accept": "application/json, text/event-stream",
             "Content-Type": "application/json",
@@ -85,7 +161,7 @@ class Session:
     def post(
         self, message: Any, over: http.client.HTTPConnection | None = None, chunked: bool = False
     ) -> tuple[int, Any, Any]:
-        connection = over or http.client.HTTPConnection(self.host, timeout=raw.FOREVER)
+        connection = over or self.program.connect()
         body = json.dumps(message).encode()
         parts: Any = iter([body[:10], body[10:]]) if chunked else body
         connection.request("POST", "/mcp", parts, self.fields, encode_chunked=chunked)
@@ -95,35 +171,53 @@ class Session:
             connection.close()
         return response.status, response.headers, json.loads(text) if text else None
 
+    def ask(self, tool: str, arguments: Any = None, **how: Any) -> str:
+        status, _, answer = self.post(raw.call(1, tool, arguments or {}), **how)
+        assert status == 200, answer
+        text: str = answer["result"]["content"][0]["text"]
+        return text
+
     def count(self, text: str = "", **how: Any) -> tuple[str, int, int]:
         """The pid of the session's worker, the number of its calls, and the length of the text."""
-        status, _, answer = self.post(raw.call(1, "count", {"text": text}), **how)
-        assert status == 200, answer
-        pid, n, length = answer["result"]["content"][0]["text"].split()
+        pid, n, length = self.ask("count", {"text": text}, **how).split()
         return pid, int(n), int(length)
 
+    def request(self, tool: str, arguments: Any = None) -> bytes:
+        """The bytes of a call."""
+        body = json.dumps(raw.call(1, tool, arguments or {})).encode()
+        return self.head("POST", f"Content-Length: {len(body)}") + body
 
-def test_a_thousand_sessions_of_four_workers() -> None:
-    with crew() as (host, process):
+    def listen(self) -> bytes:
+        """The bytes of the request for the stream of the server's own."""
+        return self.head("GET")
+
+    def head(self, method: str, *more: str) -> bytes:
+        fields = [f"{key}: {value}" for key, value in self.fields.items()]
+        lines = [f"{method} /mcp HTTP/1.1", f"Host: {self.program.host}", *more, *fields]
+        return "\r\n".join(lines).encode() + b"\r\n\r\n"
+
+
+def test_a_thousand_sessions_of_four_workers(crew: Crew) -> None:
+    with crew() as program:
 
         def hold(number: int) -> tuple[str, list[int]]:
-            session = Session(host)
-            found = [session.count() for _ in range(4)]
+            session = Session(program)
+            found = [session.count() for _ in range(2)]
             assert len({pid for pid, _, _ in found}) == 1
             return found[0][0], [n for _, n, _ in found]
 
         with ThreadPoolExecutor(16) as pool:
             held = list(pool.map(hold, range(1000)))
-        assert all(numbers == [1, 2, 3, 4] for _, numbers in held)
+        assert all(numbers == [1, 2] for _, numbers in held)
         assert len({pid for pid, _ in held}) == 4
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(raw.FOREVER) == 0
+        program.process.send_signal(signal.SIGTERM)
+        assert program.process.wait(raw.FOREVER) == 0
 
 
-def test_one_connection_visits_all_workers() -> None:
-    with crew() as (host, _):
-        sessions = [Session(host) for _ in range(16)]
-        over = http.client.HTTPConnection(host, timeout=raw.FOREVER)
+def test_one_connection_visits_all_workers(crew: Crew) -> None:
+    with crew() as program:
+        sessions = [Session(program) for _ in range(16)]
+        over = program.connect()
         for turn in range(1, 4):
             pids = set()
             for session in sessions:
@@ -135,26 +229,19 @@ def test_one_connection_visits_all_workers() -> None:
 
 
 @pytest.mark.parametrize("chunked", [False, True])
-def test_a_body_is_passed_on_whole(chunked: bool) -> None:
+def test_a_body_is_passed_on_whole(chunked: bool, crew: Crew) -> None:
     text = "x" * 5_000_000
-    with crew() as (host, _):
-        for session in [Session(host) for _ in range(6)]:
+    with crew() as program:
+        for session in [Session(program) for _ in range(6)]:
             for n in range(1, 4):
                 assert session.count(text, chunked=chunked)[1:] == (n, len(text))
 
 
-def test_requests_behind_one_that_is_passed_on() -> None:
-    with crew() as (host, _):
-        name, _, port = host.partition(":")
-        for session in [Session(host) for _ in range(8)]:
-            body = json.dumps(raw.call(1, "count", {"text": ""})).encode()
-            lines = [f"{key}: {value}" for key, value in session.fields.items()]
-            head = "\r\n".join(
-                ["POST /mcp HTTP/1.1", f"Host: {host}", f"Content-Length: {len(body)}", *lines]
-            )
-            request = head.encode() + b"\r\n\r\n" + body
-            with socket.create_connection((name, int(port)), raw.FOREVER) as sock:
-                sock.sendall(3 * request)
+def test_requests_behind_one_that_is_passed_on(crew: Crew) -> None:
+    with crew() as program:
+        for session in [Session(program) for _ in range(8)]:
+            with program.open_socket() as sock:
+                sock.sendall(3 * session.request("count", {"text": ""}))
                 data = b""
                 while data.count(b'"id":1') < 3:
                     more = sock.recv(65536)
@@ -164,9 +251,9 @@ def test_requests_behind_one_that_is_passed_on() -> None:
             assert [f" {n} 0".encode() in data for n in (1, 2, 3)] == [True] * 3
 
 
-def test_the_sessions_of_a_worker_end_with_it() -> None:
-    with crew(2) as (host, _):
-        sessions = [Session(host) for _ in range(8)]
+def test_the_sessions_of_a_worker_end_with_it(crew: Crew) -> None:
+    with crew(2) as program:
+        sessions = [Session(program) for _ in range(8)]
         pids = [session.count()[0] for session in sessions]
         doomed = sessions[0]
         with contextlib.suppress(OSError, http.client.HTTPException):
@@ -179,16 +266,16 @@ def test_the_sessions_of_a_worker_end_with_it() -> None:
             assert status == (404 if pid == pids[0] else 200)
 
 
-def test_http_and_sse_with_workers() -> None:
-    with crew() as (host, _):
+def test_http_and_sse_with_workers(crew: Crew) -> None:
+    with crew() as program:
         for _ in range(6):
-            stream = http.client.HTTPConnection(host, timeout=raw.FOREVER)
+            stream = program.connect()
             stream.request("GET", "/sse", headers={"Accept": "text/event-stream"})
             events = stream.getresponse()
             lines = [events.readline().decode().strip() for _ in range(3)]
             place = next(line for line in lines if line.startswith("data:")).partition(": ")[2]
             for message in (raw.initialize(0, "2024-11-05"), raw.call(1, "pid", {})):
-                posts = http.client.HTTPConnection(host, timeout=raw.FOREVER)
+                posts = program.connect()
                 body = json.dumps(message)
                 posts.request("POST", place, body, {"Content-Type": "application/json"})
                 assert posts.getresponse().status == 202
@@ -199,12 +286,81 @@ def test_http_and_sse_with_workers() -> None:
             stream.close()
 
 
-def test_sessions_need_connections_that_can_be_passed_on() -> None:
-    with pytest.raises(ValueError, match=r"https:// need HttpOptions\(stateless=True\)"):
-        Server("x").run("https://127.0.0.1:0/mcp", workers=2, ssl=context())
+def test_the_client_of_a_connection_that_was_passed_on(crew: Crew) -> None:
+    with crew() as program:
+        sessions = [Session(program) for _ in range(8)]
+        with contextlib.closing(program.connect()) as over:
+            for session in sessions:
+                found = session.ask("peer", over=over)
+                name, port = over.sock.getsockname()
+                assert found == f"{name}:{port}"
 
 
-def context() -> Any:
-    import ssl
+@pytest.mark.parametrize("connection", ["keep-alive", "close"])
+def test_slow_readers(connection: str, crew: Crew) -> None:
+    n = 8_000_000
+    with crew() as program:
+        slow = []
+        for session in [Session(program) for _ in range(8)]:
+            session.fields["Connection"] = connection
+            sock = program.open_socket()
+            sock.sendall(session.request("text", {"n": n}))
+            slow.append((sock, session))
+        time.sleep(3)
+        for sock, session in slow:
+            assert session.count()[1] == 1  # no other client waits for it
+            data = sock.recv(1000)
+            length = int(data.partition(b"Content-Length: ")[2].partition(b"\r\n")[0])
+            wanted = data.index(b"\r\n\r\n") + 4 + length
+            while len(data) < wanted:
+                more = sock.recv(1 << 20)
+                assert more
+                data += more
+            assert data.count(b"x" * n) == 1
+            sock.close()
 
-    return ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+
+def test_nothing_is_left_of_clients_that_leave(crew: Crew) -> None:
+    with crew() as program:
+        sessions = [Session(program) for _ in range(16)]
+        before = program.settled()
+        held = []
+        for session in sessions:
+            for request in (session.request("nap"), session.request("pid"), session.listen()):
+                sock = program.open_socket()
+                sock.sendall(request)
+                held.append(sock)
+            assert program.line() == "napping"
+            assert b"200 OK" in held[-1].recv(1000)
+        assert sum(program.settled().values()) >= sum(before.values()) + len(held)
+        for n, sock in enumerate(held):
+            if n % 2:  # reset
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            sock.close()
+        program.until(lambda: program.descriptors() == before)
+
+
+def test_requests_in_progress_are_answered_at_the_end(crew: Crew) -> None:
+    with crew() as program:
+        sessions = [Session(program) for _ in range(6)]
+        with ThreadPoolExecutor(6) as pool:
+            answers = [pool.submit(session.ask, "nap") for session in sessions]
+            for _ in answers:
+                assert program.line() == "napping"
+            program.process.send_signal(signal.SIGTERM)
+            assert [answer.result() for answer in answers] == ["rested"] * 6
+        assert program.process.wait(raw.FOREVER) == 0
+
+
+def test_one_worker_is_told_to_end(crew: Crew) -> None:
+    with crew(2, grace=1) as program:
+        sessions = [Session(program) for _ in range(12)]
+        kept = [program.connect() for _ in sessions]
+        pids = [session.count(over=over)[0] for session, over in zip(sessions, kept, strict=True)]
+        ended, other = program.descriptors()
+        os.kill(int(ended), signal.SIGTERM)
+        program.until(lambda: len(program.descriptors().keys() - {ended, other}) == 1)
+        for session, pid in zip(sessions, pids, strict=True):
+            assert session.post(raw.request(1, "ping"))[0] == (404 if pid == ended else 200)
+        for over in kept:
+            over.close()
