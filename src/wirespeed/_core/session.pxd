@@ -37,6 +37,10 @@ cdef class Session(Requester):
     cdef int receive_message_c(
         self, Slab slab, const uint8_t *p, size_t n, ReplyRoute route
     ) except -1
+    # For the owner of routes: drop the bodies of a route that were not read yet; the routes that
+    # are not done, some of them more than once.
+    cdef int drop_bodies_c(self, ReplyRoute route) except -1
+    cdef list open_routes_c(self)
     cdef Message take_whole_c(self)
     cdef object cancel_inbound_c(self, uint64_t ref)
     cdef bint must_stop_c(self) noexcept

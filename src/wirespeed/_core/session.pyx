@@ -299,19 +299,36 @@ cdef class Session(Requester):
         Returns a list of the tokens that they have. The route is done when the next event was asked
         for."""
         cdef list tokens = []
-        kept = deque([m for m in self.whole if (<Message> m).token is not route])
-        cdef Py_ssize_t n_dropped = len(self.whole) - len(kept)
         if self.route is not None and (self.route is route or self.route.parent is route):
             self.reader.elements = None
-        self.whole = kept
-        self.n_whole = <size_t> len(kept)
         for ref in self.inflight.routed_c(route):
             token = self.cancel_inbound_c(ref)
             if token is not None:
                 tokens.append(token)
-        if n_dropped:
-            self.settle_c(route, n_dropped)
+        self.drop_bodies_c(route)
         return tokens
+
+    cdef int drop_bodies_c(self, ReplyRoute route) except -1:
+        """Drop what came whole with a route and was not read yet."""
+        cdef Session me = self         # the route may run any code
+        cdef size_t n_before = self.n_whole
+        if n_before:
+            self.whole = deque([m for m in self.whole if (<Message> m).token is not route])
+            self.n_whole = <size_t> len(self.whole)
+            if n_before != self.n_whole:
+                me.settle_c(route, <Py_ssize_t> (n_before - self.n_whole))
+        return 0
+
+    cdef list open_routes_c(self):
+        """The routes of the bodies that are not done; a batch in a body has the body's."""
+        cdef ReplyRoute route
+        cdef list found = [(<Message> m).token for m in self.whole]
+        found += self.inflight.routes
+        for i in range(len(found)):
+            route = <ReplyRoute> found[i]
+            while route is not None and route.parent is not None:
+                route = found[i] = route.parent
+        return [one for one in found if one is not None]
 
     cdef int refuse_request_c(self, uint64_t ref, ReplyRoute route) except -1:
         """Answer a registered request with -31000."""

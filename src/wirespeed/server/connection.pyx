@@ -521,6 +521,7 @@ cdef class ServerConnection(Serving):
             self.link is not None
             and self.session.inflight.live == 0
             and self.session.n_cancelled == 0
+            and self.session.n_whole == 0
         ):
             self.link.closing = True   # nothing more is expected of the client
             self.link.update_reading()

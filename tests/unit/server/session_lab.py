@@ -15,6 +15,7 @@ from serve_lab import serving
 
 from wirespeed import Context, HttpOptions, Limits, Server
 from wirespeed.transport.net.listener import Listener
+from wirespeed.transport.options import Authenticate
 
 BOUND = 30.0
 
@@ -167,6 +168,10 @@ class HttpClient:
             "subscriptions/listen", {"notifications": {"toolsListChanged": True}}
         )
 
+    @property
+    def port(self) -> int:
+        return self._place.port
+
     def drain(self) -> None:
         """Shut the server down in order."""
         self._listener.drain()
@@ -186,6 +191,7 @@ class Lab:
         self.started: asyncio.Queue[str] = asyncio.Queue()
         self.cancelled: list[str] = []
         self.n_changes = 0
+        self.n_said = 0  # by the tool flood
         server = self.server
 
         @server.tool
@@ -206,6 +212,14 @@ class Lab:
             for i in range(n, 2 * n):
                 await ctx.progress(i)
             return name
+
+        @server.tool
+        async def flood(n: int, ctx: Context) -> str:
+            """Say 20 KB n times."""
+            for i in range(n):
+                await ctx.progress(i, message="x" * 20_000)
+                self.n_said = i + 1
+            return "said"
 
         @server.tool
         async def ping(ctx: Context) -> str:
@@ -232,6 +246,13 @@ class Lab:
             self.cancelled.append(name)
             raise
 
+    async def stuck(self) -> None:
+        """Until the tool flood waits for its client to read."""
+        before = 0
+        while before == 0 or before != self.n_said:
+            before = self.n_said
+            await asyncio.sleep(0.2)
+
     def change(self) -> None:
         """Change the list of tools, which the server says of its own accord."""
         self.n_changes += 1
@@ -239,12 +260,22 @@ class Lab:
 
 
 @contextlib.asynccontextmanager
-async def served(lab: Lab, **http: Any) -> AsyncIterator[HttpClient]:
-    """A client of a server that listens; ``http``: its `HttpOptions`."""
-    token = http.pop("token", None)
-    options = {"http": HttpOptions(**http), "token": token}
+async def served(
+    lab: Lab,
+    *,
+    token: str | None = None,
+    authenticate: Authenticate | None = None,
+    beside: Server | None = None,
+    **http: Any,
+) -> AsyncIterator[HttpClient]:
+    """A client of a server that listens; ``http``: its `HttpOptions`. ``beside``: a further server
+    of the port."""
+    options = {"http": HttpOptions(**http), "token": token, "authenticate": authenticate}
+    servers = {"/mcp": lab.server}
+    if beside is not None:
+        servers["/beside"] = beside
     async with asyncio.timeout(BOUND):
-        async with serving(lab.server, "http://127.0.0.1:0/mcp", **options) as listening:
+        async with serving(servers, "http://127.0.0.1:0", **options) as listening:
             place = Place(lab.server, listening.url)
             try:
                 yield HttpClient(place, listening.listener)

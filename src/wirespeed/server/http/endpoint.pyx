@@ -251,6 +251,8 @@ cdef class StreamableHttp(HttpTarget):
             self.refuse_c(ex, 400, "the request needs the header field Mcp-Session-Id", ())
             return None
         session = self.sessions.find(text_of(value), ex.principal)
+        if session is not None and (<ServerConnection> session.connection).link is None:
+            session = None                     # it ended in this turn
         if session is None:
             worker = self.sessions.owner(text_of(value))
             if worker is not None:
@@ -303,6 +305,7 @@ cdef class StreamableHttp(HttpTarget):
         """A new session."""
         cdef ServerConnection client = self.connect_c()
         session = HttpSession(id, client, self.streams)
+        client.closed.add_done_callback(lambda _: self.sessions.end(session))
         (<SessionLink> client.link).carry = session.carry
         return session
 

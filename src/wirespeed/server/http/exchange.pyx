@@ -4,7 +4,6 @@ cimport cython
 
 from wirespeed._core.framing.writer cimport FrameWriter
 from wirespeed._core.outbox cimport Outbox
-from wirespeed._core.reply_route cimport ReplyRoute
 from wirespeed.server.connection cimport ServerConnection
 from wirespeed.transport.http.exchange cimport Carrier, Exchange
 
@@ -172,6 +171,7 @@ cdef class McpExchange(Exchange):
         if self.carrier is not None:
             self.out = Outbox()
             self.finish_response_c()
+            self.client.on_drained()           # nothing is in the way of what the handlers say
 
     def move(self, McpExchange other not None):
         """Go on in the response of another exchange, in which a stream is open."""
@@ -204,12 +204,17 @@ cdef class McpExchange(Exchange):
         self.unwatch_c()
         Exchange.gone_c(self)
         # 2026-07-28 basic/transports/streamable-http, "Cancellation"; before, no cancellation
-        if self.is_lane and self.client.link is not None:
-            self.client.link.close()
+        if self.is_lane:
+            if self.client.link is not None:
+                self.client.link.close()
+        elif self.client is not None:
+            self.client.session.drop_bodies_c(self)
+            self.client.on_drained()           # nothing is in the way of what the handlers say
         return 0
 
     cdef int drained_c(self) except -1:
-        self.client.on_drained()
+        if self.client is not None:            # else the request waits for the gate
+            self.client.on_drained()
         return 0
 
     cdef int drain_c(self) except -1:
@@ -220,11 +225,7 @@ cdef class McpExchange(Exchange):
 
 def dismiss_all(ServerConnection connection not None):
     """End the responses to the requests of a session that ends."""
-    cdef ReplyRoute route
-    for found in list(connection.session.inflight.routes):
-        route = <ReplyRoute> found
-        while route is not None and route.parent is not None:
-            route = route.parent
+    for route in connection.session.open_routes_c():
         if not isinstance(route, McpExchange) or (<McpExchange> route).carrier is None:
             continue
         if (<McpExchange> route).status:

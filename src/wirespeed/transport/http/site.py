@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
+from msgspec import structs
+
 from wirespeed.transport.address import Address
 from wirespeed.transport.gate import Gate, authority_of
 from wirespeed.transport.http.connection import HttpSite
@@ -56,12 +58,15 @@ def make_site(
             raise ValueError("sse_path needs one server of MCP at the address")
         targets[http.sse_path] = served[0].sse_target(http, loop=loop, pool=pool)
         targets[http.sse_path].authority = authority_of(served[0])
+    limits = [service.limits for service in services.values()]
     return HttpSite(
         targets,
         options=http,
-        limits=max(
-            (service.limits for service in services.values()),
-            key=lambda limits: limits.max_message,
+        # a connection tells every service when its client has read
+        limits=structs.replace(
+            max(limits, key=lambda one: one.max_message),
+            output_high=min(one.output_high for one in limits),
+            output_low=min(one.output_low for one in limits),
         ),
         gate=Gate(options, address, local=local),
         loop=loop,
