@@ -198,6 +198,51 @@ async def test_a_stream_begins_with_a_token_that_lasts() -> None:
             await asyncio.wait((waiting,))
 
 
+async def test_a_client_uses_the_token_that_another_one_refreshed() -> None:
+    async with lab() as (server, protected, user):
+        value = auth(user)
+        async with protected.client(auth=value) as one, protected.client(auth=value) as two:
+            server.tokens.clear()
+            await one.call_tool(*ECHO)
+            await two.call_tool(*ECHO)
+        assert len(server.asked("token")) == 2
+        assert len(user.pages) == 1
+
+
+async def test_a_stream_survives_any_number_of_tokens() -> None:
+    async with lab(legacy=True) as (server, protected, user):
+        gets: list[str] = []
+
+        async def stream(exchange: Any) -> None:
+            gets.append(exchange.headers["authorization"])
+            exchange.open()
+            exchange.raw("retry: 1\n\n")
+            server.tokens.clear()
+            exchange.end()
+
+        protected.get = stream
+        async with protected.client(auth=auth(user)):
+            await until(lambda: len(gets) >= 6)
+        assert len(set(gets)) == len(gets)
+
+
+async def test_a_stream_without_a_token_is_not_asked_for_again(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with lab(legacy=True) as (server, protected, user):
+
+        async def stream(exchange: Any) -> None:
+            server.tokens.clear()
+            server.refuse = lambda form: "invalid_scope"
+            exchange.reply(401, www_authenticate="Bearer")
+
+        protected.get = stream
+        async with protected.client(auth=auth(user)):
+            await until(lambda: "sends no events" in caplog.text)
+        assert "invalid_scope: that is why" in caplog.text
+        assert len(user.pages) == 2
+
+
 async def test_a_refresh_token_that_ended_needs_a_login() -> None:
     async with lab() as (server, protected, user), protected.client(auth=auth(user)) as client:
         await client.call_tool(*ECHO)
@@ -473,6 +518,19 @@ async def test_another_authorization_server_gets_nothing_of_the_first() -> None:
         protected.servers = [first]  # the registration there is still known
         await call(protected, auth(user, storage=storage))
         assert len(first.asked("register")) == 1
+        assert [form["grant_type"] for form in first.asked("token")] == ["authorization_code"] * 2
+
+
+async def test_the_authorization_server_of_a_login_stays() -> None:
+    async with lab() as (first, protected, user), listening(AuthorizationServer()) as second:
+        async with protected.client(auth=auth(user)) as client:
+            protected.servers = [second, first]
+            first.tokens.clear()
+            await client.call_tool(*ECHO)
+        assert not second.requests
+        protected.servers = [first, second]
+        await call(protected, auth(user, issuer=second.issuer))
+        assert second.asked("token")
 
 
 async def test_a_registered_client_is_not_used_elsewhere() -> None:

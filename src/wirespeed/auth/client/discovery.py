@@ -61,7 +61,11 @@ def origin_of(url: str) -> str:
 
 
 async def discover(
-    fetcher: Fetcher, url: str, challenge: Challenge | None, issuer: str | None = None
+    fetcher: Fetcher,
+    url: str,
+    challenge: Challenge | None,
+    issuer: str | None = None,
+    used: str = "",
 ) -> Found:
     """Find the authorization server of an MCP server. AuthorizationError: there is none, or what
     the documents say does not fit together.
@@ -71,13 +75,14 @@ async def discover(
         url: The URL of the MCP server.
         challenge: The challenge of a 401 or 403, or None.
         issuer: The authorization server to use, where the MCP server names several.
+        used: The one of an earlier login, which is used as long as the MCP server names it.
     """
     named = None if challenge is None else challenge.params.get("resource_metadata")
     try:
         resource = await _resource_metadata(fetcher, url, named)
         if resource is None:
             return await _without_resource_metadata(fetcher, url)
-        chosen = _choose(resource, url, issuer)
+        chosen = _choose(resource, url, issuer, used)
         server = await fetch_server_metadata(fetcher, chosen)
     except FetchError as exc:
         raise AuthorizationError(f"no login to {canonical(url)} is possible: {exc}") from exc
@@ -148,12 +153,14 @@ def _checked(found: ResourceMetadata, url: str) -> ResourceMetadata:
     return found
 
 
-def _choose(resource: ResourceMetadata, url: str, issuer: str | None) -> str:
+def _choose(resource: ResourceMetadata, url: str, issuer: str | None, used: str) -> str:
     servers = resource.authorization_servers or []
     if not servers:
         raise AuthorizationError(f"the metadata of {canonical(url)} names no authorization server")
-    if issuer is None or issuer in servers:
-        return issuer or servers[0]
+    if issuer is None:
+        return used if used in servers else servers[0]
+    if issuer in servers:
+        return issuer
     raise AuthorizationError(
         f"{canonical(url)} does not use the authorization server {issuer} but "
         f"{shortened(', '.join(servers))}: the client is not registered there; correct issuer "

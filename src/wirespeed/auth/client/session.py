@@ -13,7 +13,7 @@ from wirespeed.auth.challenge import read_challenges
 from wirespeed.auth.client.discovery import Found, canonical, discover, server_metadata
 from wirespeed.auth.client.tokens import ClientIdentity, Tokens
 from wirespeed.auth.fetch import Fetcher
-from wirespeed.errors import AuthorizationError
+from wirespeed.errors import AuthorizationError, shortened
 
 if TYPE_CHECKING:
     from ssl import SSLContext
@@ -192,7 +192,9 @@ class TokenSession:
                     return
             elif had is None:
                 self._use(stored)
-            found = await discover(self.fetcher, self.url, challenge, grant.issuer)
+            found = await discover(
+                self.fetcher, self.url, challenge, grant.issuer, self.login.issuer
+            )
             if self.login.issuer != found.server.issuer:
                 self._forget_tokens(found)
             if status == 401 and not n and await self._renew(found):
@@ -203,7 +205,7 @@ class TokenSession:
         """A token lacks scopes. AuthorizationError: they were asked for already."""
         if asked and not set(asked) <= set(self.login.asked):
             return
-        words = f"the scopes {' '.join(asked)}" if asked else "other scopes"
+        words = f"the scopes {shortened(' '.join(asked))}" if asked else "other scopes"
         issuer = self.login.issuer or "the authorization server"
         raise AuthorizationError(
             f"{self.server} demands {words}, which {issuer} did not grant when they were asked "

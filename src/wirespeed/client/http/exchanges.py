@@ -190,6 +190,8 @@ class EventStream(Exchange):
     def on_response(self, status: int, headers: Headers, streaming: bool) -> None:
         super().on_response(status, headers, streaming)
         self.streaming = streaming and status == 200
+        if self.streaming:
+            self.n_challenges = 0  # each token that ends is one of its own
 
     def on_event(self, event: str, data: Any, id: str | None, retry: int | None) -> None:
         self.failures = 0

@@ -568,6 +568,8 @@ class HttpLink(Link):
                     post,
                     self.status_error(stream, post.what, note=note),
                 )
+            elif exc is not None:
+                self._quiet.log(logging.WARNING, "%s sends no events: %s", self._target.where, exc)
 
     # -- HTTP+SSE of 2024-11-05 ------------------------------------------------------------------
 
