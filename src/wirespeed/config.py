@@ -5,12 +5,16 @@
     {"mcpServers": {"time": {"command": "mcp-server-time", "args": ["--utc"],
                              "env": {"TOKEN": "${TOKEN}"}, "cwd": "."}}}
 
-Keys of a server: ``command``, ``args``, ``env``, ``cwd`` for a child; ``url``, ``headers``
-for a server elsewhere; ``type`` (or ``transport``), ``enabled`` (or its opposite,
+Keys of a server: ``command``, ``args``, ``env``, ``cwd`` for a child; ``url``, ``headers`` and
+``auth`` for a server elsewhere; ``type`` (or ``transport``), ``enabled`` (or its opposite,
 ``disabled``), ``autoStart``, ``timeout`` in seconds, ``era`` (or ``protocolEra``). Others are
 kept in ``ServerConfig.extra``. URLs: ``http://``, ``https://``, ``ws://``, ``wss://``, ``unix:``
 and ``tcp://``. The types ``http`` and ``sse`` mean the same: the client finds out which of the two
 the server speaks. VS Code's ``servers`` is read where ``mcpServers`` is absent.
+
+``auth`` is ``"oauth"``, or an object with ``type``, ``clientId``, ``clientSecret``,
+``privateKey``, ``clientMetadataUrl``, ``issuer``, ``scopes``, ``redirectUri`` and ``dpop``, or a
+bearer token. The keys ``CLIENT_ID`` and ``CLIENT_SECRET`` of Cursor are read, too.
 
 Paths: a relative ``cwd`` or ``unix:`` path, and a relative ``command`` with a slash in it, are
 relative to the folder of the file, wherever the program is started; a leading ``~/`` is the home
@@ -18,9 +22,9 @@ directory.
 Without ``cwd`` the child gets the caller's directory. Arguments are never taken as paths.
 
 Variables: ``${NAME}`` (or ``${env:NAME}``) and ``${NAME:-default}`` (for unset or empty, as in
-a shell) in ``command``, ``args``, ``env``, ``cwd``, ``url`` and ``headers``; ``$${`` is a plain
-``${``. A server with a variable that is not set can be looked at, but not used. Errors, logs and
-``repr`` show the command and the URL with their variables as they are written.
+a shell) in ``command``, ``args``, ``env``, ``cwd``, ``url``, ``headers`` and ``auth``; ``$${`` is
+a plain ``${``. A server with a variable that is not set can be looked at, but not used. Errors,
+logs and ``repr`` show the command and the URL with their variables as they are written.
 """
 
 from __future__ import annotations
@@ -28,7 +32,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Never, TypeAlias
 
 import msgspec
@@ -38,12 +42,15 @@ from wirespeed.transport.address import public
 from wirespeed.transport.options import Names
 
 if TYPE_CHECKING:
+    from wirespeed.auth.client.grant import Grant
+    from wirespeed.auth.client.oauth import OAuth
     from wirespeed.client.client import Client
     from wirespeed.client.targets.remote import Http, Socket, WebSocket
     from wirespeed.transport.child.command import StderrTarget, Stdio
 
-__all__ = ["Era", "ServerConfig", "Transport", "load", "loads"]
+__all__ = ["AuthConfig", "Era", "ServerConfig", "Transport", "load", "loads"]
 
+AuthType: TypeAlias = Literal["oauth", "client_credentials", "bearer"]
 Era: TypeAlias = Literal["auto", "legacy", "modern"]
 Transport: TypeAlias = Literal["stdio", "ws", "http", "sse", "unix", "tcp"]
 
@@ -74,6 +81,68 @@ _NAME = re.compile(r"(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?\Z", re.DOTALL)
 _PLAIN_KEY = re.compile(r"[A-Za-z0-9_-]+\Z")
 
 
+class AuthConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """How a client gets the tokens of a server.
+
+    Attributes:
+        type: ``oauth``: a person logs in, with `wirespeed.auth.OAuth`. ``client_credentials``: a
+            program is the client, with `wirespeed.auth.ClientCredentials`. ``bearer``: ``token`` is
+            sent.
+        client_id: Of a client that the authorization server knows; None for a client that registers
+            itself.
+        client_secret: The secret of that client; None for a public client.
+        private_key: The key of a client of the type ``client_credentials``, in place of a secret:
+            PEM text.
+        client_metadata_url: The URL of a client metadata document, which is the client's id.
+        issuer: The authorization server, where the server names several.
+        scopes: The scopes to ask for; empty for those that the server names.
+        redirect_uri: Where the authorization server sends the browser; None for a free port.
+        dpop: Whether tokens are bound to a key of this client (RFC 9449).
+        token: Of the type ``bearer``.
+    """
+
+    type: AuthType = "oauth"
+    client_id: str | None = None
+    client_secret: str | None = None
+    private_key: str | None = None
+    client_metadata_url: str | None = None
+    issuer: str | None = None
+    scopes: tuple[str, ...] = ()
+    redirect_uri: str | None = None
+    dpop: bool = False
+    token: str | None = None
+
+    def grant(self, oauth: Callable[..., OAuth] | None = None) -> Grant:
+        """The value of ``Client(url, auth=…)``. ``oauth``: makes that of the type ``oauth``.
+        TypeError or ValueError: the type has none, or its arguments do not go together."""
+        given: dict[str, Any] = {
+            "key" if name == "private_key" else name: value
+            for name in self.__struct_fields__
+            if name not in ("type", "token") and (value := getattr(self, name))
+        }
+        if self.type == "oauth":
+            from wirespeed.auth import OAuth
+
+            return (oauth or OAuth)(**given)
+        if self.type == "client_credentials":
+            from wirespeed.auth import ClientCredentials
+
+            return ClientCredentials(**given)
+        raise ValueError("a bearer token needs no authorization server")
+
+    def __rich_repr__(self) -> list[tuple[str, Any]]:  # msgspec's own shows every field
+        shown: list[tuple[str, Any]] = [("type", self.type)]
+        for name in self.__struct_fields__[1:]:
+            value = getattr(self, name)
+            if value:
+                hidden = name in ("client_secret", "private_key", "token")
+                shown.append((name, Names("…") if hidden else value))
+        return shown
+
+    def __repr__(self) -> str:
+        return f"AuthConfig({', '.join(f'{k}={v!r}' for k, v in self.__rich_repr__())})"
+
+
 class ServerConfig(msgspec.Struct, frozen=True):
     """One server of a configuration file, checked, with variables and paths resolved.
 
@@ -81,7 +150,7 @@ class ServerConfig(msgspec.Struct, frozen=True):
         name: Its key in the file.
         transport: How it is reached.
         command, args, env, cwd: Of a child.
-        url, headers: Of a server elsewhere.
+        url, headers, auth: Of a server elsewhere.
         enabled: False: it is not to be used.
         auto_start: False: it is to be started at its first use.
         timeout: Seconds for one call; None for the client's default.
@@ -100,6 +169,7 @@ class ServerConfig(msgspec.Struct, frozen=True):
     cwd: str | None = None
     url: str | None = None
     headers: Mapping[str, str] = msgspec.field(default_factory=dict)
+    auth: AuthConfig | None = None
     enabled: bool = True
     auto_start: bool = True
     timeout: float | None = None
@@ -109,10 +179,13 @@ class ServerConfig(msgspec.Struct, frozen=True):
     shown: tuple[str, ...] = ()
     problem: str = ""
 
-    def target(self, *, stderr: StderrTarget = "inherit") -> Stdio | Http | WebSocket | Socket:
+    def target(
+        self, *, stderr: StderrTarget = "inherit", auth: Grant | None = None
+    ) -> Stdio | Http | WebSocket | Socket:
         """What a client connects to: a ``Stdio`` (with this ``stderr``), an ``Http`` or
-        ``WebSocket`` with the file's headers, or a ``Socket``. ConfigError for a variable that is
-        not set, and a URL or header that cannot be."""
+        ``WebSocket`` with the file's headers and ``auth``, or a ``Socket``. ``auth`` goes before
+        the file's. ConfigError for a variable that is not set, and a URL, header or ``auth`` that
+        cannot be."""
         if self.problem:
             raise ConfigError(f"{self.source}: {self.problem}")
         if self.transport == "stdio":
@@ -128,14 +201,22 @@ class ServerConfig(msgspec.Struct, frozen=True):
 
         written = self.shown[0] if _has_variable(self.shown) else ""
         try:
+            given = self.auth
+            token = None if given is None else given.token
             if self.transport in ("http", "sse"):
-                return Http(self.url, headers=self.headers, shown=written)
+                if auth is None and given is not None and token is None:
+                    auth = given.grant()
+                return Http(self.url, headers=self.headers, token=token, auth=auth, shown=written)
+            if given is not None and token is None:
+                raise ValueError(f'auth of the type "{given.type}" needs http: or https:')
             if self.transport == "ws":
-                return WebSocket(self.url, headers=self.headers, shown=written)
+                return WebSocket(self.url, headers=self.headers, token=token, shown=written)
             if self.headers:
                 raise ValueError(f"headers mean nothing to {self.transport}:")
+            if token is not None:
+                raise ValueError(f"auth means nothing to {self.transport}:")
             return Socket(self.url, shown=written)
-        except ValueError as exc:
+        except (TypeError, ValueError) as exc:
             raise self._fail(str(exc)) from None
 
     def _fail(self, problem: str) -> ConfigError:
@@ -165,6 +246,8 @@ class ServerConfig(msgspec.Struct, frozen=True):
         shown += [
             (key, Names(names)) for key in ("env", "headers") if (names := getattr(self, key))
         ]
+        if self.auth is not None:
+            shown.append(("auth", self.auth))
         if self.cwd is not None:
             shown.append(("cwd", self.cwd))
         if not self.enabled:
@@ -255,6 +338,7 @@ class _Entry(msgspec.Struct, rename="camel"):
     cwd: str | None = None
     url: str | None = None
     headers: dict[str, Any] | None = None
+    auth: str | dict[str, Any] | None = None
     enabled: bool | None = None
     disabled: bool | None = None
     auto_start: bool | None = None
@@ -264,6 +348,25 @@ class _Entry(msgspec.Struct, rename="camel"):
 
 
 _KEYS = {field.encode_name for field in msgspec.structs.fields(_Entry)}
+
+
+class _Auth(msgspec.Struct, rename="camel"):
+    """``auth`` as the file has it."""
+
+    type: AuthType | None = None
+    client_id: str | None = None
+    client_secret: str | None = None
+    private_key: str | None = None
+    client_metadata_url: str | None = None
+    issuer: str | None = None
+    dpop: bool | None = None
+    scopes: list[str] | str | None = None
+    redirect_uri: str | None = None
+    token: str | None = None
+
+
+# The keys of ``auth`` that Cursor writes.
+_CURSOR = {"CLIENT_ID": "clientId", "CLIENT_SECRET": "clientSecret"}
 
 
 class _Reader:
@@ -311,6 +414,7 @@ class _Reader:
             cwd=None if cwd is None else self.resolve(cwd),
             url=url,
             headers=self.strings("headers", entry.headers),
+            auth=None if entry.auth is None else self.auth(entry.auth),
             enabled=entry.enabled is not False and not entry.disabled,
             auto_start=entry.auto_start is not False,
             timeout=entry.timeout,
@@ -347,6 +451,32 @@ class _Reader:
         if kind is not None and allowed is not None and kind not in allowed:
             raise _Fault(f"{self.path}.url", f'"{scheme}:" does not go with the type "{kind}"')
         return kind or (allowed[0] if allowed else "http")
+
+    def auth(self, raw: str | dict[str, Any]) -> AuthConfig:
+        """How tokens are got: an object, "oauth", or a token itself."""
+        if isinstance(raw, str):
+            if raw == "oauth":
+                return AuthConfig()
+            return AuthConfig(type="bearer", token=self.optional("auth", raw))
+        named = {_CURSOR.get(key, key): value for key, value in raw.items()}
+        try:
+            entry = msgspec.convert(named, _Auth)
+        except msgspec.ValidationError as exc:
+            what, _, where = str(exc).partition(" - at `$")
+            raise _Fault(
+                f"{self.path}.auth{where.removesuffix('`')}", what[:1].lower() + what[1:]
+            ) from None
+        kind = entry.type or ("bearer" if entry.token is not None else "oauth")
+        if (kind == "bearer") != (entry.token is not None):
+            raise _Fault(f"{self.path}.auth", '"token" is for the type "bearer", which needs it')
+        scopes = entry.scopes.split() if isinstance(entry.scopes, str) else entry.scopes or ()
+        texts = {
+            field.name: self.optional(f"auth.{field.encode_name}", getattr(entry, field.name))
+            for field in msgspec.structs.fields(_Auth)
+            if field.name not in ("type", "scopes", "dpop")
+        }
+        expanded = tuple(self.expand(f"auth.scopes[{i}]", text) for i, text in enumerate(scopes))
+        return AuthConfig(type=kind, scopes=expanded, dpop=entry.dpop is True, **texts)
 
     def strings(self, key: str, pairs: dict[str, Any] | None) -> dict[str, str]:
         """An object of secret strings."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, assert_type
 
 from wirespeed import CLIENT_DEFAULT, TASKS, Client, Stdio, SyncClient, report_progress
-from wirespeed.config import Era, ServerConfig, Transport, loads
+from wirespeed.config import AuthConfig, Era, ServerConfig, Transport, loads
 from wirespeed.errors import (
     CallTimeout,
     ChildExited,
@@ -155,6 +155,7 @@ def configured() -> None:
     config = loads('{"mcpServers": {}}')["time"]
     assert_type(config, ServerConfig)
     assert_type(config.client(), Client)
+    assert_type(config.auth, AuthConfig | None)
     assert (config.era, config.transport) == (era, transport)
 
 

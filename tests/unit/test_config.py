@@ -16,8 +16,9 @@ import pytest
 from rich.pretty import pretty_repr
 
 from wirespeed import Client
+from wirespeed.auth import ClientCredentials, OAuth
 from wirespeed.client.targets.remote import Http, Socket, WebSocket
-from wirespeed.config import ServerConfig, load, loads
+from wirespeed.config import AuthConfig, ServerConfig, load, loads
 from wirespeed.errors import ConfigError, LaunchError, WirespeedError
 from wirespeed.transport.child.command import Stdio
 from wirespeed.transport.child.process import Child
@@ -305,6 +306,103 @@ def test_reprs_keep_secrets() -> None:
     assert "s3cret" not in repr(server.target())
 
 
+# -- auth --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        ("oauth", AuthConfig()),
+        ({}, AuthConfig()),
+        (
+            {
+                "type": "oauth",
+                "clientId": "${ID}",
+                "clientSecret": "${SECRET}",
+                "scopes": ["a", "${ID}"],
+                "issuer": "https://login.example",
+                "redirectUri": "http://127.0.0.1:8080/callback",
+                "dpop": True,
+            },
+            AuthConfig(
+                client_id="desk",
+                client_secret="s3cret",
+                scopes=("a", "desk"),
+                issuer="https://login.example",
+                redirect_uri="http://127.0.0.1:8080/callback",
+                dpop=True,
+            ),
+        ),
+        # as Cursor writes it
+        (
+            {"CLIENT_ID": "desk", "CLIENT_SECRET": "s3cret", "scopes": ["a"]},
+            AuthConfig(client_id="desk", client_secret="s3cret", scopes=("a",)),
+        ),
+        ({"scopes": "a b"}, AuthConfig(scopes=("a", "b"))),
+        (
+            {"clientMetadataUrl": "https://me.example/client.json"},
+            AuthConfig(client_metadata_url="https://me.example/client.json"),
+        ),
+        (
+            {"type": "client_credentials", "clientId": "job", "clientSecret": "s3cret"},
+            AuthConfig(type="client_credentials", client_id="job", client_secret="s3cret"),
+        ),
+        (
+            {"type": "client_credentials", "clientId": "job", "privateKey": "${SECRET}"},
+            AuthConfig(type="client_credentials", client_id="job", private_key="s3cret"),
+        ),
+        # as FastMCP writes it
+        ("${SECRET}", AuthConfig(type="bearer", token="s3cret")),
+        ({"token": "${SECRET}"}, AuthConfig(type="bearer", token="s3cret")),
+    ],
+)
+def test_auth(written: Any, expected: AuthConfig) -> None:
+    environ = {"ID": "desk", "SECRET": "s3cret"}
+    server = one({"url": "https://h/mcp", "auth": written}, environ=environ)
+    assert server.auth == expected
+    assert server.extra == {}
+    for text in (repr(server), pretty_repr(server)):
+        assert "s3cret" not in text
+    assert pickle.loads(pickle.dumps(server)) == server
+
+
+def test_auth_is_what_the_client_uses() -> None:
+    def target(auth: Any, url: str = "https://h/mcp") -> Any:
+        return one({"url": url, "auth": auth}).target()
+
+    assert target("t0ken") == Http("https://h/mcp", token="t0ken")
+    assert target("t0ken", "wss://h/mcp") == WebSocket("wss://h/mcp", token="t0ken")
+    person = target({"clientId": "desk", "clientSecret": "s3cret", "scopes": ["a"]}).auth
+    assert isinstance(person, OAuth)
+    assert person.scopes == ("a",)
+    program = {"type": "client_credentials", "clientId": "job", "clientSecret": "s3cret"}
+    assert isinstance(target(program).auth, ClientCredentials)
+    mine = OAuth()
+    assert one({"url": "https://h/mcp", "auth": "oauth"}).target(auth=mine) == Http(
+        "https://h/mcp", auth=mine
+    )
+
+
+@pytest.mark.parametrize(
+    ("server", "expected"),
+    [
+        ({"url": "wss://h", "auth": "oauth"}, 'auth of the type "oauth" needs http: or https:'),
+        ({"url": "unix:/s", "auth": "oauth"}, 'auth of the type "oauth" needs http: or https:'),
+        ({"url": "unix:/s", "auth": "t"}, "auth means nothing to unix:"),
+        (
+            {"url": "https://h", "headers": {"Authorization": "s3cret"}, "auth": "oauth"},
+            "auth gets the token",
+        ),
+        ({"url": "https://h", "auth": {"type": "client_credentials"}}, "client_id"),
+    ],
+)
+def test_auth_of_which_no_target_can_be_made(server: dict[str, Any], expected: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        one(server).target()
+    assert expected in str(caught.value)
+    assert "s3cret" not in "".join(traceback.format_exception(caught.value))
+
+
 # -- faults ------------------------------------------------------------------------------
 
 
@@ -360,6 +458,19 @@ def test_document_faults(document: Any, expected: str) -> None:
         ({"url": "h"}, "url: expected a URL with one of"),
         ({"url": "ws://h", "type": "sse"}, 'url: "ws:" does not go with the type "sse"'),
         ({"url": "ws://h", "headers": {"A": 1}}, "headers.A: expected a string"),
+        ({"url": "http://h", "auth": 5}, "auth: expected `str | object | null`, got `int`"),
+        ({"url": "http://h", "auth": ""}, "auth: expected a string that is not empty"),
+        ({"url": "http://h", "auth": {"type": "basic"}}, "auth.type: invalid enum value 'basic'"),
+        ({"url": "http://h", "auth": {"clientId": 5}}, "auth.clientId: expected `str | null`"),
+        ({"url": "http://h", "auth": {"CLIENT_SECRET": ""}}, "auth.clientSecret: expected a str"),
+        ({"url": "http://h", "auth": {"scopes": [1]}}, "auth.scopes[0]: expected `str`, got `int`"),
+        ({"url": "http://h", "auth": {"issuer": "${}"}}, "auth.issuer: expected ${NAME}"),
+        ({"url": "http://h", "auth": {"type": "bearer"}}, 'auth: "token" is for the type "bearer"'),
+        (
+            {"url": "http://h", "auth": {"type": "oauth", "token": "s3cret"}},
+            'auth: "token" is for the type "bearer"',
+        ),
+        ({"url": "http://h", "auth": "${s3cret"}, "auth: expected ${NAME} or"),
         ({"command": "x", "args": ["${input:key}"]}, "args[0]: expected ${NAME} or ${NAME:-"),
         ({"command": "x", "args": ["a${B"]}, "args[0]: expected ${NAME} or ${NAME:-default}"),
         ({"command": "x", "args": ["${}"]}, "args[0]: expected ${NAME}"),

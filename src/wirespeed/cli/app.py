@@ -199,6 +199,12 @@ _token_file_option = click.option(
 )
 
 
+_ca_option = click.option(
+    "--ca", metavar="FILE", help="https://, wss://: trust these certificates (PEM) only."
+)
+_HTTP_TARGET = "URL|FILE.json[#NAME]"
+
+
 def _takes(arguments: str) -> Callable[[F], F]:
     """Add the options of commands with a TARGET, and ``command``, the arguments after ``--``."""
 
@@ -225,11 +231,7 @@ def _takes(arguments: str) -> Callable[[F], F]:
                 help="The protocol's era; by default detected (auto).",
             ),
             click.option("--lite", is_flag=True, help="The target speaks LiteMCP, not MCP."),
-            click.option(
-                "--ca",
-                metavar="FILE",
-                help="https://, wss://: trust these certificates (PEM) only.",
-            ),
+            _ca_option,
             click.option(
                 "--header",
                 "headers",
@@ -477,6 +479,81 @@ def call(words: tuple[str, ...], command: list[str] | None, as_json: bool, **set
         from wirespeed.cli.tools import call as work
     options = _options(command, word, settings)
     return work(options, tool, rest[0] if rest else None, as_json=as_json)
+
+
+@cli.command(
+    cls=Command,
+    short_help="Log in to a server over HTTP.",
+    epilog="\b\nExamples:\n"
+    "  wirespeed login https://tools.example/mcp\n"
+    "  wirespeed login https://tools.example/mcp --no-browser\n"
+    "  wirespeed login https://tools.example/mcp --client-id 4f2a --scope tools:read\n"
+    "  wirespeed login mcp.json#tools",
+)
+@click.argument("target", metavar=_HTTP_TARGET, shell_complete=_complete_target)
+@click.option(
+    "--client-id",
+    metavar="ID",
+    help="The id of a client that the authorization server knows; without it the client registers "
+    "itself.",
+)
+@click.option(
+    "--client-secret-file",
+    metavar="FILE",
+    help="Read the secret of that client from a file; another source is the variable "
+    "WIRESPEED_CLIENT_SECRET.",
+)
+@click.option(
+    "--scope",
+    "scopes",
+    multiple=True,
+    metavar="SCOPE",
+    help="Ask for this scope, besides those that the server names; may be repeated.",
+)
+@click.option(
+    "--redirect-uri",
+    metavar="URI",
+    help="Where the browser returns, if the authorization server knows one for the client; "
+    "default http://127.0.0.1/callback, at a free port.",
+)
+@click.option(
+    "--no-browser",
+    is_flag=True,
+    help="Print the address of the page instead of opening a browser. The address to which the "
+    "page leads can be pasted.",
+)
+@click.option(
+    "--timeout",
+    type=float,
+    metavar="SECONDS",
+    callback=_seconds,
+    help="Time for the person; default 300, 0 for no limit.",
+)
+@_ca_option
+@_json_option
+@_debug_option
+def login(target: str, as_json: bool, **settings: Any) -> int:
+    """Log in to a server in the browser (OAuth 2.1), and store the tokens.
+
+    Later commands with the same URL use the tokens, and renew them. The tokens are in a file that
+    only this user can read. Without a browser, the address of the page is printed.
+    """
+    from wirespeed.cli.login import Choices
+    from wirespeed.cli.login import login as work
+
+    return work(target, Choices(**settings), as_json=as_json)
+
+
+@cli.command(cls=Command, short_help="Forget the tokens of a server.")
+@click.argument("target", metavar=_HTTP_TARGET, shell_complete=_complete_target)
+@_ca_option
+@_json_option
+@_debug_option
+def logout(target: str, ca: str | None, as_json: bool) -> int:
+    """Delete the tokens of "wirespeed login", and revoke them if the authorization server can."""
+    from wirespeed.cli.login import logout as work
+
+    return work(target, ca, as_json=as_json)
 
 
 @cli.command(

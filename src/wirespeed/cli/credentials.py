@@ -60,16 +60,32 @@ def find(option: str | None, path: str | None) -> Secret | None:
         )
         return _checked((option,), "--token")
     if path is not None:
-        try:
-            with open(path, "rb") as file:
-                lines = file.read().decode("utf-8-sig").splitlines()
-        except OSError as exc:
-            raise usage(f"cannot read the --token-file {path}: {exc.strerror}") from None
-        except UnicodeError:
-            raise usage(f"the --token-file {path} is not text") from None
-        return _checked(tuple(line.strip() for line in lines if line.strip()), path)
+        return _checked(_lines(path, "--token-file"), path)
     # an empty variable counts as unset
     return _checked((value,), ENVIRONMENT) if value else None
+
+
+def one_line(path: str | None, option: str, variable: str) -> str | None:
+    """Return the secret of a file, else of a variable, which is removed from the environment; None
+    if there is none. Failure (2): the file cannot be used. The error does not show the secret."""
+    value = os.environ.pop(variable, None)
+    if path is None:
+        return value or None
+    lines = _lines(path, option)
+    if len(lines) != 1:
+        raise usage(f"the {option} {path} has {len(lines)} lines; the secret is one")
+    return lines[0]
+
+
+def _lines(path: str, option: str) -> tuple[str, ...]:
+    try:
+        with open(path, "rb") as file:
+            lines = file.read().decode("utf-8-sig").splitlines()
+    except OSError as exc:
+        raise usage(f"cannot read the {option} {path}: {exc.strerror}") from None
+    except UnicodeError:
+        raise usage(f"the {option} {path} is not text") from None
+    return tuple(line.strip() for line in lines if line.strip())
 
 
 def _checked(tokens: tuple[str, ...], source: str) -> Secret:

@@ -29,7 +29,9 @@ _PREFIX = "wirespeed:"
 _REMEDIES = {
     "; ssl=… takes a context that trusts its authority": "; --ca FILE trusts a private authority",
     "; WebSocket(token=…) takes the server's token": "; set WIRESPEED_TOKEN or give --token-file",
-    "; Http(token=…) takes the server's token": "; set WIRESPEED_TOKEN or give --token-file",
+    "; Http(token=…) takes the server's token": (
+        "; log in with wirespeed login, or set WIRESPEED_TOKEN or give --token-file"
+    ),
 }
 
 

@@ -18,9 +18,11 @@ if TYPE_CHECKING:
     from ssl import SSLContext
 
     from wirespeed import Http, Socket, Stdio, WebSocket
-    from wirespeed.config import ServerConfig
+    from wirespeed.auth.client.grant import Grant
+    from wirespeed.config import AuthConfig, ServerConfig
 
     Endpoint: TypeAlias = Stdio | Http | WebSocket | Socket
+    Grants: TypeAlias = Callable[[str, AuthConfig | None], Grant | None]
 
 KINDS = "a URL, a FILE.py, an mcpServers FILE.json with #name, or -- COMMAND…"
 
@@ -38,6 +40,9 @@ class Access:
     ca: str | None = None
     timeout: float | None = None
     """The time limit in seconds; 0 for no limit, None for the default."""
+    grant: Grants | None = None
+    """Gets the tokens of a server over HTTP, of its URL and of what its configuration says; None
+    for stored tokens."""
 
     def check_unused(self, why: str) -> None:
         """Failure (2): an option does not apply to the target."""
@@ -104,10 +109,12 @@ def _remote(
     access: Access,
     *,
     headers: Mapping[str, str] | None = None,
+    auth: AuthConfig | None = None,
     place: str | None = None,
     shown: str = "",
 ) -> Http | WebSocket | Socket:
-    """Return the target of a URL. ``headers``, ``place`` and ``shown`` are from a configuration."""
+    """Return the target of a URL. ``headers``, ``auth``, ``place`` and ``shown`` are from a
+    configuration."""
     from wirespeed import Http, Socket, WebSocket
 
     scheme = url.partition(":")[0].lower()
@@ -146,15 +153,25 @@ def _remote(
                     f"--ca is for https:// and wss:// targets; {scheme}:// has no certificates"
                 )
             options["ssl"] = _trusting(access.ca)
-        kind = WebSocket if scheme in ("ws", "wss") else Http
-        return kind(
-            url,
-            headers=merged | dict(access.headers),
-            token=None if secret is None else secret.only,
-            **options,
-        )
+        merged |= access.headers
+        token = None if secret is None else secret.only
+        if token is None and auth is not None and "authorization" not in typed:
+            token = auth.token
+        if scheme in ("ws", "wss"):
+            return WebSocket(url, headers=merged, token=token, **options)
+        if token is None and "authorization" not in (name.lower() for name in merged):
+            options["auth"] = _grant(url, access, auth)
+        return Http(url, headers=merged, token=token, **options)
     except ValueError as exc:
         raise usage(f"{place or 'TARGET'}: {exc}") from None
+
+
+def _grant(url: str, access: Access, auth: AuthConfig | None) -> Grant | None:
+    if access.grant is not None:
+        return access.grant(url, auth)
+    from wirespeed.cli.stored_login import stored
+
+    return stored(url, auth)
 
 
 def _open_timeout(timeout: float | None) -> float:
@@ -240,5 +257,10 @@ def _entry(server: ServerConfig, path: str, stderr: Any, access: Access) -> Endp
     if isinstance(target, Stdio):
         return target
     return _remote(
-        target.url, access, headers=server.headers, place=place, shown=target.address.shown
+        target.url,
+        access,
+        headers=server.headers,
+        auth=server.auth,
+        place=place,
+        shown=target.address.shown,
     )

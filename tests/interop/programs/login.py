@@ -60,7 +60,7 @@ def log_in(url: str, form: dict[str, str] = ADA) -> str:
     return location
 
 
-def go(url: str) -> None:
+def go(url: str, form: dict[str, str] = ADA) -> None:
     """Log in, and follow the redirect to a client that listens."""
-    status, _, page = fetched(log_in(url))
+    status, _, page = fetched(log_in(url, form))
     assert status == 200, (status, page)

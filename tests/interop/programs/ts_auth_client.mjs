@@ -73,8 +73,12 @@ const names = (await client.listTools()).tools.map((tool) => tool.name);
 const calls = [];
 for (const name of ['whoami', 'write'].filter((name) => names.includes(name))) {
   const call = () => client.callTool({ name, arguments: {} });
-  const result = (await loggedIn(transport, call)) ?? (await call());
-  calls.push({ ...JSON.parse(result.content[0].text), logins: logins.length });
+  try {
+    const result = (await loggedIn(transport, call)) ?? (await call());
+    calls.push({ ...JSON.parse(result.content[0].text), logins: logins.length });
+  } catch (error) {
+    calls.push({ error: error.message });
+  }
 }
 await client.close();
 process.stdout.write(Buffer.from(`${JSON.stringify({ calls })}\n`));

@@ -80,7 +80,10 @@ async def from_terminal(url: str) -> str | None:
     pasted = b""
     while b"\n" not in pasted.lstrip():
         ready = asyncio.Event()
-        loop.add_reader(file, ready.set)
+        try:
+            loop.add_reader(file, ready.set)
+        except OSError:  # a file, or the null device: nobody pastes there
+            return None
         try:
             await ready.wait()
         finally:

@@ -47,6 +47,16 @@ class Grant:
         """As `Authorization.session`."""
         return TokenSession(self, url, ssl)
 
+    async def log_out(self, url: str, *, ssl: SSLContext | None = None) -> bool | None:
+        """Delete the stored login at a server, and revoke its tokens (RFC 7009) where the
+        authorization server can. Returns whether it did; None if there was no login. A client that
+        is connected keeps the token until the server refuses it."""
+        session = self.session(url, ssl=ssl)
+        try:
+            return await session.end()
+        finally:
+            await session.close()
+
     # -- what subclasses change ------------------------------------------------------------------
 
     async def obtain(self, session: TokenSession, found: Found, scopes: tuple[str, ...]) -> Tokens:

@@ -11,6 +11,7 @@ import msgspec
 
 from wirespeed.auth.challenge import read_challenges
 from wirespeed.auth.client.discovery import Found, canonical, discover, server_metadata
+from wirespeed.auth.client.logout import revoke
 from wirespeed.auth.client.tokens import ClientIdentity, Tokens
 from wirespeed.auth.fetch import Fetcher
 from wirespeed.errors import AuthorizationError, shortened
@@ -138,6 +139,15 @@ class TokenSession:
     async def close(self) -> None:
         """As `AuthorizationSession.close`."""
         await self.fetcher.close()
+
+    async def end(self) -> bool | None:
+        """Delete the stored login, and revoke its tokens where the authorization server can.
+        Returns whether it did; None if there was no login."""
+        async with self._lock, self.grant.storage.lock(self.server):
+            login = self._load()
+            self.grant.storage.delete(self.server)
+            self._use(Login(server=self.server))
+            return None if login.tokens is None else await revoke(self.grant, login, self.fetcher)
 
     # -- challenges ------------------------------------------------------------------------------
 

@@ -1,0 +1,38 @@
+"""The logins that ``wirespeed login`` stored, as other commands use them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Never
+
+from wirespeed.auth.client.discovery import canonical
+from wirespeed.auth.client.oauth import OAuth
+from wirespeed.errors import AuthorizationError
+
+if TYPE_CHECKING:
+    from wirespeed.auth.client.discovery import Found
+    from wirespeed.auth.client.grant import Grant
+    from wirespeed.auth.client.session import TokenSession
+    from wirespeed.config import AuthConfig
+
+
+class StoredLogin(OAuth):
+    """Uses stored tokens and renews them. It never shows a page: a command may run in a script."""
+
+    async def obtain(self, session: TokenSession, found: Found, scopes: tuple[str, ...]) -> Never:
+        """As `Grant.obtain`."""
+        before = session.login.asked or scopes
+        more = "".join(f" --scope {scope}" for scope in scopes if scope not in before)
+        raise AuthorizationError(
+            f"{session.server} needs a login: wirespeed login {session.server}{more}"
+        )
+
+
+def stored(url: str, config: AuthConfig | None) -> Grant | None:
+    """Return what gets the tokens of a server without a page; None if there was no login.
+
+    ValueError: the configuration cannot be used. AuthorizationError: the store is not safe.
+    """
+    if config is not None:
+        return config.grant(StoredLogin)
+    grant = StoredLogin()
+    return None if grant.storage.load(canonical(url)) is None else grant
