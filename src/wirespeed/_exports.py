@@ -102,6 +102,7 @@ HOMES = {
     },
     "wirespeed.auth": {
         "wirespeed.auth.access_token": "AccessToken Verifier",
+        "wirespeed.auth.verifiers.any_of": "AnyOf",
         "wirespeed.auth.verifiers.hashes": "TokenHash TokenHashes hash_token new_token",
         "wirespeed.auth.verifiers.introspection": "IntrospectionVerifier",
         "wirespeed.auth.verifiers.jwt": "JwtVerifier",

@@ -6,6 +6,7 @@ from typing import assert_type
 
 from wirespeed.auth import (
     AccessToken,
+    AnyOf,
     IntrospectionVerifier,
     JwtVerifier,
     TokenHash,
@@ -37,7 +38,7 @@ async def verifiers() -> None:
     entry = TokenHash(hash=hash_token(new_token()), subject="anne", scopes=frozenset({"notes"}))
     hashes = TokenHashes([entry])
     assert_type(hashes.verify("x"), AccessToken)
-    verifier = hashes
+    verifier = AnyOf(hashes, jwt, asked, Own())
     found = verifier.verify("x")
     token = found if isinstance(found, AccessToken) else await found
     assert_type(token.scopes, frozenset[str])

@@ -35,6 +35,7 @@ if TYPE_CHECKING:  # isort: off
         MemoryStorage as MemoryStorage,
         TokenStorage as TokenStorage,
     )
+    from wirespeed.auth.verifiers.any_of import AnyOf as AnyOf
     from wirespeed.auth.verifiers.hashes import (
         TokenHash as TokenHash,
         TokenHashes as TokenHashes,
