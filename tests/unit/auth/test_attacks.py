@@ -6,7 +6,6 @@ import asyncio
 import base64
 import hmac
 import json
-import time
 from typing import Any, Self
 
 import pytest
@@ -193,9 +192,7 @@ async def test_critical_parameters() -> None:
 )
 async def test_tokens_that_are_costly_to_read(token: str) -> None:
     async with Target() as target:
-        before = time.process_time()
         await target.refuses(token, "not a signed JWT")
-        assert time.process_time() - before < 1
         assert target.issuer.n_fetched == 1  # for the good token
 
 
