@@ -354,6 +354,10 @@ BESIDE = """\
 * Tasks of 2026-07-28 (the extension `io.modelcontextprotocol/tasks`), with questions in them and
   cancelled: all packages above; where there is none of their own, by programs that write it on what
   they have for extensions.
+* Authorization: the clients of all packages above and of `@modelcontextprotocol/sdk` {sdk} log in
+  to our server; our client logs in to the servers of mcp and FastMCP. The authorization server is
+  of Authlib {authlib}, to which the command line logs in through Chromium. The clients get further
+  scopes for one tool, except `@modelcontextprotocol/sdk` {sdk}, which renews its token instead.
 * The published `mcp-server-time` {time}.
 """
 
@@ -367,7 +371,9 @@ def _pins() -> dict[str, str]:
     }
     found = {name: pin.partition("==")[2] for name, pin in versions.items()}
     inspector = peers.PINS["inspector"]["@modelcontextprotocol/inspector"]
-    return found | {"sdk": npm["@modelcontextprotocol/sdk"], "inspector": inspector}
+    authlib = peers.PINS["python"]["authlib"][0].partition("==")[2]
+    sdk = npm["@modelcontextprotocol/sdk"]
+    return found | {"sdk": sdk, "inspector": inspector, "authlib": authlib}
 
 
 def matrix(cells: dict[tuple[Way, str], Cell]) -> str:
