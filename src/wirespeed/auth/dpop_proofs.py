@@ -5,13 +5,13 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
-import json
 import math
 import re
 import secrets
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
@@ -216,7 +216,7 @@ class DpopProofs:
         InvalidProof: the proof does not fit. CannotVerify: as of `Replays.add`.
         """
         header, payload, signed = self._read(proof)
-        key, found = self._key_of(header)
+        key, found = self._key_of(proof.partition(".")[0], header)
         if not verify(signed, key, self.algorithms):
             raise InvalidProof("the signature of the DPoP proof is wrong")
         claims = self._claims_of(payload)
@@ -253,19 +253,18 @@ class DpopProofs:
             raise InvalidProof("the DPoP proof needs extensions that are not known (crit)")
         return header, signed.payload, signed
 
-    def _key_of(self, header: dict[str, Any]) -> tuple[Key, str]:
-        """The key in the header of a proof, and its thumbprint."""
-        jwk = header.get("jwk")
-        name = json.dumps(jwk, sort_keys=True)
-        known = self._keys.get(name)
+    def _key_of(self, encoded: str, header: dict[str, Any]) -> tuple[Key, str]:
+        """The key in the header of a proof, and its thumbprint. A client sends the same header with
+        each proof."""
+        known = self._keys.get(encoded)
         if known is not None:
-            self._keys.move_to_end(name)
+            self._keys.move_to_end(encoded)
             return known
         try:
-            key = public_key(jwk)
+            key = public_key(header.get("jwk"))
         except ValueError as exc:
             raise InvalidProof(f"the key of the DPoP proof: {exc}") from None
-        known = self._keys[name] = key, key.thumbprint()
+        known = self._keys[encoded] = key, key.thumbprint()
         if len(self._keys) > MAX_KEYS:
             self._keys.popitem(last=False)
         return known
@@ -313,6 +312,7 @@ def _same(htu: str, url: str) -> bool:
         return False
 
 
+@lru_cache(64)
 def _normal(url: str) -> tuple[str, str, int | None, str]:
     parts = urlsplit(url)
     scheme = _SCHEMES.get(parts.scheme, parts.scheme)

@@ -29,9 +29,9 @@ class Protected:
         self.place = place
         self.url = url
 
-    def client(self) -> Client:
+    def client(self, **options: Any) -> Client:
         auth = ClientCredentials("app", "s3cret", dpop=True)
-        return Client(self.url, auth=auth, timeout=5.0)
+        return Client(self.url, auth=auth, timeout=5.0, **options)
 
 
 @contextlib.asynccontextmanager
@@ -56,6 +56,10 @@ async def protected(**options: Any) -> AsyncIterator[Protected]:
             assert isinstance(ctx.user, User)
             return ctx.user
 
+        @server.tool
+        async def add() -> None:
+            server.add_tool(lambda: "more", name="more")
+
         async with serving(server, url=url) as place:
             yield Protected(found, place, url)
 
@@ -68,6 +72,15 @@ async def test_calls_at_once_each_have_a_proof(options: dict[str, Any]) -> None:
         calls = [client.call_tool("who") for _ in range(20)]
         texts = [result.text for result in await asyncio.gather(*calls)]
         assert texts == ["app"] * 20
+        assert len(found.site.asked) == 1
+
+
+async def test_a_session_has_proofs_for_its_stream_and_its_end() -> None:
+    async with protected(dpop="required", dpop_nonces=True) as found:
+        async with found.client(era="legacy") as client, client.subscribe(tools=True) as events:
+            await client.call_tool("add")
+            async with asyncio.timeout(5):
+                await anext(events)  # by the stream of a GET
         assert len(found.site.asked) == 1
 
 
