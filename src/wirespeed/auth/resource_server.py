@@ -88,7 +88,8 @@ class ResourceServer:
             tools, prompts and resources.
         name, documentation: Of the resource, for people, in its metadata.
         dpop: Whether tokens may (``"accepted"``) or must (``"required"``) be bound to a key of the
-            client (RFC 9449). A token that is bound is never accepted without its proof.
+            client (RFC 9449). A token that is bound is never accepted without its proof. A proof is
+            accepted once by each process: with several workers, once by each of them.
         dpop_nonces: Whether the proofs of keys must have a nonce that the server gave out (RFC 9449
             section 9).
         certificate_bound: Whether tokens must be bound to the client certificate of the TLS

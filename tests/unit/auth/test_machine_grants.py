@@ -79,11 +79,13 @@ async def test_a_call_that_needs_another_scope_gets_a_token_with_both() -> None:
         assert [asked.form["scope"] for asked in found.asked] == ["notes", "notes files"]
 
 
-async def test_wrong_credentials_are_an_error_that_does_not_show_them() -> None:
+@pytest.mark.parametrize("method", ["client_secret_basic", "client_secret_post"])
+async def test_wrong_credentials_are_an_error_that_does_not_show_them(method: str) -> None:
+    """Not even if the authorization server repeats them."""
     async with site() as found:
-        found.answer = 401, {"error": "invalid_client", "error_description": "unknown client"}
-        with pytest.raises(AuthorizationError, match=r"401 \(invalid_client: unknown") as caught:
-            await found.call(ClientCredentials("app", SECRET))
+        found.answer = 401, {"error": "invalid_client", "error_description": f"no {SECRET} here"}
+        with pytest.raises(AuthorizationError, match=r"401 \(invalid_client: no … here") as caught:
+            await found.call(ClientCredentials("app", SECRET, method=method))
         assert caught.value.error == "invalid_client"
         assert SECRET not in str(caught.value)
         assert len(found.asked) == 1

@@ -6,7 +6,7 @@ import base64
 import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
-from urllib.parse import quote
+from urllib.parse import quote, unquote_plus
 
 import msgspec
 
@@ -206,7 +206,9 @@ async def ask_token_endpoint(
         if not (nonce and not again and refusal.error == "use_dpop_nonce"):
             break
     where = f"the token endpoint {public(url)}"
-    raise refused(where, found.status, refusal, [full[name] for name in _SECRET if name in full])
+    secrets = [full[name] for name in _SECRET if name in full]
+    secrets += [_password(value) for name, value in headers if name == "Authorization"]
+    raise refused(where, found.status, refusal, secrets)
 
 
 def _tokens(body: bytes, url: str, scopes: tuple[str, ...], *, dpop: bool) -> Tokens:
@@ -259,9 +261,15 @@ def refused(
 def oauth_words(error: str, description: str, secrets: Iterable[str] = ()) -> str:
     """An OAuth error of a server as a text shows it."""
     words = "".join(c if c.isprintable() else " " for c in f"{error}: {description}".strip(": "))
-    for secret in secrets:
+    for secret in filter(None, secrets):
         words = words.replace(secret, "…")
     return f" ({shortened(words)})" if words else ""
+
+
+def _password(value: str) -> str:
+    """The secret of HTTP Basic, as `ClientIdentity.authenticate` wrote it."""
+    pair = base64.b64decode(value.partition(" ")[2]).decode()
+    return unquote_plus(pair.partition(":")[2])
 
 
 def _form(text: str) -> str:
