@@ -140,7 +140,8 @@ class AuthorizationServer(HttpPeer):
         self.requests.append(("token", form))
         error = self.refuse(form)
         if error:
-            exchange.json({"error": error, "error_description": "that is why"}, 400)
+            said = " ".join(["that is why", *form.values()])  # which a server must not say
+            exchange.json({"error": error, "error_description": said}, 400)
             return
         scopes = form.get("scope", "").split()
         if form["grant_type"] == "authorization_code":

@@ -243,6 +243,35 @@ async def test_a_stream_without_a_token_is_not_asked_for_again(
         assert len(user.pages) == 2
 
 
+async def test_a_storage_that_fails(caplog: pytest.LogCaptureFixture) -> None:
+    class Storage(MemoryStorage):
+        broken = False
+
+        def lock(self, server: str) -> Any:
+            if self.broken:
+                raise OSError("no space")
+            return super().lock(server)
+
+    async with lab(legacy=True) as (server, protected, user):
+        storage = Storage()
+        server.answer = {"expires_in": 0}
+
+        async def stream(exchange: Any) -> None:
+            exchange.open()
+            exchange.raw("retry: 1\n\n")
+            await asyncio.sleep(1.1)
+            storage.broken = True
+            exchange.end()
+
+        protected.get = stream
+        async with protected.client(auth=auth(user, storage=storage)) as client:
+            await until(lambda: "sends no events: getting a token failed: OSError" in caplog.text)
+            with pytest.raises(AuthorizationError, match="OSError"):
+                await client.call_tool(*ECHO)
+            storage.broken = False
+            await client.call_tool(*ECHO)
+
+
 async def test_a_refresh_token_that_ended_needs_a_login() -> None:
     async with lab() as (server, protected, user), protected.client(auth=auth(user)) as client:
         await client.call_tool(*ECHO)
@@ -316,6 +345,20 @@ async def test_no_text_shows_a_token(caplog: pytest.LogCaptureFixture) -> None:
             assert not [text for text in texts if secret in text]
         assert "cannot take Bearer …" in shown[0]
         assert "auth=<…>" in shown[2]
+
+
+async def test_no_error_shows_what_a_server_repeats() -> None:
+    async with lab(token_endpoint_auth_methods_supported=["client_secret_post"]) as (
+        server,
+        protected,
+        user,
+    ):
+        server.refuse = lambda form: "invalid_request"
+        with pytest.raises(AuthorizationError, match="that is why") as caught:
+            await call(protected, auth(user))
+        (form,) = server.asked("token")
+        for name in ("code", "code_verifier", "client_secret"):
+            assert form[name] not in str(caught.value)
 
 
 async def test_a_token_does_not_go_to_another_origin() -> None:
@@ -634,6 +677,31 @@ async def test_how_a_client_authenticates_itself(supported: list[str], by: str |
         (form,) = server.asked("token")
         assert form.get("by") == by
         assert ("client_secret" in form) is (supported != ["none"])
+
+
+async def test_a_port_that_is_taken_needs_another_registration() -> None:
+    async with lab() as (server, protected, user):
+        storage = MemoryStorage()
+        server.issues_refresh = False
+        for _ in range(2):
+            server.tokens.clear()
+            await call(protected, auth(user, storage=storage))
+        (registered,) = server.asked("register")
+        (uri,) = registered["redirect_uris"]
+        port = int(uri.rpartition(":")[2].partition("/")[0])
+        server.tokens.clear()
+        with socket.socket() as taken:
+            taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            taken.bind(("127.0.0.1", port))
+            taken.listen()
+            await call(protected, auth(user, storage=storage))
+            server.tokens.clear()
+            fixed = auth(user, redirect_uri=uri)
+            with pytest.raises(AuthorizationError, match="give another redirect_uri"):
+                await call(protected, fixed)
+        uris = [one["redirect_uris"] for one in server.asked("register")]
+        assert len(uris) == 2
+        assert uris[0] != uris[1]
 
 
 async def test_a_refused_registration_says_what_to_do() -> None:
