@@ -11,7 +11,8 @@ import os
 import sys
 import tempfile
 import traceback
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from importlib.util import find_spec
 from typing import Any
 
 import wirespeed
@@ -42,8 +43,19 @@ def call_text(number: int, meta: bytes = b"") -> bytes:
     )
 
 
-def make_server(*, middleware: bool = False) -> Server:
-    server = Server("guard", version="1")
+def bearer_of(user: str) -> str:
+    """A token of the length of a usual JWT."""
+    return f"eyJhbGciOiJFUzI1NiIsInR5cCI6ImF0K2p3dCJ9.{user * 600:.600}.{'s' * 86}"
+
+
+def make_server(*, middleware: bool = False, users: Sequence[str] = ()) -> Server:
+    auth: dict[str, Any] = {}
+    if users:
+        from wirespeed.auth import AccessToken, ResourceServer
+
+        tokens = {bearer_of(user): AccessToken(subject=user, issuer="guard") for user in users}
+        auth = {"auth": ResourceServer("https://guard.example/", [], verifier=tokens.get)}
+    server = Server("guard", version="1", **auth)
 
     @server.tool
     async def echo(text: str) -> str:
@@ -125,13 +137,16 @@ def frame(text: bytes) -> bytes:
     return head + key + bytes(byte ^ key[i & 3] for i, byte in enumerate(text))
 
 
-async def over_tcp(scheme: str) -> tuple[asyncio.Task[None], int, Peer]:
+async def over_tcp(
+    scheme: str, server: Server | None = None
+) -> tuple[asyncio.Task[None], int, Peer]:
     """A server, its port, and a connection to it."""
     import socket
 
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
-    serving = asyncio.ensure_future(make_server().serve(f"{scheme}://127.0.0.1:{port}/"))
+    server = server or make_server()
+    serving = asyncio.ensure_future(server.serve(f"{scheme}://127.0.0.1:{port}/"))
     while True:
         try:
             return serving, port, Peer(*await asyncio.open_connection("127.0.0.1", port))
@@ -170,11 +185,27 @@ async def http_legacy(number: int) -> None:
     await stop(serving)
 
 
-async def http_modern(number: int) -> None:
-    serving, _, peer = await over_tcp("http")
-    fields = b"MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/call\r\nMcp-Name: echo\r\n"
-    await peer.calls(number, b"".join(post(call_text(n, MODERN), fields) for n in NUMBERS))
+async def http_modern(number: int, users: Sequence[str] = ()) -> None:
+    serving, _, peer = await over_tcp("http", make_server(users=users))
+    common = b"MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/call\r\nMcp-Name: echo\r\n"
+    fields = [b"%bAuthorization: Bearer %b\r\n" % (common, bearer_of(u).encode()) for u in users]
+    fields = fields or [common]
+    await peer.calls(
+        number,
+        b"".join(post(call_text(n, MODERN), fields[n % len(fields)]) for n in NUMBERS),
+    )
     await stop(serving)
+
+
+async def http_token(number: int) -> None:
+    """A connection shows the same token again and again."""
+    await http_modern(number, ("anne",))
+
+
+async def http_tokens(number: int) -> None:
+    """Each request shows another token than the one before it, which the server knows: what the
+    first request of a connection costs, and each request of a proxy's connection."""
+    await http_modern(number, ("anne", "bob"))
 
 
 async def calls_of(one: Client, number: int) -> None:
@@ -220,6 +251,8 @@ WORKLOADS: dict[str, tuple[Callable[[int], Awaitable[None]], int]] = {
     "WebSocket server": (websocket, 640),
     "HTTP server, 2025-11-25": (http_legacy, 640),
     "HTTP server, 2026-07-28": (http_modern, 640),
+    "HTTP server, a token": (http_token, 640),
+    "HTTP server, two tokens": (http_tokens, 640),
     "client": (client, 320),
     "HTTP client and server": (http_client, 640),
 }
@@ -239,6 +272,8 @@ def main(arguments: list[str]) -> int:
         name, _, number = argument.rpartition("=")
         if name.startswith("HTTP") and not hasattr(wirespeed, "HttpOptions"):
             continue  # a commit from before
+        if name.endswith(("token", "tokens")) and find_spec("wirespeed.auth") is None:
+            continue
         print(name, number, end=" ", flush=True)
         pid = os.fork()
         if pid == 0:

@@ -12,51 +12,20 @@ from typing import Any
 
 import pytest
 from http_lab import Peer, Place, Response, call, message, serving
+from token_lab import (
+    ISSUER,
+    RESOURCE,
+    TOKENS,
+    WELL_KNOWN,
+    bearer,
+    challenge_of,
+    notes,
+    token,
+)
 
-from wirespeed import Context, ListenOptions, Server, User
+from wirespeed import ListenOptions, Server
 from wirespeed.auth import AccessToken, ResourceServer
-from wirespeed.auth.challenge import Challenge, read_challenges
 from wirespeed.errors import CannotVerify, InvalidToken
-
-RESOURCE = "https://notes.example/mcp"
-ISSUER = "https://login.example"
-METADATA = "https://notes.example/.well-known/oauth-protected-resource/mcp"
-WELL_KNOWN = "/.well-known/oauth-protected-resource"
-
-
-def token(subject: str, *scopes: str, **more: Any) -> AccessToken:
-    more.setdefault("issuer", ISSUER)
-    return AccessToken(subject=subject, scopes=frozenset(scopes), **more)
-
-
-def notes(verifier: Any, **options: Any) -> Server:
-    """A server that says who calls."""
-    options.setdefault("scopes", ["notes:read"])
-    server = Server("notes", auth=ResourceServer(RESOURCE, [ISSUER], verifier=verifier, **options))
-
-    @server.tool
-    async def who(ctx: Context) -> str:
-        user = ctx.user
-        assert isinstance(user, User)
-        return f"{user} {' '.join(sorted(user.scopes))} {user.data.claims.get('tenant')}"
-
-    @server.tool(scopes=["notes:write", "notes:delete"])
-    async def clear() -> str:
-        return "cleared"
-
-    return server
-
-
-def bearer(name: str) -> dict[str, str]:
-    return {"authorization": f"Bearer {name}"}
-
-
-def challenge_of(response: Response, status: int) -> Challenge:
-    """The only challenge of a refusal."""
-    assert response.status == status, (response.status, response.body)
-    (challenge,) = read_challenges(response.headers["www-authenticate"])
-    assert challenge.params["resource_metadata"] == METADATA
-    return challenge
 
 
 async def said(peer: Peer, name: str) -> str:
@@ -65,16 +34,6 @@ async def said(peer: Peer, name: str) -> str:
     assert response.status == 200, (response.status, response.body)
     text: str = response.json["result"]["content"][0]["text"]
     return text
-
-
-TOKENS = {
-    "anne": token("anne", "notes:read", claims={"tenant": 7}),
-    "bob": token("bob", "notes:read"),
-    "chief": token("anne", "notes:read", "notes:write", "notes:delete"),
-    "stranger": token("anne", "notes:read", issuer="https://other.example"),
-    "poor": token("carl", "other"),
-    "old": token("anne", "notes:read", expires=time.time() - 1),
-}
 
 
 # -- who comes in ----------------------------------------------------------------------------------
@@ -100,7 +59,8 @@ async def test_a_client_without_a_token_is_told_where_to_get_one() -> None:
 
 @pytest.mark.parametrize("name", ["unknown", "old"])
 async def test_a_bad_token_is_refused(name: str) -> None:
-    async with serving(notes(TOKENS.get)) as place:
+    tokens = {"old": token("anne", "notes:read", expires=time.time() - 1)}
+    async with serving(notes(tokens.get)) as place:
         peer = await place.connect()
         challenge = challenge_of(await peer.modern("tools/list", **bearer(name)), 401)
         assert challenge.params["error"] == "invalid_token"
