@@ -182,25 +182,25 @@ class ResourceServer:
 
     def check(self, request: HttpRequest) -> Admission | Awaitable[Admission]:
         """Return the admission of a client. Refused: its token does not let it in."""
-        scheme, token = self._credentials(request)
-        key = hashlib.sha256(token.encode()).digest()
+        field = request.headers.get("authorization", "")
+        key = hashlib.blake2b(field.encode(), digest_size=32).digest()
         known = self._known.get(key)
         if known is not None and known.admission.until > time.time():
             self._known.move_to_end(key)
-            return self._admit(request, scheme, token, known)
+            return self._admit(request, field, known)
+        token = self._token_of(field)
         try:
             verified = self._verify(token)
         except Exception as exc:
             self._refuse_because(request, exc)
         if inspect.isawaitable(verified):
-            return self._wait(request, scheme, token, key, verified)
-        return self._admit(request, scheme, token, self._note(request, key, verified))
+            return self._wait(request, field, key, verified)
+        return self._admit(request, field, self._note(request, key, verified))
 
     async def _wait(
         self,
         request: HttpRequest,
-        scheme: str,
-        token: str,
+        field: str,
         key: bytes,
         verified: Awaitable[AccessToken | None],
     ) -> Admission:
@@ -208,13 +208,12 @@ class ResourceServer:
             found = await verified
         except Exception as exc:
             self._refuse_because(request, exc)
-        return self._admit(request, scheme, token, self._note(request, key, found))
+        return self._admit(request, field, self._note(request, key, found))
 
-    def _credentials(self, request: HttpRequest) -> tuple[str, str]:
-        """The scheme in lower case, and the token. Refused: there is none (RFC 6750 section 3.1: no
+    def _token_of(self, field: str) -> str:
+        """The token of an Authorization field. Refused: there is none (RFC 6750 section 3.1: no
         error code for a client that brings no credentials)."""
-        scheme, _, token = request.headers.get("authorization", "").strip().partition(" ")
-        scheme, token = scheme.lower(), token.strip()
+        scheme, token = _parts(field)
         if not scheme:
             raise self._refused(401, "an access token is needed")
         if scheme == "dpop" and self._proofs is not None:
@@ -224,7 +223,7 @@ class ResourceServer:
             raise self._refused(401, f"an access token of the scheme {wanted} is needed")
         if not _TOKEN.fullmatch(token):  # two fields of this name are joined by a comma
             raise self._refused(400, "Authorization is malformed", "invalid_request")
-        return scheme, token
+        return token
 
     def _note(self, request: HttpRequest, key: bytes, found: AccessToken | None) -> _Known:
         """Keep what a token was found to say. Refused: nothing good."""
@@ -252,13 +251,15 @@ class ResourceServer:
                 self._known.popitem(last=False)
         return known
 
-    def _admit(self, request: HttpRequest, scheme: str, token: str, known: _Known) -> Admission:
+    def _admit(self, request: HttpRequest, field: str, known: _Known) -> Admission:
         """Check what depends on more than the token."""
         said, admission = known
         if said.certificate_thumbprint is not None or self._certificate_bound:
             self._check_certificate(request, said)
-        if scheme == "dpop" or said.key_thumbprint is not None or self._dpop == "required":
-            fresh = self._check_proof(request, scheme, token, said)
+        if said.key_thumbprint is not None or (
+            self._proofs is not None and _parts(field)[0] == "dpop"
+        ):
+            fresh = self._check_proof(request, *_parts(field), said)
             fields = () if fresh is None else (("DPoP-Nonce", fresh),)
             # each request has a proof of its own
             admission = admission._replace(until=0.0, fields=fields)
@@ -392,6 +393,12 @@ class ResourceServer:
         own = RESOURCE + self.metadata_url.partition(RESOURCE)[2].partition("?")[0]
         paths = (own, own + "/", RESOURCE + path.rstrip("/"), RESOURCE)
         return dict.fromkeys(paths, target)
+
+
+def _parts(field: str) -> tuple[str, str]:
+    """The scheme of an Authorization field in lower case, and what follows it."""
+    scheme, _, token = field.strip().partition(" ")
+    return scheme.lower(), token.strip()
 
 
 class MetadataTarget(HttpTarget):
