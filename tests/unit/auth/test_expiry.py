@@ -80,10 +80,9 @@ async def test_the_stream_of_a_session_ends_and_the_session_goes_on(keepalive: A
         assert stream.is_stream
         caller.send(body=call("wait"), **fields, **bearer("short"))
         await until(waiting)
-        began = time.monotonic()
-        while await listener.more(stream):
-            pass
-        assert 0 < time.monotonic() - began < 10
+        async with asyncio.timeout(5):
+            while await listener.more(stream):
+                pass
         # what was let in is answered; what comes now needs a new token
         waiting[0].set_result("done")
         assert (await caller.response()).body.count(b"done") == 1
@@ -100,7 +99,8 @@ async def test_a_subscription_ends_with_its_result() -> None:
             "subscriptions/listen", {"notifications": {"toolsListChanged": True}},
             **bearer("short"),
         )  # fmt: skip
-        response = await peer.response()
+        async with asyncio.timeout(5):
+            response = await peer.response()
         told, cancelled, result = response.messages
         assert told["method"] == "notifications/subscriptions/acknowledged"
         assert cancelled["method"] == "notifications/cancelled"
@@ -130,6 +130,7 @@ async def test_http_with_sse_ends() -> None:
         peer.send("GET", "/sse", **bearer("short"))
         stream = await peer.head()
         assert stream.is_stream
-        while await peer.more(stream):
-            pass
+        async with asyncio.timeout(5):
+            while await peer.more(stream):
+                pass
         assert stream.events[0]["event"] == "endpoint"
