@@ -110,6 +110,11 @@ cdef class HttpSite:
         for target in self.targets.values():
             target.share(worker, n)
 
+    def leave(self):
+        """The server will shut down soon: tell who asks for its state."""
+        for target in self.targets.values():
+            target.leave()
+
     def drain(self):
         """The server shuts down: end what no request waits for."""
         for target in self.targets.values():

@@ -179,6 +179,11 @@ cdef class Exchange(ReplyRoute):
             output.reset_c()
         self.finish_response_c()
 
+    def close_after(self):
+        """Let the response that follows be the last one of its connection."""
+        if self.carrier is not None:
+            self.carrier.output.closes = True
+
     def open_stream(self, fields=()):
         """Send the head of a stream of events. RuntimeError: a response was begun already."""
         self.check_open_c()
@@ -258,6 +263,9 @@ cdef class HttpTarget:
     def share(self, int worker, int n):
         """The target has the same path in n processes at one port; this is the one with that
         number. `take` raises `Elsewhere` for a request that another one has to answer."""
+
+    def leave(self):
+        """The server will shut down soon. It still answers every request."""
 
     def drain(self):
         """The server shuts down: end what no request waits for."""

@@ -80,8 +80,10 @@ class HttpOptions(msgspec.Struct, frozen=True, kw_only=True):
             "POST /hook": hook}``. A key without a method answers GET and HEAD. A function is
             called with an `HttpRequest` and is a coroutine function that returns an
             `HttpResponse`. Host and Origin are checked before it; its token is not.
-        healthz: The path that answers 200 to everyone, for probes; None for no such path. A server
-            that shuts down takes no more connections.
+        healthz: The path that answers 200 to everyone, for probes, and 503 during ``drain_delay``;
+            None for no such path.
+        drain_delay: Seconds that a listener goes on to serve when it is told to shut down, so that
+            a load balancer sees the 503 of ``healthz`` before the port is closed.
     """
 
     stateless: bool = False
@@ -105,6 +107,7 @@ class HttpOptions(msgspec.Struct, frozen=True, kw_only=True):
     access_log_sample: float = 1.0
     routes: Mapping[str, RouteHandler] = msgspec.field(default_factory=dict)
     healthz: str | None = "/healthz"
+    drain_delay: float = 0.0
 
     def __post_init__(self) -> None:
         for name in _SECONDS:
@@ -115,6 +118,8 @@ class HttpOptions(msgspec.Struct, frozen=True, kw_only=True):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ValueError(f"{name} must be at least 1")
+        if not 0 <= self.drain_delay < math.inf:
+            raise ValueError("drain_delay must be seconds, 0 or more")
         if self.response not in ("auto", "json", "sse"):
             raise ValueError('response must be "auto", "json" or "sse"')
         if self.access_log not in (None, "text", "json"):

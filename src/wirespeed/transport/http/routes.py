@@ -97,17 +97,26 @@ class Route(HttpTarget):
 
 
 class Health(HttpTarget):
-    """Answers that the server is there, to everyone: a probe knows no name and no token."""
+    """Answers whether the server is there and will stay, to everyone: a probe knows no name and no
+    token."""
 
     methods = ("GET", "HEAD")
+    _state = ALIVE
 
     def admit(self, gate: Gate, request: HttpRequest) -> Admission:
         """Let everyone in."""
         return NOBODY
 
     def take(self, exchange: Exchange, body: bytes) -> None:
-        known = exchange.method in self.methods
-        send(exchange, ALIVE if known else HttpResponse(405, "", {"Allow": "GET, HEAD, OPTIONS"}))
+        if exchange.method not in self.methods:
+            send(exchange, HttpResponse(405, "", {"Allow": "GET, HEAD, OPTIONS"}))
+            return
+        if self._state is not ALIVE:
+            exchange.close_after()
+        send(exchange, self._state)
+
+    def leave(self) -> None:
+        self._state = SHUTTING_DOWN
 
 
 def send(exchange: Exchange, response: HttpResponse) -> None:

@@ -1,8 +1,8 @@
 """Connections that one worker passes on to another: a request of a session that lives there.
 
 Each worker has a mailbox, a pair of sockets that was made before the workers were forked. A message
-is one byte with two descriptors (SCM_RIGHTS): the connection, and a file. The file has a line with
-the address of the client, and what was read of the connection.
+is one byte with two descriptors (SCM_RIGHTS): the connection, and a file that says what the worker
+knows of it (`Known`).
 
 A connection of TLS stays where its state is. One end of a pair of sockets is passed on for it, and
 `relay` moves the bytes.
@@ -16,6 +16,8 @@ import socket
 import tempfile
 from typing import BinaryIO, cast
 
+import msgspec
+
 FLAGS = getattr(socket, "MSG_CMSG_CLOEXEC", 0)
 
 
@@ -24,6 +26,20 @@ def _file() -> BinaryIO:
     if hasattr(os, "memfd_create"):
         return open(os.memfd_create("request", os.MFD_CLOEXEC), "wb")
     return cast("BinaryIO", tempfile.TemporaryFile())
+
+
+class Known(msgspec.Struct, frozen=True, array_like=True):
+    """What is known of a connection that is passed on.
+
+    Attributes:
+        peer: The address of the client.
+        certificate: The client's certificate of the TLS connection (DER); None without one.
+        data: What was read of the connection, from the request on that the other worker answers.
+    """
+
+    peer: str
+    certificate: bytes | None
+    data: bytes
 
 
 class Mailboxes:
@@ -65,19 +81,19 @@ class Mailbox:
         """The descriptor that is readable when a connection has arrived."""
         return self._box.fileno()
 
-    def send(self, worker: int, connection: socket.socket, peer: str, data: bytes) -> bool:
-        """Pass a connection on, with the address of its client and what was read of it. False: the
-        other worker takes none now, and nothing was passed on. Our descriptor stays open."""
+    def send(self, worker: int, connection: socket.socket, known: Known) -> bool:
+        """Pass a connection on. False: the other worker takes none now, and nothing was passed on.
+        Our descriptor stays open."""
         try:
             with _file() as file:
-                file.write(b"%b\n%b" % (peer.encode(), data))
+                file.write(msgspec.msgpack.encode(known))
                 file.flush()
                 socket.send_fds(self._senders[worker], [b"C"], [connection.fileno(), file.fileno()])
         except OSError:
             return False
         return True
 
-    def send_end(self, worker: int, peer: str, data: bytes) -> socket.socket | None:
+    def send_end(self, worker: int, known: Known) -> socket.socket | None:
         """Pass on one end of a pair of sockets for a connection that stays here. Return our end.
         None: nothing was passed on."""
         try:
@@ -85,15 +101,14 @@ class Mailbox:
         except OSError:
             return None
         with theirs:
-            if self.send(worker, theirs, peer, data):
+            if self.send(worker, theirs, known):
                 ours.setblocking(False)
                 return ours
         ours.close()
         return None
 
-    def receive(self) -> tuple[socket.socket, str, bytes] | None:
-        """The next connection, the address of its client, and what was read of it; None: there is
-        none now."""
+    def receive(self) -> tuple[socket.socket, Known] | None:
+        """The next connection, and what is known of it; None: there is none now."""
         try:
             _, found, _, _ = socket.recv_fds(self._box, 1, 2, FLAGS)
         except BlockingIOError:
@@ -104,7 +119,8 @@ class Mailbox:
             if len(found) < 2:
                 raise OSError("no descriptor is left for a connection of another worker")
             connection, file = found
-            peer, _, data = os.pread(file, os.fstat(file).st_size, 0).partition(b"\n")
+            text = os.pread(file, os.fstat(file).st_size, 0)
+            known = msgspec.msgpack.decode(text, type=Known)
             sock = socket.socket(fileno=os.dup(connection))
         sock.setblocking(False)
-        return sock, peer.decode(), data
+        return sock, known

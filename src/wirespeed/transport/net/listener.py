@@ -141,14 +141,17 @@ class ServedHttp(Served):
     def pass_on(self, worker: int, data: bytes) -> bool:
         """Pass the connection on to another worker, with what was read of it, and close its link.
         False: the worker takes none now."""
+        from wirespeed.transport.net.handover import Known
+
         connection, mailbox = self.connection, self.listener.mailbox
         assert mailbox is not None
         assert connection.link is not None
+        known = Known(connection.address, connection.certificate, data)
         if isinstance(self.stream, SocketStream):
-            if not mailbox.send(worker, self.stream.socket, connection.address, data):
+            if not mailbox.send(worker, self.stream.socket, known):
                 return False
         else:
-            self._passed = mailbox.send_end(worker, connection.address, data)
+            self._passed = mailbox.send_end(worker, known)
             if self._passed is None:
                 return False
         self.stream.take_back(connection.link)
@@ -207,6 +210,8 @@ class Listener:
         self.loop = asyncio.get_running_loop()
         self.pool = open_pool(self.loop)
         self.draining = False
+        self._closing = False  # the port is closed, or will not open
+        self._delay: asyncio.TimerHandle | None = None  # until then
         self._aborting = False
         self.opening: set[asyncio.Task[None]] = set()
         self._n_full = 0  # of these, connections above the limit
@@ -266,7 +271,7 @@ class Listener:
     def start(self) -> None:
         """Begin to accept."""
         self._resume = None
-        if not self._accepting and not self.draining:
+        if not self._accepting and not self._closing:
             self._accepting = True
             for sock in self.listening.sockets:
                 self.loop.add_reader(sock.fileno(), self._accept, sock)
@@ -394,9 +399,10 @@ class Listener:
                 continue
             if passed is None:
                 return
-            sock, peer, data = passed
+            sock, known = passed
             full = self.n_connections - self._n_full >= self.options.max_connections
-            self._join_http(SocketStream(self.loop, sock), peer, full, data)
+            stream = SocketStream(self.loop, sock, known.certificate)
+            self._join_http(stream, known.peer, full, known.data)
 
     def relay(self, stream: Stream, inner: socket.socket) -> None:
         """Go on with a connection of TLS that another worker answers. ``inner``: our end of the way
@@ -616,7 +622,7 @@ class Listener:
         except BaseException:
             connection.abort()
             raise
-        if self.draining:
+        if self._closing:
             connection.drain()
 
     def left(self, served: Served) -> None:
@@ -627,10 +633,26 @@ class Listener:
     # -- the end ---------------------------------------------------------------------------------
 
     def drain(self) -> None:
-        """Stop accepting, let each connection finish its running requests, then end."""
+        """Stop accepting, let each connection finish its running requests, then end. Before that,
+        serve for `HttpOptions.drain_delay` seconds and say that the end is near."""
         if self.draining:
             return
         self.draining = True
+        delay = self.options.http.drain_delay
+        if self._site is None or not delay or self._aborting:
+            self._end()
+            return
+        logger.info("shutting down in %g s", delay)
+        self._site.leave()
+        self._delay = self.loop.call_later(delay, self._end)
+
+    def _end(self) -> None:
+        """Stop accepting, let each connection finish its running requests, then end."""
+        if self._closing:
+            return
+        self._closing = True
+        if self._delay is not None:
+            self._delay.cancel()
         logger.info("shutting down: %d connections are open", self.n_connections)
         self.stop_accepting()
         self.listening.close()
@@ -646,6 +668,7 @@ class Listener:
         """End at once."""
         self._aborting = True
         self.drain()
+        self._end()
         if self._site is not None:
             self._site.close()
         for served in self.served():
@@ -658,7 +681,7 @@ class Listener:
     def _check_over(self) -> None:
         # an `authenticate` that ignores its cancellation must not block the end
         n = len(self._keeper) if self._aborting else self.n_connections
-        if self.draining and not n and not self._over.done():
+        if self._closing and not n and not self._over.done():
             self._over.set_result(None)
 
     async def serve(self, on_listening: OnListening | None) -> None:

@@ -55,13 +55,17 @@ class SocketStream:
     """A plain socket. Its link works on the descriptor, so the stream must be kept and closed
     after the link is lost."""
 
-    __slots__ = ("_loop", "socket")
+    __slots__ = ("_loop", "certificate", "socket")
 
-    certificate = None
-
-    def __init__(self, loop: asyncio.AbstractEventLoop, sock: socket.socket) -> None:
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        sock: socket.socket,
+        certificate: bytes | None = None,
+    ) -> None:
         self._loop = loop
         self.socket = sock
+        self.certificate = certificate  # another process ended the client's TLS
 
     @property
     def peer(self) -> str:

@@ -65,11 +65,17 @@ context = None
 if sys.argv[4:]:
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(*sys.argv[4:])
+    context.load_verify_locations(sys.argv[4])
+    context.verify_mode = ssl.CERT_OPTIONAL
+
+def know(request):
+    return "one with a certificate" if request.certificate else True
 
 server.run(
     sys.argv[1],
     workers=int(sys.argv[2]),
     ssl=context,
+    authenticate=know,
     close_timeout=1,
     http=HttpOptions(sse_path="/sse", max_sessions_per_principal=5000),
     on_listening=lambda urls: print(*urls, flush=True),
@@ -294,6 +300,22 @@ def test_the_client_of_a_connection_that_was_passed_on(crew: Crew) -> None:
                 found = session.ask("peer", over=over)
                 name, port = over.sock.getsockname()
                 assert found == f"{name}:{port}"
+
+
+def test_the_certificate_of_a_client(crew: Crew, certificate: Any) -> None:
+    with crew() as program:
+        if program.trust is None:
+            return
+        bare = program.trust
+        program.trust = ssl.create_default_context(cafile=str(certificate[0]))
+        program.trust.load_cert_chain(*certificate)
+        sessions = [Session(program) for _ in range(8)]
+        with contextlib.closing(program.connect()) as over:
+            for session in sessions:
+                assert session.count()[1] == 1
+                assert session.count(over=over)[1] == 2
+        program.trust = bare
+        assert [session.post(raw.request(1, "ping"))[0] for session in sessions] == [404] * 8
 
 
 @pytest.mark.parametrize("connection", ["keep-alive", "close"])
