@@ -139,7 +139,9 @@ class Post(Exchange):
         return self.id is not None and self.link.connection.awaits(self.id)
 
     def on_response(self, status: int, headers: Headers, streaming: bool) -> None:
-        super().on_response(status, headers, streaming)
+        self.status, self.headers = status, headers  # as the base class, without a call of it
+        if self.link.auth is not None:
+            self.link.auth.session.answered(headers)
         if self.over or self.call is None:
             return
         if self.call.n_redirects:
