@@ -6,7 +6,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from wirespeed.cli.credentials import ENVIRONMENT, HOSTS, Secret
@@ -74,11 +74,13 @@ def find(
 ) -> Target:
     """Return the target of a command line: a word, or a command after ``--``.
 
-    ``lite``: start a file as a LiteMCP server. Failure (2 or 3), ConfigError: the target is wrong.
+    ``lite``: the target speaks LiteMCP. Failure (2 or 3), ConfigError: the target is wrong.
     """
     from wirespeed import Stdio
 
     access = access or Access()
+    if lite:
+        access = replace(access, grant=_without_logins)
     if command is not None:
         if not command:
             raise usage("there is no command after --")
@@ -169,9 +171,19 @@ def _remote(
 def _grant(url: str, access: Access, auth: AuthConfig | None) -> Grant | None:
     if access.grant is not None:
         return access.grant(url, auth)
+    if auth is None:
+        from wirespeed.auth.client.file_storage import FileStorage
+
+        if not FileStorage().folder.exists():  # then the modules of a login need not be loaded
+            return None
     from wirespeed.cli.stored_login import stored
 
     return stored(url, auth)
+
+
+def _without_logins(url: str, auth: AuthConfig | None) -> None:
+    if auth is not None:
+        raise usage(f'--lite: LiteMCP has no logins, and "auth" has the type "{auth.type}"')
 
 
 def _open_timeout(timeout: float | None) -> float:

@@ -77,6 +77,33 @@ def test_a_token_goes_before_a_login(server_file: Path) -> None:
         assert "other" not in done.stderr
 
 
+LITE = """
+from wirespeed.litemcp import LiteServer
+
+server = LiteServer()
+
+@server.tool
+async def add(a: int, b: int) -> int:
+    return a + b
+"""
+
+
+def test_litemcp_has_no_logins(tmp_path: Path) -> None:
+    file = tmp_path / "lite.py"
+    file.write_text(LITE)
+    with listening(str(file), "--lite", "--on", "http://127.0.0.1:0/add") as url:
+        stored().save(
+            url, json.dumps({"server": url, "issuer": url, "tokens": {"access_token": SECRET}})
+        )
+        done = wirespeed("call", "--lite", url, "add", "[1, 2]")
+        assert (done.returncode, done.stdout) == (0, "3\n"), done.stderr
+    config = tmp_path / "mcp.json"
+    config.write_text(json.dumps({"mcpServers": {"a": {"url": NOWHERE, "auth": "oauth"}}}))
+    done = wirespeed("list", "--lite", str(config))
+    assert done.returncode == Exit.USAGE
+    assert one_line(done).startswith("--lite: LiteMCP has no logins")
+
+
 CONFIG = {
     "mcpServers": {
         "job": {
