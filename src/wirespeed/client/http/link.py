@@ -366,7 +366,7 @@ class HttpLink(Link):
 
     def posted(self, post: Post, exc: BaseException | None, sent: bool) -> None:
         """A POST is over: its answer is there, or will not come."""
-        if exc is None and (self._demands(post) or self._again(post)):
+        if exc is None and post.status != 200 and (self._demands(post) or self._again(post)):
             return
         if post.id is None:
             self._noted(post, exc)
