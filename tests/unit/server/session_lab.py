@@ -97,6 +97,12 @@ class Reply:
                 found.append(event.message)
         return found
 
+    async def read_until(self, text: bytes) -> bytes:
+        """The body up to a text of a long stream."""
+        while text not in self._response.body[-(2**17) :]:
+            assert await self._peer.more(self._response), "the stream has ended"
+        return self._response.body
+
     def leave(self) -> None:
         """Close the connection, as a network does."""
         self._peer.writer.transport.abort()

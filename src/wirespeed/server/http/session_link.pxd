@@ -3,6 +3,8 @@ from wirespeed.transport.link cimport Link
 
 cdef class SessionLink(Link):
     cdef public object carry           # gets the messages of the own stream; None drops them
+    cdef public object on_room         # called while the session reads on; or None
+    cdef public bint full              # what carries them has no room
     cdef Link via                      # the link that the answers leave by, where it is one
     cdef bint lost
 

@@ -13,6 +13,8 @@ cdef class SessionLink(Link):
     Attributes:
         carry: A function that gets a list of these messages, each as bytes of JSON text. Without it
             they are dropped: no stream carries them.
+        on_room: Called without arguments while the session reads on; or None.
+        full: Whether the messages stay queued, because what carries them has no room.
     """
 
     def start(self):
@@ -34,7 +36,7 @@ cdef class SessionLink(Link):
 
     cpdef object flush(self):
         cdef SessionLink me = self         # `carry` may close the link
-        if self.lost or self.wire.outbox.size == 0:
+        if self.lost or self.full or self.wire.outbox.size == 0:
             return
         lines = b"".join(self.wire.data_to_send())
         if me.carry is not None:
@@ -42,14 +44,15 @@ cdef class SessionLink(Link):
         me.check_drained_c()
 
     cpdef object update_reading(self):
-        pass
+        if self.on_room is not None and not self.lost and self.wire.want_read_c():
+            self.on_room()
 
     cdef int lose_c(self, object exc) except -1:
         cdef SessionLink me = self         # the endpoint drops its reference
         if self.lost:
             return 0
         self.lost = True
-        self.carry = self.via = None
+        self.carry = self.on_room = self.via = None
         self.released_c()
         me.endpoint.on_lost(exc)
         return 0

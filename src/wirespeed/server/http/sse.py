@@ -5,7 +5,7 @@ is a connection, whose stream has all messages of the server; each message of th
 from __future__ import annotations
 
 import asyncio
-import logging
+from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qs
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from wirespeed.transport.http.options import HttpOptions
     from wirespeed.transport.taskpool import TaskPool
 
-logger = logging.getLogger("wirespeed.server")
-
 PARAMETER = "session_id"  # of the query that says which stream a POST belongs to
 
 
@@ -40,19 +38,44 @@ class SseSession:
         self.id = id
         self.connection = connection
         self._exchange = exchange
+        assert isinstance(connection.link, SessionLink)
+        self._link = connection.link
+        self._link.carry = self.carry
         self._end = end
+        self.held: deque[tuple[Exchange, bytes]] = deque()
         exchange.on_gone = end
+        exchange.on_drained = self._drained
         connection.closed.add_done_callback(self._ended)
 
     def carry(self, messages: list[bytes]) -> None:
-        """Send messages."""
-        carrier = self._exchange.carrier
-        if carrier is not None and len(carrier.wire.outbox) >= 4 * carrier.wire.limits.output_high:
-            logger.warning("a client of HTTP+SSE does not read: its session is over")
-            self._end()
-            return
+        """Send messages. Further ones wait in the session while the client does not read."""
         for message in messages:
             self._exchange.send_event(message, event="message")
+        wire = None if self._exchange.carrier is None else self._exchange.carrier.wire
+        if wire is not None and len(wire.outbox) >= wire.limits.output_high:
+            self._link.full = True
+
+    def _drained(self) -> None:
+        self._link.full = False
+        self._link.flush_now()
+        self.connection.on_drained()
+
+    def hold(self, exchange: Exchange, body: bytes) -> None:
+        """Keep a POST waiting: too many requests of the session wait already."""
+        self.held.append((exchange, body))
+        self._link.on_room = self._read_on
+
+    def _read_on(self) -> None:
+        """Take one POST that waits. The next one follows in a later turn of the loop."""
+        while self.held:
+            exchange, body = self.held.popleft()
+            if not exchange.gone:
+                exchange.respond(202)
+                self.connection.session.receive_message(body)
+                self._link.wrote()
+                break
+        if not self.held:
+            self._link.on_room = None
 
     def drain(self) -> None:
         """Answer the requests that are worked on, then end."""
@@ -61,6 +84,10 @@ class SseSession:
     def close(self) -> None:
         """End now."""
         self.connection.abort()
+        while self.held:
+            exchange, _ = self.held.popleft()
+            if not exchange.gone:
+                refuse(exchange, 404, "there is no such session")
 
     def _ended(self, closed: asyncio.Future[BaseException | None]) -> None:
         self._exchange.on_gone = None
@@ -115,9 +142,6 @@ class SseEndpoint(HttpTarget):
             connection.peer = Peer(exchange.address, exchange.user, lambda: exchange.headers)
             connection.closed.add_done_callback(lambda _: self._streams.closed(exchange))
             session = SseSession(id, connection, exchange, lambda: self._sessions.end(session))
-            link = connection.link
-            assert isinstance(link, SessionLink)
-            link.carry = session.carry
             return session
 
         try:
@@ -146,9 +170,11 @@ class SseEndpoint(HttpTarget):
                 raise Elsewhere(worker)
             refuse(exchange, 404, "there is no such session")
             return
-        exchange.respond(202)
         connection = session.connection
-        if connection.link is not None:
+        if connection.link is None or session.held or not connection.session.want_read:
+            session.hold(exchange, body)
+        else:
+            exchange.respond(202)
             connection.session.receive_message(body)
             connection.link.deliver()
 

@@ -28,6 +28,7 @@ class Exchange(ReplyRoute):
     expires: float
     more_fields: bytes
     on_gone: Callable[[], object] | None
+    on_drained: Callable[[], object] | None
     @property
     def carrier(self) -> Carrier | None: ...
     @property

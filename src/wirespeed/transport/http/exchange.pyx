@@ -225,7 +225,7 @@ cdef class Exchange(ReplyRoute):
 
     cdef int gone_c(self) except -1:
         on_gone = self.on_gone
-        self.on_gone = None
+        self.on_gone = self.on_drained = None
         self.gone = True
         self.carrier = None
         self.out = Outbox()            # what is still written is not sent
@@ -237,6 +237,8 @@ cdef class Exchange(ReplyRoute):
         return self.out.truncate_c(self.size_before)
 
     cdef int drained_c(self) except -1:
+        if self.on_drained is not None:
+            self.on_drained()
         return 0
 
     cdef int drain_c(self) except -1:

@@ -9,6 +9,8 @@ import pytest
 import raw
 from session_lab import HttpClient, Lab, Reply, served
 
+from wirespeed import Limits
+
 
 class SseClient:
     """A client of HTTP+SSE."""
@@ -149,3 +151,50 @@ async def test_a_silent_stream_gets_comments() -> None:
     async with served(Lab(), sse_path="/sse", sse_keepalive=0.2) as client:
         peer = await SseClient.connect(client)
         assert await peer.stream.comment() == ":"
+
+
+async def test_a_handler_waits_until_its_client_reads() -> None:
+    lab = Lab(limits=Limits(output_high=65_536, output_low=1_000))
+    async with served(lab, sse_path="/sse") as client:
+        one = await SseClient.connect(client)
+        await one.open("2025-03-26")  # whose progress has a text
+        params = {"name": "flood", "arguments": {"n": 400}, "_meta": {"progressToken": 1}}
+        assert (await one.post(raw.request(1, "tools/call", params))).status == 202
+        await lab.stuck()
+        assert lab.n_said < 400
+        assert (await one.post(raw.call(2, "echo", {"text": "behind"}))).status == 202
+        body = await one.stream.read_until(b'"text":"said"')
+        assert body.count(b"notifications/progress") == lab.n_said == 400
+        assert b'"text":"behind"' in body
+
+
+async def test_requests_above_the_limit_are_taken_when_there_is_room() -> None:
+    lab = Lab(limits=Limits(max_in_flight=1, max_waiting=1))
+    async with served(lab, sse_path="/sse") as client:
+        one = await SseClient.connect(client)
+        await one.open()
+        for n in range(2):
+            assert (await one.post(raw.call(n, "wait", {"name": f"a{n}"}))).status == 202
+        posts = [
+            asyncio.create_task(one.post(raw.call(n, "wait", {"name": f"a{n}"})))
+            for n in range(2, 6)
+        ]
+        assert (await client.request("GET", path="/healthz")).status == 200
+        assert not any(post.done() for post in posts)
+        for n in range(6):
+            lab.gate(f"a{n}").set()
+        assert [(await post).status for post in posts] == [202] * 4
+        assert {answer["id"] for answer in await one.stream.next_messages(6)} == {*range(6)}
+
+
+async def test_requests_above_the_limit_of_a_session_that_ends_are_refused() -> None:
+    lab = Lab(limits=Limits(max_in_flight=1, max_waiting=1))
+    async with served(lab, sse_path="/sse") as client:
+        one = await SseClient.connect(client)
+        await one.open()
+        for n in range(2):
+            await one.post(raw.call(n, "wait", {"name": f"a{n}"}))
+        post = asyncio.create_task(one.post(raw.call(2, "wait", {"name": "a2"})))
+        assert (await client.request("GET", path="/healthz")).status == 200
+        one.stream.leave()
+        assert (await post).status == 404
