@@ -191,7 +191,8 @@ class Context:
     @property
     def user(self) -> User | None:
         """The user that ``authenticate`` of the listener returned for this client
-        (`wirespeed.ListenOptions`); None without one."""
+        (`wirespeed.ListenOptions`), or the subject of its access token
+        (`wirespeed.auth.ResourceServer`); None without either."""
         peer = self._peer
         return None if peer is None else peer.user
 
