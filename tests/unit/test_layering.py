@@ -79,7 +79,8 @@ INSIDE = {
         pooled_tasks
         taskpool_choice
         gate
-        websocket http
+        http
+        websocket
         net
         http.pool
         child

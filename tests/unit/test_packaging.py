@@ -20,6 +20,7 @@ import pytest
 
 import wirespeed
 from wirespeed import Client, Stdio, core
+from wirespeed.errors import UpgradeRefused
 
 pytestmark = pytest.mark.own_environment
 
@@ -398,6 +399,32 @@ async def test_serve_needs_no_rich(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout) == (3, "")
     text = "wirespeed: this needs the package rich: pip install 'wirespeed[cli]'\n"
     assert done.stderr.endswith(text)
+
+
+async def test_a_port_of_http_without_websockets_answers_an_upgrade(tmp_path: Path) -> None:
+    file = tmp_path / "bare.py"
+    file.write_text(BARE.replace("server.run()", 'server.run("http://127.0.0.1:0/mcp")'))
+    bare = Environment(tmp_path / "venv", "msgspec")
+    server = subprocess.Popen(
+        [bare.python, file], stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    )
+    assert server.stderr is not None
+    try:
+        line = server.stderr.readline()
+        (url,) = re.findall(r"http://\S+/mcp", line)
+        with pytest.raises(UpgradeRefused) as caught:
+            async with Client(url.replace("http:", "ws:")):
+                pass
+        assert caught.value.status == 501
+        words = "this server has no WebSocket: its package websockets is not installed"
+        assert caught.value.reason == words
+        async with Client(url) as client:  # others are served
+            assert (await client.call_tool("add", {"a": 1, "b": 2})).data == 3
+    finally:
+        server.terminate()
+        _, rest = server.communicate()
+    assert "Traceback" not in rest
+    assert f"501 {words}" in rest
 
 
 def test_wheels_are_built_for_the_pythons_of_the_classifiers() -> None:

@@ -169,7 +169,8 @@ class ListenOptions(msgspec.Struct, frozen=True, kw_only=True):
         require_subprotocol: Refuse clients that do not offer the service's subprotocol.
         headers: More header fields of the answer that accepts a client.
         max_connections: Connections at once; further clients get 503.
-        open_timeout: Seconds for TLS and the opening handshake together.
+        open_timeout: Seconds for TLS and the opening handshake together. Over HTTP: for TLS, and
+            for the verdict of ``authenticate`` on one request.
         ping_interval: Seconds of silence after which the peer is pinged; None for never.
         ping_timeout: Further seconds of silence after which the connection is closed.
         close_timeout: Seconds for the peer's close frame.

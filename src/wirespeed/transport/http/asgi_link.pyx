@@ -4,7 +4,8 @@ the response becomes values. `wirespeed.transport.http.asgi` moves the bodies.""
 cimport cython
 
 from wirespeed._core.framing.http.writer cimport HttpWriter
-from wirespeed.transport.http.connection cimport HttpConnection, HttpSite
+from wirespeed.transport.http.connection cimport HttpConnection
+from wirespeed.transport.http.targets cimport HttpSite
 from wirespeed.transport.link cimport Link
 from wirespeed.transport.taskpool cimport TaskPool
 

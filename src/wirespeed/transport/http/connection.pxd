@@ -3,30 +3,13 @@ from wirespeed._core.framing.http.head cimport HttpHead
 from wirespeed._core.span cimport Span
 from wirespeed._core.wire cimport Wire
 from wirespeed.transport.http.exchange cimport Carrier, Exchange, HttpTarget
+from wirespeed.transport.http.targets cimport HttpSite
 
 
 cdef class HttpWire(Wire):
     cdef bint busy                     # a request is being answered
     cdef bint still                    # nothing is read: the head of the request must stay
     cdef bint pending                  # input was left because of a request before
-
-
-# What the connections of one listener share.
-cdef class HttpSite:
-    cdef readonly dict targets         # path as a request has it, bytes: HttpTarget
-    cdef readonly object gate          # who may come in
-    cdef bint early                    # the gate decides at once, by the head alone
-    cdef readonly object options       # HttpOptions
-    cdef long max_requests             # of a connection; 0: no limit
-    cdef readonly object limits        # of a connection: the largest of the services
-    cdef readonly object loop
-    cdef object quiet                  # logs refusals, not too many
-    cdef object forwarded              # finds clients behind trusted proxies; None without these
-    cdef object log                    # of requests, or None
-    cdef bytes date                    # the Date field with its line end
-    cdef double date_until, now        # in Unix seconds; `date_c` reads the clock
-
-    cdef bytes date_c(self)
 
 
 cdef class HttpConnection(Carrier):
@@ -37,7 +20,9 @@ cdef class HttpConnection(Carrier):
     cdef public object principal       # of the connection; each request has its own
     cdef public object peer
     cdef readonly long n_requests
-    cdef public object on_upgrade      # called for a request of another protocol; or None
+    cdef public object on_upgrade      # takes the stream for another protocol; or None
+    cdef object opening                # what `on_upgrade` is called with, once all is sent; or None
+    cdef object admission              # the task that awaits the verdict of the gate; or None
     cdef bint refused                  # a request broke a rule, and its answer is the last
     cdef bint last                     # close when the response in progress is sent
     cdef bint looked                   # the head was checked before its body has arrived
@@ -73,4 +58,6 @@ cdef class HttpConnection(Carrier):
     cdef int rest_c(self, Exchange exchange) except -1
     cdef int ended_c(self) except -1
     cdef int close_c(self) except -1
+    cdef int hand_over_c(self) except -1
+    cdef int give_up_c(self, object refusal) except -1
     cdef int refuse_c(self, int status, str sentence, object fields) except -1

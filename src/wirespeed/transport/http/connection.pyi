@@ -1,13 +1,12 @@
-from asyncio import AbstractEventLoop, Future
-from collections.abc import Callable, Mapping
-from typing import Literal, final
+from asyncio import Future
+from collections.abc import Callable
+from typing import Any, Literal, final
 
 from wirespeed._core.framing.http.framer import HttpFramer
 from wirespeed._core.wire import Wire
 from wirespeed.limits import Limits
-from wirespeed.transport.gate import Gate
-from wirespeed.transport.http.exchange import Carrier, HttpTarget
-from wirespeed.transport.http.options import HttpOptions
+from wirespeed.transport.http.exchange import Carrier
+from wirespeed.transport.http.targets import HttpSite
 from wirespeed.transport.service import Peer
 
 @final
@@ -15,39 +14,12 @@ class HttpWire(Wire):
     def __new__(cls, framer: HttpFramer, limits: Limits) -> HttpWire: ...
 
 @final
-class HttpSite:
-    def __init__(
-        self,
-        targets: Mapping[str, HttpTarget],
-        *,
-        options: HttpOptions,
-        limits: Limits,
-        gate: Gate,
-        loop: AbstractEventLoop,
-    ) -> None: ...
-    @property
-    def targets(self) -> dict[bytes, HttpTarget]: ...
-    @property
-    def gate(self) -> Gate: ...
-    @property
-    def options(self) -> HttpOptions: ...
-    @property
-    def limits(self) -> Limits: ...
-    @property
-    def loop(self) -> AbstractEventLoop: ...
-    def share(self, worker: int, n: int) -> None: ...
-    def leave(self) -> None: ...
-    def drain(self) -> None: ...
-    def close(self) -> None: ...
-    async def aclose(self) -> None: ...
-
-@final
 class HttpConnection(Carrier):
     principal: bytes | None
     peer: Peer | None
     certificate: bytes | None
     pass_on: Callable[[int, bytes], bool] | None
-    on_upgrade: Callable[[], bool] | None
+    on_upgrade: Callable[[Any, bytes], object] | None
     def __init__(self, site: HttpSite, address: str, *, full: bool = False) -> None: ...
     @property
     def site(self) -> HttpSite: ...
@@ -58,7 +30,8 @@ class HttpConnection(Carrier):
     @property
     def n_requests(self) -> int: ...
     @property
-    def waits_for(self) -> Literal["request", "head", "body"] | None: ...
+    def waits_for(self) -> Literal["request", "head", "body", "verdict"] | None: ...
+    def upgrade(self, answer: bytes, opening: Any) -> None: ...
     def time_out(self) -> None: ...
     def drain(self) -> None: ...
     def abort(self) -> None: ...

@@ -8,10 +8,9 @@ cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.string cimport memcmp
 
-import email.utils
+import asyncio
 import inspect
 import logging
-import time
 
 from wirespeed._core.framing.base cimport FRAME_READY
 from wirespeed._core.framing.http.fields cimport (
@@ -28,19 +27,21 @@ from wirespeed._core.framing.http.head cimport HttpHead
 from wirespeed._core.slab cimport Lease
 from wirespeed._core.span cimport Span
 from wirespeed._core.wire cimport Wire
-from wirespeed.transport.http.exchange cimport Carrier, Exchange, HttpTarget
+from wirespeed.transport.http.exchange cimport Carrier, Exchange, HttpTarget, headers_c
+from wirespeed.transport.http.targets cimport HttpSite
 
 from wirespeed._core.framing.http.writer import field_lines
 from wirespeed.errors import shortened
 from wirespeed.transport.gate import Refused
 from wirespeed.transport.http.exchange import Elsewhere
-from wirespeed.transport.options import Headers, HttpRequest, Refusal
-from wirespeed.transport.quiet import Quiet
+from wirespeed.transport.options import HttpRequest, Refusal
 
 logger = logging.getLogger("wirespeed.server")
 cdef int WARNING = logging.WARNING
 
 TOO_MANY = Refusal(503, "too many connections", {"Retry-After": "5"})
+TOO_SLOW = Refusal(503, "the request could not be authorized in time", {"Retry-After": "5"})
+SHUTTING_DOWN = Refusal(503, "the server is shutting down")
 
 # header fields that say how a body is sent
 OF_BODIES = (b"transfer-encoding", b"content-length", b"expect", b"trailer")
@@ -54,8 +55,9 @@ cdef enum:                # what the connection waits for
     REQUEST               # its first byte
     REST_OF_HEAD
     REST_OF_BODY
+    VERDICT               # of the gate
 
-cdef tuple STAGES = (None, "request", "head", "body")
+cdef tuple STAGES = (None, "request", "head", "body", "verdict")
 
 
 @cython.final
@@ -66,7 +68,7 @@ cdef class HttpWire(Wire):
         self.join_c(limits, framer)
 
     cdef bint want_read_c(self) noexcept:
-        if self.busy:
+        if self.busy or self.pending:
             return not self.still and self.framer.buffered_c() < MAX_AHEAD
         return self.outbox.size < self.output_high
 
@@ -74,70 +76,13 @@ cdef class HttpWire(Wire):
         return self.pending and not self.busy
 
 
-@cython.final
-cdef class HttpSite:
-    """What a listener serves: the targets by path, and who may come in.
-
-    Args:
-        targets: The targets by the path of a request.
-        options: A `HttpOptions`.
-        limits: The `Limits` of a connection.
-        gate: The checks of Host, Origin and token.
-        loop: The event loop.
-    """
-
-    def __init__(self, targets, *, options, limits, gate, loop):
-        self.targets = {path.encode("latin-1"): target for path, target in targets.items()}
-        self.options = options
-        self.max_requests = options.max_requests or 0
-        self.limits = limits
-        self.gate = gate
-        self.early = gate.authenticate is None
-        self.loop = loop
-        self.quiet = Quiet(logger)
-        self.date = b""
-        if options.trusted_proxies:
-            from wirespeed.transport.http.forwarded import Forwarded
-
-            self.forwarded = Forwarded(options.trusted_proxies)
-        if options.access_log is not None:
-            from wirespeed.transport.http.access_log import AccessLog
-
-            self.log = AccessLog(options.access_log, options.access_log_sample)
-
-    def share(self, int worker, int n):
-        """The port is shared by n processes; this is the one with that number."""
-        for target in self.targets.values():
-            target.share(worker, n)
-
-    def leave(self):
-        """The server will shut down soon: tell who asks for its state."""
-        for target in self.targets.values():
-            target.leave()
-
-    def drain(self):
-        """The server shuts down: end what no request waits for."""
-        for target in self.targets.values():
-            target.drain()
-
-    def close(self):
-        """End everything now."""
-        for target in self.targets.values():
-            target.close()
-
-    async def aclose(self):
-        """After `close`: wait for what has to end in order."""
-        for target in self.targets.values():
-            await target.aclose()
-
-    cdef bytes date_c(self):
-        """The Date field (RFC 9110 section 6.6.1), made once a second."""
-        cdef double now = time.time()
-        self.now = now
-        if now >= self.date_until or now < self.date_until - 1:
-            self.date_until = <double> (<long long> now + 1)
-            self.date = b"Date: %b\r\n" % email.utils.formatdate(now, usegmt=True).encode()
-        return self.date
+cdef bint wants_websocket(HttpHead head) except -1:
+    """Whether the client asks for a WebSocket on this stream (RFC 6455 section 4.1)."""
+    cdef str name, value
+    for name, value in head.fields:
+        if name.lower() == "upgrade" and value.lower() == "websocket":
+            return True
+    return False
 
 
 cdef inline bint is_known(HttpHead head, KnownField field, bytes known) noexcept:
@@ -187,9 +132,12 @@ cdef class HttpConnection(Carrier):
         cdef HttpConnection me = self    # an answer may close the connection
         cdef Span body
         self.http.pending = False
+        if self.opening is not None:
+            me.hand_over_c()
+            return
         if self.last:
             me.close_c()
-        while me.link is not None:
+        while me.link is not None and self.opening is None:
             if self.exchange is not None or self.http.outbox.size >= self.http.output_high:
                 self.http.pending = self.framer.buffered_c() != 0
                 break
@@ -290,8 +238,10 @@ cdef class HttpConnection(Carrier):
 
     cdef bint same_c(self, HttpHead head):
         """Whether the gate let in a request with the same fields before."""
-        return self.known and self.until > self.site.now and not head.twice_c(AUTHORIZATION) and (
-            is_known(head, HOST, self.host) and is_known(head, ORIGIN, self.origin)
+        return (
+            self.known and self.until > self.site.now and head.n_authority == 0
+            and not head.twice_c(AUTHORIZATION)
+            and is_known(head, HOST, self.host) and is_known(head, ORIGIN, self.origin)
             and is_known(head, AUTHORIZATION, self.authorization)
             and is_known(head, AUTHENTICATION, self.authentication)
         )
@@ -307,7 +257,7 @@ cdef class HttpConnection(Carrier):
     cdef object read_request_c(self):
         """The request whose head has arrived, for the gate."""
         cdef HttpHead head = self.framer.head
-        cdef object headers = Headers(head.fields), forwarded = self.site.forwarded
+        cdef object headers = headers_c(head), forwarded = self.site.forwarded
         return HttpRequest(
             path=head.path, query=head.query or "", headers=headers,
             peer=self.address if forwarded is None else forwarded.peer(self.address, headers),
@@ -318,7 +268,7 @@ cdef class HttpConnection(Carrier):
         """Let the browser of a web page show it the response (Fetch, "CORS protocol"). True: the
         request is OPTIONS, and was answered. Refused: the page may not connect."""
         if (
-            self.page is not None and head.method_c != OPTIONS
+            self.page is not None and head.method_c != OPTIONS and head.n_authority == 0
             and is_known(head, ORIGIN, self.page) and is_known(head, HOST, self.page_host)
         ):
             exchange.more_fields = self.page_fields
@@ -385,8 +335,10 @@ cdef class HttpConnection(Carrier):
         )
         if self.full:
             return self.refuse_c(TOO_MANY.status, TOO_MANY.reason, TOO_MANY.headers.items())
-        if head.upgrades and self.on_upgrade is not None and self.on_upgrade():
-            return 0
+        if head.upgrades and wants_websocket(head):
+            self.output.closes = True      # such a client asks for nothing else
+            if target is not None and target.websocket is not None:
+                target = target.websocket
         if target is None:
             framer.respond(
                 404, b"nothing is served at this path\n",
@@ -400,26 +352,27 @@ cdef class HttpConnection(Carrier):
         if self.site.log is not None:
             self.note_c(exchange)
         if self.site.forwarded is not None:
-            exchange.address = self.site.forwarded.peer(self.address, Headers(head.fields))
+            exchange.address = self.site.forwarded.peer(self.address, headers_c(head))
         try:
             if (
                 (head.method_c == OPTIONS or head.value_c(ORIGIN, &origin))
                 and self.page_c(exchange, head)
             ):
                 return 0
-            if not self.same_c(head):
+            if target.opens or not self.same_c(head):
                 verdict = target.admit(self.site.gate, self.read_request_c())
                 if inspect.isawaitable(verdict):
                     self.http.still = True
-                    self.site.loop.create_task(
+                    self.admission = self.site.admit_c(
                         self._admit(exchange, Lease.of(framer.slab, body.p, body.n), verdict)
                     )
+                    exchange.on_gone = self.admission.cancel
                     return 0
                 self.user, self.known_principal = verdict.user, verdict.principal
                 self.until, self.expires = verdict.until, verdict.expires
                 if verdict.fields:
                     exchange.more_fields += field_lines(verdict.fields)
-                if self.until > self.site.now:
+                if self.until > self.site.now and not target.opens and head.n_authority == 0:
                     self.remember_c(head)
                 else:
                     self.known = False
@@ -463,6 +416,34 @@ cdef class HttpConnection(Carrier):
         )
         return 0
 
+    def upgrade(self, bytes answer not None, opening):
+        """Answer the request in progress with the head of a response behind which the stream is
+        of another protocol. `on_upgrade` gets what is to be opened, and the bytes that were read
+        behind the request, when the answer has left."""
+        cdef HttpConnection me = self
+        cdef Exchange exchange = self.exchange
+        exchange.keep_head_c()
+        exchange.status = 101
+        self.exchange = exchange.carrier = None
+        self.http.busy = self.http.still = False
+        self.opening = opening
+        self.last = True
+        self.http.outbox.text_c(answer)
+        self.log_c(exchange)
+        self.link.flush()
+        if me.link is not None:
+            me.hand_over_c()
+
+    cdef int hand_over_c(self) except -1:
+        """Leave the stream to another protocol once all is sent."""
+        cdef object opening = self.opening
+        if self.http.outbox.size:
+            self.http.pending = True
+        else:
+            self.opening = None
+            self.on_upgrade(opening, self.framer.take_rest_c())
+        return 0
+
     cdef int rest_c(self, Exchange exchange) except -1:
         """A request goes on: keep its head, and none of its input."""
         cdef HttpFramer framer = self.framer
@@ -476,13 +457,17 @@ cdef class HttpConnection(Carrier):
         """Answer a request when the gate has decided."""
         try:
             verdict = await verdict
-            if exchange.gone:
-                return
+            if exchange.carrier is None:
+                return             # the client is gone, or was refused meanwhile
+            exchange.on_gone = None
             exchange.user, exchange.principal = verdict.user, verdict.principal
             exchange.expires = verdict.expires
             if verdict.fields:
                 exchange.more_fields += field_lines(verdict.fields)
             exchange.target.take_c(exchange, body.slab, body.p, <size_t> body.n)
+        except asyncio.CancelledError:     # of this task, or of one of the gate's own
+            if exchange.carrier is not None:
+                self._refuse(exchange, SHUTTING_DOWN)
         except Elsewhere as exc:
             self.pass_on_c(exchange, exc.worker, Span(body.p, <size_t> body.n))
         except Refused as exc:
@@ -546,34 +531,52 @@ cdef class HttpConnection(Carrier):
 
     cdef int waits_for_c(self) noexcept:
         if self.exchange is not None:
-            return RESPONSE
+            return VERDICT if self.http.still else RESPONSE
         if self.framer.has_head_c():
             return REST_OF_BODY
         return REST_OF_HEAD if self.framer.buffered_c() else REQUEST
 
     @property
     def waits_for(self):
-        """What of the client is awaited: "request", "head" or "body"; None while we answer."""
+        """What is awaited of the client, "request", "head" or "body", or of the gate, "verdict";
+        None while we answer."""
         return STAGES[self.waits_for_c()]
 
     def time_out(self):
-        """The client took too long."""
+        """The client or the gate took too long."""
         cdef int stage = self.waits_for_c()
         if self.last:
             self.abort()                   # it does not read the last response
         elif stage == REQUEST:
             self.drain()
+        elif stage == VERDICT:
+            self.give_up_c(TOO_SLOW)
         elif stage != RESPONSE:
             self.output.answer_c(1, False, True)
             self.refuse_c(408, f"the {STAGES[stage]} of the request took too long", ())
 
+    cdef int give_up_c(self, object refusal) except -1:
+        """Refuse the request on which the gate has not decided, and close."""
+        cdef object admission = self.admission
+        self.output.closes = True
+        self._refuse(self.exchange, refusal)
+        admission.cancel()
+        return 0
+
     def drain(self):
         """Answer the request in progress, then close."""
         cdef HttpConnection me = self
+        cdef bint closing = self.last
         if not self.draining:
             self.draining = self.last = True
             if me.exchange is None:
-                me.close_c()
+                if closing or self.waits_for_c() == REQUEST:
+                    me.close_c()
+                else:
+                    self.output.answer_c(1, False, True)
+                    self.refuse_c(SHUTTING_DOWN.status, SHUTTING_DOWN.reason, ())
+            elif self.http.still and self.exchange.target.opens:
+                self.give_up_c(SHUTTING_DOWN)
             else:
                 self.output.closes = True
                 me.exchange.drain_c()

@@ -7,6 +7,11 @@ from wirespeed._core.reply_route cimport ReplyRoute
 from wirespeed._core.slab cimport Slab
 from wirespeed.transport.link cimport Endpoint
 
+# The header fields. The authority of a target in absolute form stands for Host (RFC 9112 section
+# 3.2.2).
+cdef object headers_c(HttpHead head)
+
+
 # A connection that carries exchanges, one at a time.
 cdef class Carrier(Endpoint):
     cdef readonly HttpFramer framer
@@ -59,6 +64,8 @@ cdef class Exchange(ReplyRoute):
 cdef class HttpTarget:
     cdef public object authority       # decides who may come in (`gate.Authority`); or None
     cdef public bint for_pages         # every web page may read it
+    cdef public HttpTarget websocket   # answers those that ask for a WebSocket; or None
+    cdef public bint opens             # its responses open other connections on the same stream
     # Override: the exchange of a request.
     cdef Exchange exchange_c(self)
     # Override: all that the request asked for is done.

@@ -28,6 +28,25 @@ class Elsewhere(Exception):
         self.worker = worker
 
 
+cdef HttpHead read_raw(bytes raw):
+    cdef HttpHead head = HttpHead(max_head=65535, max_target=65535, max_fields=65535)
+    head.scan(raw)
+    return head
+
+
+cdef object headers_c(HttpHead head):
+    cdef list fields = head.fields
+    if head.n_authority:
+        fields = [field for field in fields if field[0].lower() != "host"]
+        fields.append(("Host", head.authority))
+    return Headers(fields)
+
+
+def headers_of(bytes raw not None):
+    """The header fields of a head that was kept."""
+    return headers_c(read_raw(raw))
+
+
 cdef class Carrier(Endpoint):
     """A connection that carries exchanges. Abstract: `HttpConnection` is one."""
 
@@ -69,13 +88,18 @@ cdef class Exchange(ReplyRoute):
         if head is None:
             if self.raw is None:
                 raise RuntimeError("the head of the request was not kept")
-            head = HttpHead(max_head=65535, max_target=65535, max_fields=65535)
-            head.scan(self.raw)
+            head = read_raw(self.raw)
         return head
 
     cdef object peer_c(self):
         self.keep_head_c()
         return self
+
+    @property
+    def head(self):
+        """The head of the request, as it came."""
+        self.keep_head_c()
+        return self.raw
 
     @property
     def method(self):
@@ -96,7 +120,7 @@ cdef class Exchange(ReplyRoute):
     def headers(self):
         """The header fields of the request."""
         if self.known_headers is None:
-            self.known_headers = Headers(self.read_head_c().fields)
+            self.known_headers = headers_c(self.read_head_c())
         return self.known_headers
 
     # -- the response ----------------------------------------------------------------------------

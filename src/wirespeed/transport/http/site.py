@@ -10,9 +10,9 @@ from msgspec import structs
 
 from wirespeed.transport.address import Address
 from wirespeed.transport.gate import Gate, authority_of
-from wirespeed.transport.http.connection import HttpSite
 from wirespeed.transport.http.exchange import HttpTarget
 from wirespeed.transport.http.routes import Health, Route
+from wirespeed.transport.http.targets import HttpSite
 from wirespeed.transport.options import ListenOptions
 from wirespeed.transport.taskpool import TaskPool
 

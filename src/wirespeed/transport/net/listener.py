@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import errno
 import logging
 import math
@@ -28,36 +27,32 @@ from wirespeed.transport.net.stream import (
     make_prompt,
     start,
 )
-from wirespeed.transport.options import Headers, ListenOptions, OnListening, Refusal
+from wirespeed.transport.options import ListenOptions, OnListening
 from wirespeed.transport.quiet import Quiet
 from wirespeed.transport.service import Connection, Peer, Service, alive
 from wirespeed.transport.signals import Drainable, signals_drain
-from wirespeed.transport.taskpool_choice import LAST_WAIT, close_pool, open_pool
+from wirespeed.transport.taskpool_choice import close_pool, open_pool
 
 if TYPE_CHECKING:
     from wirespeed._core.framing.base import Framer
     from wirespeed._core.framing.websocket import WebSocketFramer
-    from wirespeed.transport.gate import Admission, Gate
-    from wirespeed.transport.http.connection import HttpConnection, HttpSite
+    from wirespeed.transport.gate import Admission
+    from wirespeed.transport.http.connection import HttpConnection
+    from wirespeed.transport.http.targets import HttpSite
     from wirespeed.transport.net.handover import Mailbox
     from wirespeed.transport.net.relay import Relay
-    from wirespeed.transport.websocket.upgrade import ServerHandshake
+    from wirespeed.transport.websocket.target import Opening
 
 logger = logging.getLogger("wirespeed.server")
 
 ACCEPTS_A_TURN = 64
 ACCEPT_PAUSE = 1.0  # seconds without accepting when descriptors or memory run out
 MAX_REFUSALS = 64  # connections above `max_connections` that receive a refusal
-LINGER = 1.0  # seconds that a refused client has to read the answer and close
 BLANKS = b" \t\r\n"
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 OUT_OF = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 Obey = Callable[[asyncio.AbstractEventLoop, Drainable], AbstractContextManager[None]]
-
-
-class _Silent(Exception):
-    """The client closed the connection without a byte."""
 
 
 class Served(Watched):
@@ -93,28 +88,36 @@ class Served(Watched):
 
 
 class ServedHttp(Served):
-    """One connection of an HTTP listener."""
+    """One connection of a listener that reads HTTP requests.
 
-    __slots__ = ("_late", "_passed", "_seen", "_since", "_upgraded")
+    Args:
+        since: When the client was accepted, by the clock of the loop.
+    """
+
+    __slots__ = ("_late", "_opened", "_passed", "_seen", "_since")
 
     connection: HttpConnection
 
-    def __init__(self, listener: Listener, connection: HttpConnection, stream: Stream) -> None:
+    def __init__(
+        self, listener: Listener, connection: HttpConnection, stream: Stream, since: float
+    ) -> None:
         super().__init__(listener, connection, None, stream)
         connection.on_upgrade = self.upgrade
         if listener.mailbox is not None:
             connection.pass_on = self.pass_on
-        self._upgraded: tuple[bytes, bytes] | None = None  # the request, and the bytes behind it
+        self._opened: tuple[Opening, bytes] | None = None
         self._passed: socket.socket | None = None  # our end, while another worker has the other
-        self._since = listener.loop.time()
+        self._since = since
         self._seen: tuple[object, ...] = ()
         self._late = False
 
     def check(self, now: float) -> None:
-        """End a connection whose client takes too long for a request."""
+        """End a connection whose client, or whose `authenticate`, takes too long."""
         connection = self.connection
         stage = connection.waits_for
-        seen = stage, connection.n_requests, stage == "body" and connection.wire.bytes_in
+        seen: tuple[object, ...] = ()  # an opening handshake has its time for all stages together
+        if self.listener.address.is_http:
+            seen = stage, connection.n_requests, stage == "body" and connection.wire.bytes_in
         if seen != self._seen or stage is None:
             self._seen, self._since, self._late = seen, now, False
         elif now - self._since >= self.listener.limits[stage]:
@@ -122,21 +125,16 @@ class ServedHttp(Served):
                 # a busy loop runs its due timers before it reads the received bytes
                 self._late = True
                 return
+            if stage == "verdict":
+                logger.warning("authenticate took more than %g s", self.listener.limits[stage])
             connection.time_out()
 
-    def upgrade(self) -> bool:
-        """Leave the connection to WebSocket, if its request wants that."""
-        connection, link = self.connection, self.connection.link
-        head = connection.framer.head
-        asks = any(n.lower() == "upgrade" and v.lower() == "websocket" for n, v in head.fields)
-        if not asks or link is None:
-            return False
-        link.flush()
-        if len(connection.wire.outbox):
-            return False  # a client that does not read what it asked for before
-        self._upgraded = head.raw, connection.framer.take_rest()
-        self.stream.take_back(link)
-        return True
+    def upgrade(self, opening: Opening, rest: bytes) -> None:
+        """Leave the stream to a WebSocket. ``rest``: the bytes that were read behind the request
+        for it."""
+        assert self.connection.link is not None
+        self._opened = opening, rest
+        self.stream.take_back(self.connection.link)
 
     def pass_on(self, worker: int, data: bytes) -> bool:
         """Pass the connection on to another worker, with what was read of it, and close its link.
@@ -158,10 +156,9 @@ class ServedHttp(Served):
         return True
 
     def gone(self, closed: asyncio.Future[BaseException | None]) -> None:
-        if self._upgraded is not None:
-            address = self.connection.address
-            self.connection.on_upgrade = None
-            self.listener.open_websocket(self.stream, address, self._upgraded)
+        self.connection.on_upgrade = self.connection.pass_on = None
+        if self._opened is not None and not self.listener.aborting:
+            self.listener.open_websocket(self.stream, *self._opened)
             self.listener.left(self)
         elif self._passed is not None:
             self.listener.relay(self.stream, self._passed)
@@ -212,49 +209,51 @@ class Listener:
         self.draining = False
         self._closing = False  # the port is closed, or will not open
         self._delay: asyncio.TimerHandle | None = None  # until then
-        self._aborting = False
+        self.aborting = False
         self.opening: set[asyncio.Task[None]] = set()
         self._n_full = 0  # of these, connections above the limit
         self._accepting = False
         self._resume: asyncio.TimerHandle | None = None
         self._over = self.loop.create_future()
         self._quiet = Quiet(logger)
-        self.limits = {
-            "request": options.http.idle_timeout,
-            "head": options.http.head_timeout,
-            "body": options.http.body_timeout,
-        }
+        limit = options.open_timeout
+        self.limits = {"request": limit, "head": limit, "body": limit, "verdict": limit}
+        if self.address.is_http:
+            self.limits["request"] = options.http.idle_timeout
+            self.limits["head"] = options.http.head_timeout
+            self.limits["body"] = options.http.body_timeout
         self._keeper = Keeper(
             self.loop,
             ping_interval=options.ping_interval,
             ping_timeout=options.ping_timeout,
             slow_reader_timeout=options.slow_reader_timeout,
             close_timeout=options.close_timeout,
-            others=tuple(self.limits.values()) if self.address.is_http else (),
+            others=tuple(self.limits.values()) if self.address.has_paths else (),
         )
-        self._gate: Gate | None = None
-        self._site: HttpSite | None = None
         self.mailbox = mailbox
+        self._site = self._make_site()
+        if self._site is not None and mailbox is not None:
+            self._site.share(mailbox.worker, mailbox.n)
+            self.loop.add_reader(mailbox.fileno(), self._receive, mailbox)
+
+    def _make_site(self) -> HttpSite | None:
+        if not self.address.has_paths:
+            return None
+        from wirespeed.transport.websocket import target
+
+        local = self.listening.local
         if self.address.is_websocket:
-            import wirespeed.transport.websocket.upgrade  # noqa: F401 (its package may be missing)
-            from wirespeed.transport.gate import Gate
-
-            self._gate = Gate(options, self.address, local=listening.local)
-        elif self.address.is_http:
-            from wirespeed.transport.http.site import make_site
-
-            self._site = make_site(
-                services,
-                options,
-                self.address,
-                local=listening.local,
-                loop=self.loop,
-                pool=self.pool,
+            return target.make_site(
+                self.services, self.options, self.address, local=local, loop=self.loop
             )
-            self._gate = self._site.gate
-            if mailbox is not None:
-                self._site.share(mailbox.worker, mailbox.n)
-                self.loop.add_reader(mailbox.fileno(), self._receive, mailbox)
+        from wirespeed.transport.http.site import make_site
+
+        site = make_site(
+            self.services, self.options, self.address, local=local, loop=self.loop, pool=self.pool
+        )
+        for path, service in self.services.items():
+            site.targets[path.encode()].websocket = target.WebSocketTarget(service, self.options)
+        return site
 
     @property
     def n_connections(self) -> int:
@@ -315,32 +314,21 @@ class Listener:
         if self.address.scheme == "unix":
             (service,) = self.services.values()
             stream = SocketStream(self.loop, sock)
-            self._join(stream, service, service.stream_framer(), None, b"", Peer(peer))
-            return
-        if self.address.is_http and not self.address.secure:
-            self._join_http(SocketStream(self.loop, sock), peer, full)
-            return
-        self._n_full += full
-        if self.address.is_http:
-            opening = self._secure(sock, peer, full)
-        elif self.address.is_websocket:
-            opening = self._welcome(sock, peer, full)
+            self._join(stream, service, service.stream_framer(), b"", Peer(peer))
+        elif self.address.secure:
+            self._open(self._secure(sock, peer, full), full, sock)
+        elif self.address.has_paths:
+            self._join_http(SocketStream(self.loop, sock), peer, full, self.loop.time())
         else:
-            opening = self._admit(sock, peer)
-        self._open(opening, full, sock)
+            self._open(self._admit(sock, peer), full, sock)
 
-    def open_websocket(self, stream: Stream, peer: str, request: tuple[bytes, bytes]) -> None:
-        """Open a WebSocket at a port of HTTP. ``request``: its head, and the bytes behind it."""
-        self._open(self._welcome(stream, peer, False, request), False, stream)
-
-    def _open(
-        self, opening: Coroutine[Any, Any, None], full: bool, sock: socket.socket | Stream
-    ) -> None:
+    def _open(self, opening: Coroutine[Any, Any, None], full: bool, sock: socket.socket) -> None:
+        self._n_full += full
         task = self.loop.create_task(opening)
         self.opening.add(task)
         task.add_done_callback(partial(self._welcomed, full, sock))
 
-    def _welcomed(self, full: bool, sock: socket.socket | Stream, task: asyncio.Task[None]) -> None:
+    def _welcomed(self, full: bool, sock: socket.socket, task: asyncio.Task[None]) -> None:
         self.opening.discard(task)
         self._n_full -= full
         if task.cancelled():
@@ -367,7 +355,7 @@ class Listener:
         try:
             data = await _read_opening(stream)
             if data[:1] in (b"{", b"["):
-                self._join(stream, service, service.stream_framer(), None, data, Peer(peer))
+                self._join(stream, service, service.stream_framer(), data, Peer(peer))
                 joined = True
                 self.opening.discard(task)
             elif data:
@@ -382,12 +370,29 @@ class Listener:
     # -- HTTP ------------------------------------------------------------------------------------
 
     async def _secure(self, sock: socket.socket, peer: str, full: bool) -> None:
-        """Serve a client of ``https://`` after the handshake of TLS."""
+        """Serve a client of ``https://`` or ``wss://`` after the handshake of TLS."""
+        from wirespeed.transport.net.connect import reason_of
+        from wirespeed.transport.net.tls import TlsStream
+
+        assert self.options.ssl is not None
         task = cast("asyncio.Task[None]", asyncio.current_task())
-        stream = await self._secured(sock, peer)
-        if stream is not None:
-            self._join_http(stream, peer, full)
-            self.opening.discard(task)
+        since = self.loop.time()
+        try:
+            stream = await TlsStream.accept(
+                self.loop,
+                sock,
+                self.options.ssl,
+                peer=peer,
+                timeout=self.options.open_timeout,
+            )
+        except OSError as exc:
+            why = reason_of(exc)
+            if not isinstance(exc, ssl_.SSLError):
+                why = f"no TLS handshake: {why}"
+            self._log_refusal(peer, why, logging.INFO)
+            return
+        self._join_http(stream, peer, full, since)
+        self.opening.discard(task)
 
     def _receive(self, mailbox: Mailbox) -> None:
         """Take over the connections that other workers pass on."""
@@ -402,7 +407,7 @@ class Listener:
             sock, known = passed
             full = self.n_connections - self._n_full >= self.options.max_connections
             stream = SocketStream(self.loop, sock, known.certificate)
-            self._join_http(stream, known.peer, full, known.data)
+            self._join_http(stream, known.peer, full, self.loop.time(), known.data)
 
     def relay(self, stream: Stream, inner: socket.socket) -> None:
         """Go on with a connection of TLS that another worker answers. ``inner``: our end of the way
@@ -427,14 +432,16 @@ class Listener:
         relay.start()
         self._watch(ServedRelay(self, relay, stream, inner), b"")
 
-    def _join_http(self, stream: Stream, peer: str, full: bool, rest: bytes = b"") -> None:
+    def _join_http(
+        self, stream: Stream, peer: str, full: bool, since: float, rest: bytes = b""
+    ) -> None:
         from wirespeed.transport.http.connection import HttpConnection
 
         assert self._site is not None
         connection = HttpConnection(self._site, peer, full=full)
         connection.certificate = stream.certificate
         stream.make_link(connection)
-        served = ServedHttp(self, connection, stream)
+        served = ServedHttp(self, connection, stream, since)
         if full:
             self._n_full += 1
             connection.closed.add_done_callback(self._full_one_left)
@@ -443,152 +450,15 @@ class Listener:
     def _full_one_left(self, _: object) -> None:
         self._n_full -= 1
 
-    # -- opening handshake -----------------------------------------------------------------------
-
-    async def _welcome(
-        self,
-        sock: socket.socket | Stream,
-        peer: str,
-        full: bool,
-        request: tuple[bytes, bytes] | None = None,
-    ) -> None:
-        """Do the opening handshake of an accepted connection, then serve or close it. ``request``:
-        as of `open_websocket`."""
-        task = cast("asyncio.Task[None]", asyncio.current_task())
-        stream: Stream | None
-        until = self.loop.time() + self.options.open_timeout
-        stream = SocketStream(self.loop, sock) if isinstance(sock, socket.socket) else sock
+    def open_websocket(self, stream: Stream, opening: Opening, rest: bytes) -> None:
+        """Serve a client whose opening handshake is answered."""
+        service, framer, peer, admitted = opening
         try:
-            if isinstance(sock, socket.socket) and self.address.secure:
-                stream = await self._secured(sock, peer)
-            if stream is None:
-                return
-            refusal = await self._let_in(stream, peer, full, until, request)
-            if refusal is None:
-                stream = None  # it is served
-                self.opening.discard(task)  # and counted as such
-                return
-            self._log_refusal(peer, f"{refusal.status} {refusal.reason}")
-            stream.say(self._words(refusal))
-            await _linger(stream)
-        except _Silent:
-            pass
-        except OSError as exc:
-            why = f"the connection broke in the opening handshake ({exc})"
-            self._log_refusal(peer, why, logging.INFO)
-        except asyncio.CancelledError:
-            if stream is not None:
-                stream.say(self._words(Refusal(503, "the server is shutting down")))
-            raise
-        finally:
-            if stream is not None:
-                stream.close()
-
-    @staticmethod
-    def _words(refusal: Refusal) -> bytes:
-        from wirespeed.transport.websocket.upgrade import refusal_bytes
-
-        return refusal_bytes(refusal)
-
-    async def _let_in(
-        self,
-        stream: Stream,
-        peer: str,
-        full: bool,
-        until: float,
-        request: tuple[bytes, bytes] | None,
-    ) -> Refusal | None:
-        """Serve the client, or return the reason of a refusal."""
-        from wirespeed._core.framing.websocket import WebSocketFramer
-        from wirespeed.transport.gate import Refused
-        from wirespeed.transport.websocket.upgrade import ServerHandshake
-
-        asking = False  # `authenticate` is running
-        try:
-            async with asyncio.timeout_at(until):
-                head, rest = request or await _read_head(stream)
-                asking = True
-                judged = await self._judge(head, peer, stream.certificate, full)
-                service, handshake, subprotocol, admitted = judged
-                asking = False
-                if self._aborting:
-                    raise Refused(Refusal(503, "the server is shutting down"))
-                fields = {**self.options.headers, **dict(admitted.fields)}
-                answer = handshake.accept(subprotocol, fields)
-                await stream.write(answer)
-        except Refused as exc:
-            return exc.refusal
-        except TimeoutError:
-            if not asking:
-                return Refusal(408, "the opening handshake took too long")
-            logger.warning("authenticate took more than %g s", self.options.open_timeout)
-            return Refusal(503, "the opening handshake could not be finished")
-        except (OSError, _Silent):
-            raise
-        except Exception:
-            logger.exception("internal error in an opening handshake")
-            return Refusal(500, "internal error")
-        framer = WebSocketFramer(
-            "server", max_message=service.limits.max_message, deflate=handshake.extension
-        )
-
-        # Parsed where a handler looks at them: parsed headers take four times the memory.
-        def headers() -> Headers:
-            return ServerHandshake(head, peer=peer).request.headers
-
-        known = Peer(peer, admitted.user, headers)
-        self._join(stream, service, framer, framer, rest, known, admitted)
-        return None
-
-    async def _secured(self, sock: socket.socket, peer: str) -> Stream | None:
-        from wirespeed.transport.net.connect import reason_of
-        from wirespeed.transport.net.tls import TlsStream
-
-        assert self.options.ssl is not None
-        try:
-            return await TlsStream.accept(
-                self.loop,
-                sock,
-                self.options.ssl,
-                peer=peer,
-                timeout=self.options.open_timeout,
-            )
-        except OSError as exc:
-            why = reason_of(exc)
-            if not isinstance(exc, ssl_.SSLError):
-                why = f"no TLS handshake: {why}"
-            self._log_refusal(peer, why, logging.INFO)
-            return None
-
-    async def _judge(
-        self, head: bytes, peer: str, certificate: bytes | None, full: bool
-    ) -> tuple[Service, ServerHandshake, str | None, Admission]:
-        """Return the service of a request, the handshake, the subprotocol, and what the gate says
-        of the client. Refused: the request is not accepted."""
-        from wirespeed.transport.gate import Admission, Refused, authority_of
-        from wirespeed.transport.websocket.upgrade import ServerHandshake
-
-        assert self._gate is not None
-        handshake = ServerHandshake(head, peer=peer, compression=self.options.compression)
-        if full:
-            raise Refused(Refusal(503, "too many connections", {"Retry-After": "5"}))
-        request = msgspec.structs.replace(handshake.request, certificate=certificate)
-        service = self.services.get(request.path)
-        if service is None:
-            raise Refused(Refusal(404, "nothing is served at this path"))
-        admitted = self._gate.check(
-            request, service.auth_headers, service.refusal_status, authority_of(service)
-        )
-        if not isinstance(admitted, Admission):
-            admitted = await admitted
-        offered = handshake.offered
-        if service.subprotocol is None:
-            return service, handshake, offered[0] if offered else None, admitted
-        if service.subprotocol in offered:
-            return service, handshake, service.subprotocol, admitted
-        if offered or self.options.require_subprotocol:
-            raise Refused(Refusal(400, f"the subprotocol of this server is {service.subprotocol}"))
-        return service, handshake, None, admitted
+            self._join(stream, service, framer, rest, peer, admitted, pings=framer)
+        except Exception as exc:
+            stream.close()
+            if not isinstance(exc, OSError):  # the client has left
+                logger.exception("internal error in an opening handshake")
 
     # -- connections -----------------------------------------------------------------------------
 
@@ -597,10 +467,11 @@ class Listener:
         stream: Stream,
         service: Service,
         framer: Framer | None,
-        pings: WebSocketFramer | None,
         rest: bytes,
         peer: Peer,
         admitted: Admission | None = None,
+        *,
+        pings: WebSocketFramer | None = None,
     ) -> None:
         connection = service.connect(
             stream.make_link, loop=self.loop, pool=self.pool, framer=framer
@@ -639,7 +510,7 @@ class Listener:
             return
         self.draining = True
         delay = self.options.http.drain_delay
-        if self._site is None or not delay or self._aborting:
+        if self._site is None or not delay or self.aborting:
             self._end()
             return
         logger.info("shutting down in %g s", delay)
@@ -666,7 +537,7 @@ class Listener:
 
     def abort(self) -> None:
         """End at once."""
-        self._aborting = True
+        self.aborting = True
         self.drain()
         self._end()
         if self._site is not None:
@@ -679,9 +550,7 @@ class Listener:
         return [served for served in self._keeper.all() if isinstance(served, Served)]
 
     def _check_over(self) -> None:
-        # an `authenticate` that ignores its cancellation must not block the end
-        n = len(self._keeper) if self._aborting else self.n_connections
-        if self._closing and not n and not self._over.done():
+        if self._closing and not self.n_connections and not self._over.done():
             self._over.set_result(None)
 
     async def serve(self, on_listening: OnListening | None) -> None:
@@ -700,9 +569,7 @@ class Listener:
                 self.loop.remove_reader(self.mailbox.fileno())
             self._keeper.close()
             if self.opening:
-                _, stubborn = await asyncio.wait(list(self.opening), timeout=LAST_WAIT)
-                if stubborn:
-                    logger.warning("authenticate ignores its cancellation and is abandoned")
+                await asyncio.wait(list(self.opening))
             if self._site is not None:
                 await self._site.aclose()
             await close_pool(self.pool)
@@ -741,38 +608,6 @@ async def _read_opening(stream: Stream) -> bytes:
         if data and not mark.startswith(data):
             break
     return data
-
-
-async def _read_head(stream: Stream) -> tuple[bytes, bytes]:
-    """Return the request up to the empty line, and the bytes behind it. Refused: it is too long."""
-    from wirespeed.transport.gate import Refused
-    from wirespeed.transport.websocket.upgrade import END, MAX_HEAD, check_opening
-
-    head = bytearray()
-    while True:
-        data = await stream.read()
-        if not data:
-            if head:
-                raise ConnectionResetError("the client closed it")
-            raise _Silent
-        searched = max(0, len(head) - len(END) + 1)
-        head += data
-        check_opening(head)
-        end = head.find(END, searched)
-        if 0 <= end <= MAX_HEAD:
-            end += len(END)
-            return bytes(head[:end]), bytes(head[end:])
-        if len(head) > MAX_HEAD:
-            raise Refused(Refusal(431, f"the request has more than {MAX_HEAD} bytes"))
-
-
-async def _linger(stream: Stream) -> None:
-    """Read further input of the client, so that no reset destroys the refusal."""
-    with contextlib.suppress(OSError):  # TimeoutError is one
-        async with asyncio.timeout(LINGER):
-            for _ in range(64):
-                if not await stream.read():
-                    return
 
 
 def urls_of(address: Address, services: Mapping[str, Service]) -> tuple[str, ...]:

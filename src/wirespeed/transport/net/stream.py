@@ -7,7 +7,6 @@ further bytes (for `wss://` see `wirespeed.transport.net.tls`).
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import socket
 from typing import Protocol
 
@@ -34,12 +33,6 @@ class Stream(Protocol):
 
     async def write(self, data: bytes) -> None:
         """Send all bytes. OSError: the connection broke."""
-
-    def say(self, data: bytes) -> None:
-        """Send as many bytes as go without waiting, as the last ones before `close`."""
-
-    def end_output(self) -> None:
-        """Tell the peer that no more bytes follow, as far as that is possible."""
 
     def make_link(self, endpoint: Endpoint) -> Link:
         """Return the link that moves all further bytes. The link is not started."""
@@ -76,15 +69,6 @@ class SocketStream:
 
     async def write(self, data: bytes) -> None:
         await self._loop.sock_sendall(self.socket, data)
-
-    def say(self, data: bytes) -> None:
-        with contextlib.suppress(OSError):
-            self.socket.send(data)
-        self.end_output()
-
-    def end_output(self) -> None:
-        with contextlib.suppress(OSError):
-            self.socket.shutdown(socket.SHUT_WR)
 
     def make_link(self, endpoint: Endpoint) -> Link:
         fd = self.socket.fileno()

@@ -121,23 +121,12 @@ class TlsStream(asyncio.BufferedProtocol):
         return data
 
     async def write(self, data: bytes) -> None:
-        self._put(data)
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.write(data)
         while not self._writable:
             if self._failure is not None or self._ended:
                 raise ConnectionResetError("the connection is closed")
             await self._wait()
-
-    def say(self, data: bytes) -> None:
-        self._put(data)
-        self.end_output()
-
-    def end_output(self) -> None:
-        if self._transport is not None:
-            self._transport.close()  # sends queued bytes first
-
-    def _put(self, data: bytes) -> None:
-        if self._transport is not None and not self._transport.is_closing():
-            self._transport.write(data)
 
     async def _wait(self) -> None:
         if self._failure is not None:

@@ -1,18 +1,17 @@
 """The opening handshake of WebSocket (RFC 6455 section 4), both sides, without input or output.
 
-`websockets` parses and checks the HTTP heads and negotiates permessage-deflate. Its protocol
-objects receive the heads only. wirespeed's own framing reads the bytes behind a head.
+`websockets` checks what is asked and answered, and negotiates permessage-deflate. A server's
+requests are read by `wirespeed._core.framing.http`; a client's answers are parsed by `websockets`.
+wirespeed's own framing reads the bytes behind a head.
 """
 
 from __future__ import annotations
 
-import email.utils
-import http
 import logging
-import re
 from collections.abc import Mapping, Sequence
 
 from websockets.client import ClientProtocol
+from websockets.datastructures import Headers as HandshakeHeaders
 from websockets.exceptions import InvalidHandshake, InvalidHeader, InvalidUpgrade
 from websockets.extensions.permessage_deflate import (
     ClientPerMessageDeflateFactory,
@@ -27,11 +26,10 @@ from websockets.uri import WebSocketURI
 import wirespeed
 from wirespeed.transport.address import Address
 from wirespeed.transport.gate import Refused
-from wirespeed.transport.options import Headers, HttpRequest, Refusal
+from wirespeed.transport.options import Headers, Refusal
 from wirespeed.transport.websocket.deflate import MessageDeflate
 
-MAX_HEAD = 16384  # bytes of a request or response up to the empty line
-MAX_LINE = 8192  # bytes of its first line
+MAX_HEAD = 16384  # bytes of a response up to the empty line
 MAX_BODY = 65536  # bytes of a refusal's body that a client takes in
 END = b"\r\n\r\n"
 
@@ -39,55 +37,29 @@ END = b"\r\n\r\n"
 WINDOW_BITS = 12
 DEFLATE = {"memLevel": 5}
 
-# First bytes of an HTTP request: a character of a method, or an empty line (RFC 9112 section 2.2).
-_OPENS_REQUEST = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z\r\n]")
-_VERSION = re.compile(rb"HTTP/[0-9](?:\.[0-9])?\Z")
-_ABSOLUTE = re.compile(r"(?:https?|wss?)://(?P<authority>[^/?]*)(?P<target>.*)\Z", re.IGNORECASE)
-_NO_REQUEST = "this is not an HTTP/1.1 request for a WebSocket"
-
 # websockets logs every handshake, with all header fields at DEBUG.
 _silent = logging.Logger("wirespeed.handshake")  # noqa: LOG001 (it cannot be switched on)
 _silent.disabled = True
-
-
-def refusal_bytes(refusal: Refusal) -> bytes:
-    """The HTTP answer of a refusal: one line of text. The connection is closed after it."""
-    try:
-        phrase = http.HTTPStatus(refusal.status).phrase
-    except ValueError:
-        phrase = "Refused"
-    body = refusal.reason.encode() + b"\n"
-    fields = {
-        "Date": email.utils.formatdate(usegmt=True),
-        "Connection": "close",
-        "Content-Length": str(len(body)),
-        "Content-Type": "text/plain; charset=utf-8",
-        **refusal.headers,
-    }
-    lines = [f"HTTP/1.1 {refusal.status} {phrase}", *(f"{k}: {v}" for k, v in fields.items())]
-    return "\r\n".join(lines).encode("latin-1") + END + body
 
 
 # -- server ----------------------------------------------------------------------------------------
 
 
 class ServerHandshake:
-    """A client's request, read and judged. Refused: it does not ask for an upgrade.
+    """A client's request for a WebSocket, judged. Refused: it is not a valid one.
 
     Args:
-        head: The request up to the empty line.
-        peer: Who sent it.
+        headers: The header fields of the request.
         compression: Whether permessage-deflate may be agreed on.
     """
 
-    def __init__(self, head: bytes, *, peer: str, compression: bool = False) -> None:
+    def __init__(self, headers: Headers, *, compression: bool = False) -> None:
         self.offered: list[str] = []
         """The subprotocols that the client offers, the best first."""
 
         def note(protocol: ServerProtocol, offered: Sequence[Subprotocol]) -> None:
             self.offered = [str(one) for one in offered]
 
-        _check_request_line(head)
         factory = ServerPerMessageDeflateFactory(
             server_max_window_bits=WINDOW_BITS,
             client_max_window_bits=WINDOW_BITS,
@@ -98,23 +70,9 @@ class ServerHandshake:
             select_subprotocol=note,
             logger=_silent,
         )
-        self._protocol.receive_data(head)
-        events = self._protocol.events_received()
-        if not events:
-            raise Refused(_malformed(self._protocol.handshake_exc))
-        request = events[0]
-        assert isinstance(request, Request)
-        self._response = self._protocol.accept(request)
+        self._response = self._protocol.accept(Request("/", HandshakeHeaders(headers)))
         if self._response.status_code != 101:
             raise Refused(_no_upgrade(self._protocol.handshake_exc))
-        target, fields = request.path, list(request.headers.raw_items())
-        if (absolute := _ABSOLUTE.match(target)) is not None:  # RFC 9112 section 3.2.2
-            target = absolute["target"]
-            fields = [field for field in fields if field[0].lower() != "host"]
-            fields.append(("Host", absolute["authority"]))
-        path, _, query = target.partition("?")
-        path, headers = path or "/", Headers(fields)
-        self.request = HttpRequest(path, query, headers, peer)
 
     @property
     def extension(self) -> MessageDeflate | None:
@@ -131,41 +89,12 @@ class ServerHandshake:
         return b"".join(self._protocol.data_to_send())
 
 
-def check_opening(head: bytes | bytearray) -> None:
-    """Refused when the first byte cannot begin an HTTP request, such as that of TLS or JSON."""
-    if not _OPENS_REQUEST.match(head):
-        raise Refused(Refusal(400, _NO_REQUEST))
-
-
-def _check_request_line(head: bytes) -> None:
-    """Refused for a request line of another method or HTTP version. The errors of websockets for
-    such lines differ between its versions."""
-    line = head.partition(b"\r\n")[0]
-    if len(line) > MAX_LINE:
-        raise Refused(Refusal(414, "the request line is too long"))
-    method, _, rest = line.partition(b" ")
-    version = rest.rpartition(b" ")[2]
-    if not _VERSION.match(version):
-        return
-    if version != b"HTTP/1.1":
-        raise Refused(Refusal(505, "a WebSocket is opened by HTTP/1.1"))
-    if method != b"GET":
-        raise Refused(Refusal(405, "a WebSocket is opened by GET", {"Allow": "GET"}))
-
-
-def _malformed(exc: Exception | None) -> Refusal:
-    kinds = {type(one).__name__ for one in (exc, getattr(exc, "__cause__", None))}
-    if kinds & {"HeaderLineTooLong", "TooManyHeaders", "SecurityError"}:
-        return Refusal(431, "the header fields are too large or too many")
-    return Refusal(400, _NO_REQUEST)
-
-
 def _no_upgrade(exc: Exception | None) -> Refusal:
     if isinstance(exc, InvalidUpgrade):
         return Refusal(
             426,
             "this is a WebSocket endpoint: connect with a WebSocket client",
-            {"Upgrade": "websocket", "Connection": "Upgrade, close"},
+            {"Upgrade": "websocket", "Connection": "Upgrade"},
         )
     if isinstance(exc, InvalidHandshake):
         if "Sec-WebSocket-Version" in str(exc):

@@ -350,7 +350,9 @@ async def test_a_websocket_at_a_port_of_http() -> None:
         assert answer.status == 401
         answer = await exchange(place.port, upgrade("/other", port=place.port))
         assert answer.status == 404
-        answer = await exchange(place.port, upgrade(port=place.port, Sec_WebSocket_Key="x"))
+        answer = await exchange(
+            place.port, upgrade(port=place.port, Sec_WebSocket_Key="x", **right)
+        )
         assert answer.status == 400
         await place.empty()
         assert descriptors() <= before

@@ -9,7 +9,7 @@ import socket
 from typing import Any
 
 import pytest
-from serve_lab import Bare, descriptors, exchange, lab_server, serving, upgrade
+from serve_lab import LOOPBACK, Bare, descriptors, exchange, lab_server, serving, upgrade
 
 from wirespeed import HttpRequest, Refusal
 
@@ -24,12 +24,12 @@ SECRET = "s3cret-t0ken"
         (upgrade(Connection="keep-alive"), 426, "WebSocket client"),
         (upgrade(first="POST /mcp HTTP/1.1"), 405, "GET"),
         (upgrade(first="GET /mcp HTTP/1.0"), 505, "HTTP/1.1"),
-        (upgrade(first="GET /mcp HTTP/1.2"), 505, "HTTP/1.1"),
-        (upgrade(first="GET /mcp HTTP/2.0"), 505, "HTTP/1.1"),
-        (upgrade(first="PRI * HTTP/2.0"), 505, "HTTP/1.1"),
+        (upgrade(first="GET /mcp HTTP/1.2"), 505, "HTTP version"),
+        (upgrade(first="GET /mcp HTTP/2.0"), 505, "HTTP version"),
+        (upgrade(first="PRI * HTTP/2.0"), 505, "HTTP version"),
         (upgrade(first="GET http://127.0.0.1/other HTTP/1.1"), 404, "path"),
         (upgrade(first="GET http://evil.example/mcp HTTP/1.1"), 403, "Host"),
-        (upgrade(first="GET http:///mcp HTTP/1.1"), 400, "Host"),
+        (upgrade(first="GET http:///mcp HTTP/1.1"), 400, "target"),
         (upgrade(Sec_WebSocket_Key=None), 400, "Sec-WebSocket-Key"),
         (upgrade(Sec_WebSocket_Key="short"), 400, "Sec-WebSocket-Key"),
         (upgrade(Sec_WebSocket_Version=None), 426, "13"),
@@ -48,13 +48,14 @@ SECRET = "s3cret-t0ken"
         (upgrade(Sec_WebSocket_Protocol="soap"), 400, "mcp"),
         (upgrade(Sec_WebSocket_Protocol="MCP, soap"), 400, "mcp"),
         (upgrade(Sec_WebSocket_Protocol=","), 400, "Sec-WebSocket-Protocol"),
-        (b"GET /mcp\r\n\r\n", 400, "HTTP/1.1"),
-        (b"\x16\x03\x01\x02\x00 a TLS client \r\n\r\n", 400, "HTTP/1.1"),
-        (upgrade(first="GET /" + "a" * 9000 + " HTTP/1.1"), 414, "long"),
-        (upgrade(X="a" * 9000), 431, "large"),
+        (b"GET /mcp\r\n\r\n", 400, "a version"),
+        (b"\x16\x03\x01\x02\x00 a TLS client \r\n\r\n", 400, "not an HTTP request"),
+        (upgrade().replace(b"\r\n", b"\n"), 400, "newline"),
+        (upgrade(first="GET /" + "a" * 9000 + " HTTP/1.1"), 414, "8192"),
         (upgrade(X="a" * 20000), 431, "16384"),
-        (b"GET /mcp HTTP/1.1\r\n" + b"X: y\r\n" * 200 + b"\r\n", 431, "many"),
-        (b"x" * 40000, 431, "16384"),
+        (b"GET /mcp HTTP/1.1\r\n" + b"X: y\r\n" * 200 + b"\r\n", 431, "100 header fields"),
+        (b"x" * 40000, 501, "method"),
+        (upgrade(Content_Length="20000"), 413, "16384"),
     ],
 )
 async def test_status_and_one_line(request_bytes: bytes, status: int, words: str) -> None:
@@ -100,13 +101,13 @@ async def test_values_of_header_fields_are_not_told(name: str, caplog: Any) -> N
         assert "refused" in caplog.text
 
 
-@pytest.mark.parametrize("name", ["Host", "Origin"])
-async def test_a_field_that_must_not_come_twice(name: str) -> None:
+@pytest.mark.parametrize(("name", "status"), [("Host", 400), ("Origin", 403)])
+async def test_a_field_that_must_not_come_twice(name: str, status: int) -> None:
     async with serving(lab_server()) as place:
         once = upgrade(Origin="http://127.0.0.1")
         more = f"{name}: 127.0.0.1\r\nUpgrade:".encode()
         answer = await exchange(place.port, once.replace(b"Upgrade:", more, 1))
-        assert answer.status == 400
+        assert answer.status == status
         assert name in answer.line
 
 
@@ -334,25 +335,36 @@ async def test_who_is_connected(
             assert SECRET.encode() not in (principal or b"")
 
 
-async def test_a_callback_that_takes_too_long(caplog: Any) -> None:
+@pytest.mark.parametrize("url", [LOOPBACK, "http://127.0.0.1:0/mcp"])
+async def test_a_callback_that_takes_too_long(url: str, caplog: Any) -> None:
     async def never(request: HttpRequest) -> bool:
         await asyncio.Event().wait()
         return True
 
-    async with serving(lab_server(), authenticate=never, open_timeout=0.3) as place:
+    async with serving(lab_server(), url, authenticate=never, open_timeout=0.3) as place:
         answer = await exchange(place.port, upgrade())
-        assert answer.status == 503
+        assert (answer.status, answer.line) == (503, "the request could not be authorized in time")
+        await place.empty()
     assert "authenticate took more than" in caplog.text
 
 
 # -- too slow, too many ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("sent", [b"G", upgrade()[:-1], b""])
+@pytest.mark.parametrize("sent", [b"G", upgrade()[:-1]])
 async def test_a_request_that_does_not_come_to_its_end(sent: bytes) -> None:
     async with serving(lab_server(), open_timeout=0.05) as place:
         answer = await exchange(place.port, sent)
-        assert (answer.status, answer.line) == (408, "the opening handshake took too long")
+        assert (answer.status, answer.line) == (408, "the head of the request took too long")
+
+
+async def test_a_client_that_sends_nothing_is_closed_in_time(caplog: Any) -> None:
+    async with serving(lab_server(), open_timeout=0.05) as place:
+        reader, writer = await asyncio.open_connection("127.0.0.1", place.port)
+        assert await reader.read() == b""
+        writer.close()
+        await place.empty()
+    assert "refused" not in caplog.text
 
 
 async def test_a_byte_at_a_time_is_bounded_by_the_same_time() -> None:
@@ -419,17 +431,14 @@ async def test_a_callback_that_ignores_its_cancellation_holds_up_nobody(
         reader, writer = await asyncio.open_connection("127.0.0.1", place.port)
         writer.write(upgrade(port=place.port))
         await asked.wait()
-        (task,) = place.listener.opening
         if how == "abort":
             place.listener.abort()
         else:
             place.task.cancel()
         await asyncio.wait([place.task])
-        assert not task.done()
         verdict.set()  # too late: nobody is served any more
-        await reader.read()
+        assert (await reader.read()).startswith(b"HTTP/1.1 503 ")
         writer.close()
-        await asyncio.wait([task])
         await place.empty()
     assert "authenticate ignores its cancellation" in caplog.text
 
@@ -491,18 +500,46 @@ async def test_refusals_do_not_fill_the_log(caplog: Any) -> None:
     assert "secret=1" not in caplog.text
 
 
-async def test_lines_below_the_level_of_the_log_do_not_count(caplog: Any) -> None:
+async def test_lines_below_the_level_of_the_log_do_not_count(
+    server_ssl: Any, client_ssl: Any, caplog: Any, monkeypatch: Any
+) -> None:
+    monkeypatch.setattr("wirespeed.transport.net.listener.MAX_REFUSALS", 0)
     caplog.set_level(logging.WARNING, "wirespeed.server")
-    async with serving(lab_server(), token=SECRET) as place:
+    url = "wss://127.0.0.1:0/mcp"
+    async with serving(lab_server(), url, ssl=server_ssl, max_connections=1) as place:
         for _ in range(25):  # each is one line at INFO
             reader, writer = await asyncio.open_connection("127.0.0.1", place.port)
-            writer.write(b"GET ")
-            writer.write_eof()
-            assert await reader.read() == b""
+            writer.write(upgrade())
+            with contextlib.suppress(ConnectionError):
+                await reader.read()
             writer.close()
+            await place.empty()
         assert caplog.records == []
-        assert (await exchange(place.port, upgrade())).status == 401
-    assert "401 a bearer token is needed" in caplog.text
+        _, held = await asyncio.open_connection("127.0.0.1", place.port, ssl=client_ssl)
+        reader, writer = await asyncio.open_connection("127.0.0.1", place.port)
+        assert await reader.read() == b""
+        held.close()
+        writer.close()
+    assert "too many connections" in caplog.text
+
+
+async def test_a_drain_does_not_wait_for_the_verdict_on_a_websocket() -> None:
+    asked = asyncio.Event()
+
+    async def never(request: HttpRequest) -> bool:
+        asked.set()
+        await asyncio.Event().wait()
+        return True
+
+    for url in (LOOPBACK, "http://127.0.0.1:0/mcp"):
+        async with serving(lab_server(), url, authenticate=never) as place:
+            asked.clear()
+            answer = asyncio.ensure_future(exchange(place.port, upgrade(port=place.port)))
+            await asked.wait()
+            place.listener.drain()
+            assert (await answer).status == 503
+            assert (await answer).line == "the server is shutting down"
+            await place.task
 
 
 async def test_a_look_at_the_port_leaves_no_trace(caplog: Any) -> None:
