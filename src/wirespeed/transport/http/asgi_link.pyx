@@ -54,8 +54,8 @@ cdef class AsgiLink(Link):
     cdef bint closed
     cdef bint ended                    # the connection ended in order, after a whole response
     cdef bint sent                     # output was taken, and the connection was not told
-    cdef object known_path, known_root # of the last request, and the path that they make
-    cdef bytes known_target
+    cdef object known_path, known_root  # of the last request
+    cdef bytes known_target            # the path that these two make
     cdef bytes known_fields            # of the last response, and the same as pairs
     cdef list known_pairs
 

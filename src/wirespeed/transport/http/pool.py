@@ -188,12 +188,13 @@ class HttpPool:
             max_body=self._limits.max_message,
             max_head=self._max_head,
         )
+        self._connections.add(connection)  # first: a link may be lost while it is attached
         try:
             connected.attach(connection)
         except BaseException:
+            self._connections.discard(connection)
             connected.close()
             raise
-        self._connections.add(connection)
         self._released(connection)
 
     def _opened(self, task: asyncio.Task[None]) -> None:
