@@ -8,6 +8,8 @@ from wirespeed.transport.gate import Admission, Authority, Gate
 from wirespeed.transport.link import Endpoint
 from wirespeed.transport.options import Headers, HttpRequest, User
 
+__pyx_capi__: dict[str, object]  # what other compiled modules cimport
+
 class Elsewhere(Exception):
     worker: int
     def __init__(self, worker: int) -> None: ...
