@@ -171,7 +171,7 @@ def test_http(server_file: Path) -> None:
         assert done.returncode == 3
         assert one_line(done) == (
             f"{url} answered server/discover with 401 Unauthorized (a bearer token is needed); "
-            "set WIRESPEED_TOKEN or give --token-file"
+            "log in with wirespeed login, or set WIRESPEED_TOKEN or give --token-file"
         )
         done = wirespeed("list", url.replace("/mcp", "/other"), **TOKEN)
         assert done.returncode == 3

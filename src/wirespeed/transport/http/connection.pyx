@@ -340,6 +340,9 @@ cdef class HttpConnection(Carrier):
             if target is not None and target.websocket is not None:
                 target = target.websocket
         if target is None:
+            self.site.quiet.log(
+                WARNING, "refused %s: 404 nothing is served at this path", self.address
+            )
             framer.respond(
                 404, b"nothing is served at this path\n",
                 fields=[("Content-Type", "text/plain; charset=utf-8")],
