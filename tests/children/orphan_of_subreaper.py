@@ -24,7 +24,7 @@ async def main() -> None:
 ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 asyncio.run(main())
 try:
-    for _ in range(100):
+    for _ in range(1500):
         os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
         time.sleep(0.02)
     print("left", os.waitpid(-1, os.WNOHANG)[0])
