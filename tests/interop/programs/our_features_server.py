@@ -67,7 +67,7 @@ async def count(n: int, ctx: Context) -> str:
         await ctx.progress(i, n, f"step {i}")
     # the TypeScript SDK loses progress that it reads together with the answer
     # (typescript-sdk#2580); what leaves in another turn of the loop is seldom read so
-    await asyncio.sleep(0.05)
+    await asyncio.sleep(0.5)
     return str(n)
 
 
@@ -130,7 +130,7 @@ async def meta(ctx: Context) -> ToolResult:
 @server.tool(task="optional", task_after=0)
 async def slow() -> str:
     """Work on as a task."""
-    await asyncio.sleep(0.05)
+    await asyncio.sleep(0.5)
     return "done"
 
 
