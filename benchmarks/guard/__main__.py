@@ -6,7 +6,8 @@
 
 callgrind counts the instructions of N and of 2N calls; the difference, divided by N, is what one
 call costs, without start and end. The hash seed, the kernels (AVX2) and the loop (asyncio's) are
-fixed, so that a count comes out the same each time, within about 0.2 %.
+fixed, so that a count comes out the same each time, within about 0.2 %. A path that seems slower is
+counted again, and the smaller count is compared.
 
 A baseline belongs to a version of CPython, of msgspec and of the compiler. For others the base
 commit is built and counted in the same run: where the branch left `origin/main` or `main`, or the
@@ -23,6 +24,7 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
+from collections.abc import Collection
 from importlib.metadata import version
 from pathlib import Path
 
@@ -64,13 +66,15 @@ def module_bytes(module: object) -> bytes:
     return Path(str(getattr(module, "__file__", ""))).read_bytes()
 
 
-def start(folder: Path, source: Path | None, factor: float) -> subprocess.Popen[str]:
-    """Count every workload at N and at 2N, in the background."""
+def start(
+    folder: Path, source: Path | None, factor: float, names: Collection[str] = ()
+) -> subprocess.Popen[str]:
+    """Count workloads, by default every one, at N and at 2N, in the background."""
     from workloads import WORKLOADS
 
     work = []
-    for name, (_, number) in WORKLOADS.items():
-        n = max(int(number * factor) // 64, 1) * 64
+    for name in names or WORKLOADS:
+        n = max(int(WORKLOADS[name][1] * factor) // 64, 1) * 64
         work += [f"{name}={n}", f"{name}={2 * n}"]
     command = ["valgrind", "--tool=callgrind", f"--callgrind-out-file={folder}/%p"]
     return subprocess.Popen(
@@ -142,9 +146,13 @@ def build(repository: Path, commit: str, folder: Path) -> Path:
     return folder / "src"
 
 
+def slower(new: Counts, old: Counts) -> list[str]:
+    return [name for name in new if name in old and new[name] > old[name] * (1 + TOLERANCE)]
+
+
 def report(new: Counts, old: Counts, against: str) -> bool:
     """Print the table; whether nothing became slower than the tolerance."""
-    good = True
+    worse = slower(new, old)
     print(f"instructions per call, against {against}")
     for name, count in new.items():
         before = old.get(name)
@@ -153,15 +161,15 @@ def report(new: Counts, old: Counts, against: str) -> bool:
             continue
         change = count / before - 1
         mark = ""
-        if change > TOLERANCE:
-            good, mark = False, "  SLOWER"
+        if name in worse:
+            mark = "  SLOWER"
         elif change < -TOLERANCE:
             mark = "  faster: --refresh keeps it so"
         print(f"  {name:22} {count:12,.0f} {before:12,.0f} {change:+8.2%}{mark}")
     missing = old.keys() - new.keys()
     if missing:
         print(f"  not counted any more: {', '.join(sorted(missing))}")
-    return good and not missing
+    return not worse and not missing
 
 
 def guard(options: argparse.Namespace, folder: Path) -> int:
@@ -198,6 +206,12 @@ def guard(options: argparse.Namespace, folder: Path) -> int:
         print(f"{BASELINE}: {here}")
         return 0
     assert old is not None
+    if again := slower(new, old):
+        # Sockets that become ready one by one take more turns of the loop: that only adds.
+        second = folder / "second"
+        second.mkdir()
+        counted = finish(second, start(second, None, factor, again))
+        new |= {name: min(count, new[name]) for name, count in counted.items()}
     return 0 if report(new, old, against) else 1
 
 
