@@ -16,26 +16,21 @@ from collections.abc import Iterator
 from functools import partial
 
 from harness import (
-    RIVALS,
-    TIMES,
     Sample,
     Samples,
     Settings,
     Target,
-    best_ratios,
-    correct,
+    client_load,
     interleave,
-    medians,
-    run_json,
     tool,
-    why_wrong,
+    versus,
 )
 
-# contender -> (script, in the rivals' environment?, loop, calls of one round: one, 64 in flight)
-CLIENTS: dict[str, tuple[str, bool, str, int, int]] = {
-    "wirespeed": ("ws_client.py", False, "uvloop", 30_000, 150_000),
-    "mcp 2.3.0": ("mcp2_client.py", True, "asyncio", 3_000, 4_000),
-    "mcp 2.3.0 on uvloop": ("mcp2_client.py", True, "uvloop", 3_000, 4_000),
+# contender -> (environment, script, loop, calls of one round: one, 64 in flight)
+CLIENTS: dict[str, tuple[str, str, str, int, int]] = {
+    "wirespeed": ("", "our_client.py", "uvloop", 30_000, 150_000),
+    "mcp 2.3.0": ("mcp2", "mcp2_client.py", "asyncio", 3_000, 4_000),
+    "mcp 2.3.0 on uvloop": ("mcp2", "mcp2_client.py", "uvloop", 3_000, 4_000),
 }
 
 
@@ -53,22 +48,10 @@ def awake() -> Iterator[None]:
 
 
 def measure(settings: Settings, name: str, window: int, keep_awake: bool) -> Sample:
+    environment, script, loop, one, many = CLIENTS[name]
+    calls = one if window == 1 else many
     with awake() if keep_awake else contextlib.nullcontext():
-        return measure_once(settings, name, window)
-
-
-def measure_once(settings: Settings, name: str, window: int) -> Sample:
-    script, rival, loop, one, many = CLIENTS[name]
-    python = settings.rivals_python if rival else sys.executable
-    count = settings.calls(one if window == 1 else many)
-    return run_json(
-        [
-            python, str(RIVALS / script), "--calls", str(count),
-            "--warmup", str(min(2_000, count // 5)), "--window", str(window),
-            "--loop", loop, "--timeout", "120", "--", tool("echo_child"),
-        ],
-        150,
-    )  # fmt: skip
+        return client_load(settings, environment, script, loop, calls, window, tool("echo_child"))
 
 
 def run(settings: Settings) -> tuple[dict[str, Samples], list[Target]]:
@@ -87,13 +70,8 @@ def run(settings: Settings) -> tuple[dict[str, Samples], list[Target]]:
         )
         taken[what] = samples
         targets.append(
-            Target(
-                key, f"stdio client, {what}: mcp 2.3.0's client", limit, True, TIMES,
-                best_ratios(samples, ours, theirs, "calls_per_s"),
-                correct(samples, ours, *theirs),
-                why_wrong(samples, ours, *theirs), figures=medians(samples, "calls_per_s"),
-            )
-        )  # fmt: skip
+            versus(key, f"stdio client, {what}: mcp 2.3.0's client", limit, samples, ours, theirs)
+        )
     return taken, targets
 
 

@@ -21,12 +21,10 @@ from harness import (
     Samples,
     Settings,
     Target,
-    correct,
     interleave,
-    medians,
     run_json,
     tool,
-    why_wrong,
+    within,
 )
 from listening import Listening, against, script
 
@@ -154,23 +152,15 @@ def run(settings: Settings) -> tuple[dict[str, Samples], list[Target]]:
         rounds=1,
     )
 
-    def judged(
-        key: str, question: str, limit: float, unit: str, samples: Samples, figure: str
-    ) -> Target:
-        right = correct(samples, ours)
-        values = [s[figure] for s in samples[ours]] if right else []
-        return Target(
-            key, question, limit, False, unit, values, right, why_wrong(samples, ours),
-            medians(samples, figure),
-        )  # fmt: skip
-
     spell = f"{COMING:,} connections coming and going for {settings.seconds:g} s"
     targets = [
-        judged("connections.idle", f"resident memory of each of {connections:,} idle connections",
-               12, " KiB", few, "kib_each"),
-        judged("connections.memory", f"{spell}: memory left behind", 2, " MiB", coming, "mib_left"),
-        judged("connections.tasks", "the same: tasks left behind", 0, "", coming, "tasks_left"),
-        judged("connections.files", "the same: descriptors left behind", 0, "", coming,
+        within("connections.idle", f"resident memory of each of {connections:,} idle connections",
+               12, " KiB", few, ours, "kib_each"),
+        within("connections.memory", f"{spell}: memory left behind", 2, " MiB", coming, ours,
+               "mib_left"),
+        within("connections.tasks", "the same: tasks left behind", 0, "", coming, ours,
+               "tasks_left"),
+        within("connections.files", "the same: descriptors left behind", 0, "", coming, ours,
                "files_left"),
     ]  # fmt: skip
     return {"idle": few, "coming and going": coming}, targets

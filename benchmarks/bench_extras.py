@@ -12,19 +12,15 @@ from functools import partial
 
 from harness import (
     RIVALS,
-    TIMES,
     Sample,
     Samples,
     Settings,
     Target,
-    correct,
     interleave,
     lacking,
-    medians,
-    ratios,
     run_json,
     tool,
-    why_wrong,
+    versus,
 )
 
 OFF = "off"
@@ -78,13 +74,7 @@ def run(settings: Settings) -> tuple[dict[str, Samples], list[Target]]:
         ("extras.all", ALL, "all extras on, every trace kept: without extras", 3),
         ("extras.all_1", ALL_1, "all extras on, one trace of a hundred kept: without extras", 2),
     ):
-        targets.append(
-            Target(
-                key, question, limit, False, TIMES, ratios(flight, OFF, extras, "calls_per_s"),
-                correct(flight, OFF, extras), why_wrong(flight, OFF, extras),
-                figures=medians({OFF: flight[OFF], extras: flight[extras]}, "calls_per_s"),
-            )
-        )  # fmt: skip
+        targets.append(versus(key, question, limit, flight, OFF, [extras], at_least=False))
     return {"64 in flight": flight}, targets
 
 

@@ -30,6 +30,7 @@ from harness import (
     run_json,
     tool,
     why_wrong,
+    within,
 )
 
 REQUESTS = 1_000_000
@@ -260,25 +261,15 @@ def run(settings: Settings) -> tuple[dict[str, Samples], list[Target]]:
     rival = guarded(lambda: unread_peer(theirs, "mcp2_server.py", 8))()
     flood["mcp 2.3.0, first 8 s"] = [rival]
 
-    def judged(
-        key: str, question: str, limit: float, unit: str, samples: Samples, name: str,
-        figure: str, scale: float = 1,
-    ) -> Target:  # fmt: skip
-        right = correct(samples, name)
-        values = [s[figure] * scale for s in samples[name]] if right else []
-        figures = {who: value * scale for who, value in medians(samples, figure).items()}
-        note = why_wrong(samples, name)
-        return Target(key, question, limit, False, unit, values, right, note, figures)
-
     targets = [
         Target("footprint.import_server", f"{server}: more than {base}", 60, False, " ms",
                differences(imports, server, base), correct(imports, server, base),
                why_wrong(imports, server, base), medians(imports, "ms")),
-        judged("footprint.ready", "spawn to the reply to initialize", 200, " ms",
-               starts, "wirespeed", "ready_s", 1e3),
-        judged("footprint.idle", "resident, server after initialize", 30, " MiB",
+        within("footprint.ready", "spawn to the reply to initialize", 200, " ms",
+               starts, "wirespeed", "ready_s", scale=1e3),
+        within("footprint.idle", "resident, server after initialize", 30, " MiB",
                idle, "wirespeed", "mib"),
-        judged("footprint.flood", "growth, a million requests and no answer read", 16, " MiB",
+        within("footprint.flood", "growth, a million requests and no answer read", 16, " MiB",
                flood, "wirespeed", "growth_mib"),
     ]  # fmt: skip
     return {"import": imports, "start": starts, "idle": idle, "unread peer": flood}, targets

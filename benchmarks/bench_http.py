@@ -11,7 +11,6 @@ answer.
 
 import http.client
 import json
-import statistics
 import subprocess
 import sys
 import time
@@ -22,20 +21,17 @@ from typing import Any
 from bench_connections import churn, idle, load
 from bench_footprint import resident
 from harness import (
-    RIVALS,
     TIMES,
     Sample,
     Samples,
     Settings,
     Target,
-    best_ratios,
-    correct,
+    client_load,
     interleave,
     lacking,
-    medians,
-    run_json,
     tool,
-    why_wrong,
+    versus,
+    within,
 )
 from listening import Listening, against, script
 
@@ -59,7 +55,7 @@ SERVERS: dict[str, tuple[str, tuple[str, ...], int]] = {
 }
 # contender -> (environment, script, loop, calls of one round)
 CLIENTS: dict[str, tuple[str, str, str, int]] = {
-    OURS: ("", "url_client.py", "uvloop", 30_000),
+    OURS: ("", "our_client.py", "uvloop", 30_000),
     MCP: ("mcp2", "mcp2_client.py", "asyncio", 1_500),
     "mcp 2.3.0 on uvloop": ("mcp2", "mcp2_client.py", "uvloop", 1_500),
 }
@@ -136,19 +132,11 @@ def reporting(settings: Settings) -> Samples:
     )
 
 
-def client_load(settings: Settings, name: str) -> Sample:
+def calling(settings: Settings, name: str) -> Sample:
     environment, program, loop, calls = CLIENTS[name]
-    count = settings.calls(calls)
     return against(
         [tool("echo_http")],
-        lambda server: run_json(
-            [
-                *(settings.rival(environment), str(RIVALS / program)),
-                *("--calls", str(count), "--warmup", str(min(2_000, count // 5))),
-                *("--window", "64", "--loop", loop, "--timeout", "120", "--", server.http),
-            ],
-            150,
-        ),
+        lambda server: client_load(settings, environment, program, loop, calls, 64, server.http),
     )
 
 
@@ -217,33 +205,6 @@ def one(settings: Settings, rounds: int, measure: Any, *arguments: str) -> Sampl
 # ------------------------------------------------------------------------ all of it
 
 
-def target(
-    key: str, question: str, limit: float, samples: Samples, ours: str, theirs: Sequence[str],
-    figure: str = "calls_per_s", beside: Sequence[str] = (),
-) -> Target:  # fmt: skip
-    shown = {name: samples[name] for name in (ours, *theirs, *beside)}
-    return Target(
-        key, question, limit, True, TIMES, best_ratios(samples, ours, theirs, figure),
-        correct(samples, ours, *theirs), why_wrong(samples, ours, *theirs),
-        figures=medians(shown, figure),
-    )  # fmt: skip
-
-
-def judged(
-    key: str, question: str, limit: float, unit: str, samples: Samples, figure: str,
-    beside: Sequence[str] = (),
-) -> Target:  # fmt: skip
-    right = correct(samples, OURS)
-    shown = {
-        name: statistics.median(s[name] for s in samples[OURS]) for name in (figure, *beside)
-        if right
-    }  # fmt: skip
-    return Target(
-        key, question, limit, False, unit, [s[figure] for s in samples[OURS]] if right else [],
-        right, why_wrong(samples, OURS), figures=shown,
-    )  # fmt: skip
-
-
 def run(settings: Settings) -> tuple[dict[str, Samples], list[Target]]:
     taken: dict[str, Samples] = {}
     targets = []
@@ -253,11 +214,11 @@ def run(settings: Settings) -> tuple[dict[str, Samples], list[Target]]:
         prefix = "http." if era == "legacy" else "http.modern_"
         shown = (ASGI, CEILING)
         targets += [
-            target(f"{prefix}mcp", f"Streamable HTTP server, {era}, {CONNECTIONS} connections with "
+            versus(f"{prefix}mcp", f"Streamable HTTP server, {era}, {CONNECTIONS} connections with "
                    "one call each, JSON: mcp 2.3.0 on uvicorn", 25, calls, OURS, [MCP]),
-            target(f"{prefix}echo", "the same: a bare ASGI echo on uvicorn and httptools", 2.2,
+            versus(f"{prefix}echo", "the same: a bare ASGI echo on uvicorn and httptools", 2.2,
                    calls, OURS, [ECHO], beside=shown),
-            target(f"{prefix}asgi", "the same, `asgi()` on uvicorn: that echo", 0.7, calls, ASGI,
+            versus(f"{prefix}asgi", "the same, `asgi()` on uvicorn: that echo", 0.7, calls, ASGI,
                    [ECHO]),
         ]  # fmt: skip
     settings.say(f"http: {REPORTS} notifications of progress a call")
@@ -266,7 +227,7 @@ def run(settings: Settings) -> tuple[dict[str, Samples], list[Target]]:
     large = taken["64 KiB"] = loads(settings, [OURS, RAW, CEILING], "modern", 0.1, LARGE)
     settings.say("http: client, 64 in flight")
     clients = taken["client"] = interleave(
-        settings, {name: partial(client_load, settings, name) for name in CLIENTS}
+        settings, {name: partial(calling, settings, name) for name in CLIENTS}
     )
     streams = max(200, min(IDLE, int(IDLE * settings.scale)))
     settings.say(f"http: {streams} idle streams")
@@ -286,20 +247,22 @@ def run(settings: Settings) -> tuple[dict[str, Samples], list[Target]]:
     )  # fmt: skip
     spell = f"{COMING:,} HTTP clients coming and going for {settings.seconds:g} s"
     targets += [
-        target("http.progress", f"{REPORTS:,} notifications of progress a call as events: mcp "
+        versus("http.progress", f"{REPORTS:,} notifications of progress a call as events: mcp "
                "2.3.0 on uvicorn", 10, reports, OURS, [MCP_EVENTS]),
-        target("http.large", "bodies of 64 KiB, MB/s: a raw uvloop socket echo of the same bytes",
+        versus("http.large", "bodies of 64 KiB, MB/s: a raw uvloop socket echo of the same bytes",
                0.6, large, OURS, [RAW], "mb_per_s", beside=(CEILING,)),
-        target("http.client", "HTTP client, 64 in flight: mcp 2.3.0's client", 15, clients, OURS,
+        versus("http.client", "HTTP client, 64 in flight: mcp 2.3.0's client", 15, clients, OURS,
                [name for name in CLIENTS if name != OURS]),
-        judged("http.idle", f"resident memory of each of {streams:,} idle listen streams", 16,
-               " KiB", idling, "kib_each"),
-        judged("http.slow_heads", f"p99 of a client beside {heads:,} slow heads: alone", 2, TIMES,
-               slow, "times", ("p99_us", "alone_p99_us")),
-        judged("http.memory", f"{spell}: memory left behind", 2, " MiB", coming, "mib_left"),
-        judged("http.tasks", "the same: tasks left behind", 0, "", coming, "tasks_left"),
-        judged("http.files", "the same: descriptors left behind", 0, "", coming, "files_left"),
-        judged("http.sessions", "the same: sessions left behind", 0, "", coming,
+        within("http.idle", f"resident memory of each of {streams:,} idle listen streams", 16,
+               " KiB", idling, OURS, "kib_each"),
+        within("http.slow_heads", f"p99 of a client beside {heads:,} slow heads: alone", 2, TIMES,
+               slow, OURS, "times", beside=("p99_us", "alone_p99_us")),
+        within("http.memory", f"{spell}: memory left behind", 2, " MiB", coming, OURS,
+               "mib_left"),
+        within("http.tasks", "the same: tasks left behind", 0, "", coming, OURS, "tasks_left"),
+        within("http.files", "the same: descriptors left behind", 0, "", coming, OURS,
+               "files_left"),
+        within("http.sessions", "the same: sessions left behind", 0, "", coming, OURS,
                "sessions_left"),
     ]  # fmt: skip
     return taken, targets

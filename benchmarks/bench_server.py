@@ -10,18 +10,14 @@ from functools import partial
 
 from harness import (
     RIVALS,
-    TIMES,
     Sample,
     Samples,
     Settings,
     Target,
-    correct,
     interleave,
-    medians,
-    ratios,
     run_json,
     tool,
-    why_wrong,
+    versus,
 )
 
 # Where the load generator sleeps between answers, or hands over 64 requests in one write, a fast
@@ -99,23 +95,15 @@ def run(settings: Settings) -> tuple[dict[str, Samples], list[Target]]:
         ("server.c", ours, in_c, 0.8, "async echo, 64 in flight: an echo server in C"),
         ("server.modern", modern, ours, 0.85, "the same in 2026-07-28: in 2025-06-18"),
     ):
-        targets.append(
-            Target(
-                key, question, limit, True, TIMES, ratios(flight, us, them, "calls_per_s"),
-                correct(flight, us, them), why_wrong(flight, us, them),
-                figures=medians({us: flight[us], them: flight[them]}, "calls_per_s"),
-            )
-        )  # fmt: skip
+        targets.append(versus(key, question, limit, flight, us, [them]))
     for key, samples, how in (
         ("server.p50", asleep, "client sleeps in poll"),
         ("server.p50_spin", awake, "client spins"),
     ):
         targets.append(
-            Target(
-                key, f"one in flight, p50 ({how}): the bare loop with Tasks", 1.3, False, TIMES,
-                ratios(samples, ours, tasks, "p50_us"), correct(samples, ours, tasks),
-                why_wrong(samples, ours, tasks),
-                figures=medians({ours: samples[ours], tasks: samples[tasks]}, "p50_us"),
+            versus(
+                key, f"one in flight, p50 ({how}): the bare loop with Tasks", 1.3, samples, ours,
+                [tasks], "p50_us", at_least=False,
             )
         )  # fmt: skip
     return {"64 in flight": flight, "one, sleeping": asleep, "one, spinning": awake}, targets

@@ -11,7 +11,7 @@ import sys
 import time
 
 from bench_footprint import guarded, started
-from harness import Sample, Samples, Settings, Target, correct, interleave, why_wrong
+from harness import Sample, Samples, Settings, Target, correct, interleave, within
 
 SCRIPT = "many_tools_server.py"
 N = 1000
@@ -51,15 +51,11 @@ def run(settings: Settings) -> tuple[dict[str, Samples], list[Target]]:
     samples = interleave(settings, {"wirespeed": guarded(listed)})
     right = correct(samples, "wirespeed")
 
-    def judged(key: str, question: str, limit: float, figure: str) -> Target:
-        values = [sample[figure] for sample in samples["wirespeed"]] if right else []
-        note = why_wrong(samples, "wirespeed")
-        return Target(key, question, limit, False, " ms", values, right, note)
-
     targets = [
-        judged("tools.start", "1,000 tools: spawn to the reply to initialize", 500, "ready_ms"),
-        judged("tools.list", "1,000 tools: tools/list", 2, "list_ms"),
-    ]
+        within("tools.start", "1,000 tools: spawn to the reply to initialize", 500, " ms", samples,
+               "wirespeed", "ready_ms"),
+        within("tools.list", "1,000 tools: tools/list", 2, " ms", samples, "wirespeed", "list_ms"),
+    ]  # fmt: skip
     if right:
         first = statistics.median(sample["first_ms"] for sample in samples["wirespeed"])
         targets[1].figures["the first list, which encodes it"] = first

@@ -10,19 +10,15 @@ from collections.abc import Sequence
 from functools import partial
 
 from harness import (
-    RIVALS,
-    TIMES,
     Sample,
     Samples,
     Settings,
     Target,
-    best_ratios,
-    correct,
+    client_load,
     interleave,
-    medians,
     run_json,
     tool,
-    why_wrong,
+    versus,
 )
 from listening import Listening, against, script
 
@@ -57,7 +53,7 @@ SIZE = 64
 LARGE = 64 * 1024
 
 CLIENTS: dict[str, tuple[str, str, str, int]] = {
-    OURS: ("", "url_client.py", "uvloop", 150_000),
+    OURS: ("", "our_client.py", "uvloop", 150_000),
     "websockets + msgspec": ("websocket", "websockets_client.py", "asyncio", 40_000),
     "websockets + msgspec on uvloop": ("websocket", "websockets_client.py", "uvloop", 40_000),
 }
@@ -104,33 +100,12 @@ def loads(
     )
 
 
-def client_load(settings: Settings, name: str) -> Sample:
+def calling(settings: Settings, name: str) -> Sample:
     environment, program, loop, calls = CLIENTS[name]
-    count = settings.calls(calls)
-
-    def load(server: Listening) -> Sample:
-        return run_json(
-            [
-                *(settings.rival(environment), str(RIVALS / program)),
-                *("--calls", str(count), "--warmup", str(min(2_000, count // 5))),
-                *("--window", "64", "--loop", loop, "--timeout", "120", "--", server.url),
-            ],
-            150,
-        )
-
-    return against([tool("echo_ws")], load)
-
-
-def target(
-    key: str, question: str, limit: float, samples: Samples, ours: str, theirs: Sequence[str],
-    figure: str = "calls_per_s", beside: Sequence[str] = (),
-) -> Target:  # fmt: skip
-    shown = {name: samples[name] for name in (ours, *theirs, *beside)}
-    return Target(
-        key, question, limit, True, TIMES, best_ratios(samples, ours, theirs, figure),
-        correct(samples, ours, *theirs), why_wrong(samples, ours, *theirs),
-        figures=medians(shown, figure),
-    )  # fmt: skip
+    return against(
+        [tool("echo_ws")],
+        lambda server: client_load(settings, environment, program, loop, calls, 64, server.url),
+    )
 
 
 def run(settings: Settings) -> tuple[dict[str, Samples], list[Target]]:
@@ -141,23 +116,23 @@ def run(settings: Settings) -> tuple[dict[str, Samples], list[Target]]:
     settings.say("websocket: messages of 64 KiB, 8 in flight")
     large = loads(settings, [OURS, INLINE, PICOWS[1], RAW, CEILING], 1, 8, LARGE, share=0.1)
     settings.say("websocket: client, 64 in flight")
-    clients = interleave(settings, {name: partial(client_load, settings, name) for name in CLIENTS})
+    clients = interleave(settings, {name: partial(calling, settings, name) for name in CLIENTS})
 
     rest = (INLINE, CEILING)
     targets = [
-        target("websocket.picows", "WebSocket server, async echo, 64 in flight: "
+        versus("websocket.picows", "WebSocket server, async echo, 64 in flight: "
                "a bare picows + msgspec loop with Tasks", 2, flight, OURS, PICOWS, beside=rest),
-        target("websocket.inline", "the same: picows + msgspec, a plain function in the frame "
+        versus("websocket.inline", "the same: picows + msgspec, a plain function in the frame "
                "callback", 1.8, flight, OURS, PICOWS_INLINE),
-        target("websocket.mcp1", "the same: mcp 1.30.0's WebSocket server", 150, flight, OURS,
+        versus("websocket.mcp1", "the same: mcp 1.30.0's WebSocket server", 150, flight, OURS,
                [MCP]),
-        target("websocket.many", "the same, 100 connections with 4 in flight: picows with Tasks",
+        versus("websocket.many", "the same, 100 connections with 4 in flight: picows with Tasks",
                1.5, many, OURS, PICOWS, beside=rest),
-        target("websocket.many_inline", "the same: picows, a plain function", 2.2, many, OURS,
+        versus("websocket.many_inline", "the same: picows, a plain function", 2.2, many, OURS,
                PICOWS_INLINE),
-        target("websocket.large", "messages of 64 KiB, MB/s: a raw uvloop socket echo of the same "
+        versus("websocket.large", "messages of 64 KiB, MB/s: a raw uvloop socket echo of the same "
                "bytes", 0.7, large, OURS, [RAW], "mb_per_s", beside=(INLINE, PICOWS[1], CEILING)),
-        target("websocket.client", "WebSocket client, 64 in flight: websockets + msgspec", 2,
+        versus("websocket.client", "WebSocket client, 64 in flight: websockets + msgspec", 2,
                clients, OURS, [name for name in CLIENTS if name != OURS]),
     ]  # fmt: skip
     taken = {"64 in flight": flight, "100 connections": many, "64 KiB": large, "client": clients}

@@ -190,6 +190,51 @@ def why_wrong(samples: Samples, *names: str) -> str:
     return ""
 
 
+def versus(
+    key: str, question: str, limit: float, samples: Samples, ours: str, theirs: Sequence[str],
+    figure: str = "calls_per_s", beside: Sequence[str] = (), *, at_least: bool = True,
+) -> Target:  # fmt: skip
+    """A line about our figure over the best of theirs; the figures of `beside` are shown, too."""
+    shown = {name: samples[name] for name in (ours, *theirs, *beside)}
+    return Target(
+        key, question, limit, at_least, TIMES, best_ratios(samples, ours, theirs, figure),
+        correct(samples, ours, *theirs), why_wrong(samples, ours, *theirs),
+        figures=medians(shown, figure),
+    )  # fmt: skip
+
+
+def within(
+    key: str, question: str, limit: float, unit: str, samples: Samples, ours: str, figure: str,
+    *, scale: float = 1, beside: Sequence[str] = (),
+) -> Target:  # fmt: skip
+    """A line about one of our figures, times `scale`; `beside` names others that are shown, too."""
+    right = correct(samples, ours)
+    figures = {who: value * scale for who, value in medians(samples, figure).items()}
+    if right:
+        figures |= {name: statistics.median(s[name] for s in samples[ours]) for name in beside}
+    return Target(
+        key, question, limit, False, unit,
+        [s[figure] * scale for s in samples[ours]] if right else [],
+        right, why_wrong(samples, ours), figures,
+    )  # fmt: skip
+
+
+def client_load(
+    settings: Settings, environment: str, script: str, loop: str, calls: int, window: int,
+    *command: str,
+) -> Sample:  # fmt: skip
+    """Calls by a client in rivals/ of the server at a URL, or of the one that a command starts."""
+    count = settings.calls(calls)
+    return run_json(
+        [
+            *(settings.rival(environment), str(RIVALS / script)),
+            *("--calls", str(count), "--warmup", str(min(2_000, count // 5))),
+            *("--window", str(window), "--loop", loop, "--timeout", "120", "--", *command),
+        ],
+        150,
+    )
+
+
 def cpu_model() -> str:
     try:
         for line in Path("/proc/cpuinfo").read_text().splitlines():

@@ -13,13 +13,14 @@
 #include "bytes.h"
 #include "clock.h"
 #include "json_walk.h"
+#include "program.h"
 
 enum { TEXT_KEY = 13, SHOWN = 400 };
 #define MAX_CALLS UINT64_C(50000000)
 
 typedef enum { UNSENT, FLYING, DONE } call_state;
 
-/* What is called: a tool that gives its one argument, `text`, back. */
+/* What is called: a tool that returns its one argument, `text`. */
 static struct {
     uint64_t size; /* bytes of the text, at least 16 */
     const char *tool;
@@ -34,6 +35,25 @@ static char *pattern;    /* size + 64 bytes that payloads are cut from */
 static bytes head, tail; /* the constant parts of a request around its id and text */
 static char wrong_why[96], wrong_line[SHOWN + 1];
 static size_t wrong_len;
+
+/* Reads an option about what is called; false if this is not one. */
+static inline bool call_option(const char *name, const char *value) {
+    if (!strcmp(name, "--size")) {
+        echo.size = (uint64_t)number(value, 16, 1 << 28);
+    } else if (!strcmp(name, "--era")) {
+        echo.modern = !strcmp(value, "modern");
+        if (!echo.modern && strcmp(value, "legacy") != 0) usage();
+    } else if (!strcmp(name, "--tool")) {
+        if (strlen(value) >= 128) usage();
+        for (const char *p = value; *p; p++) {
+            if ((unsigned char)*p < 0x20 || *p == '"' || *p == '\\') usage();
+        }
+        echo.tool = value;
+    } else {
+        return false;
+    }
+    return true;
+}
 
 /* ------------------------------------------------------------------ output */
 
@@ -280,9 +300,11 @@ static void take_answer(jw_span line, uint64_t t, uint32_t from) {
         else learn(line, r.id, text);
     }
 }
+
 static inline bool contains(jw_span s, const char *text) {
     return memmem(s.p, jw_len(s), text, strlen(text)) != NULL;
 }
+
 /* Makes the table for `total` calls; false if there is no memory for it. */
 static bool make_table(uint64_t total, bool owners) {
     state = calloc(total + 1, sizeof *state);
@@ -304,6 +326,7 @@ static double percentile(const uint64_t *sorted, uint64_t n, double q) {
     uint64_t at = (uint64_t)(q * (double)(n - 1) + 0.5);
     return (double)sorted[at] / 1e3;
 }
+
 /* Prints the members about the answered calls from `first` on, as JSON without braces. */
 static inline void print_calls(uint64_t first, uint64_t taken_ns) {
     uint64_t done = 0;

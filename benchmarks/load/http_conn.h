@@ -26,20 +26,20 @@ typedef struct {
 
 typedef enum { HTTP_MORE, HTTP_EVENT, HTTP_WHOLE } http_got;
 
-static struct {
-    const char *path;
-    uint16_t port;
-    bytes line; /* request line and fields that do not change */
-} site = {"/mcp", 0, {0}};
+static bytes http_line; /* the request line behind the method, and fields that do not change */
+
+#define LISTEN                                                                          \
+    "{\"jsonrpc\":\"2.0\",\"id\":\"load-listen\",\"method\":\"subscriptions/listen\","   \
+    "\"params\":{" META ",\"notifications\":{\"toolsListChanged\":true}}}"
 
 /* -------------------------------------------------------------------- requests */
 
-static inline void http_prepare(void) {
-    bytes_reserve(&site.line, 512 + strlen(site.path));
-    site.line.tail = (size_t)sprintf(
-        site.line.data,
+static inline void http_prepare(const char *path, uint16_t port) {
+    bytes_reserve(&http_line, 512 + strlen(path));
+    http_line.tail = (size_t)sprintf(
+        http_line.data,
         " %s HTTP/1.1\r\nHost: 127.0.0.1:%u\r\nAccept: application/json, text/event-stream\r\n",
-        site.path, (unsigned)site.port);
+        path, (unsigned)port);
 }
 
 /* Appends the head of a request with a body of `size` bytes; `name`: of a tool, or NULL. */
@@ -47,9 +47,9 @@ static inline void http_head_of(http *h, const char *verb, const char *method, c
                                 bool with_version, size_t size) {
     bytes *out = &h->c.out;
     char digits[24];
-    bytes_reserve(out, 1024 + site.line.tail + size);
+    bytes_reserve(out, 1024 + http_line.tail + size);
     bytes_add(out, verb, strlen(verb));
-    bytes_add(out, site.line.data, site.line.tail);
+    bytes_add(out, http_line.data, http_line.tail);
     if (echo.modern) {
         BYTES_LIT(out, "MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: ");
         bytes_add(out, method, strlen(method));

@@ -14,35 +14,23 @@
  * `--raw yes` measures a plain socket echo with the same bytes: no handshake, and what comes back
  * must be the very requests that were sent.
  *
- * Latency runs from the write that hands the request to the kernel to the read that brings its
- * answer.  The loop is closed: a slow server is asked less often, so percentiles describe this
- * load only.  Exit status: 0 all correct, 1 wrong answers, 2 could not run, 3 timed out. */
-#include <signal.h>
-
-#include "arguments.h"
+ * load.h has the rest. */
 #include "http_conn.h"
 
-enum { OPENING = 48 }; /* opened at once: fewer than a listener's usual backlog */
+typedef http client;
+#define PROGRAM "http_load"
+#define PATH "/mcp"
+#define CONNECTIONS 16
+#define OWN_USAGE \
+    "  --progress N     also with {\"count\": N}: N notifications of progress a call (0)\n"
+#include "load.h"
 
-#define LISTEN                                                                          \
-    "{\"jsonrpc\":\"2.0\",\"id\":\"load-listen\",\"method\":\"subscriptions/listen\","   \
-    "\"params\":{" META ",\"notifications\":{\"toolsListChanged\":true}}}"
-
-static struct {
-    uint64_t connections, calls, warmup, sources, pid, progress;
-    double timeout;
-    bool spin, raw, hold;
-} opt = {16, 10000, 200, 1, 0, 0, 60, false, false, false};
-
-static http *conns;
-static uint64_t opened, ready, to_send, deadline;
-static volatile sig_atomic_t interrupted;
-
-static void on_signal(int number) { interrupted = number; }
+static uint64_t progress; /* notifications of a call */
 
 static const char *call_now(http *h) {
     to_send--;
-    http_call(h, opt.progress ? echo.tool : NULL);
+    unfinished++;
+    http_call(h, progress ? echo.tool : NULL);
     stamp[h->call] = now();
     return conn_flush(&h->c);
 }
@@ -60,20 +48,6 @@ static void greet(http *h) {
     h->c.state = GREETING;
 }
 
-static const char *open_one(http *h, uint32_t serial) {
-    h->c.serial = serial;
-    const char *why = conn_connect(&h->c, site.port, 1 + serial % (unsigned)opt.sources);
-    opened++;
-    if (why != NULL) return why;
-    if (opt.raw) {
-        h->c.state = READY;
-        ready++;
-        return NULL;
-    }
-    greet(h);
-    return conn_flush(&h->c);
-}
-
 static void now_ready(http *h) {
     h->c.state = READY;
     ready++;
@@ -88,7 +62,6 @@ static void now_ready(http *h) {
 /* A message of the handshake; NULL or what is wrong with it. */
 static const char *take_greeting(http *h, jw_span message) {
     reply r;
-    char want[160];
     const char *why = read_reply(message, &r);
     if (why != NULL) return why;
     if (opt.hold) {
@@ -99,17 +72,7 @@ static const char *take_greeting(http *h, jw_span message) {
         return NULL;
     }
     if (r.is_notification) return NULL;
-    if (r.is_error || r.result.p == NULL) return "an error answer";
-    if (h->c.state == GREETING) {
-        if (!JW_IS(r.id, "\"load-init\"")) return "an unexpected id";
-        if (!contains(r.result, echo.modern ? "\"2026-07-28\"" : "\"2025-06-18\"")) {
-            return "another protocol revision";
-        }
-        return NULL;
-    }
-    if (!JW_IS(r.id, "\"load-list\"")) return "an unexpected id";
-    snprintf(want, sizeof want, "\"%s\"", echo.tool);
-    return contains(r.result, want) ? NULL : "the tool is not listed";
+    return check_greeting(h, &r);
 }
 
 /* A response of the handshake is over; NULL or what is wrong. */
@@ -150,6 +113,7 @@ static const char *take_echo(http *h, uint64_t t) {
     stamp[h->call] = t - stamp[h->call];
     answered++;
     h->flying = false;
+    unfinished--;
     return to_send > 0 ? call_now(h) : NULL;
 }
 
@@ -159,13 +123,13 @@ static const char *take_response(http *h, jw_span body, uint64_t t) {
     if (h->status != 200) return "a status that is not 200";
     if (!h->events) take_answer(body, t, h->c.serial);
     if (state[h->call] != DONE) return "a response without the answer to its request";
-    if (h->seen != opt.progress) note_wrong("too few notifications of progress", body);
+    if (h->seen != progress) note_wrong("too few notifications of progress", body);
     h->flying = false;
+    unfinished--;
     if (h->closes) return "the server closes the connection";
     return to_send > 0 ? call_now(h) : NULL;
 }
 
-/* Deals with what a connection has brought; NULL or why the run is over. */
 static const char *on_input(http *h) {
     const char *why;
     jw_span text;
@@ -181,8 +145,8 @@ static const char *on_input(http *h) {
             } else {
                 const uint64_t before = notifications;
                 take_answer(text, t, h->c.serial);
-                if (opt.progress && notifications > before) {
-                    why = http_progress(h, text, opt.progress);
+                if (progress && notifications > before) {
+                    why = http_progress(h, text, progress);
                 }
             }
         } else {
@@ -199,212 +163,39 @@ static const char *on_input(http *h) {
     return bytes_used(&h->c.out) > 0 ? conn_flush(&h->c) : NULL;
 }
 
-/* One turn: waits, or only looks if `--spin`; NULL or why the run is over. */
-static const char *turn(void) {
-    struct epoll_event events[256];
-    const uint64_t t = now();
-    const char *why;
-    if (interrupted) return "interrupted";
-    if (t >= deadline) return "timed out";
-    const int wait = opt.spin ? 0 : (int)((deadline - t) / 1000000) + 1;
-    const int n = epoll_wait(poller, events, 256, wait);
-    if (n < 0 && errno != EINTR) return strerror(errno);
-    for (int i = 0; i < n; i++) {
-        http *h = events[i].data.ptr;
-        if (h == NULL) return NULL; /* our own input: the caller looks */
-        if ((events[i].events & EPOLLOUT) && (why = conn_flush(&h->c)) != NULL) return why;
-        if ((events[i].events & ~(uint32_t)EPOLLOUT) && (why = on_input(h)) != NULL) return why;
-    }
-    return NULL;
+static const char *start_calls(http *h) { return call_now(h); }
+
+static const char *flush(http *h) { return conn_flush(&h->c); }
+
+/* Ends this side: the server answers nothing more, and closes. */
+static bool say_goodbye(http *h) {
+    shutdown(h->c.fd, SHUT_WR);
+    return true;
 }
 
-static const char *open_all(void) {
-    const char *why = NULL;
-    while (why == NULL && ready < opt.connections) {
-        while (opened < opt.connections && opened - ready < OPENING && why == NULL) {
-            why = open_one(conns + opened, (uint32_t)opened);
-        }
-        if (why == NULL && ready < opt.connections) why = turn();
-    }
-    return why;
+static bool take_late(http *h) {
+    note_wrong("bytes behind the last response",
+               (jw_span){h->c.in.data + h->c.in.head, h->c.in.data + h->c.in.tail});
+    return true;
 }
 
-/* An answer is there before its response is over. */
-static bool are_flying(void) {
-    for (http *h = conns; h < conns + opt.connections; h++) {
-        if (h->flying) return true;
-    }
-    return false;
+static void forget(http *h) { http_forget(h); }
+
+/* --------------------------------------------------------------------- options */
+
+static bool own_option(const char *name, const char *value) {
+    if (strcmp(name, "--progress") != 0) return false;
+    progress = (uint64_t)number(value, 0, 1e6);
+    return true;
 }
 
-/* Runs `count` calls to their end; NULL or why not. */
-static const char *run_calls(uint64_t count) {
-    const uint64_t goal = answered + count;
-    const char *why = NULL;
-    to_send = count;
-    for (http *h = conns; h < conns + opt.connections && to_send > 0 && why == NULL; h++) {
-        why = call_now(h);
-    }
-    while (why == NULL && (answered < goal || are_flying())) why = turn();
-    return why;
-}
+static bool options_fit(void) { return !(opt.raw && progress) && (!opt.hold || echo.modern); }
 
-static const char *hold(void) {
-    char text[64];
-    struct epoll_event event = {.events = EPOLLIN, .data.ptr = NULL};
-    if (epoll_ctl(poller, EPOLL_CTL_ADD, STDIN_FILENO, &event) != 0) return NULL; /* a file */
-    fcntl(STDIN_FILENO, F_SETFL, fcntl(STDIN_FILENO, F_GETFL) | O_NONBLOCK);
-    for (;;) {
-        const char *why = turn();
-        if (why != NULL) return why;
-        ssize_t n = read(STDIN_FILENO, text, sizeof text);
-        if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR)) return NULL;
-    }
-}
-
-/* Ends its side of every connection and waits until the server has closed them all, so that a byte
- * too many is seen; a server that lingers is left after two seconds. */
-static void finish(void) {
-    const uint64_t end = now() + 2 * NS_PER_S;
-    uint64_t left = opt.connections;
-    for (http *h = conns; h < conns + opt.connections; h++) shutdown(h->c.fd, SHUT_WR);
-    while (left > 0 && now() < end) {
-        struct epoll_event events[256];
-        const int n = epoll_wait(poller, events, 256, 100);
-        for (int i = 0; i < n; i++) {
-            http *h = events[i].data.ptr;
-            bool got;
-            if (h == NULL || h->c.fd < 0) continue;
-            if (conn_read(&h->c, &got) == NULL) {
-                if (!got) continue;
-                note_wrong("bytes behind the last response",
-                           (jw_span){h->c.in.data + h->c.in.head, h->c.in.data + h->c.in.tail});
-            }
-            http_forget(h);
-            left--;
-        }
-    }
-}
-
-/* ------------------------------------------------------------------------ main */
-
-static void usage(void) {
-    fputs("usage: http_load --port N [options]\n"
-          "  --path P         where (/mcp)\n"
-          "  --connections N  at once, with a call in flight on each (16)\n"
-          "  --calls N        timed calls in all (10000)\n"
-          "  --warmup N       calls before them (200)\n"
-          "  --size N         bytes of text in a call (64, at least 16)\n"
-          "  --tool NAME      tool to call with {\"text\": ...} (echo)\n"
-          "  --progress N     also with {\"count\": N}: so many notifications of progress (0)\n"
-          "  --era E          legacy (2025-06-18, default) or modern (2026-07-28)\n"
-          "  --raw yes        a plain echo of the same bytes instead of a server (no)\n"
-          "  --hold yes       only open listen streams, and keep them until end of input (no)\n"
-          "  --spin yes       look for answers without sleeping (no)\n"
-          "  --sources N      connect from 127.0.0.1 to 127.0.0.N in turn (1)\n"
-          "  --pid N          the server, to tell its CPU time\n"
-          "  --timeout S      seconds for everything (60)\n",
-          stderr);
-    exit(2);
-}
-
-static void read_options(int argc, char **argv) {
-    if (argc % 2 == 0) usage();
-    for (int i = 1; i + 1 < argc; i += 2) {
-        const char *name = argv[i], *value = argv[i + 1];
-        if (!strcmp(name, "--port")) site.port = (uint16_t)number(value, 1, 65535);
-        else if (!strcmp(name, "--path") && strlen(value) < 512) site.path = value;
-        else if (!strcmp(name, "--connections")) opt.connections = (uint64_t)number(value, 1, 1e6);
-        else if (!strcmp(name, "--calls")) opt.calls = (uint64_t)number(value, 0, MAX_CALLS);
-        else if (!strcmp(name, "--warmup")) opt.warmup = (uint64_t)number(value, 0, MAX_CALLS);
-        else if (!strcmp(name, "--size")) echo.size = (uint64_t)number(value, 16, 1 << 28);
-        else if (!strcmp(name, "--tool") && strlen(value) < 128) echo.tool = value;
-        else if (!strcmp(name, "--progress")) opt.progress = (uint64_t)number(value, 0, 1e6);
-        else if (!strcmp(name, "--era") && !strcmp(value, "modern")) echo.modern = true;
-        else if (!strcmp(name, "--era") && !strcmp(value, "legacy")) echo.modern = false;
-        else if (!strcmp(name, "--raw")) opt.raw = yes(value);
-        else if (!strcmp(name, "--hold")) opt.hold = yes(value);
-        else if (!strcmp(name, "--spin")) opt.spin = yes(value);
-        else if (!strcmp(name, "--sources")) opt.sources = (uint64_t)number(value, 1, 250);
-        else if (!strcmp(name, "--pid")) opt.pid = (uint64_t)number(value, 1, 1e9);
-        else if (!strcmp(name, "--timeout")) opt.timeout = number(value, 0.001, 86400);
-        else usage();
-    }
-    if (site.port == 0 || (opt.raw && opt.progress) || (opt.hold && !echo.modern)) usage();
-    for (const char *p = echo.tool; *p; p++) {
-        if ((unsigned char)*p < 0x20 || *p == '"' || *p == '\\') usage();
-    }
-}
-
-static void print_line(const char *why, double open_s) {
-    printf("{\"correct\": %s, \"connections\": %" PRIu64 ", \"open_s\": %.6f",
-           why == NULL && wrong == 0 ? "true" : "false", ready, open_s);
-    print_faults(why);
-    printf("}\n");
-    fflush(stdout);
-}
-
-int main(int argc, char **argv) {
-    read_options(argc, argv);
-    struct sigaction action = {.sa_handler = on_signal};
-    sigaction(SIGINT, &action, NULL);
-    sigaction(SIGTERM, &action, NULL);
-    raise_files();
-
+static void prepare(void) {
     char arguments[64];
-    const uint64_t started = now(), total = opt.warmup + opt.calls;
-    deadline = started + (uint64_t)(opt.timeout * 1e9);
-    poller = epoll_create1(EPOLL_CLOEXEC);
-    conns = calloc(opt.connections, sizeof *conns);
-    if (conns == NULL || !make_table(total, true)) {
-        fputs("out of memory\n", stderr);
-        return 2;
-    }
-    for (uint64_t i = 0; i < opt.connections; i++) conns[i].c.fd = -1;
-    build_parts();
-    http_prepare();
-    snprintf(arguments, sizeof arguments, "\"count\":%" PRIu64, opt.progress);
+    snprintf(arguments, sizeof arguments, "\"count\":%" PRIu64, progress);
+    http_prepare(opt.path, opt.port);
     http_more(arguments);
-
-    const char *why = open_all();
-    const double open_s = seconds(now() - started);
-    uint64_t first = 0, begun = 0, ended = 0, timed_in = 0, timed_out = 0;
-    double server_cpu = 0, load_cpu = 0;
-    if (opt.hold) {
-        print_line(why, open_s);
-        if (why == NULL) print_line(why = hold(), open_s);
-    } else {
-        if (why == NULL) why = run_calls(opt.warmup);
-        first = next_id;
-    }
-    if (why == NULL && !opt.hold) {
-        touch_table(first, total);
-        bytes_in = bytes_out = 0;
-        server_cpu = process_cpu((pid_t)opt.pid);
-        load_cpu = own_cpu();
-        begun = now();
-        why = run_calls(opt.calls);
-        ended = now();
-        load_cpu = own_cpu() - load_cpu;
-        server_cpu = server_cpu < 0 ? -1 : process_cpu((pid_t)opt.pid) - server_cpu;
-        timed_in = bytes_in, timed_out = bytes_out;
-    }
-    const bool late = why != NULL && now() >= deadline;
-    if (why == NULL && !opt.hold) finish();
-    if (!opt.hold) {
-        printf("{\"correct\": %s, \"connections\": %" PRIu64 ", ",
-               why == NULL && wrong == 0 ? "true" : "false", opt.connections);
-        print_calls(first, ended - begun);
-        printf(", \"bytes_to_server\": %" PRIu64 ", \"bytes_from_server\": %" PRIu64
-               ", \"server_cpu_s\": %.6f, \"load_cpu_s\": %.6f, \"open_s\": %.6f",
-               timed_out, timed_in, server_cpu, load_cpu, open_s);
-        print_faults(why);
-        printf("}\n");
-    }
-    for (uint64_t i = 0; i < opt.connections; i++) http_forget(conns + i);
-    free(conns);
-    free(site.line.data);
-    free(more.data);
-    free_calls();
-    return why == NULL && wrong == 0 ? 0 : late ? 3 : 1;
 }
+
+static void print_own(void) {}

@@ -9,7 +9,6 @@
  * Latency runs from the write that hands the request to the kernel to the read that brings its
  * answer.  The loop is closed: a slow server is asked less often, so percentiles describe this
  * load only.  Exit status: 0 all correct, 1 wrong answers, 2 could not run, 3 timed out. */
-#include <errno.h>
 #include <poll.h>
 
 #include "calls.h"
@@ -29,11 +28,8 @@ static bool child_eof;
 static bytes out, in;
 static size_t searched; /* bytes behind in.head known to hold no newline */
 static uint64_t deadline, bytes_in, bytes_out;
-static volatile sig_atomic_t interrupted;
 
 static uint64_t unstamped; /* first id queued but not yet handed to the kernel */
-
-static void on_signal(int number) { interrupted = number; }
 
 /* ---------------------------------------------------------------------- io */
 
@@ -190,37 +186,22 @@ static void usage(void) {
     exit(2);
 }
 
-static double number(const char *text, double least, double most) {
-    char *end;
-    errno = 0;
-    double value = strtod(text, &end);
-    if (errno != 0 || end == text || *end != 0 || !(value >= least && value <= most)) usage();
-    return value;
-}
-
 static void read_options(int argc, char **argv) {
     int i = 1;
     for (; i + 1 < argc && strcmp(argv[i], "--") != 0; i += 2) {
         const char *name = argv[i], *value = argv[i + 1];
+        if (call_option(name, value)) continue;
         if (!strcmp(name, "--calls")) opt.calls = (uint64_t)number(value, 0, MAX_CALLS);
         else if (!strcmp(name, "--warmup")) opt.warmup = (uint64_t)number(value, 0, MAX_CALLS);
         else if (!strcmp(name, "--window")) opt.window = (uint64_t)number(value, 1, 1e6);
-        else if (!strcmp(name, "--size")) echo.size = (uint64_t)number(value, 16, 1 << 28);
         else if (!strcmp(name, "--burst")) opt.burst = (uint64_t)number(value, 0, 1e6);
-        else if (!strcmp(name, "--spin") && !strcmp(value, "yes")) opt.spin = true;
-        else if (!strcmp(name, "--spin") && !strcmp(value, "no")) opt.spin = false;
+        else if (!strcmp(name, "--spin")) opt.spin = yes(value);
         else if (!strcmp(name, "--timeout")) opt.timeout = number(value, 0.001, 86400);
         else if (!strcmp(name, "--grace")) opt.grace = number(value, 0, 3600);
-        else if (!strcmp(name, "--tool") && strlen(value) < 128) echo.tool = value;
-        else if (!strcmp(name, "--era") && !strcmp(value, "modern")) echo.modern = true;
-        else if (!strcmp(name, "--era") && !strcmp(value, "legacy")) echo.modern = false;
         else usage();
     }
     if (i + 1 >= argc || strcmp(argv[i], "--") != 0) usage();
     opt.command = argv + i + 1;
-    for (const char *p = echo.tool; *p; p++) {
-        if ((unsigned char)*p < 0x20 || *p == '"' || *p == '\\') usage();
-    }
 }
 
 /* After the last answer: end of input; anything more that comes is an answer too many. */
@@ -240,9 +221,7 @@ static const char *finish(void) {
 int main(int argc, char **argv) {
     read_options(argc, argv);
     signal(SIGPIPE, SIG_IGN);
-    struct sigaction action = {.sa_handler = on_signal};
-    sigaction(SIGINT, &action, NULL);
-    sigaction(SIGTERM, &action, NULL);
+    catch_signals();
 
     /* Before the tables are made: a child starts with its parent's peak memory in its account. */
     int error = child_spawn(&child, opt.command);

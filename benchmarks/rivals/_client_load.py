@@ -1,6 +1,6 @@
 """Drives an MCP client against an echo server: the same calls and checks for every client.
 
-Standard library only: it runs in the rivals' environments too.  The client script gives an
+Standard library only: it runs in the rivals' environments too.  The client script has an
 `open_client` that yields `call(text) -> text`; this prints one JSON line.
 """
 
@@ -12,13 +12,27 @@ import sys
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
+from typing import Any
 
 Call = Callable[[str], Awaitable[str]]
 Opener = Callable[[list[str]], AbstractAsyncContextManager[Call]]
 
 
+def calling(call_tool: Callable[[str, dict[str, Any]], Awaitable[Any]]) -> Call:
+    """Calls of the echo tool by a client's `call_tool`."""
+
+    async def call(text: str) -> str:
+        result = await call_tool("echo", {"text": text})
+        if result.is_error:
+            raise RuntimeError("isError is set")
+        answer: str = result.content[0].text
+        return answer
+
+    return call
+
+
 async def run_calls(call: Call, first: int, count: int, window: int, size: int) -> list[str]:
-    """Makes `count` calls, `window` at a time; gives what was wrong."""
+    """Makes `count` calls, `window` at a time; returns what was wrong."""
     numbers = iter(range(first, first + count))
     padding = "x" * max(0, size - 13)
     wrong: list[str] = []

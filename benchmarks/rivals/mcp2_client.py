@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from _client_load import Call, main
+from _client_load import Call, calling, main
 from mcp import Client, StdioServerParameters
 
 
@@ -14,15 +14,7 @@ async def open_client(command: list[str]) -> AsyncIterator[Call]:
     if "://" not in target:
         target = StdioServerParameters(command=target, args=command[1:])
     async with Client(target, mode="legacy") as client:
-        call_tool = client.call_tool
-
-        async def call(text: str) -> str:
-            result = await call_tool("echo", {"text": text})
-            if result.is_error:
-                raise RuntimeError("isError is set")
-            return result.content[0].text
-
-        yield call
+        yield calling(client.call_tool)
 
 
 if __name__ == "__main__":

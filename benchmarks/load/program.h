@@ -1,8 +1,9 @@
-/* What the programs that measure over TCP read from their command line. */
-#ifndef BENCH_ARGUMENTS_H
-#define BENCH_ARGUMENTS_H
+/* What the programs that measure share: numbers on the command line, signals, descriptors. */
+#ifndef BENCH_PROGRAM_H
+#define BENCH_PROGRAM_H
 
 #include <errno.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,7 +25,17 @@ static inline bool yes(const char *text) {
     return text[0] == 'y';
 }
 
-/* As many descriptors as the process may have. */
+static volatile sig_atomic_t interrupted; /* by SIGINT or SIGTERM */
+
+static void on_signal(int which) { interrupted = which; }
+
+static inline void catch_signals(void) {
+    struct sigaction action = {.sa_handler = on_signal};
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+}
+
+/* Allows as many descriptors as the process may have. */
 static inline void raise_files(void) {
     struct rlimit files;
     getrlimit(RLIMIT_NOFILE, &files);
