@@ -26,6 +26,7 @@ from token_lab import (
 from wirespeed import ListenOptions, Server
 from wirespeed.auth import AccessToken, ResourceServer
 from wirespeed.errors import CannotVerify, InvalidToken
+from wirespeed.transport.http.targets import MAX_ADMITTED
 
 
 async def said(peer: Peer, name: str) -> str:
@@ -117,16 +118,22 @@ async def test_a_token_in_the_query_is_not_looked_at() -> None:
             assert "error" not in challenge_of(response, 401).params
 
 
-async def test_two_fields_are_refused_even_behind_a_good_request() -> None:
+@pytest.mark.parametrize("fresh", [False, True])
+async def test_two_fields_are_refused_even_behind_a_good_request(fresh: bool) -> None:
     async with serving(notes(TOKENS.get)) as place:
         peer = await place.connect()
         assert (await said(peer, "anne")).startswith("anne ")
+        if fresh:
+            peer = await place.connect()
         peer.writer.write(
             b"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1:%d\r\nContent-Type: application/json\r\n"
             b"Authorization: Bearer anne\r\nAuthorization: Bearer bob\r\n"
             b"Content-Length: 2\r\n\r\n{}" % place.port
         )
         assert (await peer.line()).startswith(b"HTTP/1.1 400 ")
+        while not (line := await peer.line()).startswith(b"WWW-Authenticate: "):
+            assert line != b"\r\n"
+        assert b'error="invalid_request"' in line
 
 
 async def test_another_user_cannot_use_a_session() -> None:
@@ -160,6 +167,16 @@ async def test_a_token_for_one_path_opens_no_other_one() -> None:
         assert refused.status == 401
         assert (await peer.modern("tools/list", path="/inner", **bearer("inner"))).status == 200
         assert (await peer.modern("tools/list", **bearer("inner"))).status == 401
+
+
+async def test_a_known_token_does_not_stand_for_host_and_origin() -> None:
+    async with serving(notes(TOKENS.get)) as place:
+        assert (await said(await place.connect(), "anne")).startswith("anne ")
+        for fields in ({"host": "evil.example"}, {"origin": "https://evil.example"}):
+            peer = await place.connect()
+            assert (await peer.modern("tools/list", **fields, **bearer("anne"))).status == 403
+        peer = await place.connect()
+        assert (await said(peer, "anne")).startswith("anne ")
 
 
 async def test_rights_of_one_token_do_not_last_for_the_next_on_a_connection() -> None:
@@ -219,6 +236,23 @@ async def test_what_is_kept_is_bounded() -> None:
         assert verifier.asked == ["t0", "t1", "t2", "t1"]
 
 
+async def test_what_a_listener_keeps_is_bounded() -> None:
+    """A token that the `ResourceServer` has forgotten is known to the listener a little longer."""
+    names = [f"t{i}" for i in range(MAX_ADMITTED + 2)]
+    asked: list[str] = []
+
+    def verify(name: str) -> AccessToken:
+        asked.append(name)
+        return TOKENS["anne"]
+
+    async with serving(notes(verify, max_kept=1)) as place:
+        peer = await place.connect()
+        for name in (*names[:2], names[0], *names[2:], names[0]):
+            peer.send("GET", **bearer(name))
+            await peer.response()
+    assert asked == [*names, names[0]]
+
+
 async def test_a_verifier_says_how_long_a_token_is_fresh() -> None:
     """Also beyond its end, for clocks that differ."""
     now = time.time()
@@ -233,10 +267,11 @@ async def test_a_verifier_says_how_long_a_token_is_fresh() -> None:
         assert verifier.asked == ["stale", "stale", "late"]
 
 
+@pytest.mark.parametrize("fresh", [False, True])
 @pytest.mark.parametrize("keep", [60.0, 0.15])
-async def test_a_kept_token_ends(keep: float) -> None:
+async def test_a_kept_token_ends(keep: float, fresh: bool) -> None:
     """At the end of its life, or when it was kept for long enough, also on a connection that has
-    shown it before."""
+    shown it before, and on a new one."""
     lives = time.time() + (0.15 if keep == 60 else 60)
     verifier = Counting(short=token("anne", "notes:read", expires=lives))
     async with serving(notes(verifier, keep=keep)) as place:
@@ -244,6 +279,8 @@ async def test_a_kept_token_ends(keep: float) -> None:
         await said(peer, "short")
         await said(peer, "short")
         await asyncio.sleep(0.2)
+        if fresh:
+            peer = await place.connect()
         response = await peer.modern("tools/list", **bearer("short"))
         assert response.status == (401 if keep == 60 else 200)
         assert verifier.asked == ["short"] * 2

@@ -3,7 +3,7 @@ from wirespeed._core.framing.http.head cimport HttpHead
 from wirespeed._core.span cimport Span
 from wirespeed._core.wire cimport Wire
 from wirespeed.transport.http.exchange cimport Carrier, Exchange, HttpTarget
-from wirespeed.transport.http.targets cimport HttpSite
+from wirespeed.transport.http.targets cimport Admitted, HttpSite
 
 
 cdef class HttpWire(Wire):
@@ -34,18 +34,12 @@ cdef class HttpConnection(Carrier):
     cdef long long sent_before         # bytes sent and queued before its response
     # the last web page whose requests were let in, and the fields of responses to it
     cdef bytes page, page_host, page_fields
-    # the last request that the gate let in: its target, what the check looked at, its result
-    cdef HttpTarget target
-    cdef bytes path, host, origin, authorization, authentication
-    cdef object user
-    cdef bytes known_principal
-    cdef double until                  # in Unix seconds: then the gate is asked again
-    cdef double expires                # of its credential
-    cdef bint known
+    cdef HttpTarget target             # that was found last, and its path
+    cdef bytes path
+    cdef Admitted admitted             # the last request that the gate let in
 
     cdef HttpTarget target_c(self)
-    cdef bint same_c(self, HttpHead head)
-    cdef int remember_c(self, HttpHead head) except -1
+    cdef bint is_admitted_c(self, HttpTarget target, HttpHead head) except -1
     cdef object read_request_c(self)
     cdef bint page_c(self, Exchange exchange, HttpHead head) except -1
     cdef int note_c(self, Exchange exchange) except -1

@@ -14,13 +14,11 @@ import logging
 
 from wirespeed._core.framing.base cimport FRAME_READY
 from wirespeed._core.framing.http.fields cimport (
-    AUTHENTICATION,
     AUTHORIZATION,
     HEAD,
     HOST,
     OPTIONS,
     ORIGIN,
-    KnownField,
 )
 from wirespeed._core.framing.http.framer cimport HttpFramer
 from wirespeed._core.framing.http.head cimport HttpHead
@@ -28,7 +26,7 @@ from wirespeed._core.slab cimport Lease
 from wirespeed._core.span cimport Span
 from wirespeed._core.wire cimport Wire
 from wirespeed.transport.http.exchange cimport Carrier, Exchange, HttpTarget, headers_c
-from wirespeed.transport.http.targets cimport HttpSite
+from wirespeed.transport.http.targets cimport HttpSite, is_known, value_of
 
 from wirespeed._core.framing.http.writer import field_lines
 from wirespeed.errors import shortened
@@ -83,24 +81,6 @@ cdef bint wants_websocket(HttpHead head) except -1:
         if name.lower() == "upgrade" and value.lower() == "websocket":
             return True
     return False
-
-
-cdef inline bint is_known(HttpHead head, KnownField field, bytes known) noexcept:
-    """Whether the value of a field is the one that is known; None: the field is absent."""
-    cdef Span value
-    if not head.value_c(field, &value):
-        return known is None
-    return (
-        known is not None and value.n == <size_t> PyBytes_GET_SIZE(known)
-        and memcmp(value.p, PyBytes_AS_STRING(known), value.n) == 0
-    )
-
-
-cdef bytes value_of(HttpHead head, KnownField field):
-    cdef Span value
-    if not head.value_c(field, &value):
-        return None
-    return PyBytes_FromStringAndSize(<const char *> value.p, <Py_ssize_t> value.n)
 
 
 @cython.final
@@ -189,10 +169,10 @@ cdef class HttpConnection(Carrier):
         target = self.target_c()
         verdict = None
         self.site.date_c()
-        if target is not None and not self.same_c(framer.head) and self.site.early and (
+        if target is not None and self.site.early and (
             # an authority is asked once for each request: it may count the proofs that it has seen
             target.authority is None or not framer.head.value_c(AUTHORIZATION, &field)
-        ):
+        ) and not self.is_admitted_c(target, framer.head):
             try:
                 target.admit(self.site.gate, self.read_request_c())
             except Refused as exc:
@@ -231,28 +211,16 @@ cdef class HttpConnection(Carrier):
         ):
             return self.target
         text = PyBytes_FromStringAndSize(<const char *> path.p, <Py_ssize_t> path.n)
-        self.known = False
         self.target = self.site.targets.get(text)
         self.path = None if self.target is None else text
         return self.target
 
-    cdef bint same_c(self, HttpHead head):
+    cdef bint is_admitted_c(self, HttpTarget target, HttpHead head) except -1:
         """Whether the gate let in a request with the same fields before."""
-        return (
-            self.known and self.until > self.site.now and head.n_authority == 0
-            and not head.twice_c(AUTHORIZATION)
-            and is_known(head, HOST, self.host) and is_known(head, ORIGIN, self.origin)
-            and is_known(head, AUTHORIZATION, self.authorization)
-            and is_known(head, AUTHENTICATION, self.authentication)
-        )
-
-    cdef int remember_c(self, HttpHead head) except -1:
-        self.host = value_of(head, HOST)
-        self.origin = value_of(head, ORIGIN)
-        self.authorization = value_of(head, AUTHORIZATION)
-        self.authentication = value_of(head, AUTHENTICATION)
-        self.known = True
-        return 0
+        if self.admitted is not None and self.admitted.covers_c(target, head, self.site.now):
+            return True
+        self.admitted = self.site.find_c(target, head)
+        return self.admitted is not None
 
     cdef object read_request_c(self):
         """The request whose head has arrived, for the gate."""
@@ -362,7 +330,7 @@ cdef class HttpConnection(Carrier):
                 and self.page_c(exchange, head)
             ):
                 return 0
-            if target.opens or not self.same_c(head):
+            if target.opens or not self.is_admitted_c(target, head):
                 verdict = target.admit(self.site.gate, self.read_request_c())
                 if inspect.isawaitable(verdict):
                     self.http.still = True
@@ -371,17 +339,15 @@ cdef class HttpConnection(Carrier):
                     )
                     exchange.on_gone = self.admission.cancel
                     return 0
-                self.user, self.known_principal = verdict.user, verdict.principal
-                self.until, self.expires = verdict.until, verdict.expires
                 if verdict.fields:
                     exchange.more_fields += field_lines(verdict.fields)
-                if self.until > self.site.now and not target.opens and head.n_authority == 0:
-                    self.remember_c(head)
-                else:
-                    self.known = False
-            exchange.user = self.user
-            exchange.expires = self.expires
-            exchange.principal = self.known_principal
+                # what may depend on a certificate holds for this connection alone
+                self.admitted = self.site.keep_c(
+                    target, head, verdict, not target.opens and self.certificate is None
+                )
+            exchange.user = self.admitted.user
+            exchange.expires = self.admitted.expires
+            exchange.principal = self.admitted.principal
             target.take_c(exchange, framer.slab, body.p, body.n)
         except Elsewhere as exc:
             return me.pass_on_c(exchange, exc.worker, body)

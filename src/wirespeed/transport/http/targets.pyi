@@ -7,6 +7,13 @@ from wirespeed.transport.gate import Gate
 from wirespeed.transport.http.exchange import HttpTarget
 from wirespeed.transport.http.options import HttpOptions
 
+MAX_ADMITTED: int
+MAX_ADMITTED_HEAD: int
+KEEP_ADMITTED: int
+
+@final
+class Admitted: ...
+
 @final
 class HttpSite:
     def __init__(

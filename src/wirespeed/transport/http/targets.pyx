@@ -2,6 +2,10 @@
 
 cimport cython
 
+from wirespeed._core.framing.http.fields cimport AUTHENTICATION, AUTHORIZATION, HOST, ORIGIN
+from wirespeed._core.framing.http.head cimport HttpHead
+from wirespeed.transport.http.exchange cimport HttpTarget
+
 import asyncio
 import email.utils
 import logging
@@ -11,6 +15,31 @@ from wirespeed.transport.quiet import Quiet
 from wirespeed.transport.taskpool_choice import LAST_WAIT
 
 logger = logging.getLogger("wirespeed.server")
+
+MAX_ADMITTED = 4096  # verdicts of the gate that a listener keeps
+MAX_ADMITTED_HEAD = 8192  # bytes of the head of a request that one of them is about
+KEEP_ADMITTED = 60  # seconds after which all of them are forgotten
+
+
+@cython.final
+cdef class Admitted:
+    """What the gate decided about a request."""
+
+    cdef bint covers_c(self, HttpTarget target, HttpHead head, double now) noexcept:
+        return (
+            self.until > now and self.target is target and not is_ambiguous(head)
+            and is_known(head, HOST, self.host) and is_known(head, ORIGIN, self.origin)
+            and is_known(head, AUTHORIZATION, self.authorization)
+            and is_known(head, AUTHENTICATION, self.authentication)
+        )
+
+
+cdef inline bint is_ambiguous(HttpHead head) noexcept:
+    """Whether the gate looks at more than the first values of the fields."""
+    return (
+        head.n_authority != 0 or head.twice_c(ORIGIN) or head.twice_c(AUTHORIZATION)
+        or head.twice_c(AUTHENTICATION)
+    )
 
 
 @cython.final
@@ -35,6 +64,7 @@ cdef class HttpSite:
         self.loop = loop
         self.quiet = Quiet(logger)
         self.admitting = set()
+        self.admitted = {}
         self.date = b""
         if options.trusted_proxies:
             from wirespeed.transport.http.forwarded import Forwarded
@@ -82,6 +112,34 @@ cdef class HttpSite:
         self.admitting.add(task)
         task.add_done_callback(self.admitting.discard)
         return task
+
+    cdef Admitted find_c(self, HttpTarget target, HttpHead head):
+        cdef Admitted found = None
+        if self.admitted:
+            # a dict compares keyed hashes of tokens, and the tokens only where these are the same
+            found = self.admitted.get(
+                (value_of(head, AUTHORIZATION), value_of(head, AUTHENTICATION))
+            )
+        return found if found is not None and found.covers_c(target, head, self.now) else None
+
+    cdef Admitted keep_c(self, HttpTarget target, HttpHead head, object admission, bint share):
+        cdef Admitted one = Admitted.__new__(Admitted)
+        one.user, one.principal = admission.user, admission.principal
+        one.until, one.expires = admission.until, admission.expires
+        if one.until <= self.now or is_ambiguous(head):
+            one.until = 0
+            return one
+        one.target = target
+        one.host = value_of(head, HOST)
+        one.origin = value_of(head, ORIGIN)
+        one.authorization = value_of(head, AUTHORIZATION)
+        one.authentication = value_of(head, AUTHENTICATION)
+        if share and head.at <= <size_t> MAX_ADMITTED_HEAD:
+            if self.now >= self.admitted_until or len(self.admitted) >= MAX_ADMITTED:
+                self.admitted.clear()          # so that tokens do not stay in memory
+                self.admitted_until = self.now + KEEP_ADMITTED
+            self.admitted[one.authorization, one.authentication] = one
+        return one
 
     cdef bytes date_c(self):
         """The Date field (RFC 9110 section 6.6.1), made once a second."""
