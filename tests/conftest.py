@@ -12,6 +12,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Coroutine, Generator, Iterator
+from functools import cache
 from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
@@ -34,6 +35,15 @@ LOOPS = {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
 COMPILED = {"core", "fuzz", "property", "stress", "transport"}
 # Folders whose tests run on both loops.
 BOTH_LOOPS = {"transport", "stress"}
+# Folders and files that take long come first, so that no process is alone with one at the end.
+LONG = (
+    "unit/transport/net/",
+    "unit/test_packaging.py",
+    "unit/transport/test_compiled_callers.py",
+    "unit/cli/",
+    "interop/",
+    "property/",
+)
 # The newest revision of each era, for tests that do not assert rules of revisions.
 SAMPLE = ("2025-11-25", "2026-07-28")
 # No test waits as long as this unless the code under test hangs.
@@ -48,6 +58,7 @@ settings.register_profile(
 )
 # For sanitizers, which are many times slower: --hypothesis-profile=few
 settings.register_profile("few", parent=settings.get_profile("wirespeed"), max_examples=20)
+settings.register_profile("full", parent=settings.get_profile("wirespeed"), max_examples=300)
 settings.load_profile("wirespeed")
 
 
@@ -126,7 +137,9 @@ MARKERS = (
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Markers of the whole suite."""
+    """Markers of the whole suite; a run with --full tries more examples of each property."""
+    if config.getoption("--full") and not config.getoption("--hypothesis-profile"):
+        settings.load_profile("full")
     for marker in MARKERS:
         config.addinivalue_line("markers", marker)
     # What a shell starts in the background ignores SIGINT.
@@ -163,9 +176,17 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("any_revision", tuple(REVISIONS) if every else SAMPLE)
 
 
+@cache
+def turn(path: Path) -> int:
+    """When a file's tests come: as LONG has it, and behind that all others."""
+    name = path.relative_to(HERE).as_posix()
+    return next((n for n, long in enumerate(LONG) if name.startswith(long)), len(LONG))
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark whole folders; leave out what only a run with --full does."""
+    """Mark whole folders; leave out what only a run with --full does; put what takes long first."""
+    items.sort(key=lambda item: turn(item.path))
     for path, found in groupby(items, key=attrgetter("path")):
         if not COMPILED.isdisjoint(path.relative_to(HERE).parts):
             for item in found:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import example, given, settings
+from examples import examples
+from hypothesis import example, given
 from hypothesis import strategies as st
 from model import envelope
 from model import streams as wire
@@ -30,7 +31,7 @@ def kept(found: list[bytes]) -> list[bytes | None]:
     return [None if isinstance(text, Oversize) else text for text in found]
 
 
-@settings(max_examples=600)
+@examples(300)
 @given(text=wire.texts, depth=depths)
 @example(text=b'{"a":\x80}', depth=5)
 @example(text=b"[" * 9, depth=8)
@@ -40,7 +41,7 @@ def test_one_message(text: bytes, depth: int) -> None:
         same(parse(text, max_depth=depth), envelope.read(text, depth))
 
 
-@settings(max_examples=300)
+@examples(150)
 @given(text=wire.batch_texts() | wire.damaged(wire.batch_texts()), depth=depths)
 def test_one_batch(text: bytes, depth: int) -> None:
     text = text.strip(b" \t\r").replace(b"\n", b"")
@@ -60,7 +61,7 @@ def test_one_batch(text: bytes, depth: int) -> None:
         same(message, element)
 
 
-@settings(max_examples=300)
+@examples(100)
 @given(stream=wire.streams(), data=st.data(), limit=st.sampled_from((30, 60, 10_000)))
 def test_a_stream(stream: bytes, data: st.DataObject, limit: int) -> None:
     """Whatever the chunks and whenever they are looked at, by each of the three doors."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from examples import examples
 from http_corpus import CASES
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from wirespeed._core.framing.http.framer import HttpFramer
@@ -105,7 +106,7 @@ def read(chunks: list[bytes], buffered: bool = False) -> tuple[list[Request], Ht
     return found, framer
 
 
-@settings(max_examples=300)
+@examples(100)
 @given(st.data(), st.lists(requests(), max_size=4), st.booleans())
 def test_requests_are_read_as_they_were_meant(
     data: st.DataObject, written: list[tuple[Request, bytes]], buffered: bool
@@ -116,7 +117,7 @@ def test_requests_are_read_as_they_were_meant(
     assert framer.buffered == 0
 
 
-@settings(max_examples=500)
+@examples(250)
 @given(
     st.data(),
     st.lists(st.sampled_from([case.data for case in CASES if len(case.data) < 500]), max_size=2),
@@ -134,7 +135,7 @@ def test_the_cut_does_not_decide(
     assert (found, other.failure, other.ended) == (whole, framer.failure, framer.ended)
 
 
-@settings(max_examples=200)
+@examples(100)
 @given(
     st.data(),
     st.lists(
@@ -168,7 +169,7 @@ def test_a_client_reads_what_a_server_writes(
     assert found == expected
 
 
-@settings(max_examples=300)
+@examples(150)
 @given(st.data(), st.lists(st.tuples(st.booleans(), bodies), max_size=4), bodies, st.booleans())
 def test_bodies_in_pieces_are_those_that_were_sent(
     data: st.DataObject, sent: list[tuple[bool, bytes]], rest: bytes, whole: bool

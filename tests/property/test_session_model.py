@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from model import streams as wire
 from model.session import Event, ModelSession, Request, error
@@ -219,7 +220,7 @@ def play(data: st.DataObject, pair: Pair, stream: bytes) -> None:
     assert pair.session.want_read
 
 
-@settings(max_examples=400)
+@examples(150)
 @given(st.data())
 def test_the_session_does_what_the_model_does(data: st.DataObject) -> None:
     pair = Pair(
@@ -231,7 +232,7 @@ def test_the_session_does_what_the_model_does(data: st.DataObject) -> None:
     play(data, pair, data.draw(wire.streams()))
 
 
-@settings(max_examples=400)
+@examples(200)
 @given(
     st.data(),
     st.sampled_from((Limits(max_in_flight=1), Limits(max_in_flight=9, max_in_flight_bytes=60))),
@@ -241,7 +242,7 @@ def test_cancelled_handlers_take_room_until_they_end(data: st.DataObject, limits
     play(data, pair, data.draw(wire.busy))
 
 
-@settings(max_examples=150)
+@examples(75)
 @given(stream=wire.streams(), data=st.data(), batches=st.booleans())
 def test_the_other_door_gives_the_same(stream: bytes, data: st.DataObject, batches: bool) -> None:
     pair = Pair(Limits(max_message=300, max_depth=6), "server", batches, True)
@@ -255,7 +256,7 @@ def test_the_other_door_gives_the_same(stream: bytes, data: st.DataObject, batch
     peer_reads(pair)
 
 
-@settings(max_examples=150)
+@examples(75)
 @given(stream=wire.streams(max_lines=30), data=st.data())
 def test_what_went_out_answers_each_request_once(stream: bytes, data: st.DataObject) -> None:
     """Accounting without the model's help: every registered request got one answer or was
@@ -283,7 +284,7 @@ def test_what_went_out_answers_each_request_once(stream: bytes, data: st.DataObj
     assert sent.count(b'{"jsonrpc":') == counters["messages_out"]
 
 
-@settings(max_examples=150)
+@examples(75)
 @given(texts=st.lists(wire.texts, max_size=12), batches=st.booleans())
 def test_a_message_that_comes_whole_is_as_one_of_the_stream(
     texts: list[bytes], batches: bool

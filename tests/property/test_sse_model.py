@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from wirespeed._core.slab import Lease
@@ -45,7 +46,7 @@ def model(stream: bytes) -> list[Event]:
     return found
 
 
-@settings(max_examples=1500)
+@examples(500)
 @given(st.data(), streams)
 def test_any_stream_is_read_by_the_rules(data: st.DataObject, stream: bytes) -> None:
     places = sorted(data.draw(st.lists(st.integers(0, len(stream)), max_size=20)))
@@ -57,7 +58,7 @@ def test_any_stream_is_read_by_the_rules(data: st.DataObject, stream: bytes) -> 
     assert reader.failure is None
 
 
-@settings(max_examples=500)
+@examples(250)
 @given(st.data(), streams, st.integers(1, 12))
 def test_the_cut_does_not_decide_about_limits(
     data: st.DataObject, stream: bytes, max_event: int

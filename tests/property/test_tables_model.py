@@ -6,7 +6,7 @@ import math
 import sys
 
 import pytest
-from hypothesis import settings
+from examples import examples
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
@@ -152,6 +152,6 @@ class InFlightMachine(RuleBasedStateMachine):
 
 
 TestPending = PendingMachine.TestCase
-TestPending.settings = settings(max_examples=60, stateful_step_count=40)
+TestPending.settings = examples(60, stateful_step_count=40)
 TestInFlight = InFlightMachine.TestCase
-TestInFlight.settings = settings(max_examples=40, stateful_step_count=40)
+TestInFlight.settings = examples(40, stateful_step_count=40)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import functools
 import zlib
 
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from model.websocket import Reading, Rules, read
 from websocket_lab import (
@@ -139,7 +140,7 @@ def reading(peer: Peer, messages: list[tuple[int, bytes]]) -> Reading:
     return found
 
 
-@settings(max_examples=600)
+@examples(200)
 @given(st.data(), roles, st.booleans(), st.booleans())
 def test_any_stream(data: st.DataObject, role: Role, json: bool, compressed: bool) -> None:
     rules = Rules(
@@ -171,7 +172,7 @@ def test_any_stream(data: st.DataObject, role: Role, json: bool, compressed: boo
     st.sampled_from((None, True, False)),
     st.sampled_from(("data", "buffer")),
 )
-@settings(max_examples=60)
+@examples(30)
 def test_against_websockets(
     role: Role, plan: list[tuple[int, int]], step: int, takeover: bool | None, door: str
 ) -> None:

@@ -29,7 +29,8 @@ import annotated_types
 import msgspec
 import pydantic
 import pytest
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Meta
 
@@ -876,7 +877,7 @@ _types = st.recursive(
 
 
 @given(_types)
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_every_schema_is_valid_and_self_contained(tp: Any) -> None:
     schema_of(tp)
     check_schema(Output(tp, "f").schema)

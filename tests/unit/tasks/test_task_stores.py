@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import settings
+from examples import examples
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from task_lab import ANNE, BOB, MakeStore, a_task, bounded, make_store
@@ -325,5 +325,5 @@ class SQLiteMachine(Machine):
 
 TestMemory = Machine.TestCase
 TestSQLite = SQLiteMachine.TestCase
-TestMemory.settings = settings(deadline=None, max_examples=60)
-TestSQLite.settings = settings(deadline=None, max_examples=15, stateful_step_count=25)
+TestMemory.settings = examples(30)
+TestSQLite.settings = examples(15, stateful_step_count=25)

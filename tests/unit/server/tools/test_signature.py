@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Optional
 import msgspec
 import pydantic
 import pytest
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from wirespeed import HeaderParam
@@ -866,7 +867,7 @@ def _calls(draw: st.DrawFn) -> tuple[inspect.Signature, dict[str, Any]]:
 
 
 @given(_calls())
-@settings(deadline=None, max_examples=150)
+@examples(150)
 def test_encoded_arguments_give_the_direct_call(call: Any) -> None:
     signature, values = call
 
