@@ -3,6 +3,7 @@ from wirespeed._core.framing.http.head cimport HttpHead
 from wirespeed._core.span cimport Span
 from wirespeed._core.wire cimport Wire
 from wirespeed.transport.http.exchange cimport Carrier, Exchange, HttpTarget
+from wirespeed.transport.http.page cimport Page
 from wirespeed.transport.http.targets cimport Admitted, HttpSite
 
 
@@ -32,8 +33,7 @@ cdef class HttpConnection(Carrier):
     cdef public object pass_on
     cdef double began                  # when the request arrived that is being answered
     cdef long long sent_before         # bytes sent and queued before its response
-    # the last web page whose requests were let in, and the fields of responses to it
-    cdef bytes page, page_host, page_fields
+    cdef Page page                     # the last one whose requests were let in; or None
     cdef HttpTarget target             # that was found last, and its path
     cdef bytes path
     cdef Admitted admitted             # the last request that the gate let in
@@ -41,7 +41,10 @@ cdef class HttpConnection(Carrier):
     cdef HttpTarget target_c(self)
     cdef bint is_admitted_c(self, HttpTarget target, HttpHead head) except -1
     cdef object read_request_c(self)
-    cdef bint page_c(self, Exchange exchange, HttpHead head) except -1
+    cdef Page page_c(self, HttpHead head)
+    cdef bint options_c(self, Exchange exchange, HttpHead head) except -1
+    cdef tuple shown_c(self)
+    cdef int nothing_c(self, HttpHead head) except -1
     cdef int note_c(self, Exchange exchange) except -1
     cdef int log_c(self, Exchange exchange) except -1
     cdef long long sent_c(self) noexcept

@@ -26,11 +26,13 @@ from wirespeed._core.slab cimport Lease
 from wirespeed._core.span cimport Span
 from wirespeed._core.wire cimport Wire
 from wirespeed.transport.http.exchange cimport Carrier, Exchange, HttpTarget, headers_c
-from wirespeed.transport.http.targets cimport HttpSite, is_known, value_of
+from wirespeed.transport.http.page cimport Page
+from wirespeed.transport.http.targets cimport HttpSite, value_of
 
 from wirespeed._core.framing.http.writer import field_lines
 from wirespeed.errors import shortened
 from wirespeed.transport.gate import Refused
+from wirespeed.transport.http import cors
 from wirespeed.transport.http.exchange import Elsewhere
 from wirespeed.transport.options import HttpRequest, Refusal
 
@@ -40,6 +42,8 @@ cdef int WARNING = logging.WARNING
 TOO_MANY = Refusal(503, "too many connections", {"Retry-After": "5"})
 TOO_SLOW = Refusal(503, "the request could not be authorized in time", {"Retry-After": "5"})
 SHUTTING_DOWN = Refusal(503, "the server is shutting down")
+NOTHING = "nothing is served at this path"
+PLAIN = ("Content-Type", "text/plain; charset=utf-8")
 
 # header fields that say how a body is sent
 OF_BODIES = (b"transfer-encoding", b"content-length", b"expect", b"trailer")
@@ -180,7 +184,7 @@ cdef class HttpConnection(Carrier):
         if self.full:
             verdict = TOO_MANY
         elif target is None:
-            verdict = Refusal(404, "nothing is served at this path")
+            verdict = Refusal(404, NOTHING)
         if isinstance(verdict, Refusal):
             self.output.answer_c(framer.head.minor, framer.head.method_c == HEAD, True)
             return self.refuse_c(verdict.status, verdict.reason, verdict.headers.items())
@@ -191,11 +195,11 @@ cdef class HttpConnection(Carrier):
 
     cdef int refuse_c(self, int status, str sentence, object fields) except -1:
         """Send a response that is the last one, and close: the rest of the input is not read."""
+        cdef tuple shown = self.shown_c()
         self.refused = True
         self.framer.stop_c()
         self.framer.respond(
-            status, sentence.encode() + b"\n",
-            fields=[("Content-Type", "text/plain; charset=utf-8"), *fields],
+            status, sentence.encode() + b"\n", fields=(PLAIN, *fields, *shown)
         )
         self.site.quiet.log(WARNING, "refused %s: %d %s", self.address, status, sentence)
         self.last = True
@@ -232,37 +236,73 @@ cdef class HttpConnection(Carrier):
             method=head.method, certificate=self.certificate,
         )
 
-    cdef bint page_c(self, Exchange exchange, HttpHead head) except -1:
-        """Let the browser of a web page show it the response (Fetch, "CORS protocol"). True: the
-        request is OPTIONS, and was answered. Refused: the page may not connect."""
-        if (
-            self.page is not None and head.method_c != OPTIONS and head.n_authority == 0
-            and is_known(head, ORIGIN, self.page) and is_known(head, HOST, self.page_host)
-        ):
-            exchange.more_fields = self.page_fields
-            return False
-        from wirespeed.transport.http import cors
+    # -- web pages (Fetch, "CORS protocol") ----------------------------------------------------
 
-        if exchange.target.for_pages:
-            if head.method_c == OPTIONS:
-                exchange.respond(204, b"", cors.public_preflight_fields(exchange.target.methods))
-            return head.method_c == OPTIONS
+    cdef Page page_c(self, HttpHead head):
+        """The page that sends a request; None: no page does. Refused: it may not connect."""
+        cdef Page page = self.page
+        if page is not None and page.sends_c(head):
+            return page
         request = self.read_request_c()
         self.site.gate.check_host(request)
         self.site.gate.check_origin(request)
-        origin = request.headers.get("origin")
-        if origin is not None:
-            self.page, self.page_host = value_of(head, ORIGIN), value_of(head, HOST)
-            exchange.more_fields = self.page_fields = field_lines(cors.response_fields(origin))
-        methods = exchange.target.methods
+        if "origin" not in request.headers:
+            return None
+        page = Page(value_of(head, ORIGIN), value_of(head, HOST))
+        if head.n_authority == 0:
+            self.page = page
+        return page
+
+    cdef bint options_c(self, Exchange exchange, HttpHead head) except -1:
+        """Let the browser of a web page show it the response. True: the request is OPTIONS, and was
+        answered. Refused: the page may not connect."""
+        cdef Page page
+        cdef tuple methods = exchange.target.methods
+        if exchange.target.for_pages:
+            if head.method_c == OPTIONS:
+                exchange.respond(204, b"", cors.public_preflight_fields(methods))
+            return head.method_c == OPTIONS
+        page = self.page_c(head)
+        if page is not None:
+            exchange.more_fields = page.lines
         if head.method_c != OPTIONS or "OPTIONS" in methods:
             return False
+        headers = headers_c(head)
         fields = [("Allow", ", ".join((*methods, "OPTIONS")))]
-        if cors.is_preflight(request.headers):
+        if cors.is_preflight(headers):
             exchange.more_fields = b""
-            fields += cors.preflight_fields(request.headers, methods)
+            fields += cors.preflight_fields(headers, methods)
         exchange.respond(204, b"", fields)
         return True
+
+    cdef tuple shown_c(self):
+        """The header fields that let a page read the refusal of its request."""
+        cdef HttpHead head = self.framer.known_head_c()
+        cdef Page page = None
+        cdef Span field
+        if head is None:
+            # Its Origin is not known. The last page is asked for, unless others may use this
+            # connection: its browser compares the origin.
+            if not self.output.apart and self.site.forwarded is None:
+                page = self.page
+        elif head.value_c(ORIGIN, &field):
+            try:
+                page = self.page_c(head)
+            except Refused:
+                pass
+        return () if page is None else page.fields
+
+    cdef int nothing_c(self, HttpHead head) except -1:
+        """Answer a request for a path at which nothing is served. A page sees the 404 only if its
+        preflight succeeds."""
+        cdef tuple fields = self.shown_c()
+        cdef object headers = headers_c(head) if fields else {}
+        if head.method_c == OPTIONS and cors.is_preflight(headers):
+            self.framer.respond(204, fields=cors.preflight_fields(headers, cors.METHODS))
+            return self.ended_c()
+        self.site.quiet.log(WARNING, "refused %s: 404 %s", self.address, NOTHING)
+        self.framer.respond(404, NOTHING.encode() + b"\n", fields=(PLAIN, *fields))
+        return self.ended_c()
 
     # -- the access log ------------------------------------------------------------------------
 
@@ -308,14 +348,7 @@ cdef class HttpConnection(Carrier):
             if target is not None and target.websocket is not None:
                 target = target.websocket
         if target is None:
-            self.site.quiet.log(
-                WARNING, "refused %s: 404 nothing is served at this path", self.address
-            )
-            framer.respond(
-                404, b"nothing is served at this path\n",
-                fields=[("Content-Type", "text/plain; charset=utf-8")],
-            )
-            return self.ended_c()
+            return self.nothing_c(head)
         exchange = target.exchange_c()
         exchange.join_c(self, target)
         self.exchange = exchange
@@ -327,7 +360,7 @@ cdef class HttpConnection(Carrier):
         try:
             if (
                 (head.method_c == OPTIONS or head.value_c(ORIGIN, &origin))
-                and self.page_c(exchange, head)
+                and self.options_c(exchange, head)
             ):
                 return 0
             if target.opens or not self.is_admitted_c(target, head):
@@ -379,10 +412,7 @@ cdef class HttpConnection(Carrier):
             if me.pass_on(worker, data):
                 return 0
             me.exchange, exchange.carrier = exchange, me
-        exchange.respond(
-            503, b"the session is busy\n",
-            [("Content-Type", "text/plain; charset=utf-8"), ("Retry-After", "1")],
-        )
+        exchange.respond(503, b"the session is busy\n", [PLAIN, ("Retry-After", "1")])
         return 0
 
     def upgrade(self, bytes answer not None, opening):
@@ -456,15 +486,13 @@ cdef class HttpConnection(Carrier):
         if not exchange.status:
             exchange.respond(
                 refusal.status, refusal.reason.encode() + b"\n",
-                [("Content-Type", "text/plain; charset=utf-8"), *refusal.headers.items()],
+                [PLAIN, *refusal.headers.items()],
             )
 
     def _failed(self, Exchange exchange, exc):
         logger.error("internal error at %s", shortened(exchange.path), exc_info=exc)
         if not exchange.status:
-            exchange.respond(
-                500, b"internal error\n", [("Content-Type", "text/plain; charset=utf-8")]
-            )
+            exchange.respond(500, b"internal error\n", [PLAIN])
         elif self.link is not None:
             self.link.close()
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from wirespeed.transport.options import Headers
 
+METHODS = ("GET", "POST", "DELETE")  # of MCP
 PREFLIGHT_AGE = 7200  # seconds; Chromium keeps the answer of a preflight no longer
 ALLOWED = (
     "authorization",

@@ -24,6 +24,7 @@ from serve_lab import (
 
 from wirespeed import Http, HttpOptions, HttpRequest, HttpResponse, Refusal, Server
 from wirespeed.errors import TransportError
+from wirespeed.limits import Limits
 from wirespeed.litemcp import LiteClient, LiteServer
 
 HTTP = "http://127.0.0.1:0/mcp"
@@ -87,7 +88,8 @@ def at(**options: Any) -> Any:
     http = {
         name: options.pop(name) for name in list(options) if name in HttpOptions.__annotations__
     }
-    return serving(lab_server(), HTTP, http=HttpOptions(**http), **options)
+    server = options.pop("server", None) or lab_server()
+    return serving(server, HTTP, http=HttpOptions(**http), **options)
 
 
 # -- beside the endpoint ---------------------------------------------------------------------------
@@ -227,6 +229,88 @@ async def test_trap_45_a_page_that_may_not_connect_gets_no_permission(line: str)
         answer = await exchange(place.port, request(line, **fields))
         assert answer.status == 403
         assert not [name for name in answer.headers if name.startswith("access-control")]
+
+
+def reads(answer: Answer) -> str | None:
+    """The origin whose pages may read an answer."""
+    assert ("vary" in answer.headers) == ("access-control-allow-origin" in answer.headers)
+    return answer.headers.get("access-control-allow-origin")
+
+
+CHUNKED = request("POST /mcp", close=False, Origin=PAGE, Transfer_Encoding="chunked")
+
+# options, a request, the status of its early refusal
+REFUSALS: dict[str, tuple[dict[str, Any], bytes, int]] = {
+    "no such path": ({}, request("POST /nothing", b"{}", Origin=PAGE), 404),
+    "no such path, early": ({}, request("POST /nothing", b"{}", Origin=PAGE)[:-1], 404),
+    "late": ({"body_timeout": 0.05}, request("POST /mcp", b"{}", Origin=PAGE)[:-1], 408),
+    "long": ({}, request("POST /mcp", Origin=PAGE, Content_Length="99999999999"), 413),
+    "long chunks": ({}, CHUNKED + b"3e9\r\n" + b"x" * 1001, 413),
+    "bad chunk": ({}, CHUNKED + b"x", 400),
+    "no token": ({"token": "s3cret"}, request("POST /mcp", b"{}", Origin=PAGE)[:-1], 401),
+}
+
+
+@pytest.mark.parametrize("name", REFUSALS)
+async def test_a_page_that_may_connect_reads_an_early_refusal(name: str) -> None:
+    options, data, status = REFUSALS[name]
+    options = {"origins": [PAGE], **options}
+    async with at(server=lab_server(limits=Limits(max_message=1000)), **options) as place:
+        answer = await exchange(place.port, data)
+        assert (answer.status, reads(answer)) == (status, PAGE)
+        assert answer.headers["connection"] == "close"
+        answer = await exchange(place.port, data.replace(b"app.example", b"evil.example"))
+        assert answer.status in (status, 403)
+        assert reads(answer) is None
+        await place.empty()
+
+
+async def test_a_page_reads_that_there_are_too_many_connections() -> None:
+    async with at(origins=[PAGE], max_connections=1) as place:
+        _, writer = await asyncio.open_connection("127.0.0.1", place.port)
+        await place.until(lambda: place.listener.n_connections == 1)
+        answer = await exchange(place.port, request(Origin=PAGE))
+        assert (answer.status, reads(answer)) == (503, PAGE)
+        writer.close()
+
+
+# options, a request whose fault lies in its head, its status
+FAULTS: list[tuple[dict[str, Any], bytes, int]] = [
+    ({"max_head": 500}, request(Origin="https://evil.example", X="x" * 500), 431),
+    ({"head_timeout": 0.05}, request(Origin="https://evil.example")[:-2], 408),
+    ({}, request(Origin="https://evil.example").replace(b"Origin:", b"Origin :"), 400),
+]
+
+
+@pytest.mark.parametrize(("options", "data", "status"), FAULTS)
+async def test_after_a_fault_of_a_head_the_last_page_reads_the_refusal(
+    options: dict[str, Any], data: bytes, status: int
+) -> None:
+    first = request(close=False, Origin=PAGE)
+    for more, last in (({}, PAGE), ({"trusted_proxies": ["192.0.2.1"]}, None)):
+        async with at(origins=[PAGE], **options, **more) as place:
+            assert reads(await exchange(place.port, data)) is None  # of no page yet
+            reader, writer = await asyncio.open_connection("127.0.0.1", place.port)
+            writer.write(first)
+            await reader.readuntil(b"ok\n")
+            writer.write(data)
+            answer = Answer(await reader.read())
+            # behind a proxy the last page may be another client's
+            assert (answer.status, reads(answer)) == (status, last)
+            writer.close()
+
+
+async def test_a_preflight_for_an_unknown_path_succeeds() -> None:
+    async with at(origins=[PAGE]) as place:
+        asked = {"Access_Control_Request_Method": "DELETE"}
+        answer = await exchange(place.port, request("OPTIONS /nothing", Origin=PAGE, **asked))
+        assert (answer.status, reads(answer)) == (204, PAGE)
+        assert "DELETE" in answer.headers["access-control-allow-methods"]
+        evil = request("OPTIONS /nothing", Origin="https://evil.example", **asked)
+        for other in (evil, request("OPTIONS /nothing"), request("OPTIONS /nothing", Origin=PAGE)):
+            answer = await exchange(place.port, other)
+            assert answer.status == 404
+            assert reads(answer) == (PAGE if PAGE.encode() in other else None)
 
 
 async def test_options_names_the_methods_of_a_path() -> None:

@@ -24,6 +24,7 @@ cdef class HttpFramer(Framer):
     cdef readonly object failure         # status and sentence of what the peer did wrong, or None
     cdef readonly bint ended             # no frame will come: what arrives is dropped
     cdef int phase
+    cdef bint keeps_head                 # a request failed behind its head, which is still there
     cdef bint may_skip                   # nothing of the next request was looked at
     cdef size_t body                     # where the body begins, behind `start`
     cdef Chunks chunks                   # of a body in chunks; counted from `start`
@@ -41,6 +42,9 @@ cdef class HttpFramer(Framer):
     # The peer sends the body once it is told to: by `HttpWriter.send_continue_c`, or by the body's
     # refusal. True until a byte of the body arrives or `continued` is set.
     cdef bint awaits_continue_c(self) noexcept
+    # The head of the request that arrives, or was returned last, or failed behind its head, until
+    # the next call of any method; None while it is not whole, and when it is gone.
+    cdef HttpHead known_head_c(self)
     # Take no further frame.
     cdef int stop_c(self) except -1
     # Close the connection once all is sent.

@@ -249,11 +249,11 @@ cdef class HttpFramer(Framer):
         elif head.response and not head.has_length:
             head.keeps_alive = False
             self.phase = UNTIL_END
-        elif head.length > <uint64_t> self.max_frame and not self.heads:
-            self.fail_c(LONG_BODY, self.max_frame)
-            return 0
         else:
             self.phase = IN_SIZED
+            if head.length > <uint64_t> self.max_frame and not self.heads:
+                self.fail_c(LONG_BODY, self.max_frame)
+                return 0
         self.asked = OTHER_METHOD
         return 1
 
@@ -267,6 +267,7 @@ cdef class HttpFramer(Framer):
         """End the connection because of a fault of the peer."""
         self.failure = failure_of(fault, limit, self.head.response)
         self.ended = True
+        self.keeps_head = self.phase != IN_HEAD and not self.head.response
         return 0
 
     cdef int settle_c(self) except -1:
@@ -275,7 +276,7 @@ cdef class HttpFramer(Framer):
             self.fail_c(CUT_SHORT, 0)
         if self.slab is None:
             return FRAME_MORE
-        if self.ended:
+        if self.ended and not self.keeps_head:
             self.start = self.end
         if self.lent is None:
             if self.start == self.end:
@@ -295,6 +296,14 @@ cdef class HttpFramer(Framer):
             and not self.in_pieces
         )
 
+    cdef HttpHead known_head_c(self):
+        if self.phase == TAKEN:
+            return None if self.head.p is NULL else self.head
+        if self.phase == IN_HEAD or self.in_pieces or self.start == self.end:
+            return None
+        self.head.p = self.slab.base + self.start
+        return self.head
+
     cdef bint awaits_continue_c(self) noexcept:
         return (
             self.has_head_c() and self.head.expects_continue and not self.continued
@@ -303,6 +312,7 @@ cdef class HttpFramer(Framer):
 
     cdef int stop_c(self) except -1:
         self.ended = True
+        self.keeps_head = False
         return 0
 
     cdef int finish_c(self) except -1:
