@@ -1,4 +1,4 @@
-"""What a verified access token says, and what verifies one."""
+"""Verified access tokens, and the interface of verifiers."""
 
 from collections.abc import Awaitable, Mapping
 from typing import Any, Protocol
@@ -9,7 +9,7 @@ from wirespeed._exports import set_public_home
 
 
 class AccessToken(msgspec.Struct, frozen=True, kw_only=True):
-    """What a verified access token says. It does not hold the token; ``repr`` shows no claims.
+    """The contents of a verified access token, without the token itself. ``repr`` shows no claims.
 
     Attributes:
         subject: Who the token is about (``sub``): the user, or else the client.
@@ -18,8 +18,8 @@ class AccessToken(msgspec.Struct, frozen=True, kw_only=True):
         scopes: What the token permits.
         claims: All claims of the token, or all members of the introspection's response.
         expires: When the token ends, in Unix seconds; None for never.
-        fresh_until: Up to when the verifier need not be asked again, in Unix seconds; None for as
-            long as the token lasts.
+        fresh_until: When the token has to be verified again, in Unix seconds; None if it need not
+            be verified again before it expires.
         key_thumbprint: The key that the token is bound to (RFC 9449 section 6, ``cnf.jkt``).
         certificate_thumbprint: The client certificate that the token is bound to (RFC 8705 section
             3.1, ``cnf["x5t#S256"]``).
@@ -48,7 +48,7 @@ class Verifier(Protocol):
     """What checks the access tokens of a server's clients."""
 
     def verify(self, token: str) -> AccessToken | Awaitable[AccessToken]:
-        """Return what a token says.
+        """Verify a token and return its contents.
 
         Raises:
             wirespeed.errors.InvalidToken: The token is refused.

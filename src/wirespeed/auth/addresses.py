@@ -1,4 +1,4 @@
-"""Which IP addresses a URL from somebody else's document may lead to.
+"""The IP addresses to which a URL in a document of another host may lead.
 
 A protected resource metadata document names authorization servers, and their metadata name keys
 and endpoints. A document of a public server must not make this machine send requests into its own
@@ -14,8 +14,8 @@ from enum import IntEnum
 
 
 class Reach(IntEnum):
-    """How far inside an IP address lies. A document may lead as far inside as its own server
-    lies, and no further."""
+    """How far inside a network an IP address lies. The URLs in a document must not lead further
+    inside than the server of the document lies."""
 
     PUBLIC = 0
     PRIVATE = 1
@@ -60,8 +60,8 @@ def reach_of(address: str) -> Reach:
 
 
 async def reach_of_host(host: str) -> Reach:
-    """The reach of a host's addresses: of the one that lies least far inside. A name that cannot be
-    looked up here is public (a proxy may know the name)."""
+    """The reach of that address of a host that lies least far inside. A name that cannot be looked
+    up here counts as public, because a proxy may know the name."""
     loop = asyncio.get_running_loop()
     try:
         found = await loop.getaddrinfo(host, None, type=socket.SOCK_STREAM)

@@ -1,4 +1,4 @@
-"""``WWW-Authenticate``: challenges are written and read (RFC 9110 section 11.6.1)."""
+"""Reads and writes the challenges in ``WWW-Authenticate`` (RFC 9110 section 11.6.1)."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ class Challenge(msgspec.Struct, frozen=True):
 
 
 def read_challenges(field: str) -> list[Challenge]:
-    """The challenges of a field, in order; several fields are joined by commas. What cannot be read
-    and all behind it is left out: a response of any server is readable."""
+    """The challenges of a field, in order; several fields are joined by commas. Challenges
+    from the first malformed one on are left out; a malformed field is not an error."""
     field = field[:MAX_LENGTH]
     found: list[Challenge] = []
     params: dict[str, str] | None = None

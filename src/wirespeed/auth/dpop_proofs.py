@@ -1,4 +1,4 @@
-"""The DPoP proofs of clients are checked (RFC 9449 section 4.3). Servers that take DPoP load it."""
+"""Checks the DPoP proofs of clients (RFC 9449 section 4.3). Loaded by servers that accept DPoP."""
 
 from __future__ import annotations
 
@@ -59,8 +59,7 @@ class Proof(NamedTuple):
 
     Attributes:
         thumbprint: The SHA-256 thumbprint of its key (RFC 7638), as ``cnf.jkt`` of tokens has it.
-        nonce: The nonce that the client shall use from now on, because its own ends soon; None
-            where nothing changes.
+        nonce: A new nonce for the client, if the nonce of the proof expires soon; else None.
     """
 
     thumbprint: str
@@ -84,7 +83,7 @@ class Nonces:
     nothing is kept for each client (RFC 9449 section 8).
 
     Args:
-        lifetime: Seconds that clients are given one nonce. It is valid for as long again.
+        lifetime: Seconds for which one nonce is handed out. It is valid for twice this time.
         secret: The key of the seal. Servers that share it take each other's nonces.
     """
 
@@ -123,7 +122,7 @@ class Nonces:
 
 
 class Replays:
-    """The proofs that were seen, so that none is taken twice.
+    """The proofs that were seen, so that none is accepted twice.
 
     Args:
         seconds: How long each is remembered, at least.
@@ -139,8 +138,8 @@ class Replays:
         self._since = clock()
 
     def add(self, thumbprint: str, jti: str) -> bool:
-        """Remember a proof; False if it was seen before. CannotVerify: there is no room for it, and
-        none is forgotten before its time."""
+        """Remember a proof; False if it was seen before. CannotVerify: ``limit`` proofs are
+        remembered, and it is too early to forget one of them."""
         now = self._clock()
         if now - self._since >= self._seconds:
             whole = now - self._since < 2 * self._seconds
@@ -281,7 +280,7 @@ class DpopProofs:
         return claims
 
     def _nonce_for(self, claims: _Claims) -> str | None:
-        """The nonce that the client is told with the response."""
+        """The nonce to send with the response."""
         if self.nonces is None:
             return None
         age = None if claims.nonce is None else self.nonces.age(claims.nonce)

@@ -1,4 +1,4 @@
-"""One bounded HTTP request to an authorization server, whose URL comes from a document."""
+"""HTTP requests to authorization servers, bounded, at URLs that documents name."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ JSON = ("Content-Type", "application/json")
 
 
 class FetchError(TransportError):
-    """A request was not sent, or has no usable response. No text holds a query, a header field or a
-    body."""
+    """A request was not sent, or has no usable response. The text of the error holds no query, no
+    header field and no body."""
 
 
 class Fetched(NamedTuple):
@@ -189,7 +189,7 @@ class Fetcher:
         """How far inside the addresses of a host may lie."""
         if self._home is None:
             return Reach.PUBLIC if self._reach is None else self._reach
-        if self._reach is None:  # asked once: a name must not become private later
+        if self._reach is None:  # looked up once, so that a name cannot become private later
             self._reach = await reach_of_host(self._home.host)
         return Reach.SPECIAL if _origin(address) == _origin(self._home) else self._reach
 

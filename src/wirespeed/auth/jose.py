@@ -48,8 +48,8 @@ NEW_KEYS: dict[str, tuple[Literal["EC", "OKP", "RSA"], str | int]] = {
 
 
 class _Registry(jws.JWSRegistry):
-    """Algorithms by an allow-list, which is all that decides: joserfc warns of EdDSA, the name that
-    most servers know Ed25519 by. Other header parameters are ignored (RFC 7515 section 4)."""
+    """Accepts the algorithms of an allow-list, without joserfc's warning about EdDSA, the name that
+    most servers use for Ed25519. Other header parameters are ignored (RFC 7515 section 4)."""
 
     def __init__(self, algorithms: Collection[str], max_bytes: int) -> None:
         super().__init__(algorithms=algorithms, strict_check_header=False)
@@ -63,7 +63,7 @@ class _Registry(jws.JWSRegistry):
 
 
 def extract(token: str, max_bytes: int) -> CompactSignature:
-    """Take a compact serialization apart; nothing of it is trusted yet. ValueError: it is none."""
+    """Take a compact serialization apart; nothing of it is trusted yet. ValueError: malformed."""
     try:
         return jws.extract_compact(token.encode("ascii"), registry=_Registry((), max_bytes))
     except (JoseError, ValueError, TypeError, AttributeError, RecursionError):

@@ -53,14 +53,14 @@ Verify: TypeAlias = "Callable[[str], Awaitable[AccessToken | None] | AccessToken
 
 
 class _Known(NamedTuple):
-    """What a token was found to say."""
+    """A token that was verified, and the admission of its client."""
 
     token: AccessToken
     admission: Admission
 
 
 class ResourceServer:
-    """Which access tokens a server accepts, and what it says to clients without one::
+    """Which access tokens a server accepts, and how it answers clients without one::
 
         server = Server(
             "notes",
@@ -78,7 +78,7 @@ class ResourceServer:
     Args:
         resource: The URL of the MCP endpoint as clients know it. Tokens are issued for it.
         authorization_servers: The issuers whose tokens are accepted. Clients find them in the
-            metadata of the resource. None of them: there is no metadata.
+            metadata of the resource. If empty, there is no metadata.
         verifier: What checks a token: a `Verifier`, or a function of the token that returns an
             `AccessToken`, or None to refuse it, or an awaitable of either. It has to check that the
             token was issued for this resource. By default a `JwtVerifier` for the only
@@ -98,10 +98,9 @@ class ResourceServer:
             tools, prompts and resources are then unknown to the client. By default lists show
             everything, and a call without the scopes is answered with a challenge.
         implied: By scope, the narrower scopes that it includes.
-        keep: Seconds for which a verified token is accepted without being verified again, never
-            longer than the token lives and the verifier says (`AccessToken.fresh_until`). 0: verify
-            for each request.
-        max_kept: Tokens that are known at a time.
+        keep: Seconds for which a verified token is accepted without being verified again, but not
+            after it expires or after `AccessToken.fresh_until`. 0: verify for each request.
+        max_kept: Verified tokens that are remembered at a time.
 
     Raises:
         ValueError: A URL, a scope or a number cannot be used.
@@ -226,7 +225,7 @@ class ResourceServer:
         return token
 
     def _note(self, request: HttpRequest, key: bytes, found: AccessToken | None) -> _Known:
-        """Keep what a token was found to say. Refused: nothing good."""
+        """Remember what the verifier returned. Refused: that is not a valid token."""
         now = time.time()
         try:
             if found is None:
@@ -234,7 +233,7 @@ class ResourceServer:
             if not isinstance(found, AccessToken):
                 raise TypeError(f"a verifier returns an AccessToken or None, not {found!r:.50}")
             expires = math.inf if found.expires is None else found.expires
-            # a verifier that allows for clocks that differ says so
+            # later than expires if the verifier allows for clocks that differ
             fresh = expires if found.fresh_until is None else found.fresh_until
             if max(expires, fresh) <= now:
                 raise InvalidToken("the token has expired")
@@ -281,7 +280,7 @@ class ResourceServer:
     def _check_proof(
         self, request: HttpRequest, scheme: str, token: str, said: AccessToken
     ) -> str | None:
-        """Return the nonce that the client is told, if any. Refused: the request does not prove
+        """Return the nonce to send to the client, if any. Refused: the request does not prove
         that the client has the key of its token (RFC 9449 section 7)."""
         if scheme != "dpop" or said.key_thumbprint is None or self._proofs is None:
             why = "is not bound to a key" if said.key_thumbprint is None else "needs a proof"
@@ -385,8 +384,8 @@ class ResourceServer:
     def well_known(
         self, path: str, scopes: Callable[[], Iterable[str]]
     ) -> Mapping[str, HttpTarget]:
-        """What answers with the metadata, by path: for the path of the URL of the resource, for the
-        path where it is served, and at the root. ``scopes``: as of `metadata`."""
+        """The targets of the metadata by path: for the path of the resource's URL, for the path at
+        which it is served, and at the root. ``scopes``: as of `metadata`."""
         if not self.authorization_servers:
             return {}
         target = MetadataTarget(lambda: self.metadata(scopes()))
@@ -411,7 +410,7 @@ class MetadataTarget(HttpTarget):
         self.for_pages = True
 
     def admit(self, gate: Gate, request: HttpRequest) -> Admission:
-        """Let everyone in: who has no token yet has to find out where to get one."""
+        """Admit every client: one without a token has to find out where to get one."""
         return NOBODY
 
     def take(self, exchange: Exchange, body: bytes) -> None:

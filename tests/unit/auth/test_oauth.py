@@ -697,7 +697,7 @@ async def test_a_port_that_is_taken_needs_another_registration() -> None:
             await call(protected, auth(user, storage=storage))
             server.tokens.clear()
             fixed = auth(user, redirect_uri=uri)
-            with pytest.raises(AuthorizationError, match="give another redirect_uri"):
+            with pytest.raises(AuthorizationError, match="choose another redirect_uri"):
                 await call(protected, fixed)
         uris = [one["redirect_uris"] for one in server.asked("register")]
         assert len(uris) == 2

@@ -37,8 +37,8 @@ class AuthorizationSession(Protocol):
         """Load the token, or refresh it. The user is not asked."""
 
     def answered(self, headers: Headers) -> None:
-        """Take what the header fields of an answer, of any status, say for further requests: the
-        next nonce (RFC 9449 section 8.2)."""
+        """Read the header fields of an answer of any status: they may have a nonce for further
+        requests (RFC 9449 section 8.2)."""
 
     async def challenged(self, status: int, headers: Headers, n_tokens: int, n: int) -> bool:
         """The server answered 401 or 403. Returns whether the request is to be sent again.

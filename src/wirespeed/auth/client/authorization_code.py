@@ -22,7 +22,7 @@ MAX_CODE = 8192  # characters of an authorization code
 
 
 class AuthorizationRequest:
-    """What one authorization request says, and what its response must say.
+    """One authorization request, and what its response must match.
 
     AuthorizationError: the authorization server cannot be used.
 
@@ -72,8 +72,8 @@ class AuthorizationRequest:
         self.url = check_endpoint(url, f"the authorization endpoint of {where}")
 
     def accepts(self, query: str) -> str:
-        """Whether the query of a redirect answers this request: "done" or "refused", "" if it is of
-        another one."""
+        """Return "done" or "refused" if the query of a redirect answers this request, "" if it
+        answers another request."""
         values = parse_qs(query)
         state = values.get("state", [""])
         if len(state) != 1 or not hmac.compare_digest(state[0].encode(), self._state.encode()):

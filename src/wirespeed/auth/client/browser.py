@@ -28,8 +28,8 @@ _URI = re.compile(r"[A-Za-z0-9\-._~:/?#\[\]@!$&()*+,;=%]+\Z")
 
 
 def check_endpoint(url: str, what: str) -> str:
-    """The address of a page for the user. AuthorizationError: it is neither an https URL nor one of
-    this machine, so that it is not opened."""
+    """Return the address of a page for the user. AuthorizationError: the address is neither an
+    https URL nor a URL of this machine, so it is not opened."""
     try:
         address = parse(url)
         good = address.secure or (address.is_http and is_loopback(address.host))
@@ -82,7 +82,7 @@ async def from_terminal(url: str) -> str | None:
         ready = asyncio.Event()
         try:
             loop.add_reader(file, ready.set)
-        except OSError:  # a file, or the null device: nobody pastes there
+        except OSError:  # a file, or the null device: a user cannot paste there
             return None
         try:
             await ready.wait()

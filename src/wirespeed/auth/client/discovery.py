@@ -1,4 +1,4 @@
-"""Which authorization server protects an MCP server, and what the two say of themselves.
+"""Finds the authorization server of an MCP server by the metadata of both.
 
 2026-07-28 basic/authorization/authorization-server-discovery; 2025-03-26 basic/authorization for
 servers without metadata of a protected resource.
@@ -106,15 +106,16 @@ async def server_metadata(fetcher: Fetcher, issuer: str, *, bare: bool) -> Serve
     if found is None and bare:
         return endpoints_of_2025_03_26(issuer)
     if found is None:
-        raise AuthorizationError(f"the authorization server {issuer} has no metadata any longer")
+        raise AuthorizationError(f"the authorization server {issuer} no longer has metadata")
     return found
 
 
 async def _resource_metadata(
     fetcher: Fetcher, url: str, named: str | None
 ) -> ResourceMetadata | None:
-    """The metadata of the MCP server: where the challenge says, else at the well-known places. A
-    named document that is missing is an error, for the server wants just this one to be used."""
+    """The metadata of the MCP server, from the URL in the challenge, else from the well-known
+    places. A document that is missing at the URL in the challenge is an error, because the server
+    wants that document to be used."""
     if named is not None:
         found = await fetch_document(fetcher, named, ResourceMetadata)
         if found is None:

@@ -3,15 +3,15 @@ for a grant (the MCP extension ``io.modelcontextprotocol/enterprise-managed-auth
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Unpack
 
 import msgspec
 
 from wirespeed._exports import set_public_home
 from wirespeed.auth.client.discovery import server_metadata
 from wirespeed.auth.client.jwt_bearer import text_of
-from wirespeed.auth.client.machine import JWT_BEARER, MachineGrant, authentication
+from wirespeed.auth.client.machine import JWT_BEARER, MachineGrant, MachineOptions, authentication
 from wirespeed.auth.client.tokens import ask_token_endpoint
 from wirespeed.auth.fetch import Fetcher
 from wirespeed.auth.metadata import ServerMetadata
@@ -21,7 +21,6 @@ from wirespeed.transport.address import public
 if TYPE_CHECKING:
     from wirespeed.auth.client.discovery import Found
     from wirespeed.auth.client.session import TokenSession
-    from wirespeed.auth.client.storage import TokenStorage
     from wirespeed.auth.client.tokens import Tokens
 
 __all__ = ["EnterpriseManaged"]
@@ -48,15 +47,8 @@ class EnterpriseManaged(MachineGrant):
         idp_token_endpoint: Its token endpoint, in place of its metadata.
         idp_client_id: The name of the client at the identity provider.
         idp_client_secret: Its secret there; None for a client without one.
-        key: As of `ClientCredentials`.
-        key_id: As of `ClientCredentials`.
-        algorithm: As of `ClientCredentials`.
-        method: As of `ClientCredentials`.
-        scopes: As of `ClientCredentials`.
-        storage: As of `ClientCredentials`.
-        issuer: As of `ClientCredentials`.
-        dpop: As of `ClientCredentials`.
-        allow_private: As of `ClientCredentials`.
+
+    The further arguments are those of `ClientCredentials`.
     """
 
     def __init__(
@@ -70,29 +62,9 @@ class EnterpriseManaged(MachineGrant):
         idp_token_endpoint: str | None = None,
         idp_client_id: str = "",
         idp_client_secret: str | None = None,
-        key: str | bytes | Mapping[str, Any] | None = None,
-        key_id: str | None = None,
-        algorithm: str = "ES256",
-        method: str | None = None,
-        scopes: Sequence[str] | None = None,
-        storage: TokenStorage | None = None,
-        issuer: str | None = None,
-        dpop: bool = False,
-        allow_private: bool = False,
+        **options: Unpack[MachineOptions],
     ) -> None:
-        super().__init__(
-            client_id,
-            client_secret,
-            key=key,
-            key_id=key_id,
-            algorithm=algorithm,
-            method=method,
-            scopes=scopes,
-            storage=storage,
-            issuer=issuer,
-            dpop=dpop,
-            allow_private=allow_private,
-        )
+        super().__init__(client_id, client_secret, **options)
         if (idp is None) == (idp_token_endpoint is None):
             raise ValueError("name the identity provider by idp or by idp_token_endpoint")
         if identity_type not in ("id_token", "refresh_token", "saml2"):
@@ -124,7 +96,7 @@ class EnterpriseManaged(MachineGrant):
         }
         if scopes:
             form["scope"] = " ".join(scopes)
-        # The caller named the provider: it may be where metadata may not lead to.
+        # The caller named the provider, so it may have an address that metadata must not name.
         home = self._idp or self._idp_token_endpoint
         fetcher = Fetcher(home, allow_private=self.allow_private, ssl=session.ssl)
         try:

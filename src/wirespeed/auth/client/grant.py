@@ -1,4 +1,4 @@
-"""What the ways to get tokens have in common."""
+"""The base of all ways to get tokens."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = ["Grant"]
 class Grant:
     """A way to get tokens: the base of `OAuth`, `ClientCredentials` and the others.
 
-    A subclass says how tokens are got (`obtain`), and as which client (`client`).
+    A subclass implements `obtain`, which gets tokens, and `client`, which names the OAuth client.
     """
 
     def __init__(
@@ -49,8 +49,8 @@ class Grant:
 
     async def log_out(self, url: str, *, ssl: SSLContext | None = None) -> bool | None:
         """Delete the stored login at a server, and revoke its tokens (RFC 7009) where the
-        authorization server can. Returns whether it did; None if there was no login. A client that
-        is connected keeps the token until the server refuses it."""
+        authorization server can. Returns whether the tokens were revoked; None if there was no
+        login. A connected client keeps the token until the server refuses it."""
         session = self.session(url, ssl=ssl)
         try:
             return await session.end()
@@ -60,12 +60,12 @@ class Grant:
     # -- what subclasses change ------------------------------------------------------------------
 
     async def obtain(self, session: TokenSession, found: Found, scopes: tuple[str, ...]) -> Tokens:
-        """Get tokens from the authorization server. ``scopes``: those to ask for; none: the
-        parameter is left out. AuthorizationError: there are none."""
+        """Get tokens from the authorization server. ``scopes``: the scopes to ask for; if empty,
+        the request has no such parameter. AuthorizationError: the server issued no tokens."""
         raise NotImplementedError
 
     def client(self, login: Login, issuer: str) -> ClientIdentity | None:
-        """What this client is at an authorization server; None if it is not known there."""
+        """The identity of this client at an authorization server; None if it has none there."""
         raise NotImplementedError
 
     def can_renew(self, tokens: Tokens) -> bool:
@@ -76,7 +76,7 @@ class Grant:
         """Replace tokens without asking the user: by their refresh token (RFC 6749 section 6)."""
         client = self.client(session.login, found.server.issuer)
         if client is None or tokens.refresh_token is None:
-            raise AuthorizationError("the client is not known any longer", "invalid_client")
+            raise AuthorizationError("the client is no longer registered", "invalid_client")
         form = {
             "grant_type": "refresh_token",
             "refresh_token": tokens.refresh_token,
@@ -92,13 +92,13 @@ class Grant:
         )
 
     def accepts(self, login: Login) -> bool:
-        """Whether a stored login is one of this value's: of the same client, and bound to a key or
-        not."""
+        """Whether this value can use a stored login: the client is the same, and the tokens are
+        bound to a key only if ``dpop`` is True."""
         return login.tokens is None or (login.tokens.token_type == "DPoP") == self.dpop
 
     def proofs(self, login: Login, before: Proofs | None) -> Proofs | None:
         """The proofs of possession for the tokens of a login, which keeps their key; None for
-        bearer tokens. ``before``: those of the session until now, which know nonces."""
+        bearer tokens. ``before``: the previous ones of the session, which remember nonces."""
         if not self.dpop:
             return None
         from wirespeed.auth.client.dpop import DpopKey

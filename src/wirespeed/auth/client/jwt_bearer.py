@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import inspect
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Unpack
 
 from wirespeed._exports import set_public_home
-from wirespeed.auth.client.machine import JWT_BEARER, MachineGrant
+from wirespeed.auth.client.machine import JWT_BEARER, MachineGrant, MachineOptions
 from wirespeed.errors import AuthorizationError
 
 if TYPE_CHECKING:
     from wirespeed.auth.client.discovery import Found
     from wirespeed.auth.client.session import TokenSession
-    from wirespeed.auth.client.storage import TokenStorage
     from wirespeed.auth.client.tokens import Tokens
 
 __all__ = ["JwtBearer"]
@@ -34,15 +33,9 @@ class JwtBearer(MachineGrant):
             the issuer of the authorization server, and is called for each token request.
         client_id: The name of the client, if the authorization server wants one.
         client_secret: As of `ClientCredentials`; for servers that authenticate the client, too.
-        key: As of `ClientCredentials`.
-        key_id: As of `ClientCredentials`.
-        algorithm: As of `ClientCredentials`.
-        method: As of `ClientCredentials`.
-        scopes: As of `ClientCredentials`.
-        storage: As of `ClientCredentials`.
-        issuer: As of `ClientCredentials`. Name it: an assertion can be used by who receives it.
-        dpop: As of `ClientCredentials`.
-        allow_private: As of `ClientCredentials`.
+
+    The further arguments are those of `ClientCredentials`. Name the ``issuer``, because a server that
+    receives an assertion can use it.
     """
 
     def __init__(
@@ -51,29 +44,9 @@ class JwtBearer(MachineGrant):
         *,
         client_id: str = "",
         client_secret: str | None = None,
-        key: str | bytes | Mapping[str, Any] | None = None,
-        key_id: str | None = None,
-        algorithm: str = "ES256",
-        method: str | None = None,
-        scopes: Sequence[str] | None = None,
-        storage: TokenStorage | None = None,
-        issuer: str | None = None,
-        dpop: bool = False,
-        allow_private: bool = False,
+        **options: Unpack[MachineOptions],
     ) -> None:
-        super().__init__(
-            client_id,
-            client_secret,
-            key=key,
-            key_id=key_id,
-            algorithm=algorithm,
-            method=method,
-            scopes=scopes,
-            storage=storage,
-            issuer=issuer,
-            dpop=dpop,
-            allow_private=allow_private,
-        )
+        super().__init__(client_id, client_secret, **options)
         self._assertion = assertion
         self._refused: dict[bytes, AuthorizationError] = {}
 
@@ -96,8 +69,8 @@ class JwtBearer(MachineGrant):
 
 
 async def text_of(source: str | Callable[[str], str | Awaitable[str]], issuer: str) -> str:
-    """Return a text, or what a function returns for an authorization server. TypeError: it returned
-    something else."""
+    """Return the source if it is a text, else what the function returns for an issuer. TypeError:
+    the function does not return a text."""
     found = source if isinstance(source, str) else source(issuer)
     text = await found if inspect.isawaitable(found) else found
     if not isinstance(text, str):

@@ -1,4 +1,4 @@
-"""The end of a login: tokens are revoked (RFC 7009) and forgotten."""
+"""Ends a login: revokes its tokens (RFC 7009)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ logger = logging.getLogger("wirespeed.client")
 
 async def revoke(grant: Grant, login: Login, fetcher: Fetcher) -> bool:
     """Revoke the tokens of a login at the authorization server that issued them. Returns whether
-    the server did; the log says why it did not."""
+    the tokens were revoked; the log has the reason if they were not."""
     try:
         return await _revoke(grant, login, fetcher)
     except (AuthorizationError, FetchError) as exc:

@@ -1,4 +1,4 @@
-"""The redirect of an authorization server is received on this machine (RFC 8252 section 7.3)."""
+"""Receives the redirect of an authorization server on this machine (RFC 8252 section 7.3)."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Loopback:
                 return await self._start(host, 0)
             raise AuthorizationError(
                 f"the redirect cannot be received at {host}:{self._port} ({exc.strerror}): end the "
-                "program that uses the port, or give another redirect_uri"
+                "program that uses the port, or choose another redirect_uri"
             ) from exc
 
     async def __aexit__(self, *exc: object) -> None:

@@ -1,11 +1,11 @@
-"""What the grants without a user have in common: which client asks, and how it shows that."""
+"""The base of the grants without a user: the client, and how it authenticates itself."""
 
 from __future__ import annotations
 
 import secrets
 import time
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import msgspec
 
@@ -21,15 +21,29 @@ if TYPE_CHECKING:
     from wirespeed.auth.client.tokens import Authenticate, Tokens
     from wirespeed.auth.metadata import ServerMetadata
 
-__all__ = ["JWT_BEARER", "MachineGrant", "authentication"]
+__all__ = ["JWT_BEARER", "MachineGrant", "MachineOptions", "authentication"]
 
 JWT_BEARER = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 CLIENT_ASSERTION = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 ASSERTION_SECONDS = 60  # that a client assertion is valid
 
 
+class MachineOptions(TypedDict, total=False):
+    """Keyword arguments that all grants without a user take; `ClientCredentials` explains them."""
+
+    key: str | bytes | Mapping[str, Any] | None
+    key_id: str | None
+    algorithm: str
+    method: str | None
+    scopes: Sequence[str] | None
+    storage: TokenStorage | None
+    issuer: str | None
+    dpop: bool
+    allow_private: bool
+
+
 class MachineGrant(Grant):
-    """A grant without a user. Tokens that end are replaced by the same grant, without refresh
+    """A grant without a user. Tokens that expire are replaced by the same grant, without refresh
     tokens. Tokens are kept in memory, unless there is a ``storage``."""
 
     needs_credentials = False

@@ -62,10 +62,12 @@ class OAuth(Grant):
         scopes: The scopes to ask for; by default those that the server demands, else those that its
             metadata names.
         storage: Where logins are kept; by default a `FileStorage`.
-        redirect_uri: Where the authorization server sends the user: on this machine, of which a URI
-            without a port takes a free one. Another URI needs ``redirect``.
-        open_url: Shows the page in place of the browser. The redirect is received as always.
-        redirect: Logs the user in, in place of browser and redirect: see `Redirect`.
+        redirect_uri: Where the authorization server sends the user: a URI of this machine. If it
+            has no port, a free port is used. Any other URI needs ``redirect``.
+        open_url: A function that shows the page, in place of the browser. The redirect is received
+            on this machine, as it is with a browser.
+        redirect: A function that logs the user in, in place of the browser and of receiving the
+            redirect: see `Redirect`.
         headless: True prints the address, and takes the address of the redirect from the terminal;
             False opens a browser; None does the first where there is no browser.
         login_timeout: Seconds that the user has for a login.
@@ -161,8 +163,8 @@ class OAuth(Grant):
     async def _identify(
         self, session: TokenSession, found: Found, redirect_uri: str, scopes: tuple[str, ...]
     ) -> ClientIdentity:
-        """What this client is at an authorization server (2026-07-28
-        basic/authorization/client-registration: the order)."""
+        """The identity of this client at an authorization server, in the order of preference of
+        2026-07-28 basic/authorization/client-registration."""
         login, server = session.login, found.server
         if self.client_id is not None:
             others = [
@@ -242,7 +244,8 @@ class OAuth(Grant):
                 proofs=session.proofs,
             )
         except TimeoutError:
-            self._forget(session, issuer)  # it may have forgotten us, which only the user saw
+            # The server may have forgotten this client, and have told only the user.
+            self._forget(session, issuer)
             raise AuthorizationError(
                 f"the user did not log in at {issuer} within {self.login_timeout:g} s"
             ) from None

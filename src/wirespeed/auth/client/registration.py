@@ -27,7 +27,7 @@ class _Answer(msgspec.Struct):
 
 
 def is_current(client: ClientIdentity) -> bool:
-    """Whether the secret of a registered client still holds."""
+    """Whether the secret of a registered client is still valid."""
     return client.secret_expires == 0 or client.secret_expires > time.time()
 
 
@@ -88,8 +88,8 @@ def give_client(server: ServerMetadata) -> str:
 
 
 def _method(server: ServerMetadata) -> str:
-    """How a registered client authenticates itself: not at all, if the server allows it, for a
-    program on a user's machine keeps no secret (RFC 8252 section 8.4)."""
+    """How a registered client authenticates itself: not at all if the server allows that, because a
+    program on a user's machine cannot keep a secret (RFC 8252 section 8.4)."""
     supported = server.token_endpoint_auth_methods_supported
     if supported is None:
         return BASIC  # RFC 8414 section 2

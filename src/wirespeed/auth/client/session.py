@@ -32,8 +32,8 @@ logger = logging.getLogger("wirespeed.client")
 # parts of its whole life.
 AHEAD, AHEAD_OF_STREAM = 30.0, 300.0
 PART, PART_OF_STREAM = 0.1, 0.5
-# Seconds for which a new token is used, whatever its end: else a server whose tokens end at once
-# would be asked without a pause.
+# Seconds for which a new token is used even if it expires sooner. Without this, a client would
+# request tokens without a pause if they expire at once.
 LEAST = 1.0
 # Seconds until a renewal that failed is tried again.
 PAUSE = 10.0
@@ -50,7 +50,7 @@ class Login(msgspec.Struct, kw_only=True, omit_defaults=True):
         resource: As of `Found`.
         tokens: The tokens; None for a login that ended.
         asked: The scopes that were asked for.
-        clients: What this client is at each authorization server.
+        clients: The identity of this client at each authorization server, by issuer.
         key: The private key of the tokens, a JWK (RFC 9449).
     """
 
@@ -67,7 +67,7 @@ class Login(msgspec.Struct, kw_only=True, omit_defaults=True):
         return f"<Login at {self.server}>"
 
     def keep_client(self, issuer: str, client: ClientIdentity) -> None:
-        """Remember what this client is at an authorization server."""
+        """Remember the identity of this client at an authorization server."""
         self.clients.pop(issuer, None)
         self.clients[issuer] = client
         while len(self.clients) > MAX_CLIENTS:
@@ -100,7 +100,7 @@ class TokenSession:
         self._loaded = False
         self._line = b""
         self._token = ""
-        self._fresh = False  # this session has got the token by its grant
+        self._fresh = False  # whether this session got the token by its grant
         self._n_failures = 0
         self._failure: Exception | None = None
         self._due = self._due_for_stream = 0.0  # when the token is to be renewed, in Unix seconds
@@ -197,7 +197,7 @@ class TokenSession:
         async with grant.storage.lock(self.server):
             stored = self._load()
             if stored.tokens is not None and stored.tokens != had:
-                self._use(stored)  # another client has got it meanwhile
+                self._use(stored)  # another client has stored a new token
                 if status == 401 or set(asked) <= set(stored.asked):
                     return
             elif had is None:
@@ -236,7 +236,7 @@ class TokenSession:
     # -- renewal ---------------------------------------------------------------------------------
 
     async def _renew_ahead(self) -> None:
-        """Renew a token that ends soon. A token that is still good stays where this fails."""
+        """Renew a token that expires soon. If this fails, a valid token stays in use."""
         try:
             async with self.grant.storage.lock(self.server):
                 stored = self._load()
@@ -251,7 +251,7 @@ class TokenSession:
                     self._due = self._due_for_stream = float("inf")  # the server will refuse it
         except AuthorizationError as exc:
             logger.warning("%s: its token was not renewed: %s", self.server, exc)
-            # a server that refused says the same again
+            # a server that refused would refuse again
             again = float("inf") if exc.error else time.time() + PAUSE
             self._due = self._due_for_stream = again
         finally:
@@ -280,7 +280,7 @@ class TokenSession:
     # -- the login -------------------------------------------------------------------------------
 
     def _forget_tokens(self, found: Found) -> None:
-        """The MCP server uses another authorization server: nothing of the old one goes there."""
+        """Drop the tokens: the MCP server now uses another authorization server."""
         self.login.tokens = None
         self.login.asked = ()
         self.login.issuer, self.login.bare = found.server.issuer, found.bare
@@ -295,7 +295,7 @@ class TokenSession:
         self.save()
 
     def _use(self, login: Login) -> None:
-        """Send the token of a login from now on."""
+        """Make a login the current one: further requests carry its token."""
         tokens = login.tokens
         self.login = login
         if tokens is not None or self._token:
@@ -315,7 +315,7 @@ class TokenSession:
             self._due_for_stream = tokens.expires - min(AHEAD_OF_STREAM, PART_OF_STREAM * life)
 
     def _load(self) -> Login:
-        """The stored login of this server; an empty one where there is none, or none that fits."""
+        """The stored login of this server; an empty one if no usable login is stored."""
         text = self.grant.storage.load(self.server)
         if text is not None:
             try:
@@ -328,12 +328,12 @@ class TokenSession:
         return Login(server=self.server)
 
     def save(self) -> None:
-        """Store what is known."""
+        """Store the login."""
         self.grant.storage.save(self.server, msgspec.json.encode(self.login).decode())
 
 
 def _challenge(headers: Headers) -> Challenge | None:
-    """The challenge for tokens: the first Bearer or DPoP one that says more than its name."""
+    """The first Bearer or DPoP challenge that has parameters, else the first one."""
     found = [
         one
         for one in read_challenges(headers.get("www-authenticate", ""))

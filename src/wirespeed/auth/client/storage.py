@@ -25,7 +25,7 @@ class TokenStorage(Protocol):
         """The text of a server; None if there is none."""
 
     def save(self, server: str, text: str) -> None:
-        """Keep the text of a server in place of an earlier one."""
+        """Store the text of a server. It replaces an earlier one."""
 
     def delete(self, server: str) -> None:
         """Forget the text of a server, if there is one."""
@@ -34,8 +34,8 @@ class TokenStorage(Protocol):
         """The servers that have a text."""
 
     def lock(self, server: str) -> AbstractAsyncContextManager[None]:
-        """Hold others off the text of a server: those of other processes too, if they see the same
-        storage. Refresh tokens are used once, so only one client may use one at a time."""
+        """Lock the text of a server, also against other processes that share the storage. A refresh
+        token can be used once, so only one client at a time may use it."""
 
 
 class MemoryStorage:

@@ -86,10 +86,10 @@ Authenticate = Callable[["ServerMetadata", dict[str, str]], list[tuple[str, str]
 
 
 class ClientIdentity(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a client is to one authorization server.
+    """The identity of a client at one authorization server.
 
     Attributes:
-        client_id: Its name there.
+        client_id: The name of the client there.
         issuer: The authorization server that knows the client. "" if every server does, as with the
             URL of a client metadata document.
         client_secret: None for a public client.
@@ -252,14 +252,14 @@ def _refusal(body: bytes) -> _Refusal:
 def refused(
     where: str, status: int, refusal: _Refusal, secrets: Iterable[str] = ()
 ) -> AuthorizationError:
-    """The error of an answer that has no tokens. It shows the words of the server, which say what
-    to change, without the secrets of the request."""
+    """The error of an answer that has no tokens. It quotes the server, which says what to change,
+    without the secrets of the request."""
     said = oauth_words(refusal.error, refusal.error_description, secrets)
     return AuthorizationError(f"{where} answered {status}{said}", refusal.error)
 
 
 def oauth_words(error: str, description: str, secrets: Iterable[str] = ()) -> str:
-    """An OAuth error of a server as a text shows it."""
+    """The part of an error text that quotes an OAuth error of a server."""
     words = "".join(c if c.isprintable() else " " for c in f"{error}: {description}".strip(": "))
     for secret in filter(None, secrets):
         words = words.replace(secret, "…")

@@ -16,7 +16,7 @@ class AnyOf:
 
         AnyOf(TokenHashes(own), JwtVerifier("https://auth.example", "https://mcp.example/mcp"))
 
-    An `IntrospectionVerifier` sends every token that it is asked about to its authorization server:
+    An `IntrospectionVerifier` sends every token that it has to verify to its authorization server:
     name it last.
 
     ValueError: no verifier is given.
@@ -28,7 +28,7 @@ class AnyOf:
         self._verifiers = verifiers
 
     def verify(self, token: str) -> AccessToken | Awaitable[AccessToken]:
-        """Return what a token says; an awaitable if a verifier returns one.
+        """Verify a token and return its contents, or an awaitable if a verifier returns one.
 
         Raises:
             wirespeed.errors.InvalidToken: Each verifier refuses the token.

@@ -1,4 +1,4 @@
-"""The claims of a token are checked: of a JWT, or of the response of an introspection."""
+"""Checks the claims of a token: of a JWT, or of the response of an introspection."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ CLIENT_CLAIMS = ("client_id", "azp", "cid", "appid")
 
 
 class ClaimRules(msgspec.Struct, frozen=True, kw_only=True):
-    """What the claims of a good token are.
+    """The rules for the claims of a valid token.
 
     Attributes:
         issuer: The authorization server; None for any.
         audiences: One of them must be in ``aud``; None for any audience.
         leeway: Seconds that clocks may differ.
         scope_claims: The claims that name scopes.
-        must_be_whole: ``iss`` and ``exp`` must be there.
+        must_be_whole: ``iss`` and ``exp`` must be present.
     """
 
     issuer: str | None
@@ -39,8 +39,8 @@ class ClaimRules(msgspec.Struct, frozen=True, kw_only=True):
             raise ValueError("leeway is seconds, 0 or more")
 
     def check(self, claims: Mapping[str, Any], now: float) -> AccessToken:
-        """What the claims say. InvalidToken: a claim is missing or malformed, or the token is not
-        valid now, not of the issuer or not for this server."""
+        """Return the contents of a token with these claims. InvalidToken: a claim is missing or
+        malformed, or the token is not valid now, not of the issuer or not for this server."""
         issuer = _text(claims, "iss")
         if self.issuer is not None and issuer != self.issuer and (issuer or self.must_be_whole):
             raise InvalidToken(f"the token has the issuer {_short(issuer)}")
@@ -113,8 +113,8 @@ def _time(claims: Mapping[str, Any], name: str) -> float | None:
 
 
 def _confirmation(claims: Mapping[str, Any]) -> tuple[str | None, str | None]:
-    """The key and the certificate that a token is bound to (RFC 7800 section 3.1). A binding that
-    nothing here checks refuses the token."""
+    """The key and the certificate that a token is bound to (RFC 7800 section 3.1). A token
+    with another binding is refused, because nothing would check the binding."""
     found = claims.get("cnf")
     if found is None:
         return None, None

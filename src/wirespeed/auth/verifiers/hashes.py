@@ -72,9 +72,9 @@ class TokenHashes:
             )
 
     def verify(self, token: str) -> AccessToken:
-        """Return what a token says. `wirespeed.errors.InvalidToken`: the token is not known, or has
-        expired."""
-        # Who measures the time of the look-up learns bits of hashes, of which no token follows.
+        """Return the contents of a token. `wirespeed.errors.InvalidToken`: the token is not known,
+        or has expired."""
+        # The time of the look-up may reveal bits of a hash, but no token follows from them.
         digest = hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()
         access = self._tokens.get(digest)
         if access is None:
@@ -88,7 +88,7 @@ class TokenHashes:
 
 
 def new_token() -> str:
-    """Return a new access token: 43 characters, of which nobody can guess one."""
+    """Return a new access token: 43 characters that encode 256 random bits."""
     return secrets.token_urlsafe(32)
 
 

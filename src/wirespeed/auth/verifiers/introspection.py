@@ -1,4 +1,4 @@
-"""Access tokens that the authorization server is asked about (RFC 7662)."""
+"""Verifies access tokens by asking their authorization server (RFC 7662)."""
 
 from __future__ import annotations
 
@@ -36,23 +36,25 @@ class IntrospectionVerifier:
             client_secret=os.environ["CLIENT_SECRET"],
         )
 
-    A token is good if the response says that it is active, and names one of the audiences. What
-    the response says is kept for ``cache_seconds``, by the SHA-256 of the token, and not beyond the
-    token's expiry; so long a withdrawn token is still good. Requests about one token are one. A
-    token about which the authorization server cannot be asked is not good.
+    A token is accepted if the response says that it is active and names one of the audiences. The
+    response is kept for ``cache_seconds``, but not after the token expires; a token that is revoked
+    in this time is still accepted. The key of the cache is the SHA-256 of the token. While a token
+    is being asked about, further requests with it wait for the same response. If the authorization
+    server cannot be asked, a token without a kept response is refused.
 
     Args:
         url: The introspection endpoint.
-        audience: The audience that a token must have, or several of which each is accepted. None:
-            any, if the authorization server itself only calls tokens for this server active.
-        issuer: What ``iss`` must be where the response has it.
+        audience: The audience that a token must have, or a sequence of accepted ones. None accepts
+            any audience; it is safe only if the authorization server says ``active`` of no token
+            for another server.
+        issuer: The value that ``iss`` must have, if the response has this member.
         client_id: This server, as a client of the authorization server.
         client_secret: Its secret.
         auth: How both are sent: as HTTP Basic, or in the form.
         token: A bearer token for the endpoint, instead of ``client_id`` and ``client_secret``.
         cache_seconds: Seconds that an answer is kept; 0 for none.
-        max_requests: Requests at once. Further ones wait; with more than 256 of both, tokens are
-            answered with HTTP 503.
+        max_requests: Requests at once. Further ones wait. If more than 256 run or wait, further
+            clients get HTTP 503.
         leeway: Seconds that the clocks of both sides may differ.
         scope_claims: The members that name scopes.
         timeout: Seconds of one request, waiting included.
@@ -115,7 +117,8 @@ class IntrospectionVerifier:
         self._asking: dict[bytes, asyncio.Task[AccessToken | InvalidToken | CannotVerify]] = {}
 
     def verify(self, token: str) -> AccessToken | Awaitable[AccessToken]:
-        """Return what the authorization server says of a token; an awaitable if it is asked.
+        """Verify a token and return its contents, or an awaitable if the authorization server has
+        to be asked.
 
         Raises:
             wirespeed.errors.InvalidToken: The token is refused.
@@ -149,7 +152,7 @@ class IntrospectionVerifier:
         raise type(found)(str(found))
 
     async def _work(self, digest: bytes, token: str) -> AccessToken | InvalidToken | CannotVerify:
-        """An exception is returned: perhaps no one waits for it any longer."""
+        """Exceptions are returned, not raised: the request that waits may have been cancelled."""
         try:
             return await self._ask(digest, token)
         except (InvalidToken, CannotVerify) as exc:

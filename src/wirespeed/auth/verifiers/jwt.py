@@ -1,4 +1,4 @@
-"""Access tokens that are JWTs (RFC 7519, RFC 9068)."""
+"""Verifies access tokens that are JWTs (RFC 7519, RFC 9068)."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class JwtVerifier:
     Args:
         issuer: The authorization server, exactly as its tokens and its metadata name it.
         audience: The audience that a token must have, mostly the URL of the MCP server as clients
-            name it; or several of which each is accepted.
+            name it; or a sequence of accepted ones.
         keys: The public keys: a JWK Set, or one key as PEM text.
         jwks_url: Where the JWK Set lies.
         secret: The secret of tokens that are signed with HS256, HS384 or HS512, at least 32 bytes.
@@ -124,7 +124,7 @@ class JwtVerifier:
             )
 
     def verify(self, token: str) -> AccessToken | Awaitable[AccessToken]:
-        """Return what a token says; an awaitable only if keys have to be fetched first.
+        """Verify a token and return its contents, or an awaitable if keys have to be fetched first.
 
         Raises:
             wirespeed.errors.InvalidToken: The token is refused.
@@ -135,7 +135,7 @@ class JwtVerifier:
         except ValueError:
             raise InvalidToken("the token is not a signed JWT") from None
         kid, algorithm = self._check_header(signed.headers())
-        # first of all, so that no token of another server lets keys be fetched
+        # checked first, so that a token of another server does not make keys be fetched
         access = self._check_claims(signed.payload)
         keys = self._keys.matching(kid, algorithm)
         if keys is not None and self._is_signed(signed, keys):

@@ -82,8 +82,8 @@ class KeySet:
         return [one for one in self._keys if one.fits(kid, algorithm)][:MAX_TRIED]
 
     async def news(self) -> None:
-        """Look for keys that were not there before, if it is time. CannotVerify: the keys were not
-        fetched the last time."""
+        """Fetch the keys again, unless that was done a short time ago. CannotVerify: the last fetch
+        failed."""
 
     async def close(self) -> None:
         """End what is under way."""
@@ -98,8 +98,8 @@ class RemoteKeySet(KeySet):
         url: The place of the keys, instead of ``issuer``.
         max_age: Seconds after which the keys are fetched anew, while the old ones are still used.
         max_stale: Seconds that keys are used while the authorization server is down.
-        backoff: Seconds between two fetches, whatever is asked for. After a failure it is less, at
-            first one second, doubled for each further failure in a row.
+        backoff: The least seconds between two fetches. After a failure the least is one second,
+            doubled for each further failure in a row, up to this time.
         clock: Returns Unix seconds.
     """
 
