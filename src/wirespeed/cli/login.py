@@ -191,7 +191,7 @@ async def _logout(word: str, ca: str | None, as_json: bool) -> int:
 
 
 def _http(word: str, ca: str | None, grant: targets.Grants) -> tuple[targets.Target, Http]:
-    """Return the target of a command line. Failure (2): nobody logs in to it."""
+    """Return the target of a command line. Failure (2): it takes no login."""
     from wirespeed import Http
 
     os.environ.pop(credentials.ENVIRONMENT, None)
@@ -200,7 +200,7 @@ def _http(word: str, ca: str | None, grant: targets.Grants) -> tuple[targets.Tar
     endpoint = target.endpoint
     if not isinstance(endpoint, Http) or not isinstance(endpoint.auth, OAuth):
         raise usage(
-            f"nobody logs in to {word}: a login is for http:// and https:// URLs, and for "
+            f"{word} takes no login: a login is for http:// and https:// URLs, and for "
             'servers of a configuration whose "auth" is "oauth"'
         )
     return target, endpoint

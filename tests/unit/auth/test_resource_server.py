@@ -192,7 +192,7 @@ async def test_rights_of_one_token_do_not_last_for_the_next_on_a_connection() ->
 
 
 class Counting:
-    """A verifier that counts what it is asked."""
+    """A verifier that counts its calls."""
 
     def __init__(self, **tokens: AccessToken) -> None:
         self.tokens = tokens

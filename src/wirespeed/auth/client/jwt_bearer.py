@@ -34,8 +34,8 @@ class JwtBearer(MachineGrant):
         client_id: The name of the client, if the authorization server wants one.
         client_secret: As of `ClientCredentials`; for servers that authenticate the client, too.
 
-    The further arguments are those of `ClientCredentials`. Name the ``issuer``, because a server that
-    receives an assertion can use it.
+    The further arguments are those of `ClientCredentials`. Name the ``issuer``, because a server
+    that receives an assertion can use it.
     """
 
     def __init__(

@@ -288,7 +288,7 @@ class HttpLink(Link):
         self._place = place
 
     def get(self, stream: Exchange) -> HttpCall | None:
-        """Ask for a stream of events. None: it is asked for when its token is there."""
+        """Request a stream of events. None: the request waits for a token, and is then sent."""
         self._streams.add(stream)
         fields = self._session_fields(self._own) + b"Accept: text/event-stream\r\n"
         if stream.last_id is not None:
