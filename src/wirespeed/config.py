@@ -203,17 +203,14 @@ class ServerConfig(msgspec.Struct, frozen=True):
         try:
             given = self.auth
             token = None if given is None else given.token
-            if self.transport in ("http", "sse"):
+            if self.transport in ("http", "sse", "ws"):
                 if auth is None and given is not None and token is None:
                     auth = given.grant()
-                return Http(self.url, headers=self.headers, token=token, auth=auth, shown=written)
-            if given is not None and token is None:
-                raise ValueError(f'auth of the type "{given.type}" needs http: or https:')
-            if self.transport == "ws":
-                return WebSocket(self.url, headers=self.headers, token=token, shown=written)
+                kind = WebSocket if self.transport == "ws" else Http
+                return kind(self.url, headers=self.headers, token=token, auth=auth, shown=written)
             if self.headers:
                 raise ValueError(f"headers mean nothing to {self.transport}:")
-            if token is not None:
+            if given is not None:
                 raise ValueError(f"auth means nothing to {self.transport}:")
             return Socket(self.url, shown=written)
         except (TypeError, ValueError) as exc:

@@ -19,6 +19,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from wirespeed.types import (
         CallToolResult,
         ElicitParams,
@@ -319,13 +321,21 @@ class ConnectionLost(TransportError):
 class UpgradeRefused(TransportError):
     """A server answered the opening handshake of WebSocket with another HTTP status than 101.
 
-    ``status`` is the status, ``reason`` the first line of the answer's body.
+    ``status`` is the status, ``reason`` the first line of the answer's body. ``headers`` has the
+    header fields of the answer, which no text shows.
     """
 
-    def __init__(self, message: str, status: int, reason: str = "") -> None:
+    def __init__(
+        self,
+        message: str,
+        status: int,
+        reason: str = "",
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
         super().__init__(message, status, reason)
         self.status = status
         self.reason = reason
+        self.headers = {} if headers is None else headers
 
     def __str__(self) -> str:
         return str(self.args[0])

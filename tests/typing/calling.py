@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, assert_type
 
 from wirespeed import CLIENT_DEFAULT, TASKS, Client, Stdio, SyncClient, report_progress
@@ -182,6 +183,7 @@ async def failures() -> str:
         assert_type(error.code, int | None)
     except UpgradeRefused as error:
         assert_type(error.status, int)
+        assert_type(error.headers, Mapping[str, str])
     except HttpStatusError as error:
         assert_type(error.status, int)
         assert_type(error.retry_after, float | None)

@@ -377,6 +377,7 @@ def test_auth_is_what_the_client_uses() -> None:
     assert person.scopes == ("a",)
     program = {"type": "client_credentials", "clientId": "job", "clientSecret": "s3cret"}
     assert isinstance(target(program).auth, ClientCredentials)
+    assert isinstance(target(program, "wss://h/mcp").auth, ClientCredentials)
     mine = OAuth()
     assert one({"url": "https://h/mcp", "auth": "oauth"}).target(auth=mine) == Http(
         "https://h/mcp", auth=mine
@@ -386,8 +387,7 @@ def test_auth_is_what_the_client_uses() -> None:
 @pytest.mark.parametrize(
     ("server", "expected"),
     [
-        ({"url": "wss://h", "auth": "oauth"}, 'auth of the type "oauth" needs http: or https:'),
-        ({"url": "unix:/s", "auth": "oauth"}, 'auth of the type "oauth" needs http: or https:'),
+        ({"url": "unix:/s", "auth": "oauth"}, "auth means nothing to unix:"),
         ({"url": "unix:/s", "auth": "t"}, "auth means nothing to unix:"),
         (
             {"url": "https://h", "headers": {"Authorization": "s3cret"}, "auth": "oauth"},

@@ -21,7 +21,7 @@ from wirespeed.cli.failures import Exit, complain, print_json, printable, usage
 from wirespeed.config import AuthConfig
 
 if TYPE_CHECKING:
-    from wirespeed import Http
+    from wirespeed import Http, WebSocket
     from wirespeed.auth.client.grant import Grant
 
 SECRET = "WIRESPEED_CLIENT_SECRET"
@@ -117,7 +117,7 @@ async def _login(word: str, choices: Choices, as_json: bool) -> int:
         )
 
     session.show_warnings()
-    target, endpoint = _http(word, choices.ca, grant)
+    target, endpoint = _remote(word, choices.ca, grant)
     async with Client(endpoint, era=target.era, name="wirespeed-cli"):  # type: ignore[arg-type]
         pass
     done = storage.login
@@ -172,7 +172,7 @@ async def _logout(word: str, ca: str | None, as_json: bool) -> int:
         return grants[0]
 
     session.show_warnings()
-    _, endpoint = _http(word, ca, grant)
+    _, endpoint = _remote(word, ca, grant)
     revoked = await grants[0].log_out(endpoint.url, ssl=endpoint.ssl)
     server = canonical(endpoint.url)
     if as_json:
@@ -190,17 +190,19 @@ async def _logout(word: str, ca: str | None, as_json: bool) -> int:
     return Exit.OK
 
 
-def _http(word: str, ca: str | None, grant: targets.Grants) -> tuple[targets.Target, Http]:
+def _remote(
+    word: str, ca: str | None, grant: targets.Grants
+) -> tuple[targets.Target, Http | WebSocket]:
     """Return the target of a command line. Failure (2): it takes no login."""
-    from wirespeed import Http
+    from wirespeed import Http, WebSocket
 
     os.environ.pop(credentials.ENVIRONMENT, None)
     access = targets.Access(ca=ca, grant=grant)
     target = targets.find(word, None, stderr="discard", access=access)
     endpoint = target.endpoint
-    if not isinstance(endpoint, Http) or not isinstance(endpoint.auth, OAuth):
+    if not isinstance(endpoint, (Http, WebSocket)) or not isinstance(endpoint.auth, OAuth):
         raise usage(
-            f"{word} takes no login: a login is for http:// and https:// URLs, and for "
+            f"{word} takes no login: a login is for URLs of HTTP and WebSocket, and for "
             'servers of a configuration whose "auth" is "oauth"'
         )
     return target, endpoint

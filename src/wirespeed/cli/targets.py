@@ -41,7 +41,7 @@ class Access:
     timeout: float | None = None
     """The time limit in seconds; 0 for no limit, None for the default."""
     grant: Grants | None = None
-    """Gets the tokens of a server over HTTP, of its URL and of what its configuration says; None
+    """Gets the tokens of a server, of its URL and of what its configuration says; None
     for stored tokens."""
 
     def check_unused(self, why: str) -> None:
@@ -159,11 +159,10 @@ def _remote(
         token = None if secret is None else secret.only
         if token is None and auth is not None and "authorization" not in typed:
             token = auth.token
-        if scheme in ("ws", "wss"):
-            return WebSocket(url, headers=merged, token=token, **options)
         if token is None and "authorization" not in (name.lower() for name in merged):
             options["auth"] = _grant(url, access, auth)
-        return Http(url, headers=merged, token=token, **options)
+        kind = WebSocket if scheme in ("ws", "wss") else Http
+        return kind(url, headers=merged, token=token, **options)
     except ValueError as exc:
         raise usage(f"{place or 'TARGET'}: {exc}") from None
 

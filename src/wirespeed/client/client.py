@@ -81,8 +81,7 @@ class Client:
             (``http://…``, ``https://…``, ``ws://…``, ``wss://…``, ``unix:…``, ``tcp://…``) for one
             of these three, the path of a Python file (``FILE.py`` or ``FILE.py:NAME``), which
             ``wirespeed serve`` serves, or a `Server` in this process.
-        headers, token: As of `Http` and `WebSocket`, for a target that is their URL.
-        auth: As of `Http`, for a target that is its URL.
+        headers, token, auth: As of `Http` and `WebSocket`, for a target that is their URL.
         era: ``"auto"`` sends ``server/discover`` first, to find out whether the server is modern
             (2026-07-28); ``"legacy"`` sends ``initialize`` at once; ``"modern"`` never falls back
             to ``initialize``. The era of the server is kept for restarts.

@@ -129,6 +129,13 @@ def parse(url: str, shown: str = "") -> Address:
     )
 
 
+def as_http(url: str) -> str:
+    """The URL of the request that opens a WebSocket (RFC 6455 section 3): ``ws:`` is ``http:``,
+    ``wss:`` is ``https:``. Other URLs stay."""
+    scheme, colon, rest = url.partition(":")
+    return {"ws": "http", "wss": "https"}.get(scheme.lower(), scheme) + colon + rest
+
+
 def quote_path(path: str) -> str:
     """Return a path as a request has it: other characters are percent-encoded. ValueError for a
     text that is not the path of a URL."""

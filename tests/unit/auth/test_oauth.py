@@ -24,7 +24,7 @@ from authorization_server import (
 from client_lab import until
 from web_lab import listening, modern
 
-from wirespeed import Client, Context, Http, Server, SyncClient
+from wirespeed import Client, Context, Http, Server, SyncClient, WebSocket
 from wirespeed.auth import AccessToken, FileStorage, MemoryStorage, OAuth, ResourceServer
 from wirespeed.errors import AuthorizationError, CallTimeout, ConnectionClosed, HttpStatusError
 from wirespeed.litemcp import LiteClient
@@ -965,7 +965,8 @@ def test_where_auth_is_taken() -> None:
         Http("https://h/mcp", auth=value, token="t")
     with pytest.raises(ValueError, match="leave token"):
         Http("https://h/mcp", auth=value, headers={"Authorization": "Basic x"})
-    with pytest.raises(TypeError, match="auth is for http"):
-        Client("wss://h/mcp", auth=value)
+    assert Client("wss://h/mcp", auth=value).target == WebSocket("wss://h/mcp", auth=value)
+    with pytest.raises(TypeError, match="neither headers nor tokens"):
+        Client("unix:/tmp/x", auth=value)
     with pytest.raises(TypeError, match="LiteMCP has no authorization"):
         LiteClient(Http("https://h/mcp", auth=value))

@@ -31,12 +31,28 @@ def stored() -> FileStorage:
     return FileStorage()
 
 
-def test_a_server_without_protection(server_file: Path) -> None:
-    with listening(str(server_file), "--on", "http://127.0.0.1:0/mcp") as url:
+@pytest.mark.parametrize("scheme", ["http", "ws"])
+def test_a_server_without_protection(server_file: Path, scheme: str) -> None:
+    with listening(str(server_file), "--on", f"{scheme}://127.0.0.1:0/mcp") as url:
         done = wirespeed("login", url, "--no-browser")
         assert (done.returncode, one_line(done)) == (0, f"{url} asks for no login")
         done = wirespeed("login", url, "--no-browser", "--json")
-        assert json.loads(done.stdout) == {"server": url, "login": False}
+        server = url.replace("ws:", "http:")
+        assert json.loads(done.stdout) == {"server": server, "login": False}
+    assert stored().servers() == []
+
+
+def test_a_websocket_has_the_login_of_its_http_url(server_file: Path) -> None:
+    arguments = (str(server_file), "--on", "ws://127.0.0.1:0/mcp")
+    with listening(*arguments, WIRESPEED_TOKEN=SECRET) as url:
+        assert wirespeed("list", url).returncode == Exit.UNREACHABLE
+        server = url.replace("ws:", "http:")
+        login = {"server": server, "issuer": server, "tokens": {"access_token": SECRET}}
+        stored().save(server, json.dumps(login))
+        done = wirespeed("list", url)
+        assert done.returncode == 0, done.stderr
+        done = wirespeed("logout", url)
+    assert done.stdout == f"logged out of {server}\n"
     assert stored().servers() == []
 
 
@@ -112,7 +128,7 @@ CONFIG = {
         },
         "fixed": {"url": NOWHERE, "auth": SECRET},
         "child": {"command": "x"},
-        "socket": {"url": "wss://h/mcp"},
+        "socket": {"url": "unix:/tmp/x"},
     }
 }
 
@@ -121,8 +137,7 @@ CONFIG = {
     ("arguments", "text"),
     [
         (["login"], "Missing argument"),
-        (["login", "ws://127.0.0.1:1/mcp"], "ws://127.0.0.1:1/mcp takes no login: a login is"),
-        (["login", "unix:/tmp/x"], "unix:/tmp/x takes no login"),
+        (["login", "unix:/tmp/x"], "unix:/tmp/x takes no login: a login is for URLs of HTTP"),
         (["logout", "tcp://127.0.0.1:1"], "tcp://127.0.0.1:1 takes no login"),
         (["login", "mcp.json#child"], "mcp.json#child takes no login"),
         (["login", "mcp.json#socket"], "mcp.json#socket takes no login"),

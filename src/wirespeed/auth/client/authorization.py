@@ -1,4 +1,4 @@
-"""What a client over HTTP asks of the value of ``Client(url, auth=…)``."""
+"""What a client over HTTP or WebSocket asks of the value of ``Client(url, auth=…)``."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ class Authorization(Protocol):
     and servers: all that belongs to one connection is in its session."""
 
     def session(self, url: str, *, ssl: SSLContext | None = None) -> AuthorizationSession:
-        """The authorization of one connection to the server at ``url``. Nothing is sent yet."""
+        """The authorization of one connection to the server at ``url``; for a WebSocket, that of
+        the request that opens it, with ``http:`` or ``https:``. Nothing is sent yet."""
 
 
 class AuthorizationSession(Protocol):

@@ -20,7 +20,7 @@ from wirespeed.auth.metadata import (
     resource_metadata_urls,
 )
 from wirespeed.errors import AuthorizationError, shortened
-from wirespeed.transport.address import parse
+from wirespeed.transport.address import as_http, parse
 
 if TYPE_CHECKING:
     from wirespeed.auth.challenge import Challenge
@@ -48,7 +48,9 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
 
 def canonical(url: str) -> str:
     """The canonical URL of an MCP server (2026-07-28 basic/authorization, "Canonical Server URI"):
-    in lower case where case has no meaning, and without query and the slash of an empty path."""
+    in lower case where case has no meaning, and without query and the slash of an empty path. A
+    WebSocket has that of the request that opens it."""
+    url = as_http(url)
     address = parse(url)
     path = "" if address.path == "/" else address.path
     return f"{origin_of(url)}{path}"

@@ -15,6 +15,7 @@ from wirespeed.auth.client.logout import revoke
 from wirespeed.auth.client.tokens import ClientIdentity, Tokens
 from wirespeed.auth.fetch import Fetcher
 from wirespeed.errors import AuthorizationError, shortened
+from wirespeed.transport.address import as_http
 
 if TYPE_CHECKING:
     from ssl import SSLContext
@@ -78,7 +79,7 @@ class TokenSession:
     """The token of one connection.
 
     Attributes:
-        url: The URL of the MCP server.
+        url: The URL of the MCP server; for a WebSocket, that of the request that opens it.
         server: Its canonical form, by which logins are stored.
         ssl: The TLS context of the connection; None for the authorities of the system.
         fetcher: What asks authorization servers.
@@ -89,10 +90,10 @@ class TokenSession:
 
     def __init__(self, grant: Grant, url: str, ssl: SSLContext | None) -> None:
         self.grant = grant
-        self.url = url
+        self.url = as_http(url)
         self.server = canonical(url)
         self.ssl = ssl
-        self.fetcher = Fetcher(url, allow_private=grant.allow_private, ssl=ssl)
+        self.fetcher = Fetcher(self.url, allow_private=grant.allow_private, ssl=ssl)
         self.login = Login(server=self.server)
         self.n_tokens = 0
         self.proofs: Proofs | None = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Protocol
 
 from wirespeed._core.framing.close_codes import CloseCode, describe
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from wirespeed.client.targets.remote import Socket, WebSocket
     from wirespeed.limits import Limits
     from wirespeed.transport.link import Link
-    from wirespeed.transport.net.connect import Connected
+    from wirespeed.transport.net.connect import Connected, ConnectedWebSocket
 
 SUBPROTOCOL = "mcp"
 
@@ -128,21 +128,18 @@ class WebSocketChannel(_Remote):
 
     async def open(self, join: Join, limits: Limits) -> None:
         """Connect and upgrade. UpgradeRefused: the server answered with another HTTP status.
-        TransportError: the connection failed otherwise."""
+        AuthorizationError: it demands a token, and there is none. TransportError: the connection
+        failed otherwise."""
         from wirespeed._core.framing.websocket import WebSocketFramer
-        from wirespeed.transport.net.connect import connect_websocket
 
         target = self.target
         target.warn_if_exposed()
-        connected = await connect_websocket(
-            target.address,
-            subprotocols=self.subprotocols,
-            headers=target.request_headers(),
-            ssl=target.ssl,
-            compression=target.compression,
-            open_timeout=target.open_timeout,
-            close_timeout=target.close_timeout,
-        )
+        if target.auth is None:
+            connected = await self._upgrade(target.request_headers())
+        else:
+            from wirespeed.client.connection.authorized_upgrade import open_authorized
+
+            connected = await open_authorized(target, self._upgrade)
         framer = self._framer = WebSocketFramer(
             "client", max_message=limits.max_message, deflate=connected.extension
         )
@@ -150,6 +147,20 @@ class WebSocketChannel(_Remote):
         self._begin(connection, connected)
         if connection.link is not None:
             self._pulse = Pulse(connection.link, framer, target, self._on_silence)
+
+    async def _upgrade(self, headers: Mapping[str, str]) -> ConnectedWebSocket:
+        from wirespeed.transport.net.connect import connect_websocket
+
+        target = self.target
+        return await connect_websocket(
+            target.address,
+            subprotocols=self.subprotocols,
+            headers=headers,
+            ssl=target.ssl,
+            compression=target.compression,
+            open_timeout=target.open_timeout,
+            close_timeout=target.close_timeout,
+        )
 
     def _on_silence(self) -> None:
         self._silent = True

@@ -15,6 +15,8 @@ from wirespeed.transport.address import Address, parse
 if TYPE_CHECKING:
     from wirespeed.transport.options import Headers
 
+MAX_TEXT = 65536  # bytes of a body that are looked at
+
 # What to do about a status.
 _REMEDIES = {
     401: "; Http(token=…) takes the server's token",
@@ -48,21 +50,22 @@ def status_error(
     them, by default what to do about the status."""
     reason = reason_of(status)
     text = f"{where} answered {what} with {status} {reason}".rstrip()
-    said = _shown(said) or _first_line(headers, body)
+    said = said or _text(headers, body)
+    for secret in secrets:
+        said = said.replace(secret, "…")
+    said = _shown(said)
     if said and said.lower() != reason.lower():
-        for secret in secrets:
-            said = said.replace(secret, "…")
         text += f" ({said})"
     text += note or _REMEDIES.get(status, "")
     return HttpStatusError(text, status, reason, retry_after(headers))
 
 
-def _first_line(headers: Headers, body: bytes) -> str:
-    """The first line of a text that is meant for people."""
+def _text(headers: Headers, body: bytes) -> str:
+    """A text that is meant for people. Secrets are looked for before it is cut to a line."""
     kind = headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind not in ("text/plain", "application/json", "application/problem+json"):
         return ""
-    return _shown(body[:2000].decode(errors="replace"))
+    return body[:MAX_TEXT].decode(errors="replace")
 
 
 def _shown(text: str) -> str:

@@ -101,7 +101,7 @@ class AuthorizedExchanges:
         try:
             await self.session.prepare()
         except Exception as exc:
-            failure = _described(exc)
+            failure = described(exc)
         held, self._held = self._held, []
         for exchange in held:
             if exchange.over:
@@ -119,7 +119,7 @@ class AuthorizedExchanges:
             )
         except Exception as exc:
             if not exchange.over:
-                _end(exchange, _described(exc))
+                _end(exchange, described(exc))
             return
         if exchange.over:
             return
@@ -137,7 +137,7 @@ def _end(exchange: Exchange, failure: WirespeedError) -> None:
     exchange.on_end(failure, False)
 
 
-def _described(exc: Exception) -> WirespeedError:
+def described(exc: Exception) -> WirespeedError:
     """The error of exchanges whose token is not there. A storage or a handler of the user may raise
     anything."""
     if isinstance(exc, WirespeedError):

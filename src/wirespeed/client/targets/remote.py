@@ -105,6 +105,7 @@ class _WithCredentials(_Remote, frozen=True, kw_only=True):
     headers: Mapping[str, str] | None = None
     token: str | None = None
     ssl: "SSLContext | None" = None
+    auth: "Authorization | None" = None
 
     RESERVED: ClassVar[tuple[str, ...]] = HANDSHAKE
 
@@ -116,6 +117,8 @@ class _WithCredentials(_Remote, frozen=True, kw_only=True):
             raise ValueError("token and the header Authorization say the same; leave one out")
         if self.ssl is not None:
             _check_ssl(self.ssl, address, self.SCHEMES[1])
+        if self.auth is not None:
+            _check_auth(self.auth, self.token, headers)
         self._convert(headers=headers)
 
     @property
@@ -184,7 +187,6 @@ class Http(_WithCredentials, frozen=True, kw_only=True):
     SCHEMES: ClassVar[tuple[str, ...]] = ("http", "https")
     RESERVED: ClassVar[tuple[str, ...]] = (*HANDSHAKE, *_OURS)
 
-    auth: "Authorization | None" = None
     sse: bool = True
     restart: int = RECONNECTS
     open_timeout: float = 10.0
@@ -197,8 +199,6 @@ class Http(_WithCredentials, frozen=True, kw_only=True):
         for name in self.headers or ():
             if name.lower().startswith("mcp-param-"):
                 raise ValueError(f"the client itself writes the header {name}")
-        if self.auth is not None:
-            _check_auth(self.auth, self.token, self.headers or ())
         if not isinstance(self.sse, bool):
             raise TypeError(f"sse must be True or False, not {self.sse!r}")
         count = self.max_connections
@@ -223,6 +223,9 @@ class WebSocket(_WithCredentials, frozen=True, kw_only=True):
             crosses the network in clear text, which is logged as a warning.
         ssl: The context that verifies a ``wss://`` server; None for
             ``ssl.create_default_context()``.
+        auth: Gets the token, as for `Http`, when the server refuses the upgrade for want of one.
+            The server is known to it by the URL of the upgrade request: ``https:`` for ``wss:``,
+            ``http:`` for ``ws:``.
         compression: Whether to offer permessage-deflate (RFC 7692).
         restart: The number of consecutive attempts to connect again after a loss: 0 for none, True
             for 8. The default is 8 with a modern server (2026-07-28), whose connections have no
@@ -302,18 +305,14 @@ def from_url(
     auth: "Authorization | None" = None,
 ) -> Http | WebSocket | Socket:
     """The target of a URL. ValueError: this version does not support the scheme. TypeError: the
-    scheme has no headers, or no ``auth``."""
+    scheme has neither headers nor tokens."""
     scheme, _, rest = url.partition(":")
     kind = next((kind for kind in TARGETS if scheme.lower() in kind.SCHEMES), None)
-    if kind is Http:
-        return Http(url, headers=headers, token=token, auth=auth)
-    if kind is not None and auth is not None:
-        raise TypeError(f"auth is for http: and https: URLs; this one is {scheme}:")
     if kind is not None and issubclass(kind, _WithCredentials):
-        return kind(url, headers=headers, token=token)
+        return kind(url, headers=headers, token=token, auth=auth)
     if kind is not None:
-        if headers is not None or token is not None:
-            raise TypeError(f"{scheme}: has neither headers nor a token")
+        if headers is not None or token is not None or auth is not None:
+            raise TypeError(f"{scheme}: has neither headers nor tokens")
         return kind(url)
     # the rest of the URL may hold a secret
     shown = f"{scheme}://…" if rest.startswith("//") else repr(url)

@@ -214,7 +214,6 @@ async def _open(stream: Stream, handshake: ClientHandshake, address: Address) ->
         MAX_HEAD,
         BadAnswer,
         opens,
-        refusal_of,
     )
 
     await stream.write(handshake.request)
@@ -254,7 +253,8 @@ async def _open(stream: Stream, handshake: ClientHandshake, address: Address) ->
     if answer is not None and answer.status == 101:
         return ConnectedWebSocket(stream, rest, answer)
     # the first line counts even if the body is too long or malformed
-    refusal = refusal_of(bytes(head)) if answer is None else (answer.status, answer.reason)
+    found = (answer.status, answer.reason) if answer is not None else None
+    refusal = found or handshake.refusal_of(bytes(head))
     if refusal is None:
         raise _Failure(f"the server does not speak WebSocket{fault}")
     status, reason = refusal
@@ -263,7 +263,7 @@ async def _open(stream: Stream, handshake: ClientHandshake, address: Address) ->
         text += " (redirects are not followed)"
     else:
         text += _REMEDIES.get(status, "")
-    raise UpgradeRefused(text, status, reason)
+    raise UpgradeRefused(text, status, reason, None if answer is None else answer.headers)
 
 
 # -- sockets -------------------------------------------------------------------------------------

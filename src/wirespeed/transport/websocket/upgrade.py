@@ -8,7 +8,7 @@ wirespeed's own framing reads the bytes behind a head.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from websockets.client import ClientProtocol
 from websockets.datastructures import Headers as HandshakeHeaders
@@ -31,6 +31,7 @@ from wirespeed.transport.websocket.deflate import MessageDeflate
 
 MAX_HEAD = 16384  # bytes of a response up to the empty line
 MAX_BODY = 65536  # bytes of a refusal's body that a client takes in
+SECRET = 6  # characters of the shortest secret in a header field
 END = b"\r\n\r\n"
 
 # A window of 4 KiB instead of 32: one connection needs at most 16 KiB + 16 KiB to compress.
@@ -127,15 +128,17 @@ class Answer:
 
     __slots__ = ("extension", "headers", "reason", "status", "subprotocol")
 
-    def __init__(self, response: Response, protocol: ClientProtocol) -> None:
+    def __init__(
+        self, response: Response, protocol: ClientProtocol, secrets: Sequence[str]
+    ) -> None:
         self.status = response.status_code
         self.headers = Headers(list(response.headers.raw_items()))
         self.reason = ""
         if self.status != 101:
-            text = bytes(response.body or b"")[:1024].decode(errors="replace").strip()
+            text = bytes(response.body or b"")[:MAX_BODY].decode(errors="replace").strip()
             if "html" not in self.headers.get("content-type", ""):
-                self.reason = _one_line(text.partition("\n")[0])
-            self.reason = self.reason or _one_line(response.reason_phrase)
+                self.reason = _one_line(text.partition("\n")[0], secrets)
+            self.reason = self.reason or _one_line(response.reason_phrase, secrets)
         self.subprotocol = None if protocol.subprotocol is None else str(protocol.subprotocol)
         self.extension = _deflate(protocol)
 
@@ -143,7 +146,8 @@ class Answer:
 class ClientHandshake:
     """A request for a WebSocket, and the judgement of its answer.
 
-    ``headers`` are further header fields; values are neither kept nor shown in errors.
+    ``headers`` are further header fields. Their values are not shown in errors, even if the server
+    repeats them.
     """
 
     def __init__(
@@ -171,6 +175,7 @@ class ClientHandshake:
             if name in request.headers:
                 del request.headers[name]
             request.headers[name] = value
+        self._secrets = _secrets_of((headers or {}).values())
         self._protocol.send_request(request)
         self.request = b"".join(self._protocol.data_to_send())
         """Return the bytes to send."""
@@ -196,23 +201,23 @@ class ClientHandshake:
         response = events[0]
         assert isinstance(response, Response)
         if response.status_code == 101 and exc is not None:
-            raise BadAnswer(_one_line(str(exc)))
-        return Answer(response, self._protocol)
+            raise BadAnswer(_one_line(str(exc), self._secrets))
+        return Answer(response, self._protocol, self._secrets)
+
+    def refusal_of(self, head: bytes) -> tuple[int, str] | None:
+        """Return the status and the reason in the head of a refusal; None if the head is not
+        valid."""
+        line = head.partition(b"\r\n")[0].decode(errors="replace")
+        version, _, rest = line.partition(" ")
+        status, _, reason = rest.partition(" ")
+        if version != "HTTP/1.1" or not (status.isdecimal() and 200 <= int(status) < 600):
+            return None
+        return int(status), _one_line(reason, self._secrets)
 
 
 def opens(head: bytes) -> bool:
     """Whether the head of an answer opens the WebSocket, so that no further HTTP follows."""
     return head.split(b" ", 2)[1:2] == [b"101"]
-
-
-def refusal_of(head: bytes) -> tuple[int, str] | None:
-    """Return the status and the reason in the head of a refusal; None if the head is not valid."""
-    line = head.partition(b"\r\n")[0].decode(errors="replace")
-    version, _, rest = line.partition(" ")
-    status, _, reason = rest.partition(" ")
-    if version != "HTTP/1.1" or not (status.isdecimal() and 200 <= int(status) < 600):
-        return None
-    return int(status), _one_line(reason)
 
 
 def _deflate(protocol: ServerProtocol | ClientProtocol) -> MessageDeflate | None:
@@ -222,7 +227,15 @@ def _deflate(protocol: ServerProtocol | ClientProtocol) -> MessageDeflate | None
     return None
 
 
-def _one_line(text: str) -> str:
+def _secrets_of(values: Iterable[str]) -> list[str]:
+    """What no text may show of the values of header fields: a token without its scheme, too."""
+    parts = {part for value in values for part in (value, value.partition(" ")[2])}
+    return sorted((part for part in parts if len(part) >= SECRET), key=len, reverse=True)
+
+
+def _one_line(text: str, secrets: Iterable[str]) -> str:
     """Return a text of the peer as one printable line of at most 200 characters."""
+    for secret in secrets:
+        text = text.replace(secret, "…")
     text = "".join(c if c.isprintable() else " " for c in text)
     return text if len(text) <= 200 else text[:199] + "…"
