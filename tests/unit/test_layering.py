@@ -96,7 +96,7 @@ INSIDE = {
     """,
     "server": """
         http.event_store
-        http.sqlite_events http.sessions
+        http.sqlite_events
         requests
         pagination entries visibility
         catalog

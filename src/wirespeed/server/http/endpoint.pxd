@@ -6,6 +6,7 @@ from wirespeed._core.slab cimport Slab
 from wirespeed._core.span cimport Span
 from wirespeed.server.connection cimport ServerConnection
 from wirespeed.server.http.exchange cimport McpExchange, Response
+from wirespeed.server.http.sessions cimport Session, Sessions
 from wirespeed.server.http.streams cimport Streams
 from wirespeed.transport.http.exchange cimport Exchange, HttpTarget
 from wirespeed.transport.taskpool cimport TaskPool
@@ -17,7 +18,7 @@ cdef class StreamableHttp(HttpTarget):
     cdef readonly object loop
     cdef readonly TaskPool pool
     cdef readonly Streams streams
-    cdef readonly object sessions      # Sessions; None in stateless mode
+    cdef readonly Sessions sessions    # None in stateless mode
     cdef ServerConnection spare        # the lane that became free last, or None
     cdef list lanes                    # further free lanes
     cdef MessageReader reader          # of bodies that name no session
@@ -37,14 +38,14 @@ cdef class StreamableHttp(HttpTarget):
         self, McpExchange ex, HttpHead head, Slab slab, const uint8_t *p, size_t n
     ) except -1
     cdef int resumable_c(
-        self, object session, McpExchange ex, HttpHead head, Slab slab, const uint8_t *p, size_t n
+        self, Session session, McpExchange ex, HttpHead head, Slab slab, const uint8_t *p, size_t n
     ) except -1
     cdef int serve_c(
         self, ServerConnection client, McpExchange ex, HttpHead head, Slab slab, const uint8_t *p,
         size_t n,
     ) except -1
     cdef bint is_acceptable_c(self, McpExchange ex, HttpHead head) except -1
-    cdef object session_c(self, Exchange ex, HttpHead head)
+    cdef Session session_c(self, Exchange ex, HttpHead head)
     cdef int assume_c(self, ServerConnection lane, str version) except -1
     cdef ServerConnection lane_c(self)
     cdef ServerConnection connect_c(self)

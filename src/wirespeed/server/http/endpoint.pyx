@@ -30,6 +30,7 @@ from wirespeed._core.span cimport Span
 from wirespeed.server.connection cimport ServerConnection
 from wirespeed.server.http.exchange cimport AUTO, EVENTS, JSON, McpExchange
 from wirespeed.server.http.session_link cimport SessionLink
+from wirespeed.server.http.sessions cimport Session, Sessions
 from wirespeed.server.http.streams cimport Streams
 from wirespeed.server.requests.params cimport is_modern
 from wirespeed.transport.http.exchange cimport Exchange, HttpTarget
@@ -39,7 +40,7 @@ from wirespeed.protocol.revisions import REVISIONS
 from wirespeed.server.http.exchange import SESSION_OVER, refuse
 from wirespeed.server.http.media_types import accepts, is_json
 from wirespeed.server.http.http_session import HttpSession
-from wirespeed.server.http.sessions import SessionLimit, Sessions
+from wirespeed.server.http.sessions import SessionLimit
 from wirespeed.server.requests import methods
 from wirespeed.transport.http.exchange import Elsewhere
 from wirespeed.transport.service import Peer
@@ -100,7 +101,7 @@ cdef class StreamableHttp(HttpTarget):
     cdef int take_c(self, Exchange exchange, Slab slab, const uint8_t *p, size_t n) except -1:
         cdef HttpHead head = exchange.head_c()
         cdef Span value
-        cdef object session
+        cdef Session session
         if head.method_c == POST:
             return self.post_c(<McpExchange> exchange, head, slab, p, n)
         if self.sessions is None or not self.service.discovery.legacy_versions:
@@ -166,7 +167,7 @@ cdef class StreamableHttp(HttpTarget):
         cdef Span value
         cdef Message m
         cdef ServerConnection lane
-        cdef object session = None
+        cdef Session session = None
         cdef bint opens = False
         if head.value_c(MCP_SESSION_ID, &value) and self.sessions is not None:
             session = self.session_c(ex, head)
@@ -202,10 +203,10 @@ cdef class StreamableHttp(HttpTarget):
         return 0
 
     cdef int resumable_c(
-        self, object session, McpExchange ex, HttpHead head, Slab slab, const uint8_t *p, size_t n
+        self, Session session, McpExchange ex, HttpHead head, Slab slab, const uint8_t *p, size_t n
     ) except -1:
         """Give a body to a session."""
-        if session.resumable:
+        if self.streams.store is not None:
             ex.session = session
         self.serve_c(session.connection, ex, head, slab, p, n)
         if ex.response == EVENTS and ex.status == 0 and ex.n_open and ex.carrier is not None:
@@ -243,15 +244,15 @@ cdef class StreamableHttp(HttpTarget):
             self.legacy_version = text.encode()
         return True
 
-    cdef object session_c(self, Exchange ex, HttpHead head):
+    cdef Session session_c(self, Exchange ex, HttpHead head):
         """The session that a request names; None: the request was refused."""
         cdef Span value
-        cdef object session
+        cdef Session session
         if not head.value_c(MCP_SESSION_ID, &value):
             self.refuse_c(ex, 400, "the request needs the header field Mcp-Session-Id", ())
             return None
         session = self.sessions.find(text_of(value), ex.principal)
-        if session is not None and (<ServerConnection> session.connection).link is None:
+        if session is not None and session.connection.link is None:
             session = None                     # it ended in this turn
         if session is None:
             worker = self.sessions.owner(text_of(value))

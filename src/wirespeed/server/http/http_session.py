@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from wirespeed.server.http.event_log import EventLog
 from wirespeed.server.http.exchange import dismiss_all, refuse
+from wirespeed.server.http.sessions import Session
 
 if TYPE_CHECKING:
     from wirespeed.server.connection import ServerConnection
@@ -49,7 +50,7 @@ class _Get:
         return len(carrier.wire.outbox) >= 4 * carrier.wire.limits.output_high
 
 
-class HttpSession:
+class HttpSession(Session):
     """A session: the server's connection, and the streams that its client can resume.
 
     What the server says of its own accord goes to the GET that was opened last. While none is open
@@ -70,14 +71,11 @@ class HttpSession:
         "_queue",
         "_queued",
         "_streams",
-        "connection",
-        "id",
         "resumable",
     )
 
     def __init__(self, id: str, connection: ServerConnection, streams: Streams) -> None:
-        self.id = id
-        self.connection = connection
+        super().__init__(id, connection)
         self._streams = streams
         self.resumable = streams.store is not None
         # The id is a secret, which a store need not know.

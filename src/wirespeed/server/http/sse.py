@@ -13,7 +13,7 @@ from urllib.parse import parse_qs
 from wirespeed.server.http.exchange import refuse
 from wirespeed.server.http.media_types import accepts, is_json
 from wirespeed.server.http.session_link import SessionLink
-from wirespeed.server.http.sessions import SessionLimit, Sessions
+from wirespeed.server.http.sessions import Session, SessionLimit, Sessions
 from wirespeed.server.http.streams import Streams
 from wirespeed.transport.http.exchange import Elsewhere, Exchange, HttpTarget
 from wirespeed.transport.service import Peer
@@ -27,16 +27,13 @@ if TYPE_CHECKING:
 PARAMETER = "session_id"  # of the query that says which stream a POST belongs to
 
 
-class SseSession:
+class SseSession(Session):
     """A client: its GET, and the connection that serves it. It lives as long as the GET."""
-
-    busy = True
 
     def __init__(
         self, id: str, connection: ServerConnection, exchange: Exchange, end: Callable[[], None]
     ) -> None:
-        self.id = id
-        self.connection = connection
+        super().__init__(id, connection)
         self._exchange = exchange
         assert isinstance(connection.link, SessionLink)
         self._link = connection.link
@@ -76,6 +73,11 @@ class SseSession:
                 break
         if not self.held:
             self._link.on_room = None
+
+    @property
+    def busy(self) -> bool:
+        """Always: its GET is open."""
+        return True
 
     def drain(self) -> None:
         """Answer the requests that are worked on, then end."""

@@ -1,6 +1,7 @@
 """What a listener of HTTP serves: the targets by path, and who may come in."""
 
 cimport cython
+from cpython.time cimport time
 
 from wirespeed._core.framing.http.fields cimport AUTHENTICATION, AUTHORIZATION, HOST, ORIGIN
 from wirespeed._core.framing.http.head cimport HttpHead
@@ -9,7 +10,6 @@ from wirespeed.transport.http.exchange cimport HttpTarget
 import asyncio
 import email.utils
 import logging
-import time
 
 from wirespeed.transport.quiet import Quiet
 from wirespeed.transport.taskpool_choice import LAST_WAIT
@@ -143,7 +143,7 @@ cdef class HttpSite:
 
     cdef bytes date_c(self):
         """The Date field (RFC 9110 section 6.6.1), made once a second."""
-        cdef double now = time.time()
+        cdef double now = time()
         self.now = now
         if now >= self.date_until or now < self.date_until - 1:
             self.date_until = <double> (<long long> now + 1)

@@ -6,19 +6,20 @@ import asyncio
 
 import pytest
 
-from wirespeed.server.http.sessions import SessionLimit, Sessions
+from wirespeed.server.http.sessions import Session, SessionLimit, Sessions
 
 ANNE = b"digest of anne's token"
 BOB = b"digest of bob's token"
 LONG = 3600.0
 
 
-class Kept:
+class Kept(Session):
     """A session that notes its end."""
 
+    busy = False
+
     def __init__(self, id: str) -> None:
-        self.id = id
-        self.busy = False
+        super().__init__(id)
         self.closed = asyncio.Event()
 
     def drain(self) -> None:

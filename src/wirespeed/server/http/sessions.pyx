@@ -1,0 +1,171 @@
+"""The sessions of clients of legacy eras ("Session Management" of 2025-11-25 basic/transports)."""
+
+cimport cython
+from cpython.time cimport monotonic
+
+from wirespeed.server.connection cimport ServerConnection
+
+import math
+import secrets
+from collections import OrderedDict
+
+cdef enum:
+    ID_BYTES = 24         # random bytes of an id
+
+
+cdef class Session:
+    """What the table knows of a session. Abstract.
+
+    Args:
+        id: The id that `Sessions.open` passed to ``make``.
+        connection: What serves the requests of the session.
+    """
+
+    def __init__(self, str id not None, ServerConnection connection=None):
+        self.id = id
+        self.connection = connection
+
+    @property
+    def busy(self):
+        """Whether a request of the session is worked on, or a stream of it is open."""
+        raise NotImplementedError
+
+    def drain(self):
+        """Answer the requests that are worked on, and take no more."""
+        raise NotImplementedError
+
+    def close(self):
+        """End the session: it is out of the table already. A second call does nothing."""
+        raise NotImplementedError
+
+
+class SessionLimit(Exception):
+    """There are as many sessions as there may be.
+
+    Attributes:
+        retry_after: Seconds until the next session may expire, for ``Retry-After``.
+    """
+
+    def __init__(self, message, retry_after):
+        super().__init__(message)
+        self.retry_after = retry_after
+
+
+@cython.final
+cdef class Sessions:
+    """The sessions of one server in one process, the one that was used least recently first.
+
+    Args:
+        ttl: Seconds without a request after which a session ends, unless it is busy.
+        max_sessions: The most sessions.
+        max_per_principal: The most sessions of one principal. Clients without credentials have no
+            principal, so that ``max_sessions`` alone limits them.
+    """
+
+    def __init__(
+        self, loop, *, double ttl, Py_ssize_t max_sessions, Py_ssize_t max_per_principal
+    ):
+        self.loop = loop
+        self.ttl = ttl
+        self.max_sessions = max_sessions
+        self.max_per_principal = max_per_principal
+        self.prefix = ""
+        self.n_workers = 1
+        self.by_id = OrderedDict()
+        self.owned = {}
+
+    def __len__(self):
+        return len(self.by_id)
+
+    def share(self, int worker, int n):
+        """Name this process in ids, number `worker` of n, so that the others find its sessions."""
+        self.worker = worker
+        self.n_workers = n
+        self.prefix = f"{worker}."
+
+    def owner(self, str id not None):
+        """The number of the other process that made an id; None: it is no such id."""
+        worker, dot, _ = id.partition(".")
+        if not dot or not (worker.isascii() and worker.isdecimal()) or len(worker) > 4:
+            return None
+        found = int(worker)
+        return found if found < self.n_workers and found != self.worker else None
+
+    def open(self, bytes principal, make):
+        """A new session, made by ``make`` of its id. SessionLimit: there are too many."""
+        cdef Session session
+        if len(self.by_id) >= self.max_sessions:
+            raise self.full_c(f"the server has {self.max_sessions} sessions")
+        if principal is not None and self.owned.get(principal, 0) >= self.max_per_principal:
+            raise self.full_c(f"this client has {self.max_per_principal} sessions")
+        # an id is unguessable and has visible ASCII characters only
+        session = make(self.prefix + secrets.token_urlsafe(ID_BYTES))
+        session.principal = principal
+        session.used = monotonic()
+        self.by_id[session.id] = session
+        if principal is not None:
+            self.owned[principal] = self.owned.get(principal, 0) + 1
+        if self.timer is None:
+            self.timer = self.loop.call_later(self.ttl, self._expire)
+        return session
+
+    cpdef Session find(self, str id, bytes principal):
+        """The session with this id, which is used now. None: there is none, or it belongs to
+        another principal."""
+        cdef Session session = self.by_id.get(id)
+        if session is None or session.principal != principal:
+            return None
+        self.use_c(session)
+        return session
+
+    def end(self, Session session not None):
+        """Close a session. Without effect for a session that has ended."""
+        if self.by_id.pop(session.id, None) is not None:
+            self.disown_c(session.principal)
+            session.close()
+
+    def drain(self):
+        """Drain all sessions."""
+        for session in list(self.by_id.values()):
+            session.drain()
+
+    def close(self):
+        """Close all sessions."""
+        if self.timer is not None:
+            self.timer.cancel()
+            self.timer = None
+        for session in list(self.by_id.values()):
+            self.end(session)
+
+    cdef int use_c(self, Session session) except -1:
+        session.used = monotonic()
+        self.by_id.move_to_end(session.id)
+        return 0
+
+    cdef double left_c(self):
+        """Seconds until the session that was used least recently may expire."""
+        cdef Session session = next(iter(self.by_id.values()), None)
+        return self.ttl if session is None else session.used + self.ttl - monotonic()
+
+    cdef int disown_c(self, bytes principal) except -1:
+        if principal is not None:
+            self.owned[principal] -= 1
+            if not self.owned[principal]:
+                del self.owned[principal]
+        return 0
+
+    cdef object full_c(self, str message):
+        return SessionLimit(message, max(1, math.ceil(self.left_c())))
+
+    def _expire(self):
+        """End the sessions that were not used for long. One timer serves all sessions: it wakes
+        when the session that was used least recently may expire."""
+        self.timer = None
+        while self.by_id and self.left_c() <= 0:
+            session = next(iter(self.by_id.values()))
+            if session.busy:
+                self.use_c(session)
+            else:
+                self.end(session)
+        if self.by_id and self.timer is None:
+            self.timer = self.loop.call_later(max(0.001, self.left_c()), self._expire)
