@@ -9,6 +9,7 @@ import asyncio
 import base64
 import contextlib
 import hashlib
+import json
 import secrets
 import time
 from collections.abc import AsyncIterator, Callable
@@ -17,9 +18,12 @@ from urllib.parse import parse_qsl, unquote_plus, urlencode, urlsplit
 
 from web_lab import LEGACY_HTTP, MODERN_HTTP, Exchange, HttpPeer, listening
 
+from wirespeed.auth import FileStorage, MemoryStorage, OAuth
+
 OAUTH = "/.well-known/oauth-authorization-server"
 OPENID = "/.well-known/openid-configuration"
 RESOURCE = "/.well-known/oauth-protected-resource"
+ECHO = "echo", {"text": "hello"}
 
 
 class Token:
@@ -315,3 +319,23 @@ async def lab(
     server = AuthorizationServer(path, **changes)
     async with listening(server), listening(ProtectedServer(server, legacy=legacy)) as protected:
         yield server, protected, User()
+
+
+def auth(user: User, **options: Any) -> OAuth:
+    """What logs this user in, without a file."""
+    if "redirect" not in options and "headless" not in options:
+        options.setdefault("open_url", user.browse)
+    return OAuth(**({"storage": MemoryStorage()} | options))
+
+
+async def call(protected: ProtectedServer, value: OAuth, n: int = 1) -> None:
+    """Open a client, and call a tool."""
+    async with protected.client(auth=value) as client:
+        await asyncio.gather(*(client.call_tool(*ECHO) for _ in range(n)))
+
+
+def age(storage: MemoryStorage | FileStorage, server: str) -> None:
+    """Make the token of a stored login old."""
+    login = json.loads(storage.load(server) or "")
+    login["tokens"] |= {"issued": 1.0, "expires": 2.0}
+    storage.save(server, json.dumps(login))
