@@ -23,7 +23,13 @@ from wirespeed import Client, Context, Server, SyncClient, WebSocket
 from wirespeed import User as Caller
 from wirespeed.auth import AccessToken, ClientCredentials, MemoryStorage, OAuth, ResourceServer
 from wirespeed.auth.dpop_proofs import DpopProofs
-from wirespeed.errors import AuthorizationError, ConnectionLost, InvalidToken, UpgradeRefused
+from wirespeed.errors import (
+    AuthorizationError,
+    ConnectionLost,
+    HttpStatusError,
+    InvalidToken,
+    UpgradeRefused,
+)
 
 
 def free_port() -> int:
@@ -272,7 +278,7 @@ async def test_a_challenge_leads_no_token_elsewhere() -> None:
         assert not any("authorization" in one.headers for one in other.requests)
 
 
-@pytest.mark.parametrize("length", [0, 190, 1000])
+@pytest.mark.parametrize("length", [0, 180, 240, 1000])
 @pytest.mark.parametrize("status", [b"403 No", b"500 Broken"])
 async def test_no_text_shows_the_token(
     status: bytes, length: int, caplog: pytest.LogCaptureFixture
@@ -281,10 +287,16 @@ async def test_no_text_shows_the_token(
     body = b"x" * length + b"Bearer " + TOKEN.encode()
     caplog.set_level(logging.DEBUG)
     async with refusing(status, b"Content-Type: text/plain\r\n", body) as origin:
-        for client in (stored(origin.port), Client(f"ws://127.0.0.1:{origin.port}/", token=TOKEN)):
-            with pytest.raises(UpgradeRefused) as caught:
+        place = f"127.0.0.1:{origin.port}/mcp"
+        clients = (
+            stored(origin.port),
+            Client(f"ws://{place}", token=TOKEN),
+            Client(f"http://{place}", token=TOKEN),
+        )
+        for client in clients:
+            with pytest.raises((UpgradeRefused, HttpStatusError)) as caught:
                 await client.open()
-            shown = f"{caught.value} {caught.value!r} {caught.value.reason} {client!r}"
+            shown = f"{caught.value} {caught.value!r} {client!r}"
             assert TOKEN[:9] not in shown
     assert TOKEN[:9] not in caplog.text
 
