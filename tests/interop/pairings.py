@@ -25,7 +25,7 @@ OLDER = ("2024-11-05", "2025-03-26", "2025-06-18")
 ALL_LEGACY = ",".join((*OLDER, LATEST_LEGACY))
 PROGRAM_SECONDS = 150
 START_SECONDS = 30
-SPY = [sys.executable, "-I", "-S", str(peers.PROGRAMS / "spy.py")]
+SPY = [sys.executable, "-E", "-s", "-S", str(peers.PROGRAMS / "spy.py")]
 SPIES = {
     "stdio": SPY,
     "ws": [*SPY[:-1], str(peers.PROGRAMS / "ws_spy.py")],

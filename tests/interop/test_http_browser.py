@@ -2,28 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
-import json
 from collections.abc import Iterator
-from contextlib import AsyncExitStack
 from typing import Any
-from urllib.parse import quote
 
 import browser
-import pairings
 import peers
 import pytest
-import transcripts
-
-from wirespeed.transport.loop import loop_factory
+from visits import FOREIGN, Seen, Visit, made
 
 PROGRAM = browser.find()
 pytestmark = pytest.mark.skipif(
     PROGRAM is None, reason="no chromium: install one, or name it in WIRESPEED_CHROMIUM"
 )
-FOREIGN = "page.example"  # a name of this machine only for this browser
-# host of the page, the server's options, whether it may connect
-VISITS: dict[str, tuple[str, tuple[str, ...], bool]] = {
+VISITS: dict[str, Visit] = {
     "own": ("127.0.0.1", (), True),
     "foreign": (FOREIGN, (), False),
     "foreign-listed": (FOREIGN, ("--origin", f"http://{FOREIGN}:*"), True),
@@ -48,30 +39,9 @@ def port() -> Iterator[int]:
 
 
 @pytest.fixture(scope="module")
-def visits(
-    port: int, tmp_path_factory: pytest.TempPathFactory
-) -> dict[str, tuple[dict[str, Any], transcripts.Run]]:
-    """All visits, by one browser: what the page showed, and the server's life."""
-    folder = tmp_path_factory.mktemp("browser")
-    shown: dict[str, dict[str, Any]] = {}
-
-    async def main() -> None:
-        assert PROGRAM is not None
-        async with AsyncExitStack() as stack:
-            urls = {}
-            for name, (_, options, _) in VISITS.items():
-                (folder / name).mkdir()
-                server = pairings.listening(folder / name, pairings.OUR_SERVER, options, "http")
-                urls[name] = await stack.enter_async_context(server)
-            window = await stack.enter_async_context(browser.opened(PROGRAM, folder / "profile"))
-            for name, (host, _, _) in VISITS.items():
-                page = f"http://{host}:{port}/page?url={quote(urls[name], safe='')}"
-                async with asyncio.timeout(browser.SECONDS):
-                    shown[name] = json.loads(await window.text(page, "report"))
-
-    with asyncio.Runner(loop_factory=loop_factory()) as runner:
-        runner.run(main())
-    return {name: (shown[name], *transcripts.runs(folder / name)) for name in VISITS}
+def visits(port: int, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Seen]:
+    assert PROGRAM is not None
+    return made(PROGRAM, VISITS, port, tmp_path_factory.mktemp("browser"), "http")
 
 
 @pytest.mark.parametrize("name", [name for name, visit in VISITS.items() if visit[2]])

@@ -11,20 +11,9 @@ an event), ``stderr``, ``exit``; also ``heads`` (JSON, a line each: "> " and a r
 and a response's).
 """
 
-import contextlib
 import json
-import os
-import signal
-import socket
-import subprocess
-import sys
-import threading
-import time
-from collections.abc import Callable
-from typing import BinaryIO
-from urllib.parse import urlsplit, urlunsplit
 
-Note = Callable[[str, bytes], None]
+from between import Note, stand_between
 
 
 class Reader:
@@ -138,70 +127,13 @@ class Reader:
             self.note("wire", self.mark + data.replace(b"\n", b" "))
 
 
-def main() -> int:
-    end = sys.argv.index("--")
-    variables = dict(argument.split("=", 1) for argument in sys.argv[2:end])
-    folder = os.path.join(sys.argv[1], f"{time.monotonic_ns():020}-{os.getpid()}")
-    os.makedirs(folder)
-    files: dict[str, BinaryIO] = {
-        name: open(os.path.join(folder, name), "ab", buffering=0)  # noqa: SIM115
-        for name in ("wire", "heads")
-    }
-    lock = threading.Lock()
-
-    def note(name: str, line: bytes) -> None:
-        with lock:
-            files[name].write(line + b"\n")
-
-    with open(os.path.join(folder, "stderr"), "wb") as stderr:
-        child = subprocess.Popen(
-            sys.argv[end + 1 :],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=stderr,
-            env=os.environ | variables,
-        )
-    assert child.stdout is not None
-    signal.signal(signal.SIGTERM, lambda number, frame: child.send_signal(number))
-    url = urlsplit(child.stdout.readline().decode().strip())
-    threads: list[threading.Thread] = []
-
-    def carry(source: socket.socket, target: socket.socket, reader: Reader) -> None:
-        try:
-            while chunk := source.recv(1 << 16):
-                reader.feed(chunk)  # first: what is read here after a message came after it
-                target.sendall(chunk)
-            target.shutdown(socket.SHUT_WR)
-        except OSError:  # one of them is gone: the other is to see that too
-            for end in (source, target):
-                with contextlib.suppress(OSError):
-                    end.shutdown(socket.SHUT_RDWR)
-
-    def accept() -> None:
-        while True:
-            client, _ = listener.accept()
-            server = socket.create_connection((url.hostname, url.port))
-            for end in (client, server):
-                end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            methods: list[str] = []
-            for source, target, mark in ((client, server, b"> "), (server, client, b"< ")):
-                reader = Reader(mark, note, methods, requests=source is client)
-                thread = threading.Thread(target=carry, args=(source, target, reader), daemon=True)
-                thread.start()
-                threads.append(thread)
-
-    if url.port:
-        listener = socket.create_server(("127.0.0.1", 0))
-        threading.Thread(target=accept, daemon=True).start()
-        here = f"127.0.0.1:{listener.getsockname()[1]}"
-        print(urlunsplit(url._replace(netloc=here)), flush=True)
-    status = child.wait()
-    for thread in threads:
-        thread.join(5)
-    with open(os.path.join(folder, "exit"), "w") as out:
-        out.write(str(status))
-    os._exit(status if status >= 0 else 128 - status)
+def readers(note: Note) -> tuple[Reader, Reader]:
+    methods: list[str] = []
+    return (
+        Reader(b"> ", note, methods, requests=True),
+        Reader(b"< ", note, methods, requests=False),
+    )
 
 
 if __name__ == "__main__":
-    main()
+    stand_between(("wire", "heads"), readers)
