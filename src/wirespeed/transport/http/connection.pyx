@@ -106,6 +106,7 @@ cdef class HttpConnection(Carrier):
             "server", max_body=site.limits.max_message, max_head=options.max_head,
             max_target=options.max_target, max_fields=options.max_fields,
         )
+        self.framer.shows_failed = True
         self.output = self.framer.output
         self.wire = self.http = HttpWire(self.framer, site.limits)
         self.closed = site.loop.create_future()

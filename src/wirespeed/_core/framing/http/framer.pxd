@@ -24,7 +24,9 @@ cdef class HttpFramer(Framer):
     cdef readonly object failure         # status and sentence of what the peer did wrong, or None
     cdef readonly bint ended             # no frame will come: what arrives is dropped
     cdef int phase
-    cdef bint keeps_head                 # a request failed behind its head, which is still there
+    # Of a server, which calls `stop_c` then: a request that fails behind its head keeps it.
+    cdef bint shows_failed
+    cdef bint keeps_head                 # a request failed so
     cdef bint may_skip                   # nothing of the next request was looked at
     cdef size_t body                     # where the body begins, behind `start`
     cdef Chunks chunks                   # of a body in chunks; counted from `start`

@@ -267,7 +267,7 @@ cdef class HttpFramer(Framer):
         """End the connection because of a fault of the peer."""
         self.failure = failure_of(fault, limit, self.head.response)
         self.ended = True
-        self.keeps_head = self.phase != IN_HEAD and not self.head.response
+        self.keeps_head = self.shows_failed and self.phase != IN_HEAD
         return 0
 
     cdef int settle_c(self) except -1:
