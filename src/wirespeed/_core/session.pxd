@@ -5,6 +5,7 @@ from wirespeed._core.reader cimport MessageReader
 from wirespeed._core.reply_route cimport ReplyRoute
 from wirespeed._core.requester cimport Requester
 from wirespeed._core.slab cimport Slab
+from wirespeed._core.span cimport Span
 
 
 cdef class Session(Requester):
@@ -15,6 +16,7 @@ cdef class Session(Requester):
     cdef size_t n_gone                   # of these: no longer in flight, or faults
     cdef object whole                    # deque: texts that came whole, not read yet
     cdef size_t n_whole                  # their number
+    cdef size_t n_seen                   # the first of these: they wait for room like requests
     cdef ReplyRoute route                # of the body that is being read; None: of no body
     cdef bint is_paused                  # `paused`, which is to be set instead
     cdef bint held                       # `next_c` returned None because of a pause
@@ -42,6 +44,8 @@ cdef class Session(Requester):
     cdef int drop_bodies_c(self, ReplyRoute route) except -1
     cdef list open_routes_c(self)
     cdef Message take_whole_c(self)
+    cdef Message take_passing_c(self)
+    cdef bint withdraw_c(self, Span id) except -1
     cdef object cancel_inbound_c(self, uint64_t ref)
     cdef bint must_stop_c(self) noexcept
     cdef bint is_flooded_c(self) noexcept

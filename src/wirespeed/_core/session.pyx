@@ -26,11 +26,14 @@ What a session does by itself, and what it leaves to its owner:
   not shown. Earlier requests, and all other messages, are not affected.
 * A message may also come whole, beside the stream (``receive_message``): the body of an HTTP
   request. All of the above holds for it. What answers it goes to its reply route, which is full or
-  closed without effect on the others, so errors never wait for a peer that does not read.
+  closed without effect on the others, so errors never wait for a peer that does not read. When
+  reading has stopped, texts that came whole are looked at: notifications, responses and pings get
+  through, and a cancellation drops the request that waits before it.
 """
 
 cimport cython
 from libc.stdint cimport int64_t, uint8_t, uint64_t
+from libc.string cimport memcmp
 
 from collections import deque
 
@@ -226,8 +229,9 @@ cdef class Session(Requester):
                 return None
             else:
                 if not self.want_read_c():
-                    return None
-                m = me.take_whole_c() if self.n_whole else me.reader.next_c()
+                    m = me.take_passing_c()
+                else:
+                    m = me.take_whole_c() if self.n_whole else me.reader.next_c()
                 if m is None:
                     return None
                 if m.kind_c == BATCH:
@@ -258,8 +262,9 @@ cdef class Session(Requester):
 
         Its events follow those of the bytes that `next_event` has read. Its answers go to the
         route (`MemoryReply`, for one), which is done when they are all there and the next event was
-        asked for; without a route, to the stream of the wire. While `want_read` is False the text
-        waits, whatever its length.
+        asked for; without a route, to the stream of the wire. While `want_read` is False requests
+        and batches wait as texts, whatever their length: their owner bounds them. Other messages
+        are events before them, and a cancellation drops the request that it names.
         """
         cdef Slab slab = Slab.borrow(data)
         show_whole(self, data)
@@ -291,8 +296,54 @@ cdef class Session(Requester):
         cdef Slab slab = m.slab        # which `m` pins only while it has the text
         self.n_whole -= 1
         self.route = <ReplyRoute> m.token
-        self.reader.read_c(m, slab, Span(m.p, m.n))
+        if self.n_seen:
+            self.n_seen -= 1
+        if m.kind_c:
+            m.token = None             # it was read when it was seen
+        else:
+            self.reader.read_c(m, slab, Span(m.p, m.n))
         return m
+
+    cdef Message take_passing_c(self):
+        """While reading has stopped: the oldest text that came whole and need not wait for room, a
+        notification, a response or a ping. None: there is none. Each text is read once."""
+        cdef Message m
+        cdef Slab slab
+        cdef ReplyRoute route
+        while self.n_seen < self.n_whole:
+            m = <Message> self.whole[self.n_seen]
+            if m.n == 0 or m.p[0] != c'[':     # the parts of a batch wait together
+                route = <ReplyRoute> m.token
+                slab = m.slab
+                self.reader.read_c(m, slab, Span(m.p, m.n))
+                if m.kind_c != INVALID and (
+                    m.kind_c != REQUEST or method_is(m, b'"ping"', "ping")
+                ):
+                    del self.whole[self.n_seen]
+                    self.n_whole -= 1
+                    self.route = route
+                    return m
+                m.token = route
+            self.n_seen += 1
+        return None
+
+    cdef bint withdraw_c(self, Span id) except -1:
+        """Drop a request that was seen and waits to be taken. False: none has the id."""
+        cdef Session me = self         # the route may run any code
+        cdef Message m
+        cdef Span other
+        for i in range(self.n_seen):
+            m = <Message> self.whole[i]
+            other = span_of(m, WS_ID)
+            if m.kind_c == REQUEST and other.n == id.n and memcmp(other.p, id.p, id.n) == 0:
+                del self.whole[i]
+                self.n_whole -= 1
+                self.n_seen -= 1
+                self.cancelled_in += 1
+                if m.token is not None:
+                    me.settle_c(<ReplyRoute> m.token, 1)
+                return True
+        return False
 
     def cancel_route(self, ReplyRoute route not None, /):
         """Cancel the requests of a route, as ``notifications/cancelled`` does: its client is gone.
@@ -311,8 +362,11 @@ cdef class Session(Requester):
     cdef int drop_bodies_c(self, ReplyRoute route) except -1:
         """Drop what came whole with a route and was not read yet."""
         cdef Session me = self         # the route may run any code
-        cdef size_t n_before = self.n_whole
+        cdef size_t n_before = self.n_whole, n_seen = 0
         if n_before:
+            for i in range(self.n_seen):
+                n_seen += (<Message> self.whole[i]).token is not route
+            self.n_seen = n_seen
             self.whole = deque([m for m in self.whole if (<Message> m).token is not route])
             self.n_whole = <size_t> len(self.whole)
             if n_before != self.n_whole:
@@ -449,7 +503,7 @@ cdef class Session(Requester):
             if ref:
                 m.ref = ref
                 m.token = self.cancel_inbound_c(ref)
-            else:
+            elif not self.n_seen or not self.withdraw_c(raw):
                 # a server ends a subscription of ours
                 m.token = self.pending.peek_c(self.pending.find_c(raw))
         elif method_is(m, b'"notifications/progress"', "notifications/progress"):

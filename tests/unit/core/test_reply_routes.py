@@ -203,18 +203,59 @@ def test_requests_of_bodies_wait_for_room() -> None:
     assert take(session) == []
 
 
-def test_texts_wait_while_the_session_does_not_read() -> None:
+def test_requests_that_came_whole_wait_while_the_session_does_not_read() -> None:
     session = Session(limits=Limits(max_in_flight=1, max_waiting=1))
-    held = [posted(session, request(i)) for i in range(3)]
-    late = posted(session, notification("n"))
-    (message,) = take(session)
+    session.batches = True
+    held = [posted(session, request(i)) for i in range(4)]
+    lists = posted(session, batch(request(10), notification("in a batch")))
+    bad = posted(session, b"nonsense")
+    last = posted(session, request(11))
+    told = posted(session, notification("n"))
+    ping = posted(session, request(5, "ping"))
+    events = take(session)
     assert not session.want_read
-    assert not late.done
-    session.send_result(message, b"{}")
-    assert [outcome for _ in held for outcome in _next(session)] == [
-        "request", "request", "notification",
-    ]  # fmt: skip
-    assert late.done
+    assert [message.method for message in events] == ["x", "n", "ping"]
+    assert told.done
+    assert session.send_result(events[2], b"{}")
+    assert json.loads(ping.data or b"")["id"] == 5
+    assert session.send_result(events[0], b"{}")
+    waited = [outcome for _ in range(9) for outcome in _next(session)]
+    assert waited == ["request"] * 4 + ["notification", "invalid", "request"]
+    assert all(reply.done for reply in (*held, lists, bad, last))
+    assert [json.loads(reply.data or b"")["id"] for reply in (*held, last)] == [0, 1, 2, 3, 11]
+    assert take(session) == []
+
+
+def test_a_request_that_came_whole_can_be_cancelled_before_it_is_read() -> None:
+    session = Session(limits=Limits(max_in_flight=1, max_waiting=1))
+    held = [posted(session, request(i)) for i in range(5)]
+    (first,) = take(session)
+    for id in (3, 3, 77, 1):  # not read, gone, unknown, waits for room
+        told = posted(session, cancel(id))
+        (event,) = take(session)
+        assert (event.method, event.token) == ("notifications/cancelled", None)
+        assert told.done
+    assert [(reply.done, reply.data) for reply in (held[3], held[1])] == [(True, None)] * 2
+    session.send_result(first, b"{}")
+    assert [outcome for _ in held for outcome in _next(session)] == ["request"] * 2
+    assert [json.loads(held[i].data or b"")["id"] for i in (0, 2, 4)] == [0, 2, 4]
+    assert session.counters["cancelled"] == 2
+
+
+def test_texts_of_a_route_that_is_gone_are_dropped_wherever_they_wait() -> None:
+    session = Session(limits=Limits(max_in_flight=1, max_waiting=1))
+    held = [posted(session, request(i)) for i in range(6)]
+    (first,) = take(session)
+    late = posted(session, request(6))
+    for reply in (held[2], held[4], late):
+        session.cancel_route(reply)
+        assert take(session) == []
+        assert reply.done
+    posted(session, cancel(5))
+    assert [message.kind for message in take(session)] == ["notification"]
+    session.send_result(first, b"{}")
+    assert [outcome for _ in held for outcome in _next(session)] == ["request"] * 2
+    assert [json.loads(held[i].data or b"")["id"] for i in (1, 3)] == [1, 3]
 
 
 def _next(session: Session) -> list[str]:

@@ -122,6 +122,29 @@ async def test_a_server_that_shuts_down_answers_bodies_that_are_not_read() -> No
         assert (await replies[5].message())["error"]["code"] == -31001
 
 
+def cancelled(id: int) -> dict[str, Any]:
+    return raw.notification("notifications/cancelled", {"requestId": id})
+
+
+async def test_a_cancellation_and_a_ping_pass_bodies_that_are_not_read() -> None:
+    lab = Lab(limits=ONE)
+    async with served(lab) as client:
+        await client.open()
+        calls = await crowd(lab, client, 6)
+        for number in range(3):
+            reply = await client.post(raw.request(f"ping {number}", "ping"))
+            assert (await reply.message())["result"] == {}
+        for id in (3, 77, 0):  # not read, unknown, at work
+            assert (await client.post(cancelled(id))).status == 202
+        assert [(await calls[i]).status for i in (3, 0)] == [202, 202]
+        assert lab.cancelled == ["a0"]
+        open_gates(lab, 6)
+        assert [(await calls[i]).status for i in (1, 2, 4, 5)] == [200] * 4
+        started = [await lab.started.get() for _ in range(4)]
+        assert started == ["a1", "a2", "a4", "a5"]
+        assert lab.started.empty()
+
+
 async def test_bodies_of_clients_that_leave_are_not_kept() -> None:
     """Nothing else bounds the bodies of a session that are not read."""
     lab = Lab(limits=ONE)
