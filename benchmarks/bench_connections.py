@@ -113,7 +113,7 @@ def churn(
 ) -> Sample:
     options = ("--connections", str(connections))
     files = ask(server)["files"]
-    first = load(server, program, *options, "--seconds", str(max(1.0, seconds / 3)))
+    first = load(server, program, *options, "--seconds", str(seconds), timeout=seconds + 60)
     if not first["correct"]:
         return first
     before = settled(server, files, ask)
