@@ -122,6 +122,10 @@ HOMES = {
         "wirespeed.tasks.sqlite": "SQLiteTaskStore",
         "wirespeed.tasks.store": "Page TaskStore",
     },
+    "wirespeed.proxy": {
+        "wirespeed.proxy.config": "BackendConfig ProxyConfig",
+        "wirespeed.proxy.proxy": "Proxy",
+    },
     "wirespeed.litemcp": {
         "wirespeed.litemcp.client": "LiteClient",
         "wirespeed.litemcp.messages": "CallResult Content Parameter Response Tool VersionTuple",

@@ -37,6 +37,7 @@ tasks
 auth
 server client
 config
+proxy
 litemcp
 ext
 cli demo
@@ -63,6 +64,7 @@ INSIDE = {
         wire
         frames
         envelope
+        splice
         batch
         pending inflight
         reader

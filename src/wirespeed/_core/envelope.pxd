@@ -2,7 +2,14 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.string cimport memchr, memcmp
 
-from wirespeed._core._simd cimport WS_METHOD, ws_scan, ws_status
+from wirespeed._core._simd cimport (
+    WS_META_CLIENT_CAPABILITIES,
+    WS_META_CLIENT_INFO,
+    WS_META_PROTOCOL_VERSION,
+    WS_METHOD,
+    ws_scan,
+    ws_status,
+)
 from wirespeed._core.slab cimport Lease, Slab
 from wirespeed._core.span cimport Span
 
@@ -82,6 +89,15 @@ cdef inline bint method_is(Message m, bytes text, str name) except -1:
         return True
     s = span_of(m, WS_METHOD)
     return memchr(s.p, c'\\', s.n) is not NULL and m.text_c(WS_METHOD) == name
+
+
+cdef inline bint is_modern(Message m) noexcept:
+    """Whether a request carries a member of the modern envelope."""
+    return (
+        m.scan.poi[WS_META_PROTOCOL_VERSION].len != 0
+        or m.scan.poi[WS_META_CLIENT_CAPABILITIES].len != 0
+        or m.scan.poi[WS_META_CLIENT_INFO].len != 0
+    )
 
 
 cdef inline bint valid_id(Message m) noexcept:

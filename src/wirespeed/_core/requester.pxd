@@ -1,5 +1,6 @@
 from libc.stdint cimport int64_t
 
+from wirespeed._core.envelope cimport Message
 from wirespeed._core.framing.writer cimport FrameWriter
 from wirespeed._core.outbox cimport Outbox
 from wirespeed._core.pending cimport Pending
@@ -16,4 +17,8 @@ cdef class Requester(Responder):
     cdef Outbox open_request_c(self, int64_t id)
     cdef int close_request_c(self) except -1
     cdef int abort_request_c(self, int64_t id) except -1
+    # For proxies: send a request that came from another peer, with an id that was reserved and the
+    # session's own names (`Pending.texts`) unused; send the peer's cancellation of it.
+    cdef int splice_request_c(self, int64_t id, Message m) except -1
+    cdef int splice_cancel_c(self, int64_t id, Message m) except -1
     cdef int call_c(self, FrameWriter writer, bytes head, object params) except -1

@@ -5,9 +5,13 @@ from libc.stdint cimport int64_t
 
 import msgspec
 
+from wirespeed._core._simd cimport WS_ID, WS_META_PROGRESS_TOKEN, WS_REQUEST_ID
+from wirespeed._core.envelope cimport Message
 from wirespeed._core.framing.writer cimport FrameWriter
 from wirespeed._core.outbox cimport Outbox, json_line
 from wirespeed._core.responder cimport Responder, ref_of
+from wirespeed._core.span cimport Span
+from wirespeed._core.splice cimport DIGITS, Edit, digits_of, edit_of, splice_c
 
 cdef object encode = msgspec.json.Encoder().encode
 
@@ -54,30 +58,51 @@ cdef class Requester(Responder):
         """Begin a request, up to and including its id. The caller writes ``"method":...`` and the
         rest without the closing brace, then calls `close_request_c`, and runs no other code in
         between; when anything fails, it calls `abort_request_c`."""
-        cdef char digits[24]
-        cdef char *p = digits + sizeof(digits)
+        cdef char room[DIGITS]
+        cdef Span digits
         cdef Outbox out = self.outbox
         if self.pending.texts is not None:
             self.writer.open_c()
             out.text_c(b'{"jsonrpc":"2.0","id":%b,' % self.pending.text_c(id))
             self.messages_out += 1
             return out
-        p -= 1
-        p[0] = c','
-        while True:
-            p -= 1
-            p[0] = c'0' + <char> (id % 10)
-            id //= 10
-            if id == 0:
-                break
+        digits = digits_of(id, room)
         self.writer.open_c()
         out.text_c(b'{"jsonrpc":"2.0","id":')
-        out.write_c(p, <size_t> (digits + sizeof(digits)) - <size_t> p)
+        out.write_c(digits.p, digits.n)
+        out.write_c(b",", 1)
         self.messages_out += 1
         return out
 
     cdef int close_request_c(self) except -1:
         return self.writer.close_c(c'}')
+
+    cdef int splice_request_c(self, int64_t id, Message m) except -1:
+        """Send a request of another peer as it came, with this id, which is its progress token as
+        well if it has one."""
+        cdef char room[DIGITS]
+        cdef Edit edits[2]
+        cdef Span digits = digits_of(id, room)
+        cdef int n = 1
+        edits[0] = edit_of(m, WS_ID, digits)
+        if m.scan.poi[WS_META_PROGRESS_TOKEN].len:
+            n = 2
+            edits[1] = edit_of(m, WS_META_PROGRESS_TOKEN, digits)
+            if edits[1].at < edits[0].at:
+                edits[0], edits[1] = edits[1], edits[0]
+        splice_c(self.writer, m, edits, n)
+        self.messages_out += 1
+        return 0
+
+    cdef int splice_cancel_c(self, int64_t id, Message m) except -1:
+        """Send a cancellation of another peer as it came, for the request of ours with this id,
+        which is no longer outstanding."""
+        cdef char room[DIGITS]
+        cdef Edit edit = edit_of(m, WS_REQUEST_ID, digits_of(id, room))
+        self.pending.take_c(id)
+        splice_c(self.writer, m, &edit, 1)
+        self.messages_out += 1
+        return 0
 
     cdef int abort_request_c(self, int64_t id) except -1:
         """Remove a request that could not be finished; its id is no longer outstanding."""

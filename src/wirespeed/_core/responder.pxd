@@ -1,5 +1,6 @@
 from libc.stdint cimport uint64_t
 
+from wirespeed._core.envelope cimport Message
 from wirespeed._core.framing.writer cimport FrameWriter
 from wirespeed._core.inflight cimport InFlight, InFlightSlot
 from wirespeed._core.outbox cimport Outbox
@@ -36,6 +37,10 @@ cdef class Responder(Wire):
     cdef int reply_c(
         self, uint64_t ref, const char *member, size_t n_member, object payload
     ) except -1
+    # For proxies: send the response of another peer as the answer, 0: the request is gone; send a
+    # notification of another peer about a request, with this text at a point of interest.
+    cdef int splice_reply_c(self, uint64_t ref, Message m) except -1
+    cdef int splice_about_c(self, uint64_t ref, Message m, int which, Span text) except -1
     # Answer with the JSON text of a result or of an error object, or with an error. 0: the request
     # was cancelled or answered.
     cdef int result_c(self, uint64_t ref, object body) except -1

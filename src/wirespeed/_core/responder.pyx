@@ -10,12 +10,14 @@ from libc.string cimport memcpy
 
 import msgspec
 
+from wirespeed._core._simd cimport WS_ID
 from wirespeed._core.envelope cimport Message
 from wirespeed._core.framing.writer cimport FrameWriter
 from wirespeed._core.inflight cimport InFlight, InFlightSlot, inflight_id
 from wirespeed._core.outbox cimport Outbox, json_line, parts_of
 from wirespeed._core.reply_route cimport ReplyRoute
 from wirespeed._core.span cimport Span
+from wirespeed._core.splice cimport Edit, edit_of, splice_c
 from wirespeed._core.wire cimport Wire
 
 cdef object encode = msgspec.json.Encoder().encode
@@ -150,6 +152,28 @@ cdef class Responder(Wire):
             if not done:
                 self.abort_reply_c(ref)
         return 1
+
+    cdef int splice_reply_c(self, uint64_t ref, Message m) except -1:
+        """Answer with the response of another peer as it came, but for its id. 0: the request is
+        gone."""
+        cdef Responder me = self       # the framing may run any code
+        cdef InFlightSlot *slot = self.inflight.slot_c(ref)
+        cdef Edit edit
+        if slot is NULL:
+            return 0
+        edit = edit_of(m, WS_ID, inflight_id(slot))
+        splice_c(reply_writer(self, slot), m, &edit, 1)
+        me.messages_out += 1
+        me.drop_inbound_c(ref)
+        return 1
+
+    cdef int splice_about_c(self, uint64_t ref, Message m, int which, Span text) except -1:
+        """Send a notification of another peer as it came, but for the point of interest `which`,
+        about a request in flight."""
+        cdef Edit edit = edit_of(m, which, text)
+        splice_c(self.writer_about_c(ref), m, &edit, 1)
+        self.messages_out += 1
+        return 0
 
     cdef int result_c(self, uint64_t ref, object body) except -1:
         """Answer with a result, the JSON text of an object. 0: the request is gone."""

@@ -31,3 +31,5 @@ TASK_CANCELLED = -31002
 # The access token of the request lacks scopes. ``data`` has the parameters of the challenge (RFC
 # 6750 section 3): error, scope, resource_metadata.
 INSUFFICIENT_SCOPE = -31003
+# The server behind a proxy ended, or its connection was lost, before it had answered.
+SERVER_LOST = -31004

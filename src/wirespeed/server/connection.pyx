@@ -29,6 +29,7 @@ from wirespeed._core.envelope cimport (
     REQUEST,
     RESULT,
     Message,
+    is_modern,
     method_is,
     poi_is,
     span_of,
@@ -43,7 +44,7 @@ from wirespeed.server.requests.call cimport (
     Call,
 )
 from wirespeed.server.requests.observer cimport now_c
-from wirespeed.server.requests.params cimport has_other_params_c, is_modern
+from wirespeed.server.requests.params cimport has_other_params_c
 from wirespeed.server.requests.serving cimport Serving
 from wirespeed.server.http.headers cimport check_headers_c, check_params_c
 from wirespeed.server.tools.tool cimport INLINE, Tool

@@ -10,7 +10,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes
 from libc.stdint cimport uint8_t
 from libc.string cimport memcmp
 
-from wirespeed._core.envelope cimport INVALID, REQUEST, Message, method_is
+from wirespeed._core.envelope cimport INVALID, REQUEST, Message, is_modern, method_is
 from wirespeed._core.framing.http.fields cimport (
     ACCEPT,
     CONTENT_ENCODING,
@@ -32,7 +32,6 @@ from wirespeed.server.http.exchange cimport AUTO, EVENTS, JSON, McpExchange
 from wirespeed.server.http.session_link cimport SessionLink
 from wirespeed.server.http.sessions cimport Session, Sessions
 from wirespeed.server.http.streams cimport Streams
-from wirespeed.server.requests.params cimport is_modern
 from wirespeed.transport.http.exchange cimport Exchange, HttpTarget
 from wirespeed.transport.taskpool cimport TaskPool
 

@@ -11,7 +11,7 @@ cimport cython
 import asyncio
 import logging
 
-from wirespeed._core.envelope cimport Message
+from wirespeed._core.envelope cimport Message, is_modern
 from wirespeed.server.connection cimport ServerConnection
 from wirespeed.server.middleware.inbound cimport InboundRequest, Reply, body_of, whole_reply
 from wirespeed.server.requests.call cimport (
@@ -24,7 +24,6 @@ from wirespeed.server.requests.call cimport (
     Pipeline,
 )
 from wirespeed.server.requests.observer cimport Series
-from wirespeed.server.requests.params cimport is_modern
 from wirespeed.server.requests.serving cimport Serving
 
 from wirespeed.errors import ProtocolError, ToolError

@@ -13,8 +13,8 @@ from wirespeed._core._simd cimport (
     WS_META_PROTOCOL_VERSION,
     WS_PARAMS,
 )
-from wirespeed._core.envelope cimport REQUEST, Message
-from wirespeed.server.requests.params cimport is_modern, name_of
+from wirespeed._core.envelope cimport REQUEST, Message, is_modern
+from wirespeed.server.requests.params cimport name_of
 from wirespeed.server.tools.encode cimport object_line_c
 
 from wirespeed._core.envelope import parse

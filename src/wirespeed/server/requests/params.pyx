@@ -42,15 +42,6 @@ cdef object decode_rounds = msgspec.json.Decoder(RoundInput).decode
 cdef object decode_task = msgspec.json.Decoder(TaskInput).decode
 
 
-cdef bint is_modern(Message m) noexcept:
-    """Whether a request carries a member of the modern envelope."""
-    return (
-        m.scan.poi[WS_META_PROTOCOL_VERSION].len != 0
-        or m.scan.poi[WS_META_CLIENT_CAPABILITIES].len != 0
-        or m.scan.poi[WS_META_CLIENT_INFO].len != 0
-    )
-
-
 cdef inline size_t member_c(Message m, int which, size_t around) noexcept:
     """The length of a member in compact JSON; 0 where it is absent."""
     cdef size_t n = span_of(m, which).n

@@ -1,0 +1,3 @@
+from typing import Any
+
+__pyx_capi__: dict[str, Any]

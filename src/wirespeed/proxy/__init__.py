@@ -1,0 +1,19 @@
+"""Many clients on few servers: see `Proxy`.
+
+The module of a name is loaded at the first use of the name.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from wirespeed._exports import exports
+
+if TYPE_CHECKING:  # isort: off
+    from wirespeed.proxy.config import (
+        BackendConfig as BackendConfig,
+        ProxyConfig as ProxyConfig,
+    )
+    from wirespeed.proxy.proxy import Proxy as Proxy
+else:  # type checkers would take any name
+    __all__, __getattr__ = exports(__name__)

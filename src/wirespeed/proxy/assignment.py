@@ -1,0 +1,115 @@
+"""Which server gets the requests of a client."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Protocol
+
+from wirespeed.protocol import codes
+from wirespeed.proxy.upstream import Upstream
+
+if TYPE_CHECKING:
+    from wirespeed._core.envelope import Message
+    from wirespeed.limits import Limits
+    from wirespeed.proxy.backend import Backend
+    from wirespeed.proxy.config import BackendConfig
+    from wirespeed.proxy.front import Front
+
+
+class Assignment(Protocol):
+    """Joins clients to connections of servers, and knows what the two may see of each other."""
+
+    async def start(self) -> None:
+        """Get ready for clients. TransportError: the server cannot be started."""
+
+    async def stop(self) -> None:
+        """End all servers."""
+
+    def joined(self, front: Front) -> None:
+        """A client has connected."""
+
+    def left(self, front: Front) -> None:
+        """A client has left."""
+
+    def admit(self, front: Front, message: Message) -> bool:
+        """Return whether a client's request may be passed on. If not, it was answered."""
+
+    def client_said(self, front: Front, message: Message) -> None:
+        """Take a notification of a client that belongs to no request."""
+
+
+class PerClient:
+    """Each client has a server of its own: all that the two say passes, but for the ids."""
+
+    def __init__(self, config: BackendConfig, limits: Limits) -> None:
+        self._config = config
+        self._limits = limits
+        self._tasks: dict[Front, asyncio.Task[None]] = {}
+        self._ending: set[asyncio.Task[None]] = set()
+
+    async def start(self) -> None:
+        """Servers are started for their clients."""
+
+    async def stop(self) -> None:
+        """End all servers."""
+        for front in list(self._tasks):
+            self.left(front)
+        if self._ending:
+            await asyncio.wait(self._ending)
+
+    def joined(self, front: Front) -> None:
+        """Start a server for a client, whose requests wait for it."""
+        front.admits_legacy = front.admits_modern = True
+        front.session.pauses_requests = True
+        upstream = Upstream(self._config, _Pair(front), self._limits, restarts=False)
+        self._tasks[front] = asyncio.ensure_future(upstream.run())
+
+    def left(self, front: Front) -> None:
+        """End the server of a client."""
+        task = self._tasks.pop(front, None)
+        if task is not None:
+            task.cancel()
+            self._ending.add(task)
+            task.add_done_callback(self._ending.discard)
+
+    def admit(self, front: Front, message: Message) -> bool:
+        """Everything passes."""
+        return True
+
+    def client_said(self, front: Front, message: Message) -> None:
+        """Pass it on."""
+        if front.across is not None:
+            front.pass_notification(message, front.across)
+
+
+class _Pair:
+    """What the server of one client belongs to."""
+
+    def __init__(self, front: Front) -> None:
+        self._front = front
+
+    async def opened(self, backend: Backend) -> None:
+        backend.admits_legacy = backend.admits_modern = True
+        # a server of 2025-03-26 may answer in a batch
+        backend.session.batches = True
+        backend.across, self._front.across = self._front, backend
+        self._front.release()
+
+    def closed(self, backend: Backend, reason: str) -> None:
+        self._end(reason)
+
+    def down(self, reason: str | None) -> None:
+        if reason is not None:
+            self._end(reason)
+
+    def _end(self, reason: str) -> None:
+        """The client leaves as well: what its server knew of it is lost."""
+        self._front.session.refusal = (codes.SERVER_LOST, reason)
+        self._front.release()
+        self._front.drain()
+
+    def server_asks(self, backend: Backend, message: Message) -> bool:
+        return True
+
+    def server_said(self, backend: Backend, message: Message) -> None:
+        backend.pass_notification(message, self._front)

@@ -1,0 +1,145 @@
+"""A connection to a server behind the proxy."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Any, Protocol
+
+import msgspec
+
+from wirespeed._core.session import Session
+from wirespeed.errors import RemoteError, TransportError
+from wirespeed.protocol import codes
+from wirespeed.proxy.side import Side
+
+if TYPE_CHECKING:
+    from wirespeed._core.envelope import Message
+    from wirespeed._core.framing.base import Framer
+    from wirespeed.limits import Limits
+
+logger = logging.getLogger("wirespeed.proxy")
+
+MAX_LOGGED_FAULTS = 100
+
+
+class Owner(Protocol):
+    """What a server is told to, and asks."""
+
+    async def opened(self, backend: Backend) -> None:
+        """A connection is there. WirespeedError: the server cannot be used."""
+
+    def closed(self, backend: Backend, reason: str) -> None:
+        """That connection is gone, after `opened` had returned."""
+
+    def down(self, reason: str | None) -> None:
+        """Starts fail again and again, for this reason; None: one has succeeded."""
+
+    def server_asks(self, backend: Backend, message: Message) -> bool:
+        """Return whether a request of the server may be passed on. If not, it was answered."""
+
+    def server_said(self, backend: Backend, message: Message) -> None:
+        """Take a notification that belongs to no request."""
+
+
+class Backend(Side):
+    """The proxy is the client of this connection. It reads always: a server that cannot write does
+    not read either.
+
+    Attributes:
+        name: The server's, in the configuration.
+        lost: Done when the connection is gone; the result is the reason of a loss, or None.
+        exit_note: What is known of the exit of its program.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        owner: Owner,
+        limits: Limits,
+        loop: asyncio.AbstractEventLoop,
+        framer: Framer | None = None,
+    ) -> None:
+        session = Session(limits=limits, role="client", framer=framer, reads_always=True)
+        super().__init__(session, loop)
+        self.name = name
+        self.owner = owner
+        self.lost: asyncio.Future[BaseException | None] = loop.create_future()
+        self.exit_note = ""
+        self.faults = 0
+
+    def ask(self, method: str, params: object = None) -> asyncio.Future[Any]:
+        """Send a request of the proxy itself. The future gets the decoded result, or RemoteError or
+        TransportError."""
+        future: asyncio.Future[Any] = self.loop.create_future()
+        if self.link is None:
+            future.set_exception(TransportError(f"the server {self.name} is not there"))
+            return future
+        body = None if params is None else msgspec.json.encode(params)
+        self.session.send_request(method, body, token=future)
+        self.link.wrote()
+        return future
+
+    def tell(self, method: str, params: object = None) -> None:
+        """Send a notification of the proxy itself."""
+        if self.link is not None:
+            body = None if params is None else msgspec.json.encode(params)
+            self.session.send_notification(method, body)
+            self.link.wrote()
+
+    def probe(self) -> asyncio.Future[Any] | None:
+        """Ask whether a server whose program has exited is still there."""
+        return None if self.link is None else self.ask("ping")
+
+    def answered(self, message: Message | None, token: Any) -> None:
+        """Take the answer to a request of the proxy itself."""
+        if not isinstance(token, asyncio.Future) or token.done():
+            return
+        if message is None:
+            token.set_exception(TransportError(f"the server {self.name} did not answer"))
+        elif message.error is not None:
+            token.set_exception(_error(message))
+        else:
+            token.set_result(msgspec.json.decode(message.result))
+
+    def notified(self, message: Message) -> None:
+        """Take a notification that belongs to no request."""
+        self.owner.server_said(self, message)
+
+    def admit(self, message: Message) -> bool:
+        """Return whether a request of the server may be passed on. If not, it was answered."""
+        return self.owner.server_asks(self, message)
+
+    def faulty(self, message: Message) -> None:
+        """Log the first faults."""
+        self.faults += 1
+        if self.faults <= MAX_LOGGED_FAULTS:
+            logger.warning("%s: bad output: %s", self.name, message.reason)
+            if self.faults == MAX_LOGGED_FAULTS:
+                logger.warning("%s: further bad output is not logged", self.name)
+
+    def refuse(self, message: Message, text: str) -> None:
+        """Answer a request of the server with an error."""
+        self.session.send_error(message, codes.METHOD_NOT_FOUND, text)
+        if self.link is not None:
+            self.link.wrote()
+
+    def loss(self, exc: BaseException | None) -> str:
+        """Return the text of the error for requests that were not answered."""
+        return f"the server {self.name} ended before it answered"
+
+    def on_eof(self) -> None:
+        """The server writes no more."""
+        if self.link is not None:
+            self.link.close()
+
+    def on_lost(self, exc: BaseException | None) -> None:
+        """The connection is gone: what it was asked fails."""
+        super().on_lost(exc)
+        if not self.lost.done():
+            self.lost.set_result(exc)
+
+
+def _error(message: Message) -> RemoteError:
+    error = msgspec.json.decode(message.error)
+    return RemoteError(error.get("code", 0), str(error.get("message", "")), error.get("data"))

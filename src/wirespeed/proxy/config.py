@@ -1,0 +1,54 @@
+"""What a proxy does, as values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from wirespeed.limits import Limits
+
+if TYPE_CHECKING:
+    from wirespeed.client.targets.remote import Socket, WebSocket
+    from wirespeed.transport.child.command import Stdio
+
+Isolation: TypeAlias = Literal["session", "shared"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class BackendConfig:
+    """One server behind the proxy.
+
+    Attributes:
+        target: How to start or reach it.
+        name: Its name in errors and logs.
+        isolation: ``"session"``: each client has a server of its own, and everything passes.
+            ``"shared"``: one server for all clients. What such a server says without naming a
+            request reaches a client only while that client is alone.
+        start_timeout: Seconds for its handshake.
+    """
+
+    target: Stdio | WebSocket | Socket
+    name: str = "server"
+    isolation: Isolation = "session"
+    start_timeout: float = 30.0
+
+    def __post_init__(self) -> None:
+        if self.isolation not in ("session", "shared"):
+            raise ValueError(f'isolation is "session" or "shared", not {self.isolation!r}')
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProxyConfig:
+    """A proxy.
+
+    Attributes:
+        backend: The server behind it.
+        listen: URLs to listen at, such as ``ws://127.0.0.1:8765/mcp``, ``tcp://…``, ``unix:…``.
+        limits: The limits of each client's connection.
+        shutdown_grace: Seconds that requests in flight have when the proxy ends.
+    """
+
+    backend: BackendConfig
+    listen: tuple[str, ...]
+    limits: Limits = field(default_factory=Limits)
+    shutdown_grace: float = 5.0

@@ -1,0 +1,40 @@
+from libc.stdint cimport int64_t, uint64_t
+
+from wirespeed._core.envelope cimport Message
+from wirespeed._core.session cimport Session
+from wirespeed._core.span cimport Span
+from wirespeed.transport.link cimport Endpoint
+
+
+# A request that was passed on, while it is neither answered nor cancelled.
+cdef class Route:
+    cdef Side asker              # who sent it; its session knows the request by `ref`
+    cdef Side answerer           # who answers it; its session knows the request by `id`
+    cdef uint64_t ref
+    cdef int64_t id
+    cdef bytes token             # the asker's progress token, JSON text; None without one
+
+
+cdef class Side(Endpoint):
+    cdef readonly Session session
+    cdef readonly object loop
+    cdef public Side across              # where its requests go; None: nowhere
+    cdef public dict requests            # method -> function of (side, message), in place of `across`
+    cdef public bint admits_legacy       # False: `admit` is asked for each request of that era
+    cdef public bint admits_modern
+    cdef public bint draining
+    cdef list held                       # sides that wait until this one has read
+    cdef readonly long long n_passed     # requests of this side
+    cdef readonly long long n_abandoned  # requests that were unanswered when this side was lost
+    cdef readonly long long n_late       # answers and progress that nobody waits for
+    cdef readonly long long n_dropped    # notifications that this side did not read in time
+
+    cdef int pass_request_c(self, Side to, Message m) except -1
+    cdef int pass_answer_c(self, Route route, Message m) except -1
+    cdef int pass_notice_c(self, Route route, Message m) except -1
+    cdef int pass_about_c(self, Route route, Message m, int which, Span text) except -1
+    cdef int request_c(self, Message m) except -1
+    cdef int notification_c(self, Message m) except -1
+    cdef int fault_c(self, Message m) except -1
+    cdef int hold_c(self, Side asker) except -1
+    cdef int fail_c(self, Route route, int code, str message) except -1

@@ -1,0 +1,309 @@
+"""One end of the proxy: the session of a client, or of a server behind the proxy.
+
+What one side asks is passed on to another. Five id spaces meet here, and none is decoded: the ids
+of requests, their progress tokens, the ids in cancellations and in the messages of subscriptions,
+all of them in both directions. The id that a request has on the other side is also its progress
+token there. An id is never used twice by one session, so what comes late finds nothing.
+"""
+
+cimport cython
+from libc.math cimport INFINITY
+from libc.stdint cimport int64_t, uint64_t
+
+from wirespeed._core._simd cimport (
+    WS_META_PROGRESS_TOKEN,
+    WS_META_SUBSCRIPTION_ID,
+    WS_METHOD,
+    WS_PROGRESS_TOKEN,
+    WS_REQUEST_ID,
+)
+from wirespeed._core.envelope cimport (
+    ERROR,
+    INVALID,
+    NOTIFICATION,
+    REQUEST,
+    RESULT,
+    Message,
+    is_modern,
+    method_is,
+    poi_is,
+    span_of,
+)
+from wirespeed._core.inflight cimport InFlightSlot, inflight_id
+from wirespeed._core.session cimport Session
+from wirespeed._core.span cimport Span
+from wirespeed._core.splice cimport splice_c
+from wirespeed.transport.link cimport Endpoint
+
+import logging
+
+from wirespeed.protocol import codes
+
+logger = logging.getLogger("wirespeed.proxy")
+
+cdef dict NONE = {}
+
+
+@cython.final
+@cython.freelist(256)
+cdef class Route:
+    pass
+
+
+cdef class Side(Endpoint):
+    """The base of `Front` and `Backend`.
+
+    Args:
+        session: The session of the connection.
+        loop: The event loop.
+
+    Attributes:
+        across: The side that requests are passed to; None: they are refused.
+        requests: Functions by method, for the requests that the proxy answers itself. Each gets
+            this side and the message.
+        admits_legacy, admits_modern: Whether requests of these eras are passed on without asking
+            `admit`.
+        draining: Whether the connection ends when all its requests are answered.
+    """
+
+    def __init__(self, Session session not None, loop):
+        self.wire = self.session = session
+        self.loop = loop
+        self.requests = NONE
+
+    # -- for subclasses ------------------------------------------------------------------------
+
+    def admit(self, Message message):
+        """Return whether a request may be passed on. If not, it was answered."""
+        return True
+
+    def answered(self, Message message, object token):
+        """Take the answer to a request of the proxy itself; None: there will be none."""
+
+    def notified(self, Message message):
+        """Take a notification that belongs to no request."""
+
+    def faulty(self, Message message):
+        """Take note of a message that is not valid."""
+
+    # -- events of the link ----------------------------------------------------------------------
+
+    cpdef object on_data(self):
+        cdef Side me = self            # an event may close the link
+        cdef Message m
+        while me.link is not None:
+            m = None                   # so that it may be used again
+            m = self.session.next_c()
+            if m is None:
+                break
+            try:
+                if m.kind_c == REQUEST:
+                    self.request_c(m)
+                elif m.kind_c == RESULT or m.kind_c == ERROR:
+                    if type(m.token) is Route:
+                        self.pass_answer_c(<Route> m.token, m)
+                    else:
+                        self.answered(m, m.token)
+                elif m.kind_c == NOTIFICATION:
+                    self.notification_c(m)
+                elif m.kind_c == INVALID:
+                    self.fault_c(m)
+            except Exception as exc:
+                logger.error("internal error of the proxy at %s", m, exc_info=exc)
+                if m.kind_c == REQUEST:
+                    self.session.error_c(m.ref, codes.INTERNAL_ERROR, "Internal error", None)
+        if self.draining:
+            me.check_drained()
+
+    cpdef object on_drained(self):
+        """This side has read: go on with what waited for that."""
+        cdef Side asker
+        cdef list held = self.held
+        self.held = None
+        if held is not None:
+            for asker in held:
+                asker.session.pauses_requests = False
+                if asker.link is not None:
+                    asker.link.wrote_c()
+        if self.draining:
+            self.check_drained()
+
+    cpdef object on_lost(self, exc):
+        """The link is gone. What this side had asked is cancelled, what it had been asked fails."""
+        cdef Side me = self
+        cdef Route route
+        for token in list(self.session.inflight.tokens):
+            if type(token) is Route:
+                route = <Route> token
+                if route.answerer.session.pending.take_c(route.id) is not None:
+                    me.n_abandoned += 1
+                    route.answerer.cancel(route.id)
+        for _, token in self.session.fail_all():
+            if type(token) is Route:
+                me.fail_c(<Route> token, codes.SERVER_LOST, me.loss(exc))
+            else:
+                me.answered(None, token)
+        self.on_drained()
+
+    def loss(self, exc):
+        """Return the text of the error for requests that were not answered."""
+        return "the connection was lost before the answer"
+
+    # -- what is passed on -----------------------------------------------------------------------
+
+    cdef int request_c(self, Message m) except -1:
+        cdef object function
+        if not poi_is(m, WS_METHOD, b'"tools/call"'):
+            function = self.requests.get(m.method)
+            if function is not None:
+                function(self, m)
+                return 0
+        if not (self.admits_modern if is_modern(m) else self.admits_legacy) and not self.admit(m):
+            return 0
+        if self.across is None or self.across.link is None:
+            self.session.error_c(m.ref, codes.SERVER_LOST, "the server is not there", None)
+            return 0
+        return self.pass_request_c(self.across, m)
+
+    cdef int pass_request_c(self, Side to, Message m) except -1:
+        cdef Route route = Route.__new__(Route)
+        cdef Span token = span_of(m, WS_META_PROGRESS_TOKEN)
+        route.asker = self
+        route.answerer = to
+        route.ref = m.ref
+        if token.n:
+            route.token = (<const char *> token.p)[:token.n]
+        try:
+            route.id = to.session.reserve_c(route, INFINITY, None)
+        except OverflowError:
+            self.session.error_c(
+                m.ref, codes.OVERLOADED, "too many requests at once for the server", None
+            )
+            return 0
+        self.session.set_token_c(m.ref, route)
+        to.session.splice_request_c(route.id, m)
+        self.n_passed += 1
+        to.link.wrote_c()
+        if to.session.outbox.size >= to.session.output_high:
+            to.hold_c(self)
+        return 0
+
+    cdef int hold_c(self, Side asker) except -1:
+        """Let the requests of another side wait until this one has read."""
+        if not asker.session.pauses_requests:
+            asker.session.pauses_requests = True
+            if self.held is None:
+                self.held = []
+            self.held.append(asker)
+        return 0
+
+    cdef int pass_answer_c(self, Route route, Message m) except -1:
+        """This side has answered."""
+        cdef Side asker = route.asker
+        if asker.link is None or not asker.session.splice_reply_c(route.ref, m):
+            self.n_late += 1
+            return 0
+        asker.link.wrote_c()
+        if asker.draining:
+            asker.check_drained()
+        return 0
+
+    cdef int notification_c(self, Message m) except -1:
+        cdef object token = m.token
+        if token is None and m.scan.poi[WS_META_SUBSCRIPTION_ID].len:
+            token = self.session.pending.peek_c(
+                self.session.pending.find_c(span_of(m, WS_META_SUBSCRIPTION_ID))
+            )
+        if type(token) is Route:
+            return self.pass_notice_c(<Route> token, m)
+        self.notified(m)
+        return 0
+
+    cdef int pass_notice_c(self, Route route, Message m) except -1:
+        """A notification of this side about a request that was passed on."""
+        cdef InFlightSlot *slot
+        if m.ref:                      # its own request, which it cancels
+            if route.answerer.session.pending.is_live_c(route.id):
+                route.answerer.session.splice_cancel_c(route.id, m)
+                if route.answerer.link is not None:
+                    route.answerer.link.wrote_c()
+            return self.session.cancelled_done_c()
+        slot = route.asker.session.inflight.slot_c(route.ref)
+        if slot is NULL or route.asker.link is None:
+            self.n_late += 1
+            return 0
+        if m.scan.poi[WS_META_SUBSCRIPTION_ID].len:
+            return self.pass_about_c(route, m, WS_META_SUBSCRIPTION_ID, inflight_id(slot))
+        if method_is(m, b'"notifications/cancelled"', "notifications/cancelled"):
+            return self.pass_about_c(route, m, WS_REQUEST_ID, inflight_id(slot))
+        if route.token is None:        # the asker wants no progress
+            self.n_late += 1
+            return 0
+        return self.pass_about_c(
+            route, m, WS_PROGRESS_TOKEN, Span(<const unsigned char *> <char *> route.token,
+                                              <size_t> len(route.token))
+        )
+
+    cdef int pass_about_c(self, Route route, Message m, int which, Span text) except -1:
+        cdef Side asker = route.asker
+        if asker.session.outbox.size >= 2 * asker.session.output_high:
+            asker.n_dropped += 1       # nothing awaits that notifications leave
+            return 0
+        asker.session.splice_about_c(route.ref, m, which, text)
+        return asker.link.wrote_c()
+
+    cdef int fault_c(self, Message m) except -1:
+        if type(m.token) is Route:
+            self.fail_c(
+                <Route> m.token, codes.SERVER_LOST, f"the answer is not valid: {m.reason}"
+            )
+        elif m.token is not None:
+            self.answered(None, m.token)
+        self.faulty(m)
+        if self.link is not None:
+            self.link.wrote_c()
+        return 0
+
+    cdef int fail_c(self, Route route, int code, str message) except -1:
+        """Answer a request that was passed on with an error of the proxy."""
+        cdef Side asker = route.asker
+        if asker.link is not None and asker.session.error_c(route.ref, code, message, None):
+            asker.link.wrote_c()
+            if asker.draining:
+                asker.check_drained()
+        return 0
+
+    def check_drained(self):
+        """Close a draining connection once everything is answered and sent."""
+        cdef Side me = self            # the flush may close the connection
+        if self.link is not None and self.session.inflight.live == 0:
+            self.link.closing = True
+            self.link.update_reading()
+            self.link.flush()
+            if me.link is not None and me.link.idle:
+                me.link.end()
+
+    # -- what the proxy says itself --------------------------------------------------------------
+
+    def cancel(self, int64_t id):
+        """Tell this side that nobody waits for an answer any more."""
+        if self.link is not None:
+            self.session.send_notification(
+                "notifications/cancelled", b'{"requestId":%d,"reason":"the client has left"}' % id
+            )
+            self.link.wrote_c()
+
+    def pass_notification(self, Message message, Side to not None, /):
+        """Send a notification of this side to another as it came. It is dropped and counted if that
+        side does not read."""
+        if to.link is None:
+            return
+        if to.session.outbox.size >= 2 * to.session.output_high:
+            to.n_dropped += 1
+            return
+        splice_c(to.session.writer, message, NULL, 0)
+        to.link.wrote_c()
+
+    def pass_request(self, Message message, Side to not None, /):
+        """Pass a request of this side on to another."""
+        self.pass_request_c(to, message)

@@ -1,0 +1,105 @@
+"""The life of one server behind the proxy: its connections, one after another."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Any
+
+from wirespeed.client.connection.channels import channel_for
+from wirespeed.errors import WirespeedError
+from wirespeed.proxy.backend import Backend, Owner
+
+if TYPE_CHECKING:
+    from wirespeed._core.framing.base import Framer
+    from wirespeed.limits import Limits
+    from wirespeed.proxy.config import BackendConfig
+
+logger = logging.getLogger("wirespeed.proxy")
+
+# Seconds before the second start in a row, doubled for each further start, and their maximum.
+_DELAY = 0.1
+_MAX_DELAY = 30.0
+# Seconds after which a connection counts as good.
+_SETTLED = 60.0
+# Starts in a row after which requests are refused until one succeeds.
+_CRASH_LOOP = 5
+
+
+class Upstream:
+    """Keeps a server running.
+
+    Attributes:
+        ready: Done when the first start has succeeded or failed.
+        starts: How often the server was started.
+    """
+
+    def __init__(
+        self, config: BackendConfig, owner: Owner, limits: Limits, *, restarts: bool
+    ) -> None:
+        self._config = config
+        self._owner = owner
+        self._limits = limits
+        self._restarts = restarts
+        self.ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.starts = 0
+        self._failed = 0
+
+    async def run(self) -> None:
+        """Start the server, and start it again when it has ended, until this is cancelled."""
+        loop = asyncio.get_running_loop()
+        while True:
+            began = loop.time()
+            error = await self._live()
+            if not self.ready.done():
+                self.ready.set_exception(error)
+                self.ready.exception()  # for those who do not wait for it
+            logger.warning("%s: %s", self._config.name, error)
+            if not self._restarts:
+                self._owner.down(_first_line(error))
+                return
+            self._failed = 0 if loop.time() - began >= _SETTLED else self._failed + 1
+            if self._failed >= _CRASH_LOOP:
+                self._owner.down(_first_line(error))
+            if self._failed > 1:
+                await asyncio.sleep(min(_DELAY * 2 ** (self._failed - 2), _MAX_DELAY))
+
+    async def _live(self) -> WirespeedError:
+        """Start the server once, and wait for its end. Returns why it ended."""
+        backend: Backend | None = None
+        loop = asyncio.get_running_loop()
+
+        def join(framer: Framer | None) -> Any:
+            nonlocal backend
+            backend = Backend(self._config.name, self._owner, self._limits, loop, framer)
+            return backend
+
+        channel = channel_for(self._config.target)
+        self.starts += 1
+        was_open = False
+        try:
+            await channel.open(join, self._limits)
+            assert backend is not None
+            await self._owner.opened(backend)
+            was_open = True
+            if not self.ready.done():
+                self.ready.set_result(None)
+            self._owner.down(None)
+            lost = await backend.lost
+            text = "it ended" if lost is None else f"the connection was lost: {lost}"
+            error: WirespeedError = await channel.failure(text)
+        except WirespeedError as exc:
+            error = exc
+        finally:
+            if backend is not None:
+                if backend.link is not None:
+                    channel.hang_up()
+                channel.released()
+                if was_open:
+                    self._owner.closed(backend, backend.loss(None))
+            await channel.close()
+        return error
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).partition("\n")[0]
