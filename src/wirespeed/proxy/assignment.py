@@ -95,8 +95,9 @@ class _Pair:
         backend.across, self._front.across = self._front, backend
         self._front.release()
 
-    def closed(self, backend: Backend, reason: str) -> None:
-        self._end(reason)
+    def closed(self, backend: Backend) -> None:
+        if self._front.across is backend:
+            self._end(backend.loss(None))
 
     def down(self, reason: str | None) -> None:
         if reason is not None:

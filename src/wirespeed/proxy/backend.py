@@ -29,8 +29,8 @@ class Owner(Protocol):
     async def opened(self, backend: Backend) -> None:
         """A connection is there. WirespeedError: the server cannot be used."""
 
-    def closed(self, backend: Backend, reason: str) -> None:
-        """That connection is gone, after `opened` had returned."""
+    def closed(self, backend: Backend) -> None:
+        """That connection is gone."""
 
     def down(self, reason: str | None) -> None:
         """Starts fail again and again, for this reason; None: one has succeeded."""
@@ -136,6 +136,7 @@ class Backend(Side):
     def on_lost(self, exc: BaseException | None) -> None:
         """The connection is gone: what it was asked fails."""
         super().on_lost(exc)
+        self.owner.closed(self)
         if not self.lost.done():
             self.lost.set_result(exc)
 

@@ -123,7 +123,7 @@ class Shared:
         backend.tell("notifications/initialized")
         return hello
 
-    def closed(self, backend: Backend, reason: str) -> None:
+    def closed(self, backend: Backend) -> None:
         """The server is gone: requests wait for the next one."""
         if self._backend is backend:
             self._backend = None

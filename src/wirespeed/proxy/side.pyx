@@ -161,7 +161,8 @@ cdef class Side(Endpoint):
         if not (self.admits_modern if is_modern(m) else self.admits_legacy) and not self.admit(m):
             return 0
         if self.across is None or self.across.link is None:
-            self.session.error_c(m.ref, codes.SERVER_LOST, "the server is not there", None)
+            code, text = self.session.refusal or (codes.SERVER_LOST, "the server is not there")
+            self.session.error_c(m.ref, code, text, None)
             return 0
         return self.pass_request_c(self.across, m)
 
@@ -216,6 +217,13 @@ cdef class Side(Endpoint):
             )
         if type(token) is Route:
             return self.pass_notice_c(<Route> token, m)
+        if (
+            m.scan.poi[WS_META_SUBSCRIPTION_ID].len
+            or method_is(m, b'"notifications/progress"', "notifications/progress")
+            or method_is(m, b'"notifications/cancelled"', "notifications/cancelled")
+        ):
+            self.n_late += 1           # about a request that is over, or never was
+            return 0
         self.notified(m)
         return 0
 

@@ -76,27 +76,28 @@ class Upstream:
 
         channel = channel_for(self._config.target)
         self.starts += 1
-        was_open = False
         try:
             await channel.open(join, self._limits)
             assert backend is not None
             await self._owner.opened(backend)
-            was_open = True
             if not self.ready.done():
                 self.ready.set_result(None)
             self._owner.down(None)
             lost = await backend.lost
             text = "it ended" if lost is None else f"the connection was lost: {lost}"
             error: WirespeedError = await channel.failure(text)
+        except TimeoutError:
+            error = await channel.failure("its handshake took too long")
         except WirespeedError as exc:
             error = exc
+            if backend is not None:
+                ended = backend.lost.done()
+                error = await channel.failure("it ended in its handshake" if ended else str(exc))
         finally:
             if backend is not None:
                 if backend.link is not None:
                     channel.hang_up()
                 channel.released()
-                if was_open:
-                    self._owner.closed(backend, backend.loss(None))
             await channel.close()
         return error
 

@@ -1,0 +1,190 @@
+"""A proxy in this process, raw clients, and a server behind it that does as it is told."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+from wirespeed import Stdio
+from wirespeed.proxy import BackendConfig, Proxy, ProxyConfig
+
+BACKEND = '''
+import json, os, sys
+
+log = open(sys.argv[1], "a", buffering=1)
+held = {}
+
+def send(*messages):
+    for m in messages:
+        sys.stdout.write((m if isinstance(m, str) else json.dumps(m)) + "\\n")
+    sys.stdout.flush()
+
+def note(method, **params):
+    send({"jsonrpc": "2.0", "method": f"notifications/{method}", "params": params})
+
+def answer(i, **result):
+    send({"jsonrpc": "2.0", "id": i, "result": result})
+
+def told(i, **said):
+    answer(i, content=[], _meta=said)
+
+if len(sys.argv) > 2:
+    sys.exit(int(sys.argv[2]))
+for line in sys.stdin:
+    log.write(line)
+    m = json.loads(line)
+    i, method, p = m.get("id"), m.get("method"), m.get("params") or {}
+    if method == "initialize":
+        answer(i, protocolVersion="2025-11-25", serverInfo={"name": "b", "version": "1"},
+               capabilities={"tools": {}, "logging": {}, "completions": {}, "tasks": {},
+                             "resources": {"subscribe": True}})
+    elif method == "tools/call":
+        what, a = p["name"], p.get("arguments") or {}
+        token = p.get("_meta", {}).get("progressToken")
+        if what == "crash":
+            os._exit(3)
+        elif what == "hold":
+            held[a["as"]] = (i, token)
+            note("progress", progressToken=token, progress=1, message=a["as"])
+        elif what == "free":
+            first, its = held.pop(a["as"])
+            note("progress", progressToken=its, progress=2, message=a["as"])
+            told(first, said=a["as"])
+            told(first, said="twice")
+            told(i)
+        elif what == "note":
+            note(a["method"], **a["params"])
+            told(i)
+        elif what == "raw":
+            send(a["text"])
+            told(i)
+        elif what == "ask":
+            send({"jsonrpc": "2.0", "id": a["its"], "method": a["method"], "params": {}})
+            held["asked"] = (i, token)
+        else:
+            if token is not None:
+                note("progress", progressToken=token, progress=1, message=a.get("nonce"))
+            told(i, nonce=a.get("nonce"), pid=os.getpid())
+    elif method is None and "asked" in held:
+        told(held.pop("asked")[0], got=m)
+    elif i is not None:
+        answer(i)
+'''
+
+
+class Raw:
+    """A client that sends and reads text, a message a line."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+
+    async def send(self, *texts: Any) -> None:
+        for text in texts:
+            line = text if isinstance(text, str) else json.dumps(text)
+            self.writer.write(line.encode() + b"\n")
+        await self.writer.drain()
+
+    async def text(self) -> str:
+        line = await self.reader.readuntil(b"\n")
+        return line.decode().removesuffix("\n")
+
+    async def recv(self) -> Any:
+        return json.loads(await self.text())
+
+    async def ask(self, text: Any) -> Any:
+        await self.send(text)
+        return await self.recv()
+
+    async def initialize(self, version: str = "2025-11-25") -> Any:
+        params = {
+            "protocolVersion": version,
+            "capabilities": {"sampling": {}},
+            "clientInfo": {"name": "raw", "version": "1"},
+        }
+        answer = await self.ask(
+            {"jsonrpc": "2.0", "id": "hello", "method": "initialize", "params": params}
+        )
+        await self.send({"jsonrpc": "2.0", "method": "notifications/initialized"})
+        return answer
+
+    async def silent(self) -> None:
+        """Nothing has come: an answer to a ping is the next message."""
+        got = await self.ask({"jsonrpc": "2.0", "id": "silent?", "method": "ping"})
+        assert got == {"jsonrpc": "2.0", "id": "silent?", "result": {}}
+
+    async def close(self) -> None:
+        self.writer.close()
+        with contextlib.suppress(ConnectionError):
+            await self.writer.wait_closed()
+
+
+def call(id: Any, tool: str, token: Any = None, **arguments: Any) -> dict[str, Any]:
+    params: dict[str, Any] = {"name": tool, "arguments": arguments}
+    if token is not None:
+        params["_meta"] = {"progressToken": token}
+    return {"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params}
+
+
+def said(answer: Any) -> Any:
+    """What the server's tool told."""
+    return answer["result"]["_meta"]
+
+
+class Lab:
+    """A proxy at a UNIX socket.
+
+    Attributes:
+        seen: What the servers read, in a file.
+    """
+
+    def __init__(self, folder: Path, isolation: str, *arguments: str, **options: Any) -> None:
+        self.seen = folder / "seen"
+        script = folder / "backend.py"
+        script.write_text(BACKEND)
+        self.path = folder / "s"
+        self.clients: list[Raw] = []
+        target = Stdio(sys.executable, [str(script), str(self.seen), *arguments])
+        backend = BackendConfig(target=target, name="b", isolation=isolation)  # type: ignore[arg-type]
+        self.proxy = Proxy(ProxyConfig(backend=backend, listen=(f"unix:{self.path}",), **options))
+
+    @contextlib.asynccontextmanager
+    async def serving(self) -> AsyncIterator[None]:
+        listening: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        task = asyncio.ensure_future(
+            self.proxy.serve(on_listening=lambda urls: listening.set_result(None))
+        )
+        await asyncio.wait((task, listening), return_when=asyncio.FIRST_COMPLETED)
+        if task.done():
+            task.result()
+        try:
+            yield
+        finally:
+            for client in self.clients:
+                await client.close()
+            task.cancel()
+            await asyncio.wait((task,))
+
+    async def connect(self, version: str | None = "2025-11-25") -> Raw:
+        client = Raw(*await asyncio.open_unix_connection(str(self.path), limit=1 << 24))
+        self.clients.append(client)
+        if version is not None:
+            await client.initialize(version)
+        return client
+
+    def read(self, method: str) -> list[Any]:
+        """What the servers read of a method."""
+        lines = [json.loads(line) for line in self.seen.read_text().splitlines()]
+        return [m for m in lines if m.get("method") == method]
+
+    async def until_read(self, method: str, n: int) -> list[Any]:
+        """Wait until the servers have read ``n`` messages of a method."""
+        while len(found := self.read(method)) < n:
+            await asyncio.sleep(0.01)
+        assert len(found) == n
+        return found
