@@ -279,6 +279,101 @@ def _target_only(words: tuple[str, ...], command: list[str] | None, name: str) -
     return words[0]
 
 
+def _http_options(command: F) -> F:
+    """The options of a command that listens for HTTP."""
+    for option in reversed(
+        (
+            click.option(
+                "--stateless",
+                is_flag=True,
+                help="HTTP: serve without sessions. --workers needs it for https://.",
+            ),
+            click.option(
+                "--access-log",
+                type=click.Choice(LOG_FORMATS),
+                metavar="FORMAT",
+                help="HTTP: write a line for each request to stderr, as text or json.",
+            ),
+            click.option(
+                "--trusted-proxy",
+                "trusted_proxies",
+                multiple=True,
+                metavar="ADDRESS",
+                help="HTTP: the address or network of a proxy that names the "
+                "client; may be repeated.",
+            ),
+        )
+    ):
+        command = option(command)
+    return command
+
+
+def _listening_options(command: F) -> F:
+    """The options of a command that listens: those of `Settings`, and of the log."""
+    for option in reversed(
+        (
+            click.option(
+                "--workers",
+                type=click.IntRange(1, 1024),
+                default=1,
+                metavar="N",
+                help="The number of processes that share the port.",
+            ),
+            click.option(
+                "--certfile",
+                metavar="FILE",
+                help="https://, wss://: the certificate and its chain (PEM).",
+            ),
+            click.option(
+                "--keyfile",
+                metavar="FILE",
+                help="TLS: the certificate's key (PEM), if it is in a file of its "
+                "own. The password of an "
+                "encrypted key is read from WIRESPEED_KEY_PASSWORD or the terminal.",
+            ),
+            _token_option,
+            _token_file_option,
+            click.option(
+                "--origin",
+                "origins",
+                multiple=True,
+                metavar="ORIGIN",
+                help="HTTP, WebSocket: let pages of this origin connect, such as "
+                "https://app.example; may be "
+                "repeated.",
+            ),
+            click.option(
+                "--host-name",
+                "hosts",
+                multiple=True,
+                metavar="HOST",
+                help="HTTP, WebSocket: the name in the URL that clients use; may be repeated.",
+            ),
+            click.option(
+                "--max-connections",
+                type=click.IntRange(1, 10_000_000),
+                metavar="N",
+                help="The most connections of each process.",
+            ),
+            click.option(
+                "--log-level",
+                type=click.Choice(SERVE_LOG_LEVELS),
+                metavar="LEVEL",
+                help="Log to stderr from this level on: "
+                f"{', '.join(SERVE_LOG_LEVELS)}; default warning.",
+            ),
+            click.option(
+                "--log-format",
+                type=click.Choice(LOG_FORMATS),
+                metavar="FORMAT",
+                help="text, or json for one JSON object a line; default text.",
+            ),
+        )
+    ):
+        command = option(command)
+    return command
+
+
 # -- commands --------------------------------------------------------------------------------------
 
 
@@ -318,75 +413,8 @@ def cli(ctx: click.Context) -> None:
     "tcp://HOST:PORT, port 0 for a free one; may be repeated; without --on: stdio.",
 )
 @click.option("--lite", is_flag=True, help="Serve the LiteMCP servers of the file.")
-@click.option(
-    "--workers",
-    type=click.IntRange(1, 1024),
-    default=1,
-    metavar="N",
-    help="The number of processes that share the port.",
-)
-@click.option(
-    "--certfile", metavar="FILE", help="https://, wss://: the certificate and its chain (PEM)."
-)
-@click.option(
-    "--keyfile",
-    metavar="FILE",
-    help="TLS: the certificate's key (PEM), if it is in a file of its own. The password of an "
-    "encrypted key is read from WIRESPEED_KEY_PASSWORD or the terminal.",
-)
-@_token_option
-@_token_file_option
-@click.option(
-    "--origin",
-    "origins",
-    multiple=True,
-    metavar="ORIGIN",
-    help="HTTP, WebSocket: let pages of this origin connect, such as https://app.example; may be "
-    "repeated.",
-)
-@click.option(
-    "--host-name",
-    "hosts",
-    multiple=True,
-    metavar="HOST",
-    help="HTTP, WebSocket: the name in the URL that clients use; may be repeated.",
-)
-@click.option(
-    "--stateless",
-    is_flag=True,
-    help="HTTP: serve without sessions. --workers needs it for https://.",
-)
-@click.option(
-    "--access-log",
-    type=click.Choice(LOG_FORMATS),
-    metavar="FORMAT",
-    help="HTTP: write a line for each request to stderr, as text or json.",
-)
-@click.option(
-    "--trusted-proxy",
-    "trusted_proxies",
-    multiple=True,
-    metavar="ADDRESS",
-    help="HTTP: the address or network of a proxy that names the client; may be repeated.",
-)
-@click.option(
-    "--max-connections",
-    type=click.IntRange(1, 10_000_000),
-    metavar="N",
-    help="The most connections of each process.",
-)
-@click.option(
-    "--log-level",
-    type=click.Choice(SERVE_LOG_LEVELS),
-    metavar="LEVEL",
-    help=f"Log to stderr from this level on: {', '.join(SERVE_LOG_LEVELS)}; default warning.",
-)
-@click.option(
-    "--log-format",
-    type=click.Choice(LOG_FORMATS),
-    metavar="FORMAT",
-    help="text, or json for one JSON object a line; default text.",
-)
+@_listening_options
+@_http_options
 @_debug_option
 def serve(
     file: str,
@@ -413,6 +441,57 @@ def serve(
         file,
         urls,
         lite=lite,
+        settings=Settings(**settings),
+        log_level=log_level,
+        log_format=log_format,
+    )
+
+
+@cli.command(
+    cls=TargetCommand,
+    short_help="Put many clients in front of a stdio server.",
+    epilog="\b\nExamples:\n"
+    "  wirespeed proxy --listen ws://127.0.0.1:8765/mcp -- uvx mcp-server-time\n"
+    "  wirespeed proxy --listen unix:/run/tools.sock --isolation shared -- my-server --fast",
+)
+@click.option(
+    "--listen",
+    "urls",
+    multiple=True,
+    metavar="URL",
+    help="Listen on ws://HOST:PORT/PATH, wss://…, unix:PATH or tcp://HOST:PORT, port 0 for a free "
+    "one; may be repeated; without --listen: stdio.",
+)
+@click.option(
+    "--isolation",
+    type=click.Choice(("session", "shared")),
+    default="session",
+    help="session: a server for each client (default). shared: one for all clients.",
+)
+@_listening_options
+@_debug_option
+@click.pass_context
+def proxy(
+    ctx: click.Context,
+    /,
+    urls: tuple[str, ...],
+    isolation: Any,
+    log_level: str | None,
+    log_format: str | None,
+    **settings: Any,
+) -> int:
+    """Pass the requests of many clients to the server that -- COMMAND starts.
+
+    Clients may use the same ids and progress tokens. A server that crashes is started again where
+    all clients share it; otherwise its client is disconnected.
+    """
+    from wirespeed.cli.proxy import proxy as work
+    from wirespeed.cli.serve import Settings
+
+    return work(
+        ctx.meta["wirespeed.command"],
+        urls,
+        isolation=isolation,
         settings=Settings(**settings),
         log_level=log_level,
         log_format=log_format,

@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 KEY_PASSWORD = "WIRESPEED_KEY_PASSWORD"
 
 
-def parsed(url: str) -> Address:
+def parsed(url: str, option: str = "--on") -> Address:
     """The address of a URL. Failure (2): it is not one."""
     try:
         return parse(url)
     except ValueError as exc:
-        raise usage(f"--on: {exc}") from None
+        raise usage(f"{option}: {exc}") from None
 
 
 def serve_at(places: Sequence[Listening], found: Service | Routes, workers: int) -> None:

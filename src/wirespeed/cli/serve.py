@@ -73,11 +73,7 @@ def serve(
     except ValueError as exc:
         raise usage(str(exc)) from None
     # Errors in the command line are reported before the file is imported.
-    if not urls and (given := settings.given()):
-        raise usage(f"{given[0]} needs --on URL: stdio has no such option")
-    places = _places(urls, settings)
-    if settings.access_log is not None:
-        logs.show_requests(settings.access_log)
+    places = places_of(urls, settings, "--on")
     path, name = python_file(word) or (word, None)
     check_file(path)
     if places:
@@ -100,14 +96,21 @@ def serve(
     return 0
 
 
-def _places(urls: tuple[str, ...], settings: Settings) -> list[Listening]:
+def places_of(urls: tuple[str, ...], settings: Settings, option: str) -> list[Listening]:
+    """Return where to listen; nowhere for stdio. ``option`` names the URLs. Failure (2 or 3): an
+    option is wrong, or fits none of them."""
     if not urls:
+        if given := settings.given():
+            raise usage(f"{given[0]} needs {option} URL: stdio has no such option")
         return []
     from wirespeed.cli.listen import Listening, check_used, parsed
 
     secret = credentials.find(settings.token, settings.token_file)
-    check_used([parsed(url) for url in urls], settings, secret)
-    return [Listening(url, settings, secret) for url in urls]
+    check_used([parsed(url, option) for url in urls], settings, secret)
+    places = [Listening(url, settings, secret) for url in urls]
+    if settings.access_log is not None:
+        logs.show_requests(settings.access_log)
+    return places
 
 
 def check(service: Service, path: str) -> None:

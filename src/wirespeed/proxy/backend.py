@@ -16,6 +16,7 @@ from wirespeed.proxy.side import Side
 if TYPE_CHECKING:
     from wirespeed._core.envelope import Message
     from wirespeed._core.framing.base import Framer
+    from wirespeed._core.slab import Lease
     from wirespeed.limits import Limits
 
 logger = logging.getLogger("wirespeed.proxy")
@@ -98,8 +99,9 @@ class Backend(Side):
         if message is None:
             token.set_exception(TransportError(f"the server {self.name} did not answer"))
         elif message.error is not None:
-            token.set_exception(_error(message))
+            token.set_exception(_error(message.error))
         else:
+            assert message.result is not None
             token.set_result(msgspec.json.decode(message.result))
 
     def notified(self, message: Message) -> None:
@@ -141,6 +143,6 @@ class Backend(Side):
             self.lost.set_result(exc)
 
 
-def _error(message: Message) -> RemoteError:
-    error = msgspec.json.decode(message.error)
+def _error(text: Lease) -> RemoteError:
+    error = msgspec.json.decode(text)
     return RemoteError(error.get("code", 0), str(error.get("message", "")), error.get("data"))

@@ -27,6 +27,8 @@ from wirespeed.protocol.revisions import (
 from wirespeed.proxy.upstream import Upstream
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from wirespeed._core.envelope import Message
     from wirespeed.limits import Limits
     from wirespeed.proxy.backend import Backend
@@ -62,7 +64,7 @@ class Shared:
         self._hello: dict[str, Any] = {}
         self._level: str | None = None
         self._orphaned_until = 0.0
-        self.requests = {
+        self.requests: dict[str, Callable[[Any, Message], None]] = {
             "initialize": self._initialize,
             "ping": self._ping,
             "logging/setLevel": self._set_level,
@@ -108,7 +110,7 @@ class Shared:
         """Initialize, without a capability: a question could not be attributed to a client."""
         from wirespeed import __version__
 
-        hello = await backend.ask(
+        answer = await backend.ask(
             "initialize",
             {
                 "protocolVersion": LATEST_LEGACY,
@@ -116,7 +118,8 @@ class Shared:
                 "clientInfo": {"name": "wirespeed-proxy", "version": __version__},
             },
         )
-        version = hello.get("protocolVersion") if isinstance(hello, dict) else None
+        hello: dict[str, Any] = answer if isinstance(answer, dict) else {}
+        version = hello.get("protocolVersion")
         if version not in LEGACY_VERSIONS:
             raise VersionMismatch(f"the server wants protocol version {version!r}", [])
         backend.session.batches = version == "2025-03-26"
@@ -276,7 +279,7 @@ class Shared:
         if not self.admit(front, message):
             return
         if level not in LOG_LEVELS or "logging" not in self._hello.get("capabilities", {}):
-            front.pass_request(message, front.across)  # the server says what is wrong
+            front.pass_request(message)  # the server says what is wrong
             return
         self._fronts[front].level = level
         self._choose_level()
@@ -300,7 +303,7 @@ class Shared:
                 front.session.send_error(message, codes.OVERLOADED, "too many subscriptions")
                 return
             client.uris.add(uri)
-        front.pass_request(message, front.across)
+        front.pass_request(message)
 
     def _unsubscribe(self, front: Front, message: Message) -> None:
         """End a client's subscription, and the server's with the last one."""
@@ -311,7 +314,7 @@ class Shared:
         if any(uri in client.uris for client in self._fronts.values()):
             front.session.send_result(message, b"{}")
         else:
-            front.pass_request(message, front.across)
+            front.pass_request(message)
 
     def _release_uri(self, uri: str) -> None:
         if self._backend is not None and not any(

@@ -8,7 +8,7 @@ token there. An id is never used twice by one session, so what comes late finds 
 
 cimport cython
 from libc.math cimport INFINITY
-from libc.stdint cimport int64_t, uint64_t
+from libc.stdint cimport int64_t
 
 from wirespeed._core._simd cimport (
     WS_META_PROGRESS_TOKEN,
@@ -160,6 +160,9 @@ cdef class Side(Endpoint):
                 return 0
         if not (self.admits_modern if is_modern(m) else self.admits_legacy) and not self.admit(m):
             return 0
+        return self.pass_across_c(m)
+
+    cdef int pass_across_c(self, Message m) except -1:
         if self.across is None or self.across.link is None:
             code, text = self.session.refusal or (codes.SERVER_LOST, "the server is not there")
             self.session.error_c(m.ref, code, text, None)
@@ -312,6 +315,6 @@ cdef class Side(Endpoint):
         splice_c(to.session.writer, message, NULL, 0)
         to.link.wrote_c()
 
-    def pass_request(self, Message message, Side to not None, /):
-        """Pass a request of this side on to another."""
-        self.pass_request_c(to, message)
+    def pass_request(self, Message message, /):
+        """Pass a request on to the side across. It is refused where there is none."""
+        self.pass_across_c(message)

@@ -51,10 +51,12 @@ class Upstream:
         while True:
             began = loop.time()
             error = await self._live()
-            if not self.ready.done():
+            first = not self.ready.done()
+            if first:
                 self.ready.set_exception(error)
                 self.ready.exception()  # for those who do not wait for it
-            logger.warning("%s: %s", self._config.name, error)
+            if not first or not self._restarts:  # else who waits for the start reports it
+                logger.warning("%s: %s", self._config.name, error)
             if not self._restarts:
                 self._owner.down(_first_line(error))
                 return

@@ -13,7 +13,7 @@ from typing import Any
 from wirespeed import Stdio
 from wirespeed.proxy import BackendConfig, Proxy, ProxyConfig
 
-BACKEND = '''
+BACKEND = """
 import json, os, sys
 
 log = open(sys.argv[1], "a", buffering=1)
@@ -74,7 +74,7 @@ for line in sys.stdin:
         told(held.pop("asked")[0], got=m)
     elif i is not None:
         answer(i)
-'''
+"""
 
 
 class Raw:

@@ -81,7 +81,7 @@ async def test_a_cancellation_names_the_server_s_id(tmp_path: Path, isolation: s
         await one.send(
             '{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1048577}}',
             '{"jsonrpc":"2.0","method":"notifications/cancelled",'
-            '"params":{"reason":"why","requestId":"x","more":[1]}}'
+            '"params":{"reason":"why","requestId":"x","more":[1]}}',
         )
         (cancelled,) = await lab.until_read("notifications/cancelled", 1)
         first, _ = lab.read("tools/call")
@@ -203,5 +203,3 @@ async def test_a_notification_of_each_side_passes(tmp_path: Path) -> None:
             "params": said,
         }
         assert (await one.recv())["id"] == 1
-
-

@@ -276,8 +276,11 @@ cdef class HttpFramer(Framer):
             self.fail_c(CUT_SHORT, 0)
         if self.slab is None:
             return FRAME_MORE
-        if self.ended and not self.keeps_head:
-            self.start = self.end
+        if self.ended:
+            if self.keeps_head:
+                self.end = self.start + self.body
+            else:
+                self.start = self.end
         if self.lent is None:
             if self.start == self.end:
                 self.drop_slab_c()     # an idle connection holds no memory

@@ -1,0 +1,50 @@
+"""``wirespeed proxy``: many clients on the server that a command starts."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from wirespeed.cli import logs
+from wirespeed.cli.failures import usage
+from wirespeed.cli.serve import Settings, places_of
+
+if TYPE_CHECKING:
+    from wirespeed.proxy.config import Isolation
+
+
+def proxy(
+    command: list[str] | None,
+    urls: tuple[str, ...],
+    *,
+    isolation: Isolation,
+    settings: Settings,
+    log_level: str | None,
+    log_format: str | None,
+) -> int:
+    """Serve until the client leaves, or the process is told to end.
+
+    Failure (2 or 3): the command line is wrong, or the server cannot be started.
+    """
+    from wirespeed import Stdio
+    from wirespeed.proxy import BackendConfig, Proxy, ProxyConfig
+
+    logs.set_up(log_level, log_format)
+    if not command:
+        raise usage("give the command of the server after --")
+    places = places_of(urls, settings, "--listen")
+    if any(place.address.is_http for place in places):
+        raise usage("--listen: the proxy does not serve http:// yet; use ws://")
+    target = Stdio(command[0], command[1:], inherit_env=True)
+    backend = BackendConfig(target=target, name=os.path.basename(command[0]), isolation=isolation)
+    service = Proxy(ProxyConfig(backend=backend, listen=urls)).service
+    if places:
+        from wirespeed.cli.listen import serve_at
+
+        serve_at(places, service, settings.workers)  # type: ignore[arg-type]
+    else:
+        from wirespeed.transport.loop import run
+        from wirespeed.transport.stdio import serve_stdio
+
+        run(serve_stdio(service))
+    return 0
