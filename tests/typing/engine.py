@@ -37,6 +37,7 @@ from wirespeed.litemcp import (
 )
 from wirespeed.litemcp import run as run_lite
 from wirespeed.litemcp import serve as serve_lite
+from wirespeed.proxy import BackendConfig, Proxy, ProxyConfig
 from wirespeed.transport import (
     Child,
     Connection,
@@ -177,3 +178,11 @@ def instrumented() -> None:
     assert_type(metrics, prometheus.Instrumentation)
     metrics.remove()
     otel.instrument(Client(server))
+
+
+async def proxied() -> None:
+    backend = BackendConfig(target=Stdio("server"), name="tools", isolation="shared")
+    config = ProxyConfig(backend=backend, listen=("ws://127.0.0.1:0/mcp",), shutdown_grace=1.0)
+    proxy = Proxy(config)
+    assert_type(proxy.config.backend.isolation, Literal["session", "shared"])
+    await proxy.serve(on_listening=lambda urls: print(*urls))

@@ -293,6 +293,9 @@ cdef class HttpFramer(Framer):
             self.head.p = self.slab.base + self.start
         return FRAME_MORE
 
+    cdef size_t buffered_c(self) noexcept:
+        return 0 if self.keeps_head else self.end - self.start
+
     cdef bint has_head_c(self) noexcept:
         return (
             self.phase != IN_HEAD and self.phase != TAKEN and not self.ended
