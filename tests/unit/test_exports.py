@@ -28,7 +28,15 @@ CIMPORTED = {
 }  # fmt: skip
 # The annotations of these name a class of `ssl`, which is loaded when there is TLS, one of a
 # package that loads each name at its first use, or one of a room behind their own.
-UNRESOLVED = {"Child", "Connection", "HttpOptions", "ListenOptions", "WebSocket", "Http"}
+UNRESOLVED = {
+    "BackendConfig",
+    "Child",
+    "Connection",
+    "HttpOptions",
+    "ListenOptions",
+    "WebSocket",
+    "Http",
+}
 
 
 def exported(package: str) -> dict[str, Any]:

@@ -485,7 +485,7 @@ def proxy(
     Clients may use the same ids and progress tokens. A server that crashes is started again where
     all clients share it; otherwise its client is disconnected.
     """
-    from wirespeed.cli.proxy import proxy as work
+    from wirespeed.cli.proxy import run_proxy as work
     from wirespeed.cli.serve import Settings
 
     return work(

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from wirespeed.proxy.config import Isolation
 
 
-def proxy(
+def run_proxy(
     command: list[str] | None,
     urls: tuple[str, ...],
     *,
@@ -37,14 +37,13 @@ def proxy(
         raise usage("--listen: the proxy does not serve http:// yet; use ws://")
     target = Stdio(command[0], command[1:], inherit_env=True)
     backend = BackendConfig(target=target, name=os.path.basename(command[0]), isolation=isolation)
-    service = Proxy(ProxyConfig(backend=backend, listen=urls)).service
+    proxy = Proxy(ProxyConfig(backend=backend, listen=urls))
     if places:
         from wirespeed.cli.listen import serve_at
 
-        serve_at(places, service, settings.workers)  # type: ignore[arg-type]
+        serve_at(places, proxy.service, settings.workers)  # type: ignore[arg-type]
     else:
         from wirespeed.transport.loop import run
-        from wirespeed.transport.stdio import serve_stdio
 
-        run(serve_stdio(service))
+        run(proxy.serve())
     return 0

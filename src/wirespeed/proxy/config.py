@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
+from wirespeed._exports import set_public_home
 from wirespeed.limits import Limits
 
 if TYPE_CHECKING:
@@ -52,3 +53,6 @@ class ProxyConfig:
     listen: tuple[str, ...]
     limits: Limits = field(default_factory=Limits)
     shutdown_grace: float = 5.0
+
+
+set_public_home(globals())

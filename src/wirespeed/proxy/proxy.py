@@ -32,7 +32,7 @@ class Proxy:
         return self._service
 
     async def serve(self, *, on_listening: OnListening | None = None) -> None:
-        """Serve at all URLs until SIGTERM or SIGINT.
+        """Serve at all URLs until SIGTERM or SIGINT; without a URL on stdio, until the client ends.
 
         ``on_listening``: Called with the URLs of a listener as soon as clients can connect to it.
 
@@ -40,10 +40,16 @@ class Proxy:
             ValueError: A URL is wrong.
             TransportError: A listener or the server cannot be started.
         """
-        from wirespeed.transport.net.serve import serve
+        if not self.config.listen:
+            from wirespeed.transport.stdio import serve_stdio
 
-        (url,) = self.config.listen
-        await serve(url, self._service, on_listening=on_listening)
+            await serve_stdio(self._service)
+        else:
+            from wirespeed.transport.net.serve import serve_together
+
+            await serve_together(
+                [(url, self._service, on_listening, {}) for url in self.config.listen]
+            )
 
 
 set_public_home(globals())

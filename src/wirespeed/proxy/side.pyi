@@ -2,6 +2,8 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, final
 
+from typing_extensions import disjoint_base
+
 from wirespeed._core.envelope import Message
 from wirespeed._core.session import Session
 from wirespeed.transport.link import Endpoint
@@ -9,6 +11,7 @@ from wirespeed.transport.link import Endpoint
 @final
 class Route: ...
 
+@disjoint_base
 class Side(Endpoint):
     across: Side | None
     requests: dict[str, Callable[[Any, Message], None]]

@@ -156,9 +156,15 @@ class Lab:
     @contextlib.asynccontextmanager
     async def serving(self) -> AsyncIterator[None]:
         listening: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        task = asyncio.ensure_future(
-            self.proxy.serve(on_listening=lambda urls: listening.set_result(None))
-        )
+        left = len(self.proxy.config.listen)
+
+        def on_listening(urls: tuple[str, ...]) -> None:
+            nonlocal left
+            left -= 1
+            if not left:
+                listening.set_result(None)
+
+        task = asyncio.ensure_future(self.proxy.serve(on_listening=on_listening))
         await asyncio.wait((task, listening), return_when=asyncio.FIRST_COMPLETED)
         if task.done():
             task.result()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from raw import modern
 
 from wirespeed import Limits
 from wirespeed.errors import WirespeedError
+from wirespeed.proxy import Proxy
 
 # off_schema: the proxy passes on what its test servers say, which is not always in the schema.
 pytestmark = [pytest.mark.compiled, pytest.mark.off_schema]
@@ -234,3 +236,16 @@ async def test_a_drain_lets_requests_end(tmp_path: Path) -> None:
         assert (await one.recv())["params"]["progress"] == 2
         assert said(await one.recv()) == {"said": "x"}
         assert await one.reader.read() == b""
+
+
+async def test_several_listeners_share_one_server(tmp_path: Path) -> None:
+    lab = Lab(tmp_path, "shared")
+    other = tmp_path / "other"
+    lab.proxy = Proxy(replace(lab.proxy.config, listen=(f"unix:{lab.path}", f"unix:{other}")))
+    async with lab.serving():
+        one = await lab.connect()
+        lab.path = other
+        two = await lab.connect()
+        pids = [said(await client.ask(call(1, "echo")))["pid"] for client in (one, two)]
+        assert pids[0] == pids[1]
+    assert len(lab.read("initialize")) == 1

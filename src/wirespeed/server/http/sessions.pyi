@@ -2,8 +2,11 @@ from asyncio import AbstractEventLoop
 from collections.abc import Callable
 from typing import Generic, TypeVar, final
 
+from typing_extensions import disjoint_base
+
 from wirespeed.server.connection import ServerConnection
 
+@disjoint_base
 class Session:
     def __init__(self, id: str, connection: ServerConnection | None = None) -> None: ...
     @property

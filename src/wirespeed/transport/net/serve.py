@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from wirespeed.server.server import Server
 
 Servers: TypeAlias = "Server | Service | Mapping[str, Server | Service]"
+# URL, servers, on_listening, options
+Place: TypeAlias = "tuple[str, Servers, OnListening | None, ListenFields]"
 
 logger = logging.getLogger("wirespeed.server")
 
@@ -109,16 +111,24 @@ def run(
     run_loop(serve(url, services, on_listening=on_listening, options=options))
 
 
-def run_together(places: Sequence[tuple[str, Servers, OnListening, ListenFields]]) -> None:
+def run_together(places: Sequence[Place]) -> None:
     """Serve at several URLs in one process, each with its servers and options, until one of them
     ends. ValueError: an argument is wrong."""
     from wirespeed.transport.loop import run as run_loop
 
-    planned = [
+    run_loop(_serve_together(_planned(places)))
+
+
+async def serve_together(places: Sequence[Place]) -> None:
+    """The same inside a running loop."""
+    await _serve_together(_planned(places))
+
+
+def _planned(places: Sequence[Place]) -> list[tuple[Any, ...]]:
+    return [
         (*plan(url, services, None, fields), on_listening)
         for url, services, on_listening, fields in places
     ]
-    run_loop(_serve_together(planned))
 
 
 async def _serve_together(planned: Sequence[tuple[Any, ...]]) -> None:
