@@ -25,6 +25,7 @@ MODULES = (
     "wirespeed.config",
     "wirespeed.core",
     "wirespeed.errors",
+    "wirespeed.proxy",
     "wirespeed.ext.otel",
     "wirespeed.ext.prometheus",
     "wirespeed.litemcp",

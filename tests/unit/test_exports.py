@@ -29,14 +29,9 @@ CIMPORTED = {
 # The annotations of these name a class of `ssl`, which is loaded when there is TLS, one of a
 # package that loads each name at its first use, or one of a room behind their own.
 UNRESOLVED = {
-    "BackendConfig",
-    "Child",
-    "Connection",
-    "HttpOptions",
-    "ListenOptions",
+    "BackendConfig", "Child", "Connection", "Http", "HttpOptions", "ListenOptions", "ProxyConfig",
     "WebSocket",
-    "Http",
-}
+}  # fmt: skip
 
 
 def exported(package: str) -> dict[str, Any]:

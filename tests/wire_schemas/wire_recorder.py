@@ -24,6 +24,8 @@ from wirespeed._core.wire import Wire, set_tap
 # Of each method, kind and revision so many messages a connection; the first ones tell most.
 SAMPLE = 25
 # Connections that carry more than that are heard no further, and longer texts are not looked at.
+# What makes the sessions of clients; sessions of others are servers'.
+CLIENTS = ("wirespeed.client", "wirespeed.proxy.backend")
 MAX_BYTES = 4 << 20
 MODERN = "2026-07-28"
 VERSION_KEY = wire_shapes.META + "protocolVersion"
@@ -257,7 +259,7 @@ class Recorder:
         streams = wire_streams.for_framing(type(wire.framer).__name__)
         if streams is None or not maker.startswith("wirespeed."):
             return
-        side: Side = "client" if maker.startswith("wirespeed.client") else "server"
+        side: Side = "client" if maker.startswith(CLIENTS) else "server"
         conversation = Conversation(side)
         self.conversations.append(conversation)
         self._wires[id(wire)] = _Heard(conversation, {True: streams(), False: streams()})
