@@ -12,6 +12,7 @@ cdef class Route:
     cdef Side answerer           # who answers it; its session knows the request by `id`
     cdef uint64_t ref
     cdef int64_t id
+    cdef bint listens            # subscriptions/listen
     cdef bytes token             # the asker's progress token, JSON text; None without one
 
 

@@ -37,11 +37,23 @@ from wirespeed.transport.link cimport Endpoint
 
 import logging
 
+import msgspec
+
 from wirespeed.protocol import codes
+from wirespeed.protocol.revisions import META_SUBSCRIPTION_ID
 
 logger = logging.getLogger("wirespeed.proxy")
 
 cdef dict NONE = {}
+
+
+cdef bytes about_subscription(object result, bytes id):
+    """The last word on a subscription, whose id stands in the result, too."""
+    decoded = msgspec.json.decode(result)
+    if isinstance(decoded, dict) and isinstance(decoded.get("_meta"), dict):
+        if META_SUBSCRIPTION_ID in decoded["_meta"]:
+            decoded["_meta"][META_SUBSCRIPTION_ID] = msgspec.Raw(id)
+    return msgspec.json.encode(decoded)
 
 
 @cython.final
@@ -144,6 +156,7 @@ cdef class Side(Endpoint):
             else:
                 me.answered(None, token)
         self.on_drained()
+        me.across = None
 
     def loss(self, exc):
         """Return the text of the error for requests that were not answered."""
@@ -175,6 +188,7 @@ cdef class Side(Endpoint):
         route.asker = self
         route.answerer = to
         route.ref = m.ref
+        route.listens = method_is(m, b'"subscriptions/listen"', "subscriptions/listen")
         if token.n:
             route.token = (<const char *> token.p)[:token.n]
         try:
@@ -204,9 +218,18 @@ cdef class Side(Endpoint):
     cdef int pass_answer_c(self, Route route, Message m) except -1:
         """This side has answered."""
         cdef Side asker = route.asker
-        if asker.link is None or not asker.session.splice_reply_c(route.ref, m):
+        cdef InFlightSlot *slot = asker.session.inflight.slot_c(route.ref)
+        cdef Span id
+        if asker.link is None or slot is NULL:
             self.n_late += 1
             return 0
+        if route.listens and m.kind_c == RESULT:
+            id = inflight_id(slot)
+            asker.session.result_c(
+                route.ref, about_subscription(m.result, (<const char *> id.p)[:id.n])
+            )
+        else:
+            asker.session.splice_reply_c(route.ref, m)
         asker.link.wrote_c()
         if asker.draining:
             asker.check_drained()

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import websockets
 from proxy_lab import Lab, call, said
+from websockets.typing import Subprotocol
 
 from wirespeed.proxy import Proxy, ProxyConfig
 
@@ -156,7 +157,7 @@ async def test_a_message_of_several_lines(tmp_path: Path) -> None:
         Proxy(config).serve(on_listening=lambda urls: listening.set_result(urls[0]))
     )
     try:
-        async with websockets.connect(await listening, subprotocols=["mcp"]) as ws:  # type: ignore[list-item]
+        async with websockets.connect(await listening, subprotocols=[Subprotocol("mcp")]) as ws:
             hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {}}
             for size in (10, 10_000):
                 message = call("a\nb", "echo", nonce="n" * size)
