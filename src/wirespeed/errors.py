@@ -335,7 +335,7 @@ class UpgradeRefused(TransportError):
         super().__init__(message, status, reason)
         self.status = status
         self.reason = reason
-        self.headers = {} if headers is None else headers
+        self.headers: Mapping[str, str] = {} if headers is None else headers
 
     def __str__(self) -> str:
         return str(self.args[0])
