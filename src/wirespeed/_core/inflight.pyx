@@ -216,7 +216,7 @@ cdef class InFlight:
 
     cdef int set_token_c(self, uint64_t ref, object token) except -1:
         """Set the token of a request. 1 when it is in flight."""
-        cdef Py_ssize_t i = <Py_ssize_t> (ref & 0xFFFFFFFF) - 1
+        cdef Py_ssize_t i = <Py_ssize_t> <uint32_t> ref - 1
         if self.slot_c(ref) is NULL:
             return 0
         while len(self.tokens) <= i:
@@ -226,14 +226,14 @@ cdef class InFlight:
 
     cdef object token_c(self, uint64_t ref):
         """The token of a request; None when it has none."""
-        cdef Py_ssize_t i = <Py_ssize_t> (ref & 0xFFFFFFFF) - 1
+        cdef Py_ssize_t i = <Py_ssize_t> <uint32_t> ref - 1
         if self.slot_c(ref) is NULL or i >= len(self.tokens):
             return None
         return self.tokens[i]
 
     cdef int set_route_c(self, uint64_t ref, ReplyRoute route) except -1:
         """Set the reply route of a request that is in flight and has none."""
-        cdef Py_ssize_t i = <Py_ssize_t> (ref & 0xFFFFFFFF) - 1
+        cdef Py_ssize_t i = <Py_ssize_t> <uint32_t> ref - 1
         while len(self.routes) <= i:
             self.routes.append(None)
         self.routes[i] = route

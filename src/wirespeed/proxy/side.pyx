@@ -39,8 +39,7 @@ import logging
 
 import msgspec
 
-from wirespeed.protocol import codes
-from wirespeed.protocol.revisions import META_SUBSCRIPTION_ID
+from wirespeed.protocol import codes, revisions
 
 logger = logging.getLogger("wirespeed.proxy")
 
@@ -51,8 +50,8 @@ cdef bytes about_subscription(object result, bytes id):
     """The last word on a subscription, whose id stands in the result, too."""
     decoded = msgspec.json.decode(result)
     if isinstance(decoded, dict) and isinstance(decoded.get("_meta"), dict):
-        if META_SUBSCRIPTION_ID in decoded["_meta"]:
-            decoded["_meta"][META_SUBSCRIPTION_ID] = msgspec.Raw(id)
+        if revisions.META_SUBSCRIPTION_ID in decoded["_meta"]:
+            decoded["_meta"][revisions.META_SUBSCRIPTION_ID] = msgspec.Raw(id)
     return msgspec.json.encode(decoded)
 
 
