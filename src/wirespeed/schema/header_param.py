@@ -26,10 +26,11 @@ class HeaderParam(msgspec.Struct, frozen=True):
     revisions have no such fields.
 
     The argument is a string, an integer or a boolean, and not None; a default makes it optional.
-    Integers have at most 2**53 - 1. Mark the argument itself: a mark on a field of a class has no
-    effect, and one inside of a list or a union is refused. Header fields are visible to every proxy
-    and in its logs: mark no secrets (2026-07-28 basic/transports/streamable-http, "Custom Headers
-    from Tool Parameters").
+    Integers have at most 2**53 - 1. A field of an argument's class may have the mark, too, at any
+    depth of classes. A mark in a list, a mapping, a union (``T | None``, too) or a class that
+    refers to itself raises `SignatureError`. Header fields are visible to every proxy and in its
+    logs: mark no secrets (2026-07-28 basic/transports/streamable-http, "Custom Headers from Tool
+    Parameters").
 
     Attributes:
         name: What follows ``Mcp-Param-`` in the name of the field: letters, digits and

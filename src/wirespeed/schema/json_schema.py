@@ -11,7 +11,8 @@ msgspec does most of the work; this module adds the rest.  The rules, type -> sc
 * ``Annotated`` metadata that counts, at any depth of the annotation itself: ``msgspec.Meta``;
   ``annotated_types`` bounds and lengths; pydantic's ``Field``; a plain string or ``Doc`` as the
   description; `HeaderParam`.  Constraints on ``T | None`` apply to ``T``.  Other metadata is
-  ignored.  Only msgspec (or pydantic) reads the fields of classes.
+  ignored.  Only msgspec (or pydantic) reads the fields of classes, except for `HeaderParam`
+  (`wirespeed.schema.marked_fields`).
 * pydantic models are validated by pydantic, from JSON, with the model's own settings.  A strict
   ``TypeAdapter`` takes a whole type that msgspec refuses, or that has pydantic metadata without a
   counterpart in msgspec, but only in a process that has imported pydantic: this module never does.
@@ -83,6 +84,7 @@ class _AcceptsAll(type):
     """msgspec checks the result of a `dec_hook` with isinstance; an adapter may return anything."""
 
     adapter: Any
+    described: Any  # the type that the adapter is of
 
     def __instancecheck__(cls, instance: object) -> bool:
         return True
@@ -346,7 +348,7 @@ def _adapt(pydantic: Any, tp: Any) -> Any:
         if exc.code != "type-adapter-config-unused":
             raise
         adapter = pydantic.TypeAdapter(tp)
-    return _AcceptsAll("Adapted", (), {"adapter": adapter})
+    return _AcceptsAll("Adapted", (), {"adapter": adapter, "described": tp})
 
 
 # -- schemas --------------------------------------------------------------------------------------

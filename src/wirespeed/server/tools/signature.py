@@ -45,7 +45,13 @@ import msgspec
 
 from wirespeed.errors import SignatureError
 from wirespeed.protocol.meta import check_json
-from wirespeed.schema.json_schema import dec_hook, input_schema, is_field_info, prepare_type
+from wirespeed.schema.json_schema import (
+    adapter_of,
+    dec_hook,
+    input_schema,
+    is_field_info,
+    prepare_type,
+)
 from wirespeed.server.asking.input_required import split_annotation
 from wirespeed.server.requests.launchers import SHARED, Threads
 from wirespeed.server.tools.docstrings import parse_docstring
@@ -567,6 +573,10 @@ def _read_parameters(
         [(item.wire, item.type, item.schema_default(), item.description) for item in found],
         closed=extra == "forbid",
     )
+    if "$defs" in spec.input_schema or any(adapter_of(item.type) is not None for item in found):
+        from wirespeed.schema.marked_fields import place_marks
+
+        place_marks(spec.input_schema, [(item.wire, item.type) for item in found], label)
     return injected
 
 

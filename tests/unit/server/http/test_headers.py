@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 import pytest
@@ -11,7 +12,7 @@ from http_lab import LEGACY, MODERN, Peer, message, serving
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wirespeed import HeaderParam, Server
+from wirespeed import Client, HeaderParam, Server
 from wirespeed._core.framing.http.head import HttpHead
 from wirespeed.core import Message, parse
 from wirespeed.errors import ProtocolError
@@ -351,6 +352,11 @@ def test_arguments_that_decoders_read_differently_are_refused(arguments: bytes) 
 # -- as a client sees it ---------------------------------------------------------------------------
 
 
+@dataclass
+class Place:
+    region: Annotated[str, HeaderParam("Place-Region")] = "anywhere"
+
+
 def make(**options: Any) -> Server:
     server = Server("headers", version="1", **options)
 
@@ -411,6 +417,29 @@ async def test_a_default_makes_an_argument_and_its_field_optional() -> None:
         assert await text_of(peer, QUERY, mcp_param_region="us") == "select 1 us 10"
         found = await text_of(peer, more, mcp_param_region="us", mcp_param_limit="5.0")
         assert found == "select 1 us 5"
+
+
+async def test_marked_fields_of_objects_are_compared() -> None:
+    server = make()
+
+    @server.tool
+    async def deliver(place: Place, parcels: int = 1) -> str:
+        return f"{parcels} to {place.region}"
+
+    async with serving(server) as place:
+        peer = await place.connect()
+        params = {"name": "deliver", "arguments": {"place": {"region": "us"}}}
+        field = "Mcp-Param-Place-Region"
+        assert (await refusal(peer, "tools/call", params)).endswith(f"{field} header is missing")
+        assert field in await refusal(peer, "tools/call", params, mcp_param_place_region="eu")
+        assert await text_of(peer, params, mcp_param_place_region="us") == "1 to us"
+        bare = {"name": "deliver", "arguments": {"place": {}}}
+        assert await text_of(peer, bare) == "1 to anywhere"
+
+        async with Client(place.url, era="modern", timeout=5.0) as client:
+            await client.list_tools()  # says which arguments are header fields
+            result = await client.call_tool("deliver", {"place": {"region": "eu"}})
+            assert result.text == "1 to eu"
 
 
 async def test_legacy_requests_need_no_fields() -> None:

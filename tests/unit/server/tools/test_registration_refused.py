@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
-from typing import Annotated, Any
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, NamedTuple, NotRequired, TypedDict
 
 import msgspec
+import pydantic
 import pytest
 from caller_lab import Caller
 
@@ -28,6 +30,50 @@ class Place(msgspec.Struct):
     """Its schema stands in "$defs"."""
 
     region: Annotated[str, msgspec.Meta(extra_json_schema={"x-mcp-header": "Region"})]
+
+
+@dataclass
+class Marked:
+    """Its field is a header field where the class is an argument."""
+
+    region: Annotated[str, HeaderParam("Region")]
+
+
+class Within(msgspec.Struct):
+    """Has the marked field at a greater depth."""
+
+    places: Sequence[Marked]
+
+
+class MarkedElement(msgspec.Struct):
+    """Has a mark inside of a field."""
+
+    regions: list[Annotated[str, HeaderParam("Region")]]
+
+
+class MarkedArray(msgspec.Struct, array_like=True):
+    """An array in JSON, so its fields have no names there."""
+
+    region: Annotated[str, HeaderParam("Region")]
+
+
+class MarkedTuple(NamedTuple):
+    """As `MarkedArray`."""
+
+    region: Annotated[str, HeaderParam("Region")]
+
+
+class MarkedTree(TypedDict):
+    """Refers to itself."""
+
+    region: Annotated[str, HeaderParam("Region")]
+    child: NotRequired[MarkedTree]
+
+
+class MarkedModel(pydantic.BaseModel):
+    """As `Marked`, described by pydantic."""
+
+    region: Annotated[str, HeaderParam("Region")]
 
 
 def nothing() -> None:
@@ -108,6 +154,54 @@ def test_a_bad_mark_for_a_header_field_is_refused(server: Server, tp: Any, reaso
         server.add_tool(query)
     assert reason in str(failure.value)
     assert "x-mcp-header" in str(failure.value)
+
+
+@pytest.mark.parametrize(
+    ("tp", "where", "reason"),
+    [
+        (list[Marked], "place", "is inside of `list`"),
+        (dict[str, Marked], "place", "is inside of `dict`"),
+        (tuple[int, Marked], "place", "is inside of `tuple`"),
+        (Marked | None, "place", "is inside of a union"),
+        (MarkedModel | None, "place", "is inside of a union"),
+        (list[MarkedModel], "place", "is inside of `list`"),
+        (Within, "place.places", "is inside of `Sequence`"),
+        (list[Within], "place", "is inside of `list`"),
+        (MarkedElement, "place.regions", "is inside of `list`"),
+        (MarkedArray, "place.region", "is in `MarkedArray`, which is no object"),
+        (MarkedTuple, "place.region", "is in `MarkedTuple`, which is no object"),
+        (MarkedTree, "place.child", "is in `MarkedTree`, which refers to itself"),
+    ],
+)
+def test_a_marked_field_that_header_fields_do_not_reach_is_refused(
+    server: Server, tp: Any, where: str, reason: str
+) -> None:
+    def deliver(place: Any) -> None: ...
+
+    deliver.__annotations__["place"] = tp
+    with pytest.raises(SignatureError) as failure:
+        server.add_tool(deliver)
+    text = str(failure.value)
+    assert text.startswith("tool 'deliver' (")
+    assert f": parameter '{where}': HeaderParam('Region') {reason};" in text
+
+
+def test_a_marked_field_obeys_the_rules_of_marked_arguments(server: Server) -> None:
+    class Size(msgspec.Struct):
+        width: Annotated[float, HeaderParam("Width")]
+
+    def cut(size: Size) -> None: ...
+
+    cut.__annotations__["size"] = Size
+    with pytest.raises(
+        SignatureError, match=r"property 'size\.width': x-mcp-header needs the type"
+    ):
+        server.add_tool(cut)
+
+    def move(start: Marked, end: Marked) -> None: ...
+
+    with pytest.raises(SignatureError, match=r"'end\.region': .* is the name of 'start\.region'"):
+        server.add_tool(move)
 
 
 def test_a_bad_mark_in_the_schema_of_a_raw_tool_is_refused(server: Server) -> None:

@@ -13,8 +13,18 @@ import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Optional
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    Literal,
+    NewType,
+    NotRequired,
+    Optional,
+    TypedDict,
+)
 
+import attrs
 import msgspec
 import pydantic
 import pytest
@@ -727,6 +737,98 @@ def test_arguments_marked_for_header_fields() -> None:
     }  # fmt: skip
     assert run(spec, {"a": "A", "b": 2, "e": 1}) == ["A", 2, False, "x", Size.SMALL, Decimal(0)]
     assert tool(add).header_params is None
+
+
+class Zone(msgspec.Struct, rename="camel"):
+    zone_name: Annotated[str, HeaderParam("Zone")] = "z"
+    size: Size = Size.SMALL
+
+
+class Area(msgspec.Struct):
+    zone: Zone
+    size: Annotated[Size, HeaderParam("Size")]
+
+
+@dataclass
+class Region:
+    name: Annotated[Literal["us", "eu"], HeaderParam("Region")]
+
+
+@attrs.define
+class Country:
+    code: Annotated[str, HeaderParam("Country")]
+
+
+class Planet(TypedDict):
+    number: NotRequired[Annotated[int, HeaderParam("Planet")]]
+
+
+class Model(pydantic.BaseModel):
+    region: Annotated[str, HeaderParam("Model")] = pydantic.Field(alias="modelRegion")
+
+
+@pydantic.dataclasses.dataclass
+class Checked:
+    region: Annotated[str, HeaderParam("Checked")]
+
+
+RegionAlias = NewType("RegionAlias", Region)
+
+
+@pytest.mark.parametrize(
+    ("tp", "value", "expected"),
+    [
+        (
+            Area,
+            {"zone": {"zoneName": "a"}, "size": 2},
+            [("Zone", ("zone", "zoneName"), "string"), ("Size", ("size",), "integer")],
+        ),
+        (Region, {"name": "us"}, [("Region", ("name",), "string")]),
+        (RegionAlias, {"name": "us"}, [("Region", ("name",), "string")]),
+        (Country, {"code": "fr"}, [("Country", ("code",), "string")]),
+        (Planet, {}, [("Planet", ("number",), "integer")]),
+        (Model, {"modelRegion": "us"}, [("Model", ("modelRegion",), "string")]),
+        (Checked, {"region": "us"}, [("Checked", ("region",), "string")]),
+        (Annotated[Checked, "said"], {"region": "us"}, [("Checked", ("region",), "string")]),
+    ],
+)
+def test_fields_of_classes_marked_for_header_fields(
+    tp: Any, value: dict[str, Any], expected: list[tuple[str, tuple[str, ...], str]]
+) -> None:
+    def f(a: Any, b: int = 1) -> None: ...
+
+    f.__annotations__["a"] = tp
+    spec = tool(f)
+    assert spec.header_params == tuple(
+        ParamField(f"Mcp-Param-{name}", ("a", *path), kind) for name, path, kind in expected
+    )
+    assert spec.input_schema["required"] == ["a"]
+    assert spec.input_schema["properties"]["a"]["type"] == "object"
+    assert spec.decoder.decode(msgspec.json.encode({"a": value})).b == 1
+
+
+def test_a_class_with_marked_fields_is_described_at_its_place() -> None:
+    def f(a: Annotated[Area, "what it is"], b: Size, c: Region = Region("eu")) -> None: ...  # noqa: B008
+
+    schema = tool(f).input_schema
+    assert schema["properties"]["a"]["description"] == "what it is"
+    assert schema["properties"]["c"]["default"] == {"name": "eu"}
+    assert schema["properties"]["c"]["properties"]["name"] == {
+        "type": "string", "enum": ["eu", "us"], "x-mcp-header": "Region",
+    }  # fmt: skip
+    assert list(schema["$defs"]) == ["Size"]  # what nothing refers to is left out
+
+
+def test_a_class_without_marks_stays_shared() -> None:
+    def f(a: Plain, b: Plain, c: Region) -> None: ...
+
+    schema = tool(f).input_schema
+    assert schema["properties"]["a"] == schema["properties"]["b"] == {"$ref": "#/$defs/Plain"}
+    assert list(schema["$defs"]) == ["Plain"]
+
+
+class Plain(msgspec.Struct):
+    x: int
 
 
 def test_pydantic_fields() -> None:
