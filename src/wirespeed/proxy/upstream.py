@@ -6,9 +6,12 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from wirespeed.client.connection.channels import channel_for
 from wirespeed.errors import WirespeedError
 from wirespeed.proxy.backend import Backend, Owner
+from wirespeed.transport.child.command import Stdio
 
 if TYPE_CHECKING:
     from wirespeed._core.framing.base import Framer
@@ -38,6 +41,9 @@ class Upstream:
         self, config: BackendConfig, owner: Owner, limits: Limits, *, restarts: bool
     ) -> None:
         self._config = config
+        self._target = config.target
+        if isinstance(self._target, Stdio):  # so that errors do not advise to start it again
+            self._target = msgspec.structs.replace(self._target, restart=True)
         self._owner = owner
         self._limits = limits
         self._restarts = restarts
@@ -76,7 +82,7 @@ class Upstream:
             backend = Backend(self._config.name, self._owner, self._limits, loop, framer)
             return backend
 
-        channel = channel_for(self._config.target)
+        channel = channel_for(self._target)
         self.starts += 1
         try:
             await channel.open(join, self._limits)
