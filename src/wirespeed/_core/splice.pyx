@@ -28,15 +28,14 @@ cdef Edit edit_of(Message m, int which, Span text) noexcept:
 
 
 cdef Span digits_of(int64_t id, char *room) noexcept:
-    cdef char *end = room + <int> DIGITS
-    cdef char *p = end
+    cdef size_t at = <size_t> DIGITS
     while True:
-        p -= 1
-        p[0] = c'0' + <char> (id % 10)
+        at -= 1
+        room[at] = c'0' + <char> (id % 10)
         id //= 10
         if id == 0:
             break
-    return Span(<const uint8_t *> p, <size_t> (end - p))
+    return Span(<const uint8_t *> room + at, <size_t> DIGITS - at)
 
 
 cdef int splice_c(FrameWriter writer, Message m, Edit *edits, int n_edits) except -1:
@@ -51,7 +50,7 @@ cdef int splice_c(FrameWriter writer, Message m, Edit *edits, int n_edits) excep
         slab = Slab.borrow((<const char *> p)[:last].translate(ONE_LINE))
         p = slab.base
     for i in range(n_edits):
-        n += edits[i].text.n - edits[i].n
+        n = n - edits[i].n + edits[i].text.n
     try:
         writer.open_c()
         if n < SHORT:
