@@ -596,6 +596,12 @@ def call(words: tuple[str, ...], command: list[str] | None, as_json: bool, **set
     "default http://127.0.0.1/callback, at a free port.",
 )
 @click.option(
+    "--dpop",
+    is_flag=True,
+    help="Bind the tokens to a key that is stored with them (RFC 9449), if the authorization "
+    "server can.",
+)
+@click.option(
     "--no-browser",
     is_flag=True,
     help="Print the address of the page instead of opening a browser. The address to which the "

@@ -15,7 +15,7 @@ import msgspec
 from wirespeed.auth.client.discovery import canonical
 from wirespeed.auth.client.file_storage import FileStorage
 from wirespeed.auth.client.oauth import OAuth
-from wirespeed.auth.client.session import Login
+from wirespeed.auth.client.session import Login, stored_login
 from wirespeed.cli import credentials, session, targets
 from wirespeed.cli.failures import Exit, complain, print_json, printable, usage
 from wirespeed.config import AuthConfig
@@ -37,6 +37,7 @@ class Choices:
     client_secret_file: str | None = None
     scopes: Sequence[str] = ()
     redirect_uri: str | None = None
+    dpop: bool = False
     no_browser: bool = False
     timeout: float | None = None
     ca: str | None = None
@@ -52,6 +53,7 @@ class Choices:
             "client_secret": secret if self.client_id is not None else None,
             "redirect_uri": self.redirect_uri,
             "scopes": tuple(self.scopes) or None,
+            "dpop": self.dpop or None,
         }
         changes = {name: value for name, value in given.items() if value is not None}
         return msgspec.structs.replace(config or AuthConfig(), **changes)
@@ -69,10 +71,11 @@ class _Anew:
         self.login: Login | None = None
 
     def load(self, server: str) -> str | None:
-        text = self.under.load(server)
-        if text is None or self.login is not None:
-            return text
-        login = msgspec.json.decode(text, type=Login)
+        if self.login is not None:
+            return self.under.load(server)
+        login = stored_login(self.under, server)
+        if login is None:
+            return None
         login.tokens = None
         return msgspec.json.encode(login).decode()
 
@@ -168,7 +171,12 @@ async def _logout(word: str, ca: str | None, as_json: bool) -> int:
     grants: list[Grant] = []
 
     def grant(url: str, config: AuthConfig | None) -> Grant:
-        grants.append((config or AuthConfig()).grant())
+        config = config or AuthConfig()
+        if config.type == "oauth":
+            login = stored_login(FileStorage(), canonical(url))
+            bound = login is not None and login.is_bound  # whatever the configuration says now
+            config = msgspec.structs.replace(config, dpop=bound)
+        grants.append(config.grant())
         return grants[0]
 
     session.show_warnings()

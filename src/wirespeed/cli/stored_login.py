@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Never
 
+import msgspec
+
 from wirespeed.auth.client.discovery import canonical
+from wirespeed.auth.client.file_storage import FileStorage
 from wirespeed.auth.client.oauth import OAuth
+from wirespeed.auth.client.session import stored_login
+from wirespeed.config import AuthConfig
 from wirespeed.errors import AuthorizationError
 
 if TYPE_CHECKING:
     from wirespeed.auth.client.discovery import Found
     from wirespeed.auth.client.grant import Grant
     from wirespeed.auth.client.session import TokenSession
-    from wirespeed.config import AuthConfig
 
 
 class StoredLogin(OAuth):
@@ -22,6 +26,8 @@ class StoredLogin(OAuth):
         """As `Grant.obtain`."""
         before = session.login.asked or scopes
         more = "".join(f" --scope {scope}" for scope in scopes if scope not in before)
+        if self.dpop:
+            more += " --dpop"
         raise AuthorizationError(
             f"{session.server} needs a login: wirespeed login {session.server}{more}"
         )
@@ -32,7 +38,11 @@ def stored(url: str, config: AuthConfig | None) -> Grant | None:
 
     ValueError: the configuration cannot be used. AuthorizationError: the store is not safe.
     """
-    if config is not None:
-        return config.grant(StoredLogin)
-    grant = StoredLogin()
-    return None if grant.storage.load(canonical(url)) is None else grant
+    if config is not None and config.type != "oauth":
+        return config.grant()
+    login = stored_login(FileStorage(), canonical(url))
+    if config is None:
+        return None if login is None else StoredLogin(dpop=login.is_bound)
+    if login is not None and login.is_bound:
+        config = msgspec.structs.replace(config, dpop=True)  # by ``wirespeed login --dpop``
+    return config.grant(StoredLogin)

@@ -19,6 +19,7 @@ from urllib.parse import parse_qsl, unquote_plus, urlencode, urlsplit
 from web_lab import LEGACY_HTTP, MODERN_HTTP, Exchange, HttpPeer, listening
 
 from wirespeed.auth import FileStorage, MemoryStorage, OAuth
+from wirespeed.auth.dpop_proofs import DpopProofs, InvalidProof
 
 OAUTH = "/.well-known/oauth-authorization-server"
 OPENID = "/.well-known/openid-configuration"
@@ -28,6 +29,9 @@ ECHO = "echo", {"text": "hello"}
 
 class Token:
     """An access token that was issued."""
+
+    key: str | None = None
+    """The thumbprint of the key that it is bound to."""
 
     def __init__(self, client_id: str, scopes: list[str], resource: str, expires: float) -> None:
         self.client_id = client_id
@@ -46,10 +50,12 @@ class AuthorizationServer(HttpPeer):
         clients: The registered clients, by their ids: what they said.
         tokens: The access tokens, by their texts.
         life: Seconds of an access token.
-        requests: What was asked: ``"authorize"``, ``"token"``, ``"register"`` with the parameters.
+        requests: What was asked: ``"authorize"``, ``"token"``, ``"register"``, ``"revoke"`` with
+            the parameters.
         redirect: Changes the parameters of a redirect.
         refuse: Returns the OAuth error of a token request, or "".
         answer: Members of a token response in place of the usual.
+        proofs: What checks proofs of possession; None for bearer tokens.
         issues_refresh: Whether there are refresh tokens.
         unknown: The answer at unknown paths: its status, and its page.
     """
@@ -66,6 +72,7 @@ class AuthorizationServer(HttpPeer):
         self.redirect: Callable[[dict[str, str]], dict[str, str]] = lambda found: found
         self.refuse: Callable[[dict[str, str]], str] = lambda form: ""
         self.answer: dict[str, Any] = {}
+        self.proofs: DpopProofs | None = None
         self.issues_refresh = True
         self.unknown = 404, ""
         self._codes: dict[str, dict[str, str]] = {}
@@ -115,6 +122,9 @@ class AuthorizationServer(HttpPeer):
             self._authorize(exchange, dict(parse_qsl(target.query)))
         elif name == "token" and exchange.method == "POST":
             self._token(exchange)
+        elif name == "revoke" and exchange.method == "POST":
+            self.requests.append(("revoke", dict(parse_qsl(exchange.body.decode()))))
+            exchange.reply(200)
         elif name == "register" and exchange.method == "POST":
             self.requests.append(("register", exchange.message))
             client_id = f"client-{len(self.clients)}@{self.port}"
@@ -147,6 +157,14 @@ class AuthorizationServer(HttpPeer):
             said = " ".join(["that is why", *form.values()])  # which a server must not say
             exchange.json({"error": error, "error_description": said}, 400)
             return
+        key: str | None = None
+        if self.proofs is not None:
+            proof, url = exchange.headers.get("dpop", ""), f"{self.issuer}/token"
+            try:
+                key = self.proofs.check(proof, method="POST", url=url).thumbprint
+            except InvalidProof as exc:
+                exchange.json({"error": exc.error}, 400)
+                return
         scopes = form.get("scope", "").split()
         if form["grant_type"] == "authorization_code":
             asked = self._codes.pop(form.get("code", ""), None)
@@ -163,14 +181,15 @@ class AuthorizationServer(HttpPeer):
             scopes = asked.get("scope", "").split()
         elif form["grant_type"] == "refresh_token":
             old = self._refresh.pop(form["refresh_token"], None)
-            if old is None or old.client_id != form["client_id"]:
+            if old is None or (old.client_id, old.key) != (form["client_id"], key):
                 exchange.json({"error": "invalid_grant"}, 400)
                 return
             scopes = old.scopes
         text = self.issue(scopes, form.get("resource", ""), form.get("client_id", ""))
+        self.tokens[text].key = key
         said: dict[str, Any] = {
             "access_token": text,
-            "token_type": "Bearer",
+            "token_type": "Bearer" if key is None else "DPoP",
             "expires_in": self.life,
         }
         if scopes:

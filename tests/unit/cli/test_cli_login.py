@@ -1,17 +1,30 @@
-"""``wirespeed login`` and ``wirespeed logout``, as far as no authorization server is needed. The
-rest is in tests/interop/test_authorization.py."""
+"""``wirespeed login`` and ``wirespeed logout``, as far as no authorization server is needed, and
+with tokens that are bound to a key. The rest is in tests/interop/test_login_command.py."""
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import json
 import os
+import socket
+import subprocess
+import sys
+from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
-from cli_lab import error_of, listening, one_line, wirespeed
+import web_lab
+from authorization_server import AuthorizationServer, User, age
+from cli_lab import environment, error_of, listening, one_line, wirespeed
+from serve_lab import serving
 
-from wirespeed.auth import FileStorage
+from wirespeed import Server
+from wirespeed.auth import AccessToken, FileStorage, ResourceServer
+from wirespeed.auth.dpop_proofs import DpopProofs
 from wirespeed.cli.failures import Exit
+from wirespeed.errors import InvalidToken
 
 SECRET = "open-Sesame.123"
 NOWHERE = "http://127.0.0.1:1/mcp"
@@ -91,6 +104,136 @@ def test_a_token_goes_before_a_login(server_file: Path) -> None:
         done = wirespeed("list", url)
         assert done.returncode == Exit.UNREACHABLE
         assert "other" not in done.stderr
+
+
+# -- tokens that are bound to a key ---------------------------------------------------------------
+
+
+class Bound:
+    """Our server, which takes bound tokens, and the authorization server that it trusts."""
+
+    def __init__(self, authority: AuthorizationServer, url: str) -> None:
+        self.authority = authority
+        self.url = url
+
+    def verify(self, text: str) -> AccessToken:
+        token = self.authority.tokens.get(text)
+        if token is None or token.resource != self.url:
+            raise InvalidToken("unknown")
+        return AccessToken(subject="anne", scopes=frozenset(token.scopes), key_thumbprint=token.key)
+
+    async def run(self, *args: str) -> subprocess.CompletedProcess[str]:
+        """``wirespeed ARGS``, while the servers run in this loop."""
+        return await asyncio.to_thread(wirespeed, *args)
+
+    async def log_in(self, *args: str) -> tuple[int | None, str]:
+        """``wirespeed login ARGS``, with a user at the page. Returns the status and all text."""
+        child = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-W", "error", "-m", "wirespeed", "login", *args, "--no-browser"),
+            env=environment(),
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+        )
+        assert child.stdout is not None
+        async with asyncio.timeout(30):
+            while not (line := (await child.stdout.readline()).decode().strip()).startswith("http"):
+                assert line or not child.stdout.at_eof(), "no address of a page"
+            await User().browse(line)
+            text = (await child.stdout.read()).decode()
+            return await child.wait(), text
+
+
+@contextlib.asynccontextmanager
+async def bound(dpop: Any = "required") -> AsyncIterator[Bound]:
+    async with web_lab.listening(AuthorizationServer()) as authority:
+        authority.proofs = DpopProofs()
+        authority.changes["revocation_endpoint"] = f"{authority.issuer}/revoke"
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            url = f"http://127.0.0.1:{probe.getsockname()[1]}/mcp"
+        found = Bound(authority, url)
+        auth = ResourceServer(
+            url, [authority.issuer], verifier=found.verify, scopes=["read"], dpop=dpop
+        )
+        server = Server("notes", auth=auth)
+
+        @server.tool(scopes=["write"])
+        async def write() -> str:
+            return "written"
+
+        async with serving(server, url):
+            yield found
+
+
+async def test_other_commands_use_a_login_that_is_bound_to_a_key() -> None:
+    async with bound() as found:
+        status, text = await found.log_in(found.url, "--dpop")
+        assert status == 0, text
+        assert f"logged in to {found.url}" in text
+        assert (await found.run("list", found.url)).returncode == 0
+        assert [token.key is None for token in found.authority.tokens.values()] == [False]
+        # a renewal proves the same key
+        age(stored(), found.url)
+        assert (await found.run("list", found.url)).returncode == 0
+        first, second = found.authority.tokens.values()
+        assert first.key == second.key
+        done = await found.run("call", found.url, "write")
+        assert done.returncode == Exit.UNREACHABLE
+        more = f"wirespeed login {found.url} --scope write --dpop"
+        assert one_line(done).endswith(more)
+        status, text = await found.log_in(*more.split()[2:])
+        assert status == 0, text
+        assert (await found.run("call", found.url, "write")).stdout == "written\n"
+        done = await found.run("logout", found.url)
+        assert (done.stdout, done.stderr) == (f"logged out of {found.url}\n", "")
+        assert len(found.authority.asked("revoke")) == 2
+        assert stored().servers() == []
+
+
+@pytest.mark.parametrize("says", [True, False])
+async def test_a_bound_login_of_a_configuration(tmp_path: Path, says: bool) -> None:
+    """A file that demands bound tokens, and one that says nothing, with the option."""
+    auth = {"type": "oauth"} | ({"dpop": True} if says else {})
+    file = tmp_path / "mcp.json"
+    async with bound() as found:
+        file.write_text(json.dumps({"mcpServers": {"notes": {"url": found.url, "auth": auth}}}))
+        status, text = await found.log_in(str(file), *([] if says else ["--dpop"]))
+        assert status == 0, text
+        for target in (str(file), found.url):
+            done = await found.run("list", target)
+            assert done.returncode == 0, done.stderr
+        done = await found.run("logout", str(file))
+        assert done.stdout == f"logged out of {found.url}\n"
+        assert len(found.authority.asked("revoke")) == 2
+
+
+async def test_a_configuration_that_demands_bound_tokens_uses_no_other(tmp_path: Path) -> None:
+    file = tmp_path / "mcp.json"
+    async with bound("accepted") as found:
+        found.authority.proofs = None
+        auth = {"type": "oauth", "dpop": True}
+        file.write_text(json.dumps({"mcpServers": {"notes": {"url": found.url, "auth": auth}}}))
+        status, text = await found.log_in(found.url)
+        assert status == 0, text
+        done = await found.run("list", str(file))
+        assert done.returncode == Exit.UNREACHABLE
+        assert one_line(done).endswith(f"wirespeed login {found.url} --dpop")
+        status, text = await found.log_in(found.url, "--dpop")
+        assert status == Exit.UNREACHABLE
+        assert "sent a bearer token" in text
+        assert (await found.run("list", found.url)).returncode == 0  # the former login is kept
+        done = await found.run("logout", str(file))
+        assert done.stdout == f"logged out of {found.url}\n"
+
+
+async def test_a_stored_login_that_cannot_be_read_is_replaced() -> None:
+    async with bound() as found:
+        stored().save(found.url, "nonsense")
+        assert (await found.run("list", found.url)).returncode == Exit.UNREACHABLE
+        status, text = await found.log_in(found.url, "--dpop")
+        assert status == 0, text
+        assert (await found.run("list", found.url)).returncode == 0
 
 
 LITE = """

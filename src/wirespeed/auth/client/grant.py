@@ -94,7 +94,7 @@ class Grant:
     def accepts(self, login: Login) -> bool:
         """Whether this value can use a stored login: the client is the same, and the tokens are
         bound to a key only if ``dpop`` is True."""
-        return login.tokens is None or (login.tokens.token_type == "DPoP") == self.dpop
+        return login.tokens is None or login.is_bound == self.dpop
 
     def proofs(self, login: Login, before: Proofs | None) -> Proofs | None:
         """The proofs of possession for the tokens of a login, which keeps their key; None for

@@ -22,10 +22,11 @@ if TYPE_CHECKING:
 
     from wirespeed.auth.challenge import Challenge
     from wirespeed.auth.client.grant import Grant
+    from wirespeed.auth.client.storage import TokenStorage
     from wirespeed.auth.client.tokens import Proofs
     from wirespeed.transport.options import Headers
 
-__all__ = ["Login", "TokenSession"]
+__all__ = ["Login", "TokenSession", "stored_login"]
 
 logger = logging.getLogger("wirespeed.client")
 
@@ -67,12 +68,31 @@ class Login(msgspec.Struct, kw_only=True, omit_defaults=True):
     def __repr__(self) -> str:
         return f"<Login at {self.server}>"
 
+    @property
+    def is_bound(self) -> bool:
+        """Whether the tokens are bound to `key`."""
+        return self.tokens is not None and self.tokens.token_type == "DPoP"
+
     def keep_client(self, issuer: str, client: ClientIdentity) -> None:
         """Remember the identity of this client at an authorization server."""
         self.clients.pop(issuer, None)
         self.clients[issuer] = client
         while len(self.clients) > MAX_CLIENTS:
             del self.clients[next(iter(self.clients))]
+
+
+def stored_login(storage: TokenStorage, server: str) -> Login | None:
+    """Return the login that a storage keeps for an MCP server; None: there is none that can be
+    read. ``server``: its canonical URL."""
+    text = storage.load(server)
+    if text is None:
+        return None
+    try:
+        login = msgspec.json.decode(text, type=Login)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        logger.warning("%s: its stored login cannot be read, and is not used", server)
+        return None
+    return login if login.server == server else None
 
 
 class TokenSession:
@@ -317,15 +337,9 @@ class TokenSession:
 
     def _load(self) -> Login:
         """The stored login of this server; an empty one if no usable login is stored."""
-        text = self.grant.storage.load(self.server)
-        if text is not None:
-            try:
-                login = msgspec.json.decode(text, type=Login)
-            except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-                logger.warning("%s: its stored login cannot be read, and is not used", self.server)
-            else:
-                if login.server == self.server and self.grant.accepts(login):
-                    return login
+        login = stored_login(self.grant.storage, self.server)
+        if login is not None and self.grant.accepts(login):
+            return login
         return Login(server=self.server)
 
     def save(self) -> None:
