@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import websockets
-from raw import modern
+from raw import modern, surroundings
 from websockets.typing import Subprotocol
 
 from wirespeed import Client, Stdio
@@ -63,7 +63,8 @@ server.run()
 async def proxied(folder: Path, isolation: Any) -> AsyncIterator[str]:
     script = folder / "server.py"
     script.write_text(SERVER)
-    backend = BackendConfig(target=Stdio(sys.executable, [str(script)]), isolation=isolation)
+    target = Stdio(sys.executable, [str(script)], env=surroundings())
+    backend = BackendConfig(target=target, isolation=isolation)
     listening: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     proxy = Proxy(ProxyConfig(backend=backend, listen=("ws://127.0.0.1:0/mcp",)))
     serving = asyncio.ensure_future(
