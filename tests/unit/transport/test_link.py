@@ -380,10 +380,11 @@ async def test_a_lone_call_over_a_link_that_fails() -> None:
 @pytest.mark.parametrize(("calls", "scheduled"), [(1, 0), (3, 1)])
 async def test_the_answer_of_a_lone_call_leaves_at_once(calls: int, scheduled: int) -> None:
     server = Server("slow")
+    morning = asyncio.Event()
 
     @server.tool
     async def nap() -> str:
-        await asyncio.sleep(0.02)
+        await morning.wait()
         return "awake"
 
     loop = asyncio.get_running_loop()
@@ -400,7 +401,8 @@ async def test_the_answer_of_a_lone_call_leaves_at_once(calls: int, scheduled: i
     link.deliver()
     await quiet()
     before = watched.scheduled
-    await asyncio.sleep(0.05)
+    morning.set()  # all calls end in one turn of the loop
+    await quiet()
     assert sent == [(connection, 1), (connection, calls)]
     assert watched.scheduled - before == scheduled
     link.lose(None)

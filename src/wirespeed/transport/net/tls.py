@@ -182,7 +182,8 @@ class TlsStream(asyncio.BufferedProtocol):
             return self._link.lend()
         if self._scratch is None:
             self._scratch = bytearray(SCRATCH)
-        return self._scratch
+        # asyncio reads a second record into a slice, which is a copy of anything but a view
+        return memoryview(self._scratch)
 
     def buffer_updated(self, n: int) -> None:
         if self._link is not None:
