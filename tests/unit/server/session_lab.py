@@ -178,6 +178,10 @@ class HttpClient:
     def port(self) -> int:
         return self._place.port
 
+    def another(self) -> HttpClient:
+        """A client of the same server, with connections of its own."""
+        return HttpClient(self._place, self._listener)
+
     def drain(self) -> None:
         """Shut the server down in order."""
         self._listener.drain()

@@ -5,11 +5,12 @@ is a connection, whose stream has all messages of the server; each message of th
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qs
 
+from wirespeed._core.envelope import Message, parse
 from wirespeed.server.http.exchange import refuse
 from wirespeed.server.http.media_types import accepts, is_json
 from wirespeed.server.http.session_link import SessionLink
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from wirespeed.transport.taskpool import TaskPool
 
 PARAMETER = "session_id"  # of the query that says which stream a POST belongs to
+_PASSING = frozenset(("notification", "result", "error"))
 
 
 class SseSession(Session):
@@ -39,7 +41,7 @@ class SseSession(Session):
         self._link = connection.link
         self._link.carry = self.carry
         self._end = end
-        self.held: deque[tuple[Exchange, bytes]] = deque()
+        self._held: dict[Exchange, tuple[bytes, Message]] = {}
         exchange.on_gone = end
         exchange.on_drained = self._drained
         connection.closed.add_done_callback(self._ended)
@@ -57,21 +59,49 @@ class SseSession(Session):
         self._link.flush_now()
         self.connection.on_drained()
 
-    def hold(self, exchange: Exchange, body: bytes) -> None:
-        """Keep a POST waiting: too many requests of the session wait already."""
-        self.held.append((exchange, body))
-        self._link.on_room = self._read_on
+    def post(self, exchange: Exchange, body: bytes) -> None:
+        """Take a POST. While too many requests of the session wait, further ones are held. Other
+        messages pass them, and a cancellation drops the request that it names."""
+        session = self.connection.session
+        if self.connection.link is not None and session.want_read and not self._held:
+            self._take(exchange, body)
+            self._link.deliver()
+            return
+        message = parse(body, max_depth=session.limits.max_depth)
+        passes = message.kind in _PASSING or (message.kind, message.method) == ("request", "ping")
+        if self.connection.link is None or not passes:
+            self._held[exchange] = body, message
+            exchange.on_gone = partial(self._held.pop, exchange)
+            self._link.on_room = self._read_on
+        elif message.method == "notifications/cancelled" and self._withdraw(message):
+            exchange.respond(202)
+        else:
+            self._take(exchange, body)
+            self._link.deliver()
+
+    def _take(self, exchange: Exchange, body: bytes) -> None:
+        exchange.on_gone = None
+        exchange.respond(202)
+        self.connection.session.receive_message(body)
+
+    def _withdraw(self, cancellation: Message) -> bool:
+        """Drop a request that is held. Returns whether there is one."""
+        id = cancellation.lease("params.requestId")
+        for exchange, (_, message) in self._held.items():
+            if message.kind == "request" and id is not None and message.raw_id == bytes(id):
+                del self._held[exchange]
+                exchange.on_gone = None
+                exchange.respond(202)
+                return True
+        return False
 
     def _read_on(self) -> None:
-        """Take one POST that waits. The next one follows in a later turn of the loop."""
-        while self.held:
-            exchange, body = self.held.popleft()
-            if not exchange.gone:
-                exchange.respond(202)
-                self.connection.session.receive_message(body)
-                self._link.wrote()
-                break
-        if not self.held:
+        """Take one POST that is held. The next one follows in a later turn of the loop."""
+        if self._held:
+            exchange = next(iter(self._held))
+            self._take(exchange, self._held.pop(exchange)[0])
+            self._link.wrote()
+        if not self._held:
             self._link.on_room = None
 
     @property
@@ -86,10 +116,10 @@ class SseSession(Session):
     def close(self) -> None:
         """End now."""
         self.connection.abort()
-        while self.held:
-            exchange, _ = self.held.popleft()
-            if not exchange.gone:
-                refuse(exchange, 404, "there is no such session")
+        while self._held:
+            exchange, _ = self._held.popitem()
+            exchange.on_gone = None
+            refuse(exchange, 404, "there is no such session")
 
     def _ended(self, closed: asyncio.Future[BaseException | None]) -> None:
         self._exchange.on_gone = None
@@ -172,13 +202,7 @@ class SseEndpoint(HttpTarget):
                 raise Elsewhere(worker)
             refuse(exchange, 404, "there is no such session")
             return
-        connection = session.connection
-        if connection.link is None or session.held or not connection.session.want_read:
-            session.hold(exchange, body)
-        else:
-            exchange.respond(202)
-            connection.session.receive_message(body)
-            connection.link.deliver()
+        session.post(exchange, body)
 
     def share(self, worker: int, n: int) -> None:
         self._sessions.share(worker, n)

@@ -168,6 +168,60 @@ async def test_a_handler_waits_until_its_client_reads() -> None:
         assert b'"text":"behind"' in body
 
 
+async def crowd(
+    lab: Lab, peer: SseClient, client: HttpClient, last: HttpClient
+) -> list[asyncio.Task[Reply]]:
+    """Calls 0 to 5: the first is at work, the second waits, the POSTs of the others are held."""
+    posts = []
+    for n in range(6):
+        call = raw.call(n, "wait", {"name": f"a{n}"})
+        sender = last if n == 5 else client
+        posts.append(asyncio.create_task(sender.post(call, path=peer.place)))
+        if n < 2:
+            await posts[-1]
+    assert await lab.started.get() == "a0"
+    for _ in range(3):  # until the server has read the others
+        assert (await last.request("GET", path="/healthz")).status == 200
+    assert not any(post.done() for post in posts[2:])
+    return posts
+
+
+async def test_a_cancellation_an_answer_and_a_ping_pass_requests_that_are_held() -> None:
+    lab = Lab(limits=Limits(max_in_flight=1, max_waiting=1))
+    async with served(lab, sse_path="/sse") as client:
+        peer = await SseClient.connect(client)
+        await peer.open()
+        posts = await crowd(lab, peer, client, client)
+        assert (await peer.ask(raw.request("alive?", "ping")))["result"] == {}
+        assert (await peer.post({"jsonrpc": "2.0", "id": 1, "result": {}})).status == 202
+        for id in (3, 77, 0):  # held, unknown, at work
+            cancelled = raw.notification("notifications/cancelled", {"requestId": id})
+            assert (await peer.post(cancelled)).status == 202
+        assert (await posts[3]).status == 202
+        for n in range(6):
+            lab.gate(f"a{n}").set()
+        assert [(await post).status for post in posts] == [202] * 6
+        assert {answer["id"] for answer in await peer.stream.next_messages(4)} == {1, 2, 4, 5}
+        assert [await lab.started.get() for _ in range(4)] == ["a1", "a2", "a4", "a5"]
+        assert lab.cancelled == ["a0"] and lab.started.empty()
+
+
+async def test_requests_that_are_held_for_clients_that_leave_are_not_kept() -> None:
+    lab = Lab(limits=Limits(max_in_flight=1, max_waiting=1))
+    async with served(lab, sse_path="/sse") as client:
+        peer = await SseClient.connect(client)
+        await peer.open()
+        leaving = client.another()
+        posts = await crowd(lab, peer, leaving, client)
+        for post in posts[2:5]:
+            post.cancel()
+        leaving.leave()
+        assert (await peer.ask(raw.request("alive?", "ping")))["result"] == {}
+        for n in range(6):
+            lab.gate(f"a{n}").set()
+        assert {answer["id"] for answer in await peer.stream.next_messages(3)} == {0, 1, 5}
+
+
 async def test_requests_above_the_limit_are_taken_when_there_is_room() -> None:
     lab = Lab(limits=Limits(max_in_flight=1, max_waiting=1))
     async with served(lab, sse_path="/sse") as client:
