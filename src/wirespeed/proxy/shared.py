@@ -242,9 +242,6 @@ class Shared:
     def _initialize(self, front: Front, message: Message) -> None:
         """Answer with what the server said, cut to the client's revision."""
         params = _params(message)
-        if _modern_version(params) is not None:
-            self.admit(front, message)
-            return
         if not isinstance(params.get("protocolVersion"), str):
             front.session.send_error(
                 message, codes.INVALID_PARAMS, "protocolVersion must be a string"

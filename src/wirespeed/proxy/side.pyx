@@ -70,8 +70,8 @@ cdef class Side(Endpoint):
 
     Attributes:
         across: The side that requests are passed to; None: they are refused.
-        requests: Functions by method, for the requests that the proxy answers itself. Each gets
-            this side and the message.
+        requests: Functions by method, for the requests of legacy eras that the proxy answers
+            itself. Each gets this side and the message.
         admits_legacy, admits_modern: Whether requests of these eras are passed on without asking
             `admit`.
         draining: Whether the connection ends when all its requests are answered.
@@ -164,13 +164,14 @@ cdef class Side(Endpoint):
     # -- what is passed on -----------------------------------------------------------------------
 
     cdef int request_c(self, Message m) except -1:
+        cdef bint modern = is_modern(m)
         cdef object function
-        if not poi_is(m, WS_METHOD, b'"tools/call"'):
+        if not modern and not poi_is(m, WS_METHOD, b'"tools/call"'):
             function = self.requests.get(m.method)
             if function is not None:
                 function(self, m)
                 return 0
-        if not (self.admits_modern if is_modern(m) else self.admits_legacy) and not self.admit(m):
+        if not (self.admits_modern if modern else self.admits_legacy) and not self.admit(m):
             return 0
         return self.pass_across_c(m)
 

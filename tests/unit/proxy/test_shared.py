@@ -46,14 +46,15 @@ async def test_initialize_is_answered_for_each_client(
         assert hello["serverInfo"] == {"name": "b", "version": "1"}
         again = await one.initialize(asked)
         assert again["error"]["code"] == -32600
-        assert (await one.ask(modern(2, "tools/list")))["error"] == {
-            "code": -32022,
-            "message": "the server speaks legacy revisions only",
-            "data": {
-                "supported": ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"],
-                "requested": "2026-07-28",
-            },
-        }
+        for method in ("tools/list", "ping", "initialize", "logging/setLevel"):
+            assert (await one.ask(modern(2, method)))["error"] == {
+                "code": -32022,
+                "message": "the server speaks legacy revisions only",
+                "data": {
+                    "supported": ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"],
+                    "requested": "2026-07-28",
+                },
+            }
     (hello,) = lab.read("initialize")
     assert hello["params"]["capabilities"] == {}
     assert len(lab.read("notifications/initialized")) == 1
