@@ -8,6 +8,7 @@ client and the server of a workload share one loop and one thread: nothing depen
 import asyncio
 import gc
 import os
+import re
 import sys
 import tempfile
 import traceback
@@ -208,6 +209,46 @@ async def http_tokens(number: int) -> None:
     await http_modern(number, ("anne", "bob"))
 
 
+async def answer_calls(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """A server behind the proxy, which gives all calls the same answer."""
+    hello = (
+        b'{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},'
+        b'"serverInfo":{"name":"guard","version":"1"}}'
+    )
+    results = {
+        b"initialize": hello,
+        b"tools": b'{"content":[{"type":"text","text":"number 1000 of a few words"}]}',
+    }
+    rest = b""
+    while data := await reader.read(1 << 20):
+        lines, _, rest = (rest + data).rpartition(b"\n")
+        writer.writelines(
+            b'{"jsonrpc":"2.0","id":%b,"result":%b}\n' % (id, results[method])
+            for id, method in re.findall(rb'"id":(\d+),"method":"(\w+)', lines)
+        )
+    writer.close()
+
+
+async def proxy(number: int) -> None:
+    """One client over WebSocket, and a shared server at a socket."""
+    from wirespeed import Socket
+    from wirespeed.proxy import BackendConfig, Proxy, ProxyConfig
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = f"{folder}/s"
+        async with await asyncio.start_unix_server(answer_calls, path):
+            backend = BackendConfig(target=Socket(f"unix:{path}"), isolation="shared")
+            config = ProxyConfig(backend=backend, listen=("ws://127.0.0.1:0/",))
+            urls: asyncio.Future[Sequence[str]] = asyncio.get_running_loop().create_future()
+            serving = asyncio.ensure_future(Proxy(config).serve(on_listening=urls.set_result))
+            port = int((await urls)[0].rpartition(":")[2].rstrip("/"))
+            peer = Peer(*await asyncio.open_connection("127.0.0.1", port))
+            await peer.ask(UPGRADE % port, b"\r\n\r\n", 1)
+            await peer.ask(frame(INITIALIZE), b'"result":', 1)
+            await peer.calls(number, b"".join(frame(call_text(n)) for n in NUMBERS))
+            await stop(serving)
+
+
 async def calls_of(one: Client, number: int, callers: int) -> None:
     """Callers with a call each."""
 
@@ -256,6 +297,7 @@ WORKLOADS: dict[str, tuple[Callable[[int], Awaitable[None]], int]] = {
     "HTTP server, two tokens": (http_tokens, 640),
     "client": (client, 320),
     "HTTP client and server": (http_client, 640),
+    "proxy": (proxy, 640),
 }
 
 
@@ -274,6 +316,8 @@ def main(arguments: list[str]) -> int:
         if name.startswith("HTTP") and not hasattr(wirespeed, "HttpOptions"):
             continue  # a commit from before
         if name.endswith(("token", "tokens")) and find_spec("wirespeed.auth") is None:
+            continue
+        if name == "proxy" and find_spec("wirespeed.proxy") is None:
             continue
         print(name, number, end=" ", flush=True)
         pid = os.fork()
