@@ -95,8 +95,8 @@ cdef class Requester(Responder):
         return 0
 
     cdef int splice_cancel_c(self, int64_t id, Message m) except -1:
-        """Send a cancellation of another peer as it came, for the request of ours with this id,
-        which is no longer outstanding."""
+        """Send a cancellation of another peer as it came, for the request of ours with this id. The
+        request is removed: an answer to it counts as late."""
         cdef char room[DIGITS]
         cdef Edit edit = edit_of(m, WS_REQUEST_ID, digits_of(id, room))
         self.pending.take_c(id)

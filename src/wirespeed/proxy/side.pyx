@@ -320,7 +320,7 @@ cdef class Side(Endpoint):
     # -- what the proxy says itself --------------------------------------------------------------
 
     def cancel(self, int64_t id):
-        """Tell this side that nobody waits for an answer any more."""
+        """Cancel a request that this side was asked: its asker has left."""
         if self.link is not None:
             self.session.send_notification(
                 "notifications/cancelled", b'{"requestId":%d,"reason":"the client has left"}' % id

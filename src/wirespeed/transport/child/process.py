@@ -262,7 +262,7 @@ class Child:
         await asyncio.shield(self._exit)
         return self.returncode
 
-    async def settle(self, timeout: float = 0.5) -> bool:
+    async def settle(self, timeout: float = 2.0) -> bool:
         """Wait at most ``timeout`` seconds for the exit; return whether the child has exited."""
         await asyncio.wait((self._exit,), timeout=timeout)
         return self._exit.done()
