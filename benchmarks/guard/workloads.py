@@ -238,7 +238,7 @@ async def proxy(number: int) -> None:
         path = f"{folder}/s"
         async with await asyncio.start_unix_server(answer_calls, path):
             backend = BackendConfig(target=Socket(f"unix:{path}"), isolation="shared")
-            config = ProxyConfig(backend=backend, listen=("ws://127.0.0.1:0/",))
+            config = ProxyConfig(backends=(backend,), listen=("ws://127.0.0.1:0/",))
             urls: asyncio.Future[Sequence[str]] = asyncio.get_running_loop().create_future()
             serving = asyncio.ensure_future(Proxy(config).serve(on_listening=urls.set_result))
             port = int((await urls)[0].rpartition(":")[2].rstrip("/"))

@@ -182,7 +182,7 @@ def instrumented() -> None:
 
 async def proxied() -> None:
     backend = BackendConfig(target=Stdio("server"), name="tools", isolation="shared")
-    config = ProxyConfig(backend=backend, listen=("ws://127.0.0.1:0/mcp",), shutdown_grace=1.0)
+    config = ProxyConfig(backends=(backend,), listen=("ws://127.0.0.1:0/mcp",), shutdown_grace=1.0)
     proxy = Proxy(config)
     assert_type(proxy.config.backend.isolation, Literal["session", "shared"])
     await proxy.serve(on_listening=lambda urls: print(*urls))

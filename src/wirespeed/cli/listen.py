@@ -32,14 +32,14 @@ def parsed(url: str, option: str = "--on") -> Address:
         raise usage(f"{option}: {exc}") from None
 
 
-def serve_at(places: Sequence[Listening], found: Service | Routes, workers: int) -> None:
-    """Serve at all places until the process is told to end."""
+def serve_at(places: Sequence[tuple[Listening, Service | Routes]], workers: int) -> None:
+    """Serve at all places, each with its servers, until the process is told to end."""
     from wirespeed.transport.net.serve import run, run_together
 
     os.environ.pop(KEY_PASSWORD, None)  # not for tools and their child processes
     try:
         if len(places) == 1:
-            (place,) = places
+            ((place, found),) = places
             run(
                 place.url,
                 found,
@@ -50,10 +50,10 @@ def serve_at(places: Sequence[Listening], found: Service | Routes, workers: int)
         elif workers > 1:
             raise usage("--workers is for one --on URL")
         else:
-            services: Any = found
-            run_together(
-                [(place.url, services, place.announce(found), place.options) for place in places]
-            )
+            planned: Any = [
+                (place.url, found, place.announce(found), place.options) for place, found in places
+            ]
+            run_together(planned)
     except ValueError as exc:
         raise usage(f"--on: {exc}") from None
 

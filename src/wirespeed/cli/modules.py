@@ -173,9 +173,10 @@ def _kinds(lite: bool) -> tuple[type, ...]:
 
 
 def title(service: Service) -> str:
-    """Return the title of a server: ``calculator (9 tools)``, ``add (LiteMCP)``."""
+    """Return the title of a server: ``calculator (9 tools)``, ``add (LiteMCP)``; the name of one
+    behind the proxy."""
     from wirespeed import Server
 
     if isinstance(service, Server):
         return f"{service.name} ({plural(len(service.tools), 'tool')})"
-    return f"{service.name} (LiteMCP)"
+    return f"{service.name} (LiteMCP)" if isinstance(service, _kinds(lite=True)) else service.name

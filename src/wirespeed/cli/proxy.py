@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+import re
+from typing import TYPE_CHECKING, Any
 
 from wirespeed.cli import logs
 from wirespeed.cli.failures import usage
@@ -36,14 +37,25 @@ def run_proxy(
     if any(place.address.is_http for place in places):
         raise usage("--listen: the proxy does not serve http:// yet; use ws://")
     target = Stdio(command[0], command[1:], inherit_env=True)
-    backend = BackendConfig(target=target, name=os.path.basename(command[0]), isolation=isolation)
-    proxy = Proxy(ProxyConfig(backend=backend, listen=urls))
+    backend = BackendConfig(target=target, name=_name(command[0]), isolation=isolation)
+    proxy = Proxy(ProxyConfig(backends=(backend,), listen=urls))
     if places:
         from wirespeed.cli.listen import serve_at
 
-        serve_at(places, proxy.service, settings.workers)  # type: ignore[arg-type]
+        found: list[Any] = []
+        for place in places:
+            place.url, routes = proxy.routes(place.url)
+            found.append((place, routes))
+        serve_at(found, settings.workers)
     else:
         from wirespeed.transport.loop import run
 
         run(proxy.serve())
     return 0
+
+
+def _name(command: str) -> str:
+    """A name for the server of a command, fit for a path."""
+    return (
+        re.sub(r"[^A-Za-z0-9._~-]+", "-", os.path.basename(command)).lstrip("._~-")[:64] or "server"
+    )

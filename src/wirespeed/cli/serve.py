@@ -84,7 +84,7 @@ def serve(
         found = modules.pick(module, path, name, lite=lite, routes=routes)
         for service in found.values() if isinstance(found, dict) else [found]:
             check(service, path)
-        serve_at(places, found, settings.workers)
+        serve_at([(place, found) for place in places], settings.workers)
         return 0
     # The import of the file must not read or write the streams of the protocol.
     with claimed():

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from wirespeed.proxy.backend import Backend
     from wirespeed.proxy.config import BackendConfig
     from wirespeed.proxy.front import Front
+    from wirespeed.proxy.side import Side
 
 
 class Assignment(Protocol):
@@ -31,8 +32,8 @@ class Assignment(Protocol):
     def left(self, front: Front) -> None:
         """A client has left."""
 
-    def admit(self, front: Front, message: Message) -> bool:
-        """Return whether a client's request may be passed on. If not, it was answered."""
+    def route(self, front: Front, message: Message) -> Side | None:
+        """Return the server that a client's request goes to, or None if it was answered."""
 
     def client_said(self, front: Front, message: Message) -> None:
         """Take a notification of a client that belongs to no request."""
@@ -72,9 +73,11 @@ class PerClient:
             self._ending.add(task)
             task.add_done_callback(self._ending.discard)
 
-    def admit(self, front: Front, message: Message) -> bool:
-        """Everything passes."""
-        return True
+    def route(self, front: Front, message: Message) -> Side | None:
+        """Return the client's own server."""
+        if front.across is None:
+            front.unreachable(message)
+        return front.across
 
     def client_said(self, front: Front, message: Message) -> None:
         """Pass it on."""
@@ -109,8 +112,8 @@ class _Pair:
         self._front.release()
         self._front.drain()
 
-    def server_asks(self, backend: Backend, message: Message) -> bool:
-        return True
+    def server_asks(self, backend: Backend, message: Message) -> Side | None:
+        return self._front
 
     def server_said(self, backend: Backend, message: Message) -> None:
         backend.pass_notification(message, self._front)

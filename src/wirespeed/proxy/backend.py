@@ -36,8 +36,8 @@ class Owner(Protocol):
     def down(self, reason: str | None) -> None:
         """Starts fail again and again, for this reason; None: one has succeeded."""
 
-    def server_asks(self, backend: Backend, message: Message) -> bool:
-        """Return whether a request of the server may be passed on. If not, it was answered."""
+    def server_asks(self, backend: Backend, message: Message) -> Side | None:
+        """Return the client that a request of the server goes to, or None if it was answered."""
 
     def server_said(self, backend: Backend, message: Message) -> None:
         """Take a notification that belongs to no request."""
@@ -108,8 +108,8 @@ class Backend(Side):
         """Take a notification that belongs to no request."""
         self.owner.server_said(self, message)
 
-    def admit(self, message: Message) -> bool:
-        """Return whether a request of the server may be passed on. If not, it was answered."""
+    def route(self, message: Message) -> Side | None:
+        """Return the client that a request of the server goes to, or None if it was answered."""
         return self.owner.server_asks(self, message)
 
     def faulty(self, message: Message) -> None:

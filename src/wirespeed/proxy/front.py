@@ -40,9 +40,9 @@ class Front(Side):
         self.assignment: Assignment = service.assignment
         self._grace_timer: asyncio.TimerHandle | None = None
 
-    def admit(self, message: Message) -> bool:
-        """Return whether a request may be passed on. If not, it was answered."""
-        return self.assignment.admit(self, message)
+    def route(self, message: Message) -> Side | None:
+        """Return the server that a request goes to, or None if it was answered."""
+        return self.assignment.route(self, message)
 
     def on_eof(self) -> None:
         """The client sends no more: answer its requests, then close."""

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from wirespeed._exports import set_public_home
 from wirespeed.proxy.service import ProxyService
+from wirespeed.transport.address import parse
 
 if TYPE_CHECKING:
     from wirespeed.proxy.config import ProxyConfig
@@ -13,10 +16,10 @@ if TYPE_CHECKING:
 
 
 class Proxy:
-    """Passes the requests of its clients to a server, and the answers back.
+    """Passes the requests of its clients to servers, and the answers back.
 
     >>> server = BackendConfig(target=Stdio("my-server"), isolation="shared")
-    >>> await Proxy(ProxyConfig(backend=server, listen=("ws://127.0.0.1:8765/mcp",))).serve()
+    >>> await Proxy(ProxyConfig(backends=(server,), listen=("ws://127.0.0.1:8765/mcp",))).serve()
 
     Every client uses ids and progress tokens of its own. The proxy edits them in place, and decodes
     nothing else of what it passes on.
@@ -24,12 +27,32 @@ class Proxy:
 
     def __init__(self, config: ProxyConfig) -> None:
         self.config = config
-        self._service = ProxyService(config)
+        self._services = {one.name: ProxyService(config, one) for one in config.backends}
 
     @property
-    def service(self) -> ProxyService:
-        """What transports serve."""
-        return self._service
+    def services(self) -> dict[str, ProxyService]:
+        """What transports serve: one for each server, by its name."""
+        return dict(self._services)
+
+    def routes(self, url: str) -> tuple[str, dict[str, ProxyService]]:
+        """Return a URL to listen at without its path, and what is served there by path.
+
+        Raises:
+            ValueError: The URL is wrong, or stands for one server, and there are several.
+        """
+        address = parse(url)
+        found = {}
+        if not address.has_paths or address.path != "/" or len(self._services) == 1:
+            found[address.path if address.has_paths else "/"] = self._only(url)
+        if address.has_paths:
+            address = msgspec.structs.replace(address, path="/")
+            found |= {f"/servers/{name}": service for name, service in self._services.items()}
+        return str(address), found
+
+    def _only(self, place: str) -> ProxyService:
+        if len(self._services) > 1:
+            raise ValueError(f"{place} is for one server, and there are {len(self._services)}")
+        return next(iter(self._services.values()))
 
     async def serve(self, *, on_listening: OnListening | None = None) -> None:
         """Serve at all URLs until SIGTERM or SIGINT; without a URL on stdio, until the client ends.
@@ -37,18 +60,18 @@ class Proxy:
         ``on_listening``: Called with the URLs of a listener as soon as clients can connect to it.
 
         Raises:
-            ValueError: A URL is wrong.
-            TransportError: A listener or the server cannot be started.
+            ValueError: A URL is wrong, or is for one server, and there are several.
+            TransportError: A listener or a server cannot be started.
         """
         if not self.config.listen:
             from wirespeed.transport.stdio import serve_stdio
 
-            await serve_stdio(self._service)
+            await serve_stdio(self._only("stdio"))
         else:
             from wirespeed.transport.net.serve import serve_together
 
             await serve_together(
-                [(url, self._service, on_listening, {}) for url in self.config.listen]
+                [(*self.routes(url), on_listening, {}) for url in self.config.listen]
             )
 
 

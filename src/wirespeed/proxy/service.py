@@ -15,7 +15,7 @@ from wirespeed.proxy.shared import Shared
 if TYPE_CHECKING:
     from wirespeed._core.framing.base import Framer
     from wirespeed.proxy.assignment import Assignment
-    from wirespeed.proxy.config import ProxyConfig
+    from wirespeed.proxy.config import BackendConfig, ProxyConfig
     from wirespeed.transport.link import Link
     from wirespeed.transport.taskpool import TaskPool
 
@@ -24,9 +24,10 @@ _OUTSTANDING = (1 << 20) - 1
 
 
 class ProxyService:
-    """A `wirespeed.transport.service.Service` that passes everything on.
+    """A `wirespeed.transport.service.Service` that passes everything on to one server.
 
     Attributes:
+        name: The server's.
         fronts: The clients at this moment.
     """
 
@@ -35,15 +36,15 @@ class ProxyService:
     refusal_status = 401
     auth = None
 
-    def __init__(self, config: ProxyConfig) -> None:
-        self.name = config.backend.name
+    def __init__(self, config: ProxyConfig, backend: BackendConfig) -> None:
+        self.name = backend.name
         self.limits = config.limits
         self.shutdown_grace = config.shutdown_grace
         self.fronts: set[Front] = set()
         self._holders = 0
         limits = msgspec.structs.replace(config.limits, max_outstanding=_OUTSTANDING)
-        kind = Shared if config.backend.isolation == "shared" else PerClient
-        self.assignment: Assignment = kind(config.backend, limits)
+        kind = Shared if backend.isolation == "shared" else PerClient
+        self.assignment: Assignment = kind(backend, limits)
 
     async def hold(self) -> None:
         """Start the servers, for the first listener. TransportError: one cannot be started."""

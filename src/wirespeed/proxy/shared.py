@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from wirespeed.proxy.backend import Backend
     from wirespeed.proxy.config import BackendConfig
     from wirespeed.proxy.front import Front
+    from wirespeed.proxy.side import Side
 
 logger = logging.getLogger("wirespeed.proxy")
 
@@ -141,7 +142,7 @@ class Shared:
             for front in list(self._fronts):
                 self._attach(front)
 
-    def server_asks(self, backend: Backend, message: Message) -> bool:
+    def server_asks(self, backend: Backend, message: Message) -> None:
         """Answer a ping, and refuse all else."""
         if message.method == "ping":
             backend.session.send_result(message, b"{}")
@@ -151,7 +152,6 @@ class Shared:
             backend.refuse(
                 message, "several clients share this server, so none of them can be asked"
             )
-        return False
 
     def server_said(self, backend: Backend, message: Message) -> None:
         """Show a notification to those that it is for."""
@@ -211,7 +211,15 @@ class Shared:
             self._release_uri(uri)
         self._choose_level()
 
-    def admit(self, front: Front, message: Message) -> bool:
+    def route(self, front: Front, message: Message) -> Side | None:
+        """Return the server, or None if the request was answered."""
+        if not self._admits(front, message):
+            return None
+        if front.across is None:
+            front.unreachable(message)
+        return front.across
+
+    def _admits(self, front: Front, message: Message) -> bool:
         """Return whether a request may be passed on. If not, it was answered."""
         params = _params(message)
         modern = _modern_version(params)
@@ -273,10 +281,10 @@ class Shared:
     def _set_level(self, front: Front, message: Message) -> None:
         """Keep a client's level. The server has the most verbose one."""
         level = _params(message).get("level")
-        if not self.admit(front, message):
+        if not self._admits(front, message):
             return
         if level not in LOG_LEVELS or "logging" not in self._hello.get("capabilities", {}):
-            front.pass_request(message)  # the server says what is wrong
+            front.pass_request(message, front.across)  # the server says what is wrong
             return
         self._fronts[front].level = level
         self._choose_level()
@@ -292,7 +300,7 @@ class Shared:
     def _subscribe(self, front: Front, message: Message) -> None:
         """Pass the request on: the server decides about each client's."""
         uri = _params(message).get("uri")
-        if not self.admit(front, message):
+        if not self._admits(front, message):
             return
         client = self._fronts[front]
         if isinstance(uri, str):
@@ -300,18 +308,18 @@ class Shared:
                 front.session.send_error(message, codes.OVERLOADED, "too many subscriptions")
                 return
             client.uris.add(uri)
-        front.pass_request(message)
+        front.pass_request(message, front.across)
 
     def _unsubscribe(self, front: Front, message: Message) -> None:
         """End a client's subscription, and the server's with the last one."""
         uri = _params(message).get("uri")
-        if not self.admit(front, message):
+        if not self._admits(front, message):
             return
         self._fronts[front].uris.discard(uri)
         if any(uri in client.uris for client in self._fronts.values()):
             front.session.send_result(message, b"{}")
         else:
-            front.pass_request(message)
+            front.pass_request(message, front.across)
 
     def _release_uri(self, uri: str) -> None:
         if self._backend is not None and not any(

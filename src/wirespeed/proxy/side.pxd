@@ -21,7 +21,7 @@ cdef class Side(Endpoint):
     cdef readonly object loop
     cdef public Side across              # where its requests go; None: nowhere
     cdef public dict requests            # method -> function of (side, message), not of `across`
-    cdef public bint admits_legacy       # False: `admit` is asked for each request of this era
+    cdef public bint admits_legacy       # False: `route` is asked for each request of this era
     cdef public bint admits_modern
     cdef public bint draining
     cdef list held                       # sides that wait until this one has read
@@ -30,7 +30,6 @@ cdef class Side(Endpoint):
     cdef readonly long long n_late       # answers and progress that nobody waits for
     cdef readonly long long n_dropped    # notifications that this side did not read in time
 
-    cdef int pass_across_c(self, Message m) except -1
     cdef int pass_request_c(self, Side to, Message m) except -1
     cdef int pass_answer_c(self, Route route, Message m) except -1
     cdef int pass_notice_c(self, Route route, Message m) except -1

@@ -72,8 +72,8 @@ cdef class Side(Endpoint):
         across: The side that requests are passed to; None: they are refused.
         requests: Functions by method, for the requests of legacy eras that the proxy answers
             itself. Each gets this side and the message.
-        admits_legacy, admits_modern: Whether requests of these eras are passed on without asking
-            `admit`.
+        admits_legacy, admits_modern: Whether requests of these eras go to `across`. Others go where
+            `route` says.
         draining: Whether the connection ends when all its requests are answered.
     """
 
@@ -84,9 +84,11 @@ cdef class Side(Endpoint):
 
     # -- for subclasses ------------------------------------------------------------------------
 
-    def admit(self, Message message):
-        """Return whether a request may be passed on. If not, it was answered."""
-        return True
+    def route(self, Message message):
+        """Return the side that a request goes to, or None if it was answered."""
+        if self.across is None:
+            self.unreachable(message)
+        return self.across
 
     def answered(self, Message message, object token):
         """Take the answer to a request of the proxy itself; None: there will be none."""
@@ -166,23 +168,22 @@ cdef class Side(Endpoint):
     cdef int request_c(self, Message m) except -1:
         cdef bint modern = is_modern(m)
         cdef object function
+        cdef Side to = self.across
         if not modern and not poi_is(m, WS_METHOD, b'"tools/call"'):
             function = self.requests.get(m.method)
             if function is not None:
                 function(self, m)
                 return 0
-        if not (self.admits_modern if modern else self.admits_legacy) and not self.admit(m):
-            return 0
-        return self.pass_across_c(m)
-
-    cdef int pass_across_c(self, Message m) except -1:
-        if self.across is None or self.across.link is None:
-            code, text = self.session.refusal or (codes.SERVER_LOST, "the server is not there")
-            self.session.error_c(m.ref, code, text, None)
-            return 0
-        return self.pass_request_c(self.across, m)
+        if not (self.admits_modern if modern else self.admits_legacy):
+            to = self.route(m)
+            if to is None:
+                return 0
+        return self.pass_request_c(to, m)
 
     cdef int pass_request_c(self, Side to, Message m) except -1:
+        if to is None or to.link is None:
+            self.unreachable(m)
+            return 0
         cdef Route route = Route.__new__(Route)
         cdef Span token = span_of(m, WS_META_PROGRESS_TOKEN)
         route.asker = self
@@ -338,6 +339,11 @@ cdef class Side(Endpoint):
         splice_c(to.session.writer, message, NULL, 0)
         to.link.wrote_c()
 
-    def pass_request(self, Message message, /):
-        """Pass a request on to the side across. It is refused where there is none."""
-        self.pass_across_c(message)
+    def pass_request(self, Message message, Side to, /):
+        """Pass a request of this side on to another. It is refused where there is none."""
+        self.pass_request_c(to, message)
+
+    def unreachable(self, Message message):
+        """Refuse a request whose server is not there."""
+        code, text = self.session.refusal or (codes.SERVER_LOST, "the server is not there")
+        self.session.error_c(message.ref, code, text, None)

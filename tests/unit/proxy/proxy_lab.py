@@ -12,6 +12,7 @@ from typing import Any
 
 from wirespeed import Stdio
 from wirespeed.proxy import BackendConfig, Proxy, ProxyConfig
+from wirespeed.proxy.front import Front
 
 BACKEND = """
 import json, os, sys
@@ -143,15 +144,23 @@ class Lab:
         seen: What the servers read, in a file.
     """
 
-    def __init__(self, folder: Path, isolation: str, *arguments: str, **options: Any) -> None:
+    def __init__(
+        self, folder: Path, isolation: str, *arguments: str, name: str = "b", **options: Any
+    ) -> None:
         self.seen = folder / "seen"
         script = folder / "backend.py"
         script.write_text(BACKEND)
         self.path = folder / "s"
         self.clients: list[Raw] = []
         target = Stdio(sys.executable, [str(script), str(self.seen), *arguments])
-        backend = BackendConfig(target=target, name="b", isolation=isolation)  # type: ignore[arg-type]
-        self.proxy = Proxy(ProxyConfig(backend=backend, listen=(f"unix:{self.path}",), **options))
+        backend = BackendConfig(target=target, name=name, isolation=isolation)  # type: ignore[arg-type]
+        listen = (f"unix:{self.path}",)
+        self.proxy = Proxy(ProxyConfig(backends=(backend,), listen=listen, **options))
+
+    @property
+    def fronts(self) -> set[Front]:
+        """The proxy's ends of the clients' connections."""
+        return next(iter(self.proxy.services.values())).fronts
 
     @contextlib.asynccontextmanager
     async def serving(self) -> AsyncIterator[None]:

@@ -72,7 +72,7 @@ async def proxied(behind: Behind, isolation: Any) -> AsyncIterator[WebSocket]:
     """The proxy's place, with the token that clients need."""
     backend = BackendConfig(target=behind.target(), name="behind", isolation=isolation)
     listening: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-    proxy = Proxy(ProxyConfig(backend=backend, listen=("ws://127.0.0.1:0/mcp",)))
+    proxy = Proxy(ProxyConfig(backends=(backend,), listen=("ws://127.0.0.1:0/mcp",)))
     serving = asyncio.ensure_future(
         proxy.serve(on_listening=lambda urls: listening.set_result(urls[0]))
     )

@@ -66,7 +66,7 @@ async def proxied(folder: Path, isolation: Any) -> AsyncIterator[str]:
     target = Stdio(sys.executable, [str(script)], env=surroundings())
     backend = BackendConfig(target=target, isolation=isolation)
     listening: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-    proxy = Proxy(ProxyConfig(backend=backend, listen=("ws://127.0.0.1:0/mcp",)))
+    proxy = Proxy(ProxyConfig(backends=(backend,), listen=("ws://127.0.0.1:0/mcp",)))
     serving = asyncio.ensure_future(
         proxy.serve(on_listening=lambda urls: listening.set_result(urls[0]))
     )

@@ -151,7 +151,7 @@ async def test_the_rest_of_a_message_stays_as_it_is(tmp_path: Path, size: int) -
 async def test_a_message_of_several_lines(tmp_path: Path) -> None:
     """A WebSocket message may hold newlines between its tokens; a line must not."""
     lab = Lab(tmp_path, "shared")
-    config = ProxyConfig(backend=lab.proxy.config.backend, listen=("ws://127.0.0.1:0/mcp",))
+    config = ProxyConfig(backends=lab.proxy.config.backends, listen=("ws://127.0.0.1:0/mcp",))
     listening: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     serving = asyncio.ensure_future(
         Proxy(config).serve(on_listening=lambda urls: listening.set_result(urls[0]))

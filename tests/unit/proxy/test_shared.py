@@ -228,7 +228,7 @@ async def test_a_drain_lets_requests_end(tmp_path: Path) -> None:
         one = await lab.connect()
         await one.send(call(1, "hold", 1, **{"as": "x"}))
         await one.recv()
-        for front in lab.proxy.service.fronts:
+        for front in lab.fronts:
             front.drain()
         refused = await one.ask(call(2, "echo"))
         assert refused["error"]["code"] == -31001
