@@ -15,6 +15,7 @@ import msgspec
 
 from wirespeed.errors import TransportError
 from wirespeed.transport.address import Address
+from wirespeed.transport.net import systemd
 from wirespeed.transport.options import ListenOptions
 
 PROBE_TIMEOUT = 1.0  # seconds that a server at a socket's file has to take a connection
@@ -24,18 +25,22 @@ PORT_TRIES = 10
 class Listening:
     """Sockets that listen at an address; a context manager that closes them.
 
+    ``passed``: They belong to a service manager, which removes a socket's file.
+
     Attributes:
         address: The address, with the port that was bound.
         sockets: Non-blocking, one for each address of the host.
         local: Whether only this machine can reach them.
     """
 
-    def __init__(self, address: Address, sockets: list[socket.socket]) -> None:
+    def __init__(
+        self, address: Address, sockets: list[socket.socket], *, passed: bool = False
+    ) -> None:
         self.address = address
         self.sockets = sockets
         self.local = all(_is_local(sock) for sock in sockets)
         self._file: tuple[int, int] | None = None
-        if address.scheme == "unix":
+        if address.scheme == "unix" and not passed:
             self._file = _identity(address.path)
 
     def __enter__(self) -> Self:
@@ -70,12 +75,17 @@ def resolve(address: Address) -> list[Any]:
 def listen(
     address: Address, found: Sequence[Any], options: ListenOptions, *, reserve: bool = False
 ) -> Listening:
-    """Listen at all results of `resolve`. ``reserve``: bind the port only, for processes that will
-    listen there with ``reuse_port``. TransportError: the server cannot listen there."""
+    """Listen at all results of `resolve`, or with the sockets that a service manager has passed.
+
+    ``reserve``: Bind the port only, for processes that will listen there with ``reuse_port``.
+    TransportError: the server cannot listen there.
+    """
+    if sockets := systemd.listening_at(address, found):
+        return Listening(address, sockets, passed=True)
     if address.scheme == "unix":
         return _listen_unix(address, options)
     for _ in range(PORT_TRIES):
-        sockets: list[socket.socket] = []
+        sockets = []
         port = address.port
         try:
             for place in dict.fromkeys((info[0], info[2], info[4]) for info in found):

@@ -14,7 +14,7 @@ from wirespeed._exports import set_public_home
 from wirespeed.transport.address import Address, is_loopback, is_name, parse, quote_path
 from wirespeed.transport.gate import authority_of, check_authorities
 from wirespeed.transport.http.options import HttpOptions
-from wirespeed.transport.net import bind
+from wirespeed.transport.net import bind, systemd
 from wirespeed.transport.net.listener import Obey, serve_at
 from wirespeed.transport.options import ListenFields, ListenOptions, OnListening
 from wirespeed.transport.service import Service, service_of
@@ -98,8 +98,7 @@ def run(
     if workers < 1:
         raise ValueError("workers must be at least 1")
     address, by_path, options = plan(url, services, options, more)
-    if on_listening is None:
-        on_listening = announce
+    (on_listening,) = systemd.telling_ready([on_listening or announce])
     if workers > 1:
         from wirespeed.transport.net.forks import run_workers
 
@@ -116,7 +115,9 @@ def run_together(places: Sequence[Place]) -> None:
     ends. ValueError: an argument is wrong."""
     from wirespeed.transport.loop import run as run_loop
 
-    run_loop(_serve_together(_planned(places)))
+    planned = _planned(places)
+    told = systemd.telling_ready([one[-1] for one in planned])
+    run_loop(_serve_together([(*one[:-1], on) for one, on in zip(planned, told, strict=True)]))
 
 
 async def serve_together(places: Sequence[Place]) -> None:
