@@ -123,7 +123,7 @@ HOMES = {
         "wirespeed.tasks.store": "Page TaskStore",
     },
     "wirespeed.proxy": {
-        "wirespeed.proxy.config": "BackendConfig ProxyConfig",
+        "wirespeed.proxy.config": "BackendConfig ProxyConfig ToolsConfig",
         "wirespeed.proxy.proxy": "Proxy",
     },
     "wirespeed.litemcp": {

@@ -37,7 +37,7 @@ from wirespeed.litemcp import (
 )
 from wirespeed.litemcp import run as run_lite
 from wirespeed.litemcp import serve as serve_lite
-from wirespeed.proxy import BackendConfig, Proxy, ProxyConfig
+from wirespeed.proxy import BackendConfig, Proxy, ProxyConfig, ToolsConfig
 from wirespeed.transport import (
     Child,
     Connection,
@@ -181,8 +181,9 @@ def instrumented() -> None:
 
 
 async def proxied() -> None:
-    backend = BackendConfig(target=Stdio("server"), name="tools", isolation="shared")
+    tools = ToolsConfig(allow=("get_*",), rename={"get_time": "time"})
+    backend = BackendConfig(target=Stdio("server"), name="tools", isolation="shared", tools=tools)
     config = ProxyConfig(backends=(backend,), listen=("ws://127.0.0.1:0/mcp",), shutdown_grace=1.0)
     proxy = Proxy(config)
-    assert_type(proxy.config.backend.isolation, Literal["session", "shared"])
+    assert_type(proxy.config.backends[0].isolation, Literal["session", "shared"])
     await proxy.serve(on_listening=lambda urls: print(*urls))

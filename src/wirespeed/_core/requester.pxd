@@ -5,6 +5,7 @@ from wirespeed._core.framing.writer cimport FrameWriter
 from wirespeed._core.outbox cimport Outbox
 from wirespeed._core.pending cimport Pending
 from wirespeed._core.responder cimport Responder
+from wirespeed._core.splice cimport Edit
 
 
 cdef class Requester(Responder):
@@ -18,7 +19,8 @@ cdef class Requester(Responder):
     cdef int close_request_c(self) except -1
     cdef int abort_request_c(self, int64_t id) except -1
     # For proxies: send a request that came from another peer, with an id that was reserved and the
-    # session's own names (`Pending.texts`) unused; send the peer's cancellation of it.
-    cdef int splice_request_c(self, int64_t id, Message m) except -1
+    # session's own names (`Pending.texts`) unused; send the peer's cancellation of it. `more`: one
+    # further edit of the request, or NULL.
+    cdef int splice_request_c(self, int64_t id, Message m, Edit *more) except -1
     cdef int splice_cancel_c(self, int64_t id, Message m) except -1
     cdef int call_c(self, FrameWriter writer, bytes head, object params) except -1

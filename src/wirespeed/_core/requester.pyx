@@ -16,6 +16,16 @@ from wirespeed._core.splice cimport DIGITS, Edit, digits_of, edit_of, splice_c
 cdef object encode = msgspec.json.Encoder().encode
 
 
+cdef int insert(Edit *edits, int n, Edit edit) noexcept:
+    """Add an edit in the order of the offsets. Returns how many there are."""
+    cdef int i = n
+    while i and edits[i - 1].at > edit.at:
+        edits[i] = edits[i - 1]
+        i -= 1
+    edits[i] = edit
+    return n + 1
+
+
 cdef class Requester(Responder):
     """What `wirespeed._core.session.Session` knows of its own requests. Abstract."""
 
@@ -77,19 +87,18 @@ cdef class Requester(Responder):
     cdef int close_request_c(self) except -1:
         return self.writer.close_c(c'}')
 
-    cdef int splice_request_c(self, int64_t id, Message m) except -1:
+    cdef int splice_request_c(self, int64_t id, Message m, Edit *more) except -1:
         """Send a request of another peer as it came, with this id, which is its progress token as
         well if it has one."""
         cdef char room[DIGITS]
-        cdef Edit edits[2]
+        cdef Edit edits[3]
         cdef Span digits = digits_of(id, room)
         cdef int n = 1
         edits[0] = edit_of(m, WS_ID, digits)
         if m.scan.poi[WS_META_PROGRESS_TOKEN].len:
-            n = 2
-            edits[1] = edit_of(m, WS_META_PROGRESS_TOKEN, digits)
-            if edits[1].at < edits[0].at:
-                edits[0], edits[1] = edits[1], edits[0]
+            n = insert(edits, n, edit_of(m, WS_META_PROGRESS_TOKEN, digits))
+        if more is not NULL:
+            n = insert(edits, n, more[0])
         splice_c(self.writer, m, edits, n)
         self.messages_out += 1
         return 0

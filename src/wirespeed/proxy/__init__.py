@@ -13,6 +13,7 @@ if TYPE_CHECKING:  # isort: off
     from wirespeed.proxy.config import (
         BackendConfig as BackendConfig,
         ProxyConfig as ProxyConfig,
+        ToolsConfig as ToolsConfig,
     )
     from wirespeed.proxy.proxy import Proxy as Proxy
 else:  # type checkers would take any name

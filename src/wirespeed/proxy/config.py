@@ -15,7 +15,25 @@ if TYPE_CHECKING:
 
 Isolation: TypeAlias = Literal["session", "shared"]
 
+_PREFIX = re.compile(r"[A-Za-z0-9_.-]{0,65}")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._~-]{0,63}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ToolsConfig:
+    """Which tools of a server clients see, and how, where its endpoint is shared with others.
+
+    Attributes:
+        allow: Globs of the server's names; what none matches is hidden.
+        deny: Globs of the server's names; what one matches is hidden.
+        rename: Names of the server's tools, and what clients call them, without a prefix.
+        describe: Names of the server's tools, and their descriptions instead of its own.
+    """
+
+    allow: tuple[str, ...] = ("*",)
+    deny: tuple[str, ...] = ()
+    rename: dict[str, str] = field(default_factory=dict)
+    describe: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,18 +47,30 @@ class BackendConfig:
             ``"shared"``: one server for all clients. What such a server says without naming a
             request reaches a client only while that client is alone.
         start_timeout: Seconds for its handshake.
+        prefix: What stands before the names of its tools and prompts, where its endpoint is shared
+            with others; by default its name and ``_``. Letters, digits and ``_-`` fit all hosts.
+        tools: Which of its tools are shown there.
     """
 
     target: Stdio | WebSocket | Socket
     name: str = "server"
     isolation: Isolation = "session"
     start_timeout: float = 30.0
+    prefix: str | None = None
+    tools: ToolsConfig = field(default_factory=ToolsConfig)
+
+    @property
+    def shown_prefix(self) -> str:
+        """The prefix, or its default."""
+        return re.sub(r"[.~]", "_", self.name) + "_" if self.prefix is None else self.prefix
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name):
             raise ValueError(f"a name has at most 64 letters, digits and ._~-, not {self.name!r}")
         if self.isolation not in ("session", "shared"):
             raise ValueError(f'isolation is "session" or "shared", not {self.isolation!r}')
+        if not _PREFIX.fullmatch(self.shown_prefix):
+            raise ValueError(f"a prefix has letters, digits and _.-, not {self.prefix!r}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,16 +80,18 @@ class ProxyConfig:
     Attributes:
         backends: The servers behind it. Their names differ.
         listen: URLs to listen at, such as ``ws://127.0.0.1:8765/mcp``, ``tcp://…``, ``unix:…``.
-            Where URLs have paths, each server is at ``/servers/`` and its name, too. A URL with a
-            path of its own, and one that has no paths, is for one server.
+            Where URLs have paths, each server is at ``/servers/`` and its name, too. At a URL with
+            a path of its own, and at one that has no paths, several servers are merged.
         limits: The limits of each client's connection.
         shutdown_grace: Seconds that requests in flight have when the proxy ends.
+        page_size: Entries on a page of a list that was merged of several servers.
     """
 
     backends: tuple[BackendConfig, ...]
     listen: tuple[str, ...]
     limits: Limits = field(default_factory=Limits)
     shutdown_grace: float = 5.0
+    page_size: int = 1000
 
     def __post_init__(self) -> None:
         if not self.backends:
@@ -67,6 +99,12 @@ class ProxyConfig:
         names = [backend.name for backend in self.backends]
         if len(set(names)) < len(names):
             raise ValueError(f"two servers have the same name: {', '.join(sorted(names))}")
+        prefixes = [one.shown_prefix for one in self.backends if one.shown_prefix]
+        if len(set(prefixes)) < len(prefixes):
+            raise ValueError(f"two servers have the same prefix: {', '.join(sorted(prefixes))}")
+        shown = [name for one in self.backends for name in one.tools.rename.values()]
+        if len(set(shown)) < len(shown):
+            raise ValueError(f"two tools have the same new name: {', '.join(sorted(shown))}")
 
 
 set_public_home(globals())

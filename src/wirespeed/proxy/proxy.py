@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -27,7 +28,7 @@ class Proxy:
 
     def __init__(self, config: ProxyConfig) -> None:
         self.config = config
-        self._services = {one.name: ProxyService(config, one) for one in config.backends}
+        self._services = {one.name: ProxyService.of(config, one) for one in config.backends}
 
     @property
     def services(self) -> dict[str, ProxyService]:
@@ -38,21 +39,30 @@ class Proxy:
         """Return a URL to listen at without its path, and what is served there by path.
 
         Raises:
-            ValueError: The URL is wrong, or stands for one server, and there are several.
+            ValueError: The URL is wrong.
         """
         address = parse(url)
         found = {}
         if not address.has_paths or address.path != "/" or len(self._services) == 1:
-            found[address.path if address.has_paths else "/"] = self._only(url)
+            found[address.path if address.has_paths else "/"] = self._whole
         if address.has_paths:
             address = msgspec.structs.replace(address, path="/")
             found |= {f"/servers/{name}": service for name, service in self._services.items()}
         return str(address), found
 
-    def _only(self, place: str) -> ProxyService:
-        if len(self._services) > 1:
-            raise ValueError(f"{place} is for one server, and there are {len(self._services)}")
-        return next(iter(self._services.values()))
+    @cached_property
+    def _whole(self) -> ProxyService:
+        """All servers as one."""
+        if len(self._services) == 1:
+            return next(iter(self._services.values()))
+        from wirespeed.proxy.merge.merged import Merged
+        from wirespeed.proxy.merge.names import Names
+
+        members = [
+            (self._services[one.name], Names(one), one.start_timeout)
+            for one in self.config.backends
+        ]
+        return ProxyService(self.config, "proxy", Merged(members, self.config.page_size))
 
     async def serve(self, *, on_listening: OnListening | None = None) -> None:
         """Serve at all URLs until SIGTERM or SIGINT; without a URL on stdio, until the client ends.
@@ -60,13 +70,13 @@ class Proxy:
         ``on_listening``: Called with the URLs of a listener as soon as clients can connect to it.
 
         Raises:
-            ValueError: A URL is wrong, or is for one server, and there are several.
+            ValueError: A URL is wrong.
             TransportError: A listener or a server cannot be started.
         """
         if not self.config.listen:
             from wirespeed.transport.stdio import serve_stdio
 
-            await serve_stdio(self._only("stdio"))
+            await serve_stdio(self._whole)
         else:
             from wirespeed.transport.net.serve import serve_together
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
 
@@ -24,10 +24,11 @@ _OUTSTANDING = (1 << 20) - 1
 
 
 class ProxyService:
-    """A `wirespeed.transport.service.Service` that passes everything on to one server.
+    """A `wirespeed.transport.service.Service` that passes everything on to servers.
 
     Attributes:
-        name: The server's.
+        name: The server's, or the proxy's.
+        assignment: What knows which server.
         fronts: The clients at this moment.
     """
 
@@ -36,15 +37,20 @@ class ProxyService:
     refusal_status = 401
     auth = None
 
-    def __init__(self, config: ProxyConfig, backend: BackendConfig) -> None:
-        self.name = backend.name
+    def __init__(self, config: ProxyConfig, name: str, assignment: Assignment) -> None:
+        self.name = name
         self.limits = config.limits
         self.shutdown_grace = config.shutdown_grace
+        self.assignment = assignment
         self.fronts: set[Front] = set()
         self._holders = 0
+
+    @classmethod
+    def of(cls, config: ProxyConfig, backend: BackendConfig) -> Self:
+        """The service that passes everything on to one server."""
         limits = msgspec.structs.replace(config.limits, max_outstanding=_OUTSTANDING)
         kind = Shared if backend.isolation == "shared" else PerClient
-        self.assignment: Assignment = kind(backend, limits)
+        return cls(config, backend.name, kind(backend, limits))
 
     async def hold(self) -> None:
         """Start the servers, for the first listener. TransportError: one cannot be started."""

@@ -30,7 +30,8 @@ cdef class Side(Endpoint):
     cdef readonly long long n_late       # answers and progress that nobody waits for
     cdef readonly long long n_dropped    # notifications that this side did not read in time
 
-    cdef int pass_request_c(self, Side to, Message m) except -1
+    # `name`: JSON text that stands in the place of `params.name`, or None
+    cdef int pass_request_c(self, Side to, Message m, bytes name) except -1
     cdef int pass_answer_c(self, Route route, Message m) except -1
     cdef int pass_notice_c(self, Route route, Message m) except -1
     cdef int pass_about_c(self, Route route, Message m, int which, Span text) except -1

@@ -14,6 +14,7 @@ from wirespeed._core._simd cimport (
     WS_META_PROGRESS_TOKEN,
     WS_META_SUBSCRIPTION_ID,
     WS_METHOD,
+    WS_NAME,
     WS_PROGRESS_TOKEN,
     WS_REQUEST_ID,
 )
@@ -32,13 +33,14 @@ from wirespeed._core.envelope cimport (
 from wirespeed._core.inflight cimport InFlightSlot, inflight_id
 from wirespeed._core.session cimport Session
 from wirespeed._core.span cimport Span
-from wirespeed._core.splice cimport splice_c
+from wirespeed._core.splice cimport Edit, edit_of, splice_c
 from wirespeed.transport.link cimport Endpoint
 
 import logging
 
 import msgspec
 
+from wirespeed._core.envelope import parse
 from wirespeed.protocol import codes, revisions
 
 logger = logging.getLogger("wirespeed.proxy")
@@ -178,9 +180,11 @@ cdef class Side(Endpoint):
             to = self.route(m)
             if to is None:
                 return 0
-        return self.pass_request_c(to, m)
+        return self.pass_request_c(to, m, None)
 
-    cdef int pass_request_c(self, Side to, Message m) except -1:
+    cdef int pass_request_c(self, Side to, Message m, bytes name) except -1:
+        cdef Edit edit
+        cdef Edit *more = NULL
         if to is None or to.link is None:
             self.unreachable(m)
             return 0
@@ -200,7 +204,11 @@ cdef class Side(Endpoint):
             )
             return 0
         self.session.set_token_c(m.ref, route)
-        to.session.splice_request_c(route.id, m)
+        if name is not None:
+            edit = edit_of(m, WS_NAME, Span(<const unsigned char *> <char *> name,
+                                            <size_t> len(name)))
+            more = &edit
+        to.session.splice_request_c(route.id, m, more)
         self.n_passed += 1
         to.link.wrote_c()
         if to.session.outbox.size >= to.session.output_high:
@@ -339,9 +347,21 @@ cdef class Side(Endpoint):
         splice_c(to.session.writer, message, NULL, 0)
         to.link.wrote_c()
 
-    def pass_request(self, Message message, Side to, /):
-        """Pass a request of this side on to another. It is refused where there is none."""
-        self.pass_request_c(to, message)
+    def pass_request(self, Message message, Side to, bytes name=None, bytes text=None):
+        """Pass a request of this side on to another. It is refused where there is none. Nothing
+        happens if it was cancelled meanwhile.
+
+        ``name``: JSON text that stands in the place of its ``params.name``. ``text``: what is sent
+        instead of the request, a whole message with any id.
+        """
+        cdef Message m = message
+        if self.link is None or self.session.inflight.slot_c(message.ref) is NULL:
+            return
+        if text is not None:
+            m = parse(text, max_depth=1024)
+            m.ref = message.ref
+        self.pass_request_c(to, m, name)
+        self.link.wrote_c()            # of a refusal
 
     def unreachable(self, Message message):
         """Refuse a request whose server is not there."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from typing import Any
 
 import pytest
@@ -51,15 +50,13 @@ def test_where_there_are_no_paths() -> None:
 
 
 @pytest.mark.parametrize("url", ["ws://127.0.0.1:0/mcp", "unix:/run/s", "tcp://127.0.0.1:0"])
-def test_a_place_for_one_server(url: str) -> None:
+def test_several_are_merged_at_the_url(url: str) -> None:
     proxy = Proxy(config("time", "files"))
-    with pytest.raises(ValueError, match=re.escape(f"{url} is for one server, and there are 2")):
-        proxy.routes(url)
-
-
-async def test_stdio_is_for_one_server() -> None:
-    with pytest.raises(ValueError, match="stdio is for one server"):
-        await Proxy(config("time", "files")).serve()
+    _, routes = proxy.routes(url)
+    services = proxy.services
+    (merged,) = [service for service in routes.values() if service not in services.values()]
+    assert merged.name == "proxy"
+    assert proxy.routes(url)[1] == routes
 
 
 @pytest.mark.parametrize("names", [(), ("a", "a")])

@@ -1,0 +1,344 @@
+"""A client of a merged endpoint, and what the servers say to it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from wirespeed.errors import ProtocolError, RemoteError, TransportError, WirespeedError
+from wirespeed.protocol import codes
+from wirespeed.protocol.revisions import (
+    LATEST_LEGACY,
+    LEGACY_VERSIONS,
+    META_CLIENT_CAPABILITIES,
+    META_CLIENT_INFO,
+    META_PROTOCOL_VERSION,
+)
+from wirespeed.proxy.merge import discovery
+from wirespeed.proxy.merge.lists import KINDS, Kind, Listing, merge
+from wirespeed.proxy.merge.lists import Merged as MergedList
+from wirespeed.proxy.merge.member import Member, text_of
+from wirespeed.server.pagination import page_of
+
+if TYPE_CHECKING:
+    from wirespeed._core.envelope import Message
+    from wirespeed.proxy.backend import Backend
+    from wirespeed.proxy.front import Front
+    from wirespeed.proxy.merge.merged import Merged
+    from wirespeed.proxy.side import Side
+
+logger = logging.getLogger("wirespeed.proxy")
+
+_ENVELOPE = tuple(
+    f"params._meta.{name}"
+    for name in (META_PROTOCOL_VERSION, META_CLIENT_CAPABILITIES, META_CLIENT_INFO)
+)
+# Methods whose `params.name` is edited, and the list that the name is of.
+_NAMED = {"tools/call": KINDS["tools/list"], "prompts/get": KINDS["prompts/list"]}
+
+Params = dict[str, Any]
+
+
+class MergedClient:
+    """One client of a merged endpoint. For its servers it is an `Owner`.
+
+    Attributes:
+        members: The servers, in the order of the configuration.
+    """
+
+    def __init__(self, merged: Merged, front: Front) -> None:
+        self.members: list[Member] = []
+        self._merged = merged
+        self._front = front
+        self._hello: Params | None = None  # what it said in `initialize`
+        self._greeted = False
+        self._initialized = False
+        self._lists: dict[str, MergedList] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._methods: dict[str, Callable[[Message, Params, bool], Coroutine[Any, Any, Any]]] = {
+            "server/discover": self._discover,
+            **dict.fromkeys(KINDS, self._list),
+        }
+
+    def close(self) -> None:
+        """The client has left."""
+        for task in self._tasks:
+            task.cancel()
+        for member in self.members:
+            member.close()
+
+    # -- requests --------------------------------------------------------------------------------
+
+    def route(self, message: Message) -> Side | None:
+        """Return the server that a request goes to, or None if it was or will be answered."""
+        method = message.method or ""
+        modern = any(message.lease(point) is not None for point in _ENVELOPE)
+        if not modern:
+            if method == "ping":
+                self._answer(message, {})
+                return None
+            if method == "initialize":
+                self._initialize(message)
+                return None
+            if self._hello is None:
+                self._refuse(message, codes.INVALID_PARAMS, "the connection is not initialized")
+                return None
+        if method in _NAMED:
+            return self._named(message, _NAMED[method], modern)
+        function = self._methods.get(method)
+        if function is None:
+            self._refuse(message, codes.METHOD_NOT_FOUND, f"Method not found: {method}")
+        else:
+            self._start(message, self._answered_by(function, message, modern))
+        return None
+
+    def _start(self, message: Message, work: Coroutine[Any, Any, None]) -> None:
+        """Answer a request later. What the work raises is the answer."""
+        task = asyncio.ensure_future(self._guard(message, work))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _guard(self, message: Message, work: Coroutine[Any, Any, None]) -> None:
+        try:
+            await work
+        except (RemoteError, ProtocolError) as exc:
+            self._refuse(message, exc.code, exc.message, exc.data)
+        except WirespeedError as exc:
+            self._refuse(message, codes.SERVER_LOST, text_of(exc))
+        except Exception:
+            logger.exception("internal error of the proxy at %s", message)
+            self._refuse(message, codes.INTERNAL_ERROR, "Internal error")
+
+    async def _answered_by(
+        self,
+        function: Callable[[Message, Params, bool], Coroutine[Any, Any, Any]],
+        message: Message,
+        modern: bool,
+    ) -> None:
+        params = {} if message.params is None else msgspec.json.decode(message.params)
+        self._answer(message, await function(message, params, modern))
+
+    def _answer(self, message: Message, result: Any) -> None:
+        if self._front.link is not None:
+            self._front.session.send_result(message, msgspec.json.encode(result))
+            self._sent()
+
+    def _refuse(self, message: Message, code: int, text: str, data: Any = None) -> None:
+        if self._front.link is not None:
+            self._front.session.send_error(message, code, text, data)
+            self._sent()
+
+    def _sent(self) -> None:
+        assert self._front.link is not None
+        self._front.link.wrote()
+        if self._front.draining:
+            self._front.check_drained()
+
+    # -- handshakes ------------------------------------------------------------------------------
+
+    def _initialize(self, message: Message) -> None:
+        params = {} if message.params is None else msgspec.json.decode(message.params)
+        if not isinstance(params.get("protocolVersion"), str):
+            self._refuse(message, codes.INVALID_PARAMS, "protocolVersion must be a string")
+        elif self._hello is not None:
+            self._refuse(message, codes.INVALID_REQUEST, "the connection is initialized already")
+        else:
+            if params["protocolVersion"] not in LEGACY_VERSIONS:
+                params["protocolVersion"] = LATEST_LEGACY
+            self._hello = params
+            self._front.session.pauses_requests = True  # what follows waits for the servers
+            self._start(message, self._greet(message, params))
+
+    async def _greet(self, message: Message, params: Params) -> None:
+        """Answer ``initialize`` when all servers have answered, or failed."""
+        try:
+            found = await self._each(lambda one: one.greet(params, initialized=False), "entries")
+            if not found:
+                self._hello = None
+                raise TransportError("none of the servers is there")
+            hellos = {one.name: one.hello for one in found if one.hello is not None}
+            version = params["protocolVersion"]
+            self._answer(message, discovery.initialized(version, hellos))
+            self._front.session.batches = version == "2025-03-26"
+            self._greeted = True
+        finally:
+            self._front.release()
+
+    async def _discover(self, message: Message, params: Params, modern: bool) -> Params:
+        """Join what all servers say. A server of legacy eras makes the endpoint one of these."""
+        refusals: list[RemoteError] = []
+
+        async def ask(member: Member) -> Params:
+            try:
+                return await member.ask("server/discover", params)
+            except RemoteError as exc:
+                refusals.append(exc)
+                raise
+
+        found = await self._each(ask, "entries")
+        for refusal in refusals:
+            if refusal.code != codes.SERVER_LOST:
+                raise refusal
+        if not found:
+            raise TransportError("none of the servers is there")
+        return discovery.discovered({one.name: hello for one, hello in found.items()})
+
+    async def _each(
+        self, function: Callable[[Member], Coroutine[Any, Any, Any]], what: str
+    ) -> dict[Member, Any]:
+        """Call a function for each server. Those that fail are logged and left out."""
+        ended = await asyncio.gather(*map(function, self.members), return_exceptions=True)
+        found = {}
+        for member, one in zip(self.members, ended, strict=True):
+            if isinstance(one, WirespeedError):
+                self._merged.complain(member.name, what, text_of(one))
+            elif isinstance(one, BaseException):
+                raise one
+            else:
+                self._merged.complain(member.name, what, None)
+                found[member] = one
+        return found
+
+    async def _ready(self, member: Member) -> Backend:
+        """Return the connection of a server, after a new handshake if it was lost."""
+        if self._hello is not None:
+            await member.greet(self._hello, initialized=self._initialized)
+        return member.connect()
+
+    # -- lists -----------------------------------------------------------------------------------
+
+    async def _list(self, message: Message, params: Params, modern: bool) -> Params:
+        """Answer with one page of a merged list."""
+        kind = KINDS[message.method or ""]
+        cursor = params.get("cursor")
+        if cursor is not None and not isinstance(cursor, str):
+            raise ProtocolError(codes.INVALID_PARAMS, "cursor must be a string")
+        merged = self._lists.get(kind.method)
+        if cursor is None or merged is None:
+            merged = await self._merge(kind, params.get("_meta") if modern else None)
+        page = page_of(list(merged.entries.items()), cursor, self._merged.page_size)
+        result: Params = {kind.name: page.entries}
+        if page.next_cursor is not None:
+            result["nextCursor"] = page.next_cursor
+        return {**result, **merged.rest} if modern else result
+
+    async def _merge(self, kind: Kind, meta: Params | None) -> MergedList:
+        """Ask for the list of each server, and put them together."""
+        if meta is not None:
+            meta = {name: value for name, value in meta.items() if name != "progressToken"}
+
+        async def ask(member: Member) -> Listing:
+            if meta is None:
+                await self._ready(member)
+            return await member.list(kind, meta)
+
+        found = await self._each(ask, kind.name)
+        merged = self._lists[kind.method] = merge(kind, found)
+        self._merged.collisions += merged.collisions
+        merged.rest = discovery.modern(
+            {"ttlMs": one.ttl, "cacheScope": one.scope} for one in found.values()
+        )
+        return merged
+
+    # -- requests that name a tool or a prompt ---------------------------------------------------
+
+    def _named(self, message: Message, kind: Kind, modern: bool) -> Side | None:
+        """Pass a request on with the name that the server knows."""
+        shown = message.text("params.name")
+        if shown is None:
+            self._refuse(message, codes.INVALID_PARAMS, "params.name must be a string")
+            return None
+        found = [
+            (member, real)
+            for member in self.members
+            if (real := member.names.real(kind.name, shown)) is not None
+        ]
+        if not found:
+            self._unknown(message, kind, shown)
+        elif len(found) > 1:
+            self._start(message, self._choose(message, kind, shown, modern))
+        elif (backend := found[0][0].backend) is not None and (modern or found[0][0].hello):
+            self._pass(message, backend, shown, found[0][1])
+        else:
+            self._start(message, self._pass_later(message, *found[0], shown, modern))
+        return None
+
+    async def _choose(self, message: Message, kind: Kind, shown: str, modern: bool) -> None:
+        """The name may be of several servers: the lists tell."""
+        merged = self._lists.get(kind.method)
+        if merged is None or shown not in merged.owners:
+            merged = await self._merge(kind, _meta(message) if modern else None)
+        owner = merged.owners.get(shown)
+        real = None if owner is None else owner.names.real(kind.name, shown)
+        if owner is None or real is None:
+            self._unknown(message, kind, shown)
+        else:
+            await self._pass_later(message, owner, real, shown, modern)
+
+    async def _pass_later(
+        self, message: Message, member: Member, real: str, shown: str, modern: bool
+    ) -> None:
+        backend = member.connect() if modern else await self._ready(member)
+        self._pass(message, backend, shown, real)
+
+    def _pass(self, message: Message, backend: Backend, shown: str, real: str) -> None:
+        name = None if real == shown else msgspec.json.encode(real)
+        self._front.pass_request(message, backend, name)
+
+    def _unknown(self, message: Message, kind: Kind, shown: str) -> None:
+        self._refuse(message, codes.INVALID_PARAMS, f"Unknown {kind.name[:-1]}: {shown[:200]}")
+
+    # -- what the servers say --------------------------------------------------------------------
+
+    async def opened(self, backend: Backend) -> None:
+        """Not called: a server of the proxy opens no connection here."""
+
+    def down(self, reason: str | None) -> None:
+        """Not called."""
+
+    def closed(self, backend: Backend) -> None:
+        """A server is gone for this client: what it had is shown no more."""
+        for member in self.members:
+            if member.backend is backend:
+                hello = member.hello
+                member.lost(f"the server {member.name} is not there")
+                if hello is not None and self._greeted:
+                    for capability in ("tools", "prompts", "resources"):
+                        if capability in hello.get("capabilities", {}):
+                            self._tell_change(capability)
+
+    def _tell_change(self, capability: str) -> None:
+        if self._front.link is not None and not self._front.draining:
+            self._front.session.send_notification(f"notifications/{capability}/list_changed")
+            self._front.link.wrote()
+
+    def server_asks(self, backend: Backend, message: Message) -> Side | None:
+        """Ask the client."""
+        return self._front
+
+    def server_said(self, backend: Backend, message: Message) -> None:
+        """Pass a notification on. Lists that have changed are asked for again."""
+        method = message.method or ""
+        if method.endswith("/list_changed"):
+            for member in self.members:
+                if member.backend is backend:
+                    member.forget(method.split("/")[1])
+        if self._greeted:
+            backend.pass_notification(message, self._front)
+
+    def said(self, message: Message) -> None:
+        """Tell the servers what the client says of itself."""
+        if message.method == "notifications/initialized":
+            self._initialized = True
+        for member in self.members:
+            if member.backend is not None and member.hello is not None:
+                self._front.pass_notification(message, member.backend)
+
+
+def _meta(message: Message) -> Params:
+    meta: Params = msgspec.json.decode(message.params or b"{}").get("_meta", {})
+    return meta

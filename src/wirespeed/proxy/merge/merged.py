@@ -1,0 +1,83 @@
+"""Several servers behind one endpoint: which of them gets a request."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from wirespeed.errors import WirespeedError
+from wirespeed.proxy.merge.client import MergedClient
+from wirespeed.proxy.merge.member import Member, text_of
+
+if TYPE_CHECKING:
+    from wirespeed._core.envelope import Message
+    from wirespeed.proxy.front import Front
+    from wirespeed.proxy.merge.names import Names
+    from wirespeed.proxy.service import ProxyService
+    from wirespeed.proxy.side import Side
+
+logger = logging.getLogger("wirespeed.proxy")
+
+
+class Merged:
+    """A `wirespeed.proxy.assignment.Assignment`: each client is a client of every server.
+
+    Args:
+        services: The service of each server, its names, and the seconds that it has to answer.
+        page_size: Entries on a page of a list.
+
+    Attributes:
+        collisions: Entries of lists that were left out, because an earlier server has their key.
+    """
+
+    def __init__(self, services: list[tuple[ProxyService, Names, float]], page_size: int) -> None:
+        self.page_size = page_size
+        self.collisions = 0
+        self._services = services
+        self._held: list[ProxyService] = []
+        self._clients: dict[Front, MergedClient] = {}
+        self._complaints: dict[tuple[str, str], str] = {}
+
+    async def start(self) -> None:
+        """Start the servers. One that cannot be started does not hold the others up."""
+        services = [service for service, *_ in self._services]
+        ended = await asyncio.gather(*(one.hold() for one in services), return_exceptions=True)
+        for service, error in zip(services, ended, strict=True):
+            if error is None:
+                self._held.append(service)
+            elif isinstance(error, WirespeedError):
+                logger.warning("%s: %s", service.name, text_of(error))
+            else:
+                raise error
+
+    async def stop(self) -> None:
+        """End all servers that no other listener holds."""
+        while self._held:
+            await self._held.pop().release(None)
+
+    def joined(self, front: Front) -> None:
+        """A client has connected. Servers are asked when it asks."""
+        client = MergedClient(self, front)
+        client.members = [Member(*one, front, client) for one in self._services]
+        self._clients[front] = client
+
+    def left(self, front: Front) -> None:
+        """A client has left."""
+        self._clients.pop(front).close()
+
+    def route(self, front: Front, message: Message) -> Side | None:
+        """Return the server that a request goes to, or None if it was or will be answered."""
+        return self._clients[front].route(message)
+
+    def client_said(self, front: Front, message: Message) -> None:
+        """Take a notification of a client that belongs to no request."""
+        self._clients[front].said(message)
+
+    def complain(self, name: str, what: str, reason: str | None) -> None:
+        """Log that a server does not do something, once for each reason; None: it does."""
+        if reason is None:
+            self._complaints.pop((name, what), None)
+        elif self._complaints.get((name, what)) != reason:
+            self._complaints[name, what] = reason
+            logger.warning("%s: nothing of its %s is shown: %s", name, what, reason)

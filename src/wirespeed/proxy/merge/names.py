@@ -1,0 +1,54 @@
+"""What the tools and prompts of one server are called behind the merged endpoint."""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from wirespeed.proxy.config import BackendConfig
+
+
+class Names:
+    """The names of one server's tools and prompts, the server's and the shown ones.
+
+    A prefix stands before each name. A tool that is renamed is shown by that name alone.
+    """
+
+    def __init__(self, config: BackendConfig) -> None:
+        self._tools = config.tools
+        self._prefix = config.shown_prefix
+        self._renamed = {shown: real for real, shown in config.tools.rename.items()}
+
+    def shown(self, kind: str, real: str) -> str | None:
+        """Return what clients call a tool or prompt of the server; None: they do not see it."""
+        if kind == "tools":
+            if not self._allows(real):
+                return None
+            if real in self._tools.rename:
+                return self._tools.rename[real]
+        return self._prefix + real
+
+    def real(self, kind: str, shown: str) -> str | None:
+        """Return what the server may call it; None: it is not this server's, or hidden."""
+        real = self._renamed.get(shown) if kind == "tools" else None
+        if real is None:
+            if not shown.startswith(self._prefix):
+                return None
+            real = shown[len(self._prefix) :]
+        return real if self.shown(kind, real) == shown else None
+
+    def described(self, kind: str, entry: dict[str, Any]) -> dict[str, Any] | None:
+        """Return an entry of the server's list as clients see it; None: they do not."""
+        real = entry.get("name")
+        if not isinstance(real, str) or (shown := self.shown(kind, real)) is None:
+            return None
+        entry = {**entry, "name": shown}
+        if kind == "tools" and real in self._tools.describe:
+            entry["description"] = self._tools.describe[real]
+        return entry
+
+    def _allows(self, real: str) -> bool:
+        return any(fnmatchcase(real, glob) for glob in self._tools.allow) and not any(
+            fnmatchcase(real, glob) for glob in self._tools.deny
+        )

@@ -1,0 +1,133 @@
+"""Several servers behind one endpoint, and clients of both eras."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+from raw import surroundings
+
+from tests.unit.proxy.proxy_lab import Raw
+from wirespeed import Stdio
+from wirespeed.proxy import BackendConfig, Proxy, ProxyConfig
+
+SERVER = """
+import asyncio, os, sys
+from wirespeed import Context, Server
+
+me, log = sys.argv[1:]
+server = Server(me, instructions=f"Ask {me}.")
+
+def note(text):
+    with open(log, "a") as file:
+        print(me, text, file=file)
+
+@server.tool
+async def who(ctx: Context, nonce: str = "") -> str:
+    await ctx.progress(1, 2, nonce)
+    return f"{me}:{nonce}"
+
+@server.tool(description="Its own words.")
+async def hang() -> str:
+    note("hangs")
+    try:
+        await asyncio.Event().wait()
+    finally:
+        note("cancelled")
+
+@server.tool
+async def secret() -> str:
+    return "secret"
+
+@server.tool
+async def leave() -> str:
+    os._exit(3)
+
+@server.tool
+async def name(ctx: Context) -> str:
+    return (await ctx.elicit(f"{me} asks", str)).content
+
+@server.tool
+async def grow() -> str:
+    async def more() -> str:
+        return "more"
+    server.add_tool(more)
+    return "grown"
+
+@server.prompt
+def greet(whom: str) -> str:
+    return f"{me} greets {whom}"
+
+@server.resource("data://common")
+def common() -> str:
+    return f"common of {me}"
+
+@server.resource(f"data://{me}")
+def own() -> str:
+    return f"own of {me}"
+
+@server.resource("data://" + me + "/{key}")
+def keyed(key: str) -> str:
+    return f"{key} of {me}"
+
+server.run()
+"""
+
+
+class MergeLab:
+    """A proxy with several servers at a UNIX socket."""
+
+    def __init__(self, folder: Path, *names: str, **options: Any) -> None:
+        self.path = folder / "s"
+        self.url = f"unix:{self.path}"
+        self.log = folder / "log"
+        self.log.touch()
+        self.script = folder / "server.py"
+        self.script.write_text(SERVER)
+        self.options = options
+        self.backends = [self.backend(name) for name in names]
+        self.clients: list[Raw] = []
+
+    def backend(self, name: str, **more: Any) -> BackendConfig:
+        """The configuration of one more server."""
+        arguments = [str(self.script), name, str(self.log)]
+        target = Stdio(sys.executable, arguments, env=surroundings())
+        return BackendConfig(target=target, name=name, **more)
+
+    @contextlib.asynccontextmanager
+    async def serving(self, *listen: str) -> AsyncIterator[tuple[str, ...]]:
+        """Serve at the UNIX socket, or at one URL. Gives the URLs of the listener."""
+        config = ProxyConfig(
+            backends=tuple(self.backends), listen=listen or (self.url,), **self.options
+        )
+        self.proxy = Proxy(config)
+        listening: asyncio.Future[tuple[str, ...]] = asyncio.get_running_loop().create_future()
+        task = asyncio.ensure_future(self.proxy.serve(on_listening=listening.set_result))
+        await asyncio.wait((task, listening), return_when=asyncio.FIRST_COMPLETED)
+        if task.done():
+            task.result()
+        try:
+            yield listening.result()
+        finally:
+            for client in self.clients:
+                await client.close()
+            task.cancel()
+            await asyncio.wait((task,))
+
+    async def connect(self, version: str | None = "2025-11-25") -> Raw:
+        """A client that sends and reads text."""
+        client = Raw(*await asyncio.open_unix_connection(str(self.path), limit=1 << 24))
+        self.clients.append(client)
+        if version is not None:
+            await client.initialize(version)
+        return client
+
+    async def until_logged(self, *lines: str) -> None:
+        """Wait until the servers have noted exactly this, in any order."""
+        while len(found := self.log.read_text().splitlines()) < len(lines):
+            await asyncio.sleep(0.01)
+        assert sorted(found) == sorted(lines)

@@ -1,0 +1,256 @@
+"""Several servers behind one endpoint: calls go to the server whose prefix a name has."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from raw import modern
+
+from tests.unit.proxy.merge_lab import MergeLab
+from tests.unit.proxy.proxy_lab import call
+from wirespeed import Client
+from wirespeed.errors import RemoteError
+from wirespeed.proxy import BackendConfig, ToolsConfig
+from wirespeed.types import Accept, ElicitParams
+
+pytestmark = pytest.mark.compiled
+
+VERSIONS = {"auto": "2026-07-28", "legacy": "2025-11-25"}
+TOOLS = ["grow", "hang", "leave", "name", "secret", "who"]
+
+
+@pytest.fixture(params=["auto", "legacy"])
+def era(request: pytest.FixtureRequest) -> Any:
+    """Each era."""
+    return request.param
+
+
+def text(answer: Any) -> str:
+    return str(answer["result"]["content"][0]["text"])
+
+
+@pytest.mark.both_loops
+async def test_one_endpoint(tmp_path: Path, era: Any) -> None:
+    lab = MergeLab(tmp_path, "red", "blue")
+    async with lab.serving(), Client(lab.url, era=era) as client:
+        assert client.protocol_version == VERSIONS[era]
+        assert client.instructions == "# red\n\nAsk red.\n\n# blue\n\nAsk blue."
+        names = [tool.name for tool in await client.list_tools()]
+        assert sorted(names[:6]) == [f"red_{name}" for name in TOOLS]
+        assert sorted(names[6:]) == [f"blue_{name}" for name in TOOLS]
+        for name in ("red", "blue"):
+            progress: list[Any] = []
+            called = await client.call_tool(
+                f"{name}_who",
+                {"nonce": "n"},
+                on_progress=lambda *said, to=progress: to.append(said),
+            )
+            assert called.data == f"{name}:n"
+            assert progress == [(1, 2, "n")]
+
+
+async def test_many_clients_with_the_same_ids(tmp_path: Path) -> None:
+    """Each gets its own answers and its own progress, of both servers."""
+    lab = MergeLab(tmp_path)
+    lab.backends = [lab.backend("red"), lab.backend("blue", isolation="shared")]
+    async with lab.serving():
+        clients = [await lab.connect() for _ in range(4)]
+
+        async def one(n: int) -> None:
+            expected = set()
+            for k in range(20):
+                for id in (k, str(k)):
+                    name = "red" if (k + n + isinstance(id, str)) % 2 else "blue"
+                    nonce = f"{n}:{k}:{type(id).__name__}"
+                    await clients[n].send(call(id, f"{name}_who", id, nonce=nonce))
+                    expected |= {("p", id, nonce), ("r", id, f"{name}:{nonce}")}
+            got = set()
+            for _ in range(len(expected)):
+                said = await clients[n].recv()
+                if "method" in said:
+                    params = said["params"]
+                    got.add(("p", params["progressToken"], params["message"]))
+                else:
+                    got.add(("r", said["id"], text(said)))
+            assert got == expected
+
+        await asyncio.gather(*(one(n) for n in range(4)))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        '{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"red_who","arguments":%s}}',
+        '{"params":{"arguments":%s,"name":"red_who"},"method":"tools/call","id":7,"jsonrpc":"2.0"}',
+        '{"params":{"_meta":{"progressToken":"t"},"name":"red_who","arguments":%s},"id":7,'
+        '"method":"tools/call","jsonrpc":"2.0"}',
+        '{"id":7,"params":{"name":"red\\u005fwho","arguments":%s,"_meta":{"progressToken":7}},'
+        '"method":"tools/call","jsonrpc":"2.0"}',
+    ],
+)
+@pytest.mark.parametrize("length", [1, 10_000])
+async def test_the_name_stands_anywhere(tmp_path: Path, line: str, length: int) -> None:
+    lab = MergeLab(tmp_path, "red", "blue")
+    async with lab.serving():
+        client = await lab.connect()
+        answer = await client.ask(line % json.dumps({"nonce": "x" * length}))
+        if "progressToken" in line:
+            answer = await client.recv()
+        assert (answer["id"], text(answer)) == (7, "red:" + "x" * length)
+
+
+@pytest.mark.parametrize("name", ["red_nothing", "green_who", "who", "", "red"])
+async def test_unknown_tools(tmp_path: Path, name: str) -> None:
+    lab = MergeLab(tmp_path, "red", "blue")
+    async with lab.serving():
+        client = await lab.connect()
+        error = (await client.ask(call(1, name)))["error"]
+        assert error["code"] == -32602
+        assert "nknown tool" in error["message"]
+
+
+async def test_cancellation(tmp_path: Path) -> None:
+    lab = MergeLab(tmp_path, "red", "blue")
+    async with lab.serving():
+        client = await lab.connect()
+        await client.send(call("a", "red_hang"), call("b", "blue_hang"))
+        await lab.until_logged("red hangs", "blue hangs")
+        cancelled = {"method": "notifications/cancelled", "params": {"requestId": "b"}}
+        await client.send({"jsonrpc": "2.0", **cancelled})
+        await lab.until_logged("red hangs", "blue hangs", "blue cancelled")
+        assert text(await client.ask(call("b", "blue_who"))) == "blue:"
+
+
+async def test_what_a_client_that_left_had_asked_is_cancelled(tmp_path: Path) -> None:
+    lab = MergeLab(tmp_path)
+    lab.backends = [lab.backend(name, isolation="shared") for name in ("red", "blue")]
+    async with lab.serving():
+        client = await lab.connect()
+        await client.send(call(1, "red_hang"), call(2, "blue_hang"))
+        await lab.until_logged("red hangs", "blue hangs")
+        await client.close()
+        await lab.until_logged("red hangs", "blue hangs", "red cancelled", "blue cancelled")
+
+
+async def test_questions(tmp_path: Path, era: Any) -> None:
+    """A server of the client's own asks it."""
+    asked: list[str] = []
+
+    async def answer(request: ElicitParams) -> Accept:
+        asked.append(request.message)
+        return Accept({"value": "Ada"})
+
+    lab = MergeLab(tmp_path, "red", "blue")
+    async with lab.serving(), Client(lab.url, era=era, on_elicit=answer) as client:
+        for name in ("blue", "red"):
+            assert (await client.call_tool(f"{name}_name")).data == "Ada"
+    assert asked == ["blue asks", "red asks"]
+
+
+async def test_a_server_that_cannot_be_started(
+    tmp_path: Path, era: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its entries are absent, calls of it fail, and the others answer."""
+    from wirespeed import Stdio
+
+    lab = MergeLab(tmp_path, "red")
+    lab.backends.append(BackendConfig(target=Stdio("/nowhere/at/all"), name="lost"))
+    async with lab.serving(), Client(lab.url, era=era) as client:
+        assert {tool.name.split("_")[0] for tool in await client.list_tools()} == {"red"}
+        assert (await client.call_tool("red_who")).data == "red:"
+        with pytest.raises(RemoteError) as caught:
+            await client.call_tool("lost_who")
+        assert caught.value.code == -31004
+    assert "lost: " in caplog.text
+
+
+async def test_a_server_that_ends(tmp_path: Path, era: Any) -> None:
+    """Its requests fail, those of others do not, and it is started for the next one."""
+    lab = MergeLab(tmp_path, "red", "blue")
+    async with lab.serving(), Client(lab.url, era=era) as client:
+        hanging = asyncio.ensure_future(client.call_tool("blue_hang"))
+        await lab.until_logged("blue hangs")
+        with pytest.raises(RemoteError) as caught:
+            await client.call_tool("red_leave")
+        assert caught.value.code == -31004
+        assert (await client.call_tool("blue_who")).data == "blue:"
+        assert not hanging.done()
+        hanging.cancel()
+
+
+async def test_allow_deny_rename_describe(tmp_path: Path) -> None:
+    lab = MergeLab(tmp_path)
+    tools = ToolsConfig(
+        allow=("w*", "s*", "hang"),
+        deny=("secret",),
+        rename={"who": "me"},
+        describe={"hang": "Ours."},
+    )
+    lab.backends = [lab.backend("red", tools=tools), lab.backend("blue")]
+    async with lab.serving(), Client(lab.url) as client:
+        listed = {tool.name: tool.description for tool in await client.list_tools()}
+        assert {name for name in listed if not name.startswith("blue_")} == {"me", "red_hang"}
+        assert (listed["red_hang"], listed["blue_hang"]) == ("Ours.", "Its own words.")
+        assert (await client.call_tool("me")).data == "red:"
+        for hidden in ("red_secret", "red_who", "red_leave"):
+            with pytest.raises(RemoteError, match="Unknown tool"):
+                await client.call_tool(hidden)
+
+
+async def test_without_prefixes_the_first_server_wins(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    lab = MergeLab(tmp_path)
+    lab.backends = [lab.backend("red", prefix=""), lab.backend("blue", prefix="")]
+    async with lab.serving(), Client(lab.url) as client:
+        assert (await client.call_tool("who")).data == "red:"
+        assert sorted(tool.name for tool in await client.list_tools()) == TOOLS
+    assert "red and blue both have 'who' in tools: that of red is used" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (({"name": "a", "prefix": "x_"}, {"name": "b", "prefix": "x_"}), "same prefix: x_, x_"),
+        (({"name": "a.b"}, {"name": "a~b"}), "same prefix: a_b_, a_b_"),
+        (({"prefix": "a b"},), "a prefix has"),
+        (
+            (
+                {"name": "a", "tools": ToolsConfig(rename={"x": "y"})},
+                {"name": "b", "tools": ToolsConfig(rename={"z": "y"})},
+            ),
+            "the same new name: y, y",
+        ),
+    ],
+)
+def test_wrong_configurations(options: Any, said: str) -> None:
+    from wirespeed import Stdio
+    from wirespeed.proxy import ProxyConfig
+
+    with pytest.raises(ValueError, match=said):
+        ProxyConfig(
+            backends=tuple(BackendConfig(target=Stdio("x"), **one) for one in options), listen=()
+        )
+
+
+async def test_before_the_handshake(tmp_path: Path) -> None:
+    lab = MergeLab(tmp_path, "red", "blue")
+    async with lab.serving():
+        client = await lab.connect(None)
+        error = (await client.ask(call(1, "red_who")))["error"]
+        assert error == {"code": -32602, "message": "the connection is not initialized"}
+        # what follows `initialize` waits for its answer
+        await client.send(
+            {"jsonrpc": "2.0", "id": 2, "method": "initialize",
+             "params": {"protocolVersion": "2025-06-18", "capabilities": {},
+                        "clientInfo": {"name": "raw", "version": "1"}}},
+            call(3, "blue_who"),
+        )  # fmt: skip
+        assert (await client.recv())["result"]["protocolVersion"] == "2025-06-18"
+        assert text(await client.recv()) == "blue:"
+        unknown = await client.ask(modern(4, "tools/call", {"name": "x"}))
+        assert unknown["error"]["code"] == -32602
