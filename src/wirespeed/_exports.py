@@ -124,6 +124,7 @@ HOMES = {
     },
     "wirespeed.proxy": {
         "wirespeed.proxy.config": "BackendConfig ProxyConfig ToolsConfig",
+        "wirespeed.proxy.mirror": "Mirror",
         "wirespeed.proxy.proxy": "Proxy",
     },
     "wirespeed.litemcp": {

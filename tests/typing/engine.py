@@ -37,7 +37,7 @@ from wirespeed.litemcp import (
 )
 from wirespeed.litemcp import run as run_lite
 from wirespeed.litemcp import serve as serve_lite
-from wirespeed.proxy import BackendConfig, Proxy, ProxyConfig, ToolsConfig
+from wirespeed.proxy import BackendConfig, Mirror, Proxy, ProxyConfig, ToolsConfig
 from wirespeed.transport import (
     Child,
     Connection,
@@ -187,3 +187,6 @@ async def proxied() -> None:
     proxy = Proxy(config)
     assert_type(proxy.config.backends[0].isolation, Literal["session", "shared"])
     await proxy.serve(on_listening=lambda urls: print(*urls))
+    mirror = Mirror(Stdio("server"), name="far", era="legacy")
+    assert_type(mirror.server, Server)
+    Server("near").mount("far", mirror.server)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:  # isort: off
         ProxyConfig as ProxyConfig,
         ToolsConfig as ToolsConfig,
     )
+    from wirespeed.proxy.mirror import Mirror as Mirror
     from wirespeed.proxy.proxy import Proxy as Proxy
 else:  # type checkers would take any name
     __all__, __getattr__ = exports(__name__)

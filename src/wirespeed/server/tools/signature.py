@@ -287,6 +287,12 @@ class _Scope:
 # -- parameters -----------------------------------------------------------------------------------
 
 
+class WireName(msgspec.Struct, frozen=True):
+    """In `Annotated`: the name of an argument in JSON, where that is not a name in Python."""
+
+    name: str
+
+
 class _Parameter:
     """One argument of the tool: `wire` is its name in JSON, `attribute` in the decoded struct."""
 
@@ -307,6 +313,9 @@ class _Parameter:
             infos = list(metadata)
         for info in infos:
             self._read_field(info, parameter)
+        for item in getattr(tp, "__metadata__", ()):
+            if isinstance(item, WireName):
+                self.wire = item.name
         self.type = prepare_type(tp, where, metadata=metadata)
         # The struct's own attributes, and all dunders, keep their meaning.
         self.attribute = parameter.name
