@@ -62,6 +62,20 @@ async def grow() -> str:
 def greet(whom: str) -> str:
     return f"{me} greets {whom}"
 
+@server.completion(greet, "whom")
+async def whom(value: str) -> list[str]:
+    return [f"{value} of {me}"]
+
+@server.tool
+async def touch() -> str:
+    server.resource_updated(f"data://{me}")
+    return "touched"
+
+@server.tool
+async def say(level: str, ctx: Context) -> str:
+    await ctx.log(level, f"{me} says")
+    return "said"
+
 @server.resource("data://common")
 def common() -> str:
     return f"common of {me}"

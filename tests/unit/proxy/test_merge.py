@@ -20,7 +20,7 @@ from wirespeed.types import Accept, ElicitParams
 pytestmark = pytest.mark.compiled
 
 VERSIONS = {"auto": "2026-07-28", "legacy": "2025-11-25"}
-TOOLS = ["grow", "hang", "leave", "name", "secret", "who"]
+TOOLS = ["grow", "hang", "leave", "name", "say", "secret", "touch", "who"]
 
 
 @pytest.fixture(params=["auto", "legacy"])
@@ -40,8 +40,8 @@ async def test_one_endpoint(tmp_path: Path, era: Any) -> None:
         assert client.protocol_version == VERSIONS[era]
         assert client.instructions == "# red\n\nAsk red.\n\n# blue\n\nAsk blue."
         names = [tool.name for tool in await client.list_tools()]
-        assert sorted(names[:6]) == [f"red_{name}" for name in TOOLS]
-        assert sorted(names[6:]) == [f"blue_{name}" for name in TOOLS]
+        assert sorted(names[:8]) == [f"red_{name}" for name in TOOLS]
+        assert sorted(names[8:]) == [f"blue_{name}" for name in TOOLS]
         for name in ("red", "blue"):
             progress: list[Any] = []
             called = await client.call_tool(
@@ -185,7 +185,7 @@ async def test_a_server_that_ends(tmp_path: Path, era: Any) -> None:
 async def test_allow_deny_rename_describe(tmp_path: Path) -> None:
     lab = MergeLab(tmp_path)
     tools = ToolsConfig(
-        allow=("w*", "s*", "hang"),
+        allow=("w*", "se*", "hang"),
         deny=("secret",),
         rename={"who": "me"},
         describe={"hang": "Ours."},

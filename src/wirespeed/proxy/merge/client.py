@@ -13,15 +13,20 @@ from wirespeed.errors import ProtocolError, RemoteError, TransportError, Wirespe
 from wirespeed.protocol import codes
 from wirespeed.protocol.revisions import (
     LATEST_LEGACY,
+    LATEST_MODERN,
     LEGACY_VERSIONS,
+    LOG_LEVELS,
     META_CLIENT_CAPABILITIES,
     META_CLIENT_INFO,
     META_PROTOCOL_VERSION,
+    REVISIONS,
 )
 from wirespeed.proxy.merge import discovery
 from wirespeed.proxy.merge.lists import KINDS, Kind, Listing, merge
 from wirespeed.proxy.merge.lists import Merged as MergedList
 from wirespeed.proxy.merge.member import Member, text_of
+from wirespeed.proxy.merge.owners import owner_of
+from wirespeed.proxy.shared import MAX_SUBSCRIPTIONS
 from wirespeed.server.pagination import page_of
 
 if TYPE_CHECKING:
@@ -39,6 +44,10 @@ _ENVELOPE = tuple(
 )
 # Methods whose `params.name` is edited, and the list that the name is of.
 _NAMED = {"tools/call": KINDS["tools/list"], "prompts/get": KINDS["prompts/list"]}
+
+# Methods of a resource: the server that has it gets them.
+_BY_URI = frozenset({"resources/read", "resources/subscribe", "resources/unsubscribe"})
+_RESOURCES, _TEMPLATES = KINDS["resources/list"], KINDS["resources/templates/list"]
 
 Params = dict[str, Any]
 
@@ -61,6 +70,7 @@ class MergedClient:
         self._tasks: set[asyncio.Task[None]] = set()
         self._methods: dict[str, Callable[[Message, Params, bool], Coroutine[Any, Any, Any]]] = {
             "server/discover": self._discover,
+            "logging/setLevel": self._set_level,
             **dict.fromkeys(KINDS, self._list),
         }
 
@@ -89,6 +99,13 @@ class MergedClient:
                 return None
         if method in _NAMED:
             return self._named(message, _NAMED[method], modern)
+        if method in _BY_URI:
+            return self._by_uri(message, modern)
+        if method == "completion/complete":
+            self._start(message, self._complete(message, modern))
+            return None
+        if method.startswith("tasks/"):
+            return self._of_the_only_one(message)
         function = self._methods.get(method)
         if function is None:
             self._refuse(message, codes.METHOD_NOT_FOUND, f"Method not found: {method}")
@@ -119,8 +136,7 @@ class MergedClient:
         message: Message,
         modern: bool,
     ) -> None:
-        params = {} if message.params is None else msgspec.json.decode(message.params)
-        self._answer(message, await function(message, params, modern))
+        self._answer(message, await function(message, _params(message), modern))
 
     def _answer(self, message: Message, result: Any) -> None:
         if self._front.link is not None:
@@ -141,7 +157,7 @@ class MergedClient:
     # -- handshakes ------------------------------------------------------------------------------
 
     def _initialize(self, message: Message) -> None:
-        params = {} if message.params is None else msgspec.json.decode(message.params)
+        params = _params(message)
         if not isinstance(params.get("protocolVersion"), str):
             self._refuse(message, codes.INVALID_PARAMS, "protocolVersion must be a string")
         elif self._hello is not None:
@@ -229,7 +245,7 @@ class MergedClient:
     async def _merge(self, kind: Kind, meta: Params | None) -> MergedList:
         """Ask for the list of each server, and put them together."""
         if meta is not None:
-            meta = {name: value for name, value in meta.items() if name != "progressToken"}
+            meta = _without_token({"_meta": meta})["_meta"]
 
         async def ask(member: Member) -> Listing:
             if meta is None:
@@ -252,38 +268,42 @@ class MergedClient:
         if shown is None:
             self._refuse(message, codes.INVALID_PARAMS, "params.name must be a string")
             return None
-        found = [
+        found = self._candidates(kind, shown)
+        if len(found) == 1:
+            member, real = found[0]
+            if member.backend is not None and (modern or member.hello is not None):
+                self._pass(message, member.backend, shown, real)
+                return None
+        self._start(message, self._choose(message, kind, shown, modern))
+        return None
+
+    async def _owner_of_name(
+        self, message: Message, kind: Kind, shown: str, modern: bool
+    ) -> tuple[Member | None, str]:
+        """Return whose a name is, and what the server calls it. The lists tell if the names of
+        several servers may be so."""
+        found = self._candidates(kind, shown)
+        if len(found) > 1:
+            merged = self._lists.get(kind.method)
+            if merged is None or shown not in merged.owners:
+                merged = await self._merge(kind, _meta(message) if modern else None)
+            found = [one for one in found if one[0] is merged.owners.get(shown)]
+        return found[0] if found else (None, "")
+
+    def _candidates(self, kind: Kind, shown: str) -> list[tuple[Member, str]]:
+        return [
             (member, real)
             for member in self.members
             if (real := member.names.real(kind.name, shown)) is not None
         ]
-        if not found:
-            self._unknown(message, kind, shown)
-        elif len(found) > 1:
-            self._start(message, self._choose(message, kind, shown, modern))
-        elif (backend := found[0][0].backend) is not None and (modern or found[0][0].hello):
-            self._pass(message, backend, shown, found[0][1])
-        else:
-            self._start(message, self._pass_later(message, *found[0], shown, modern))
-        return None
 
     async def _choose(self, message: Message, kind: Kind, shown: str, modern: bool) -> None:
-        """The name may be of several servers: the lists tell."""
-        merged = self._lists.get(kind.method)
-        if merged is None or shown not in merged.owners:
-            merged = await self._merge(kind, _meta(message) if modern else None)
-        owner = merged.owners.get(shown)
-        real = None if owner is None else owner.names.real(kind.name, shown)
-        if owner is None or real is None:
+        owner, real = await self._owner_of_name(message, kind, shown, modern)
+        if owner is None:
             self._unknown(message, kind, shown)
         else:
-            await self._pass_later(message, owner, real, shown, modern)
-
-    async def _pass_later(
-        self, message: Message, member: Member, real: str, shown: str, modern: bool
-    ) -> None:
-        backend = member.connect() if modern else await self._ready(member)
-        self._pass(message, backend, shown, real)
+            backend = owner.connect() if modern else await self._ready(owner)
+            self._pass(message, backend, shown, real)
 
     def _pass(self, message: Message, backend: Backend, shown: str, real: str) -> None:
         name = None if real == shown else msgspec.json.encode(real)
@@ -291,6 +311,121 @@ class MergedClient:
 
     def _unknown(self, message: Message, kind: Kind, shown: str) -> None:
         self._refuse(message, codes.INVALID_PARAMS, f"Unknown {kind.name[:-1]}: {shown[:200]}")
+
+    # -- resources, completions, tasks -----------------------------------------------------------
+
+    def _by_uri(self, message: Message, modern: bool) -> Side | None:
+        """Pass a request on to the server that has the resource."""
+        uri = message.text("params.uri")
+        if uri is None:
+            self._refuse(message, codes.INVALID_PARAMS, "params.uri must be a string")
+            return None
+        owner = self._owner(uri)
+        if owner is None or owner.backend is None or (owner.hello is None and not modern):
+            self._start(message, self._find(message, uri, modern))
+            return None
+        self._keep_subscription(message, owner, uri)
+        return owner.backend
+
+    def _owner(self, uri: str) -> Member | None:
+        return owner_of(uri, self._lists.get(_RESOURCES.method), self._lists.get(_TEMPLATES.method))
+
+    async def _load_owners(self, modern: bool, message: Message) -> None:
+        meta = _meta(message) if modern else None
+        for kind in (_RESOURCES, _TEMPLATES):
+            if kind.method not in self._lists:
+                await self._merge(kind, meta)
+
+    async def _find(self, message: Message, uri: str, modern: bool) -> None:
+        """Pass a request on to the server that has a resource, after a look at the lists."""
+        await self._load_owners(modern, message)
+        owner = self._owner(uri)
+        if owner is not None:
+            backend = owner.connect() if modern else await self._ready(owner)
+            self._keep_subscription(message, owner, uri)
+            self._front.pass_request(message, backend)
+        elif message.method == "resources/read":
+            self._answer(message, await self._read_anywhere(message))
+        else:
+            raise self._not_found(uri, modern)
+
+    async def _read_anywhere(self, message: Message) -> Params:
+        """Read a resource that no server lists: the first that has it answers."""
+        error: WirespeedError | None = None
+        params = _without_token(_params(message))
+        for member in self.members:
+            if member.has("resources"):
+                try:
+                    return await member.ask("resources/read", params)
+                except WirespeedError as exc:
+                    error = error or exc
+        raise error or RemoteError(codes.METHOD_NOT_FOUND, "no server has resources", None)
+
+    def _not_found(self, uri: str, modern: bool) -> RemoteError:
+        revision = REVISIONS[LATEST_MODERN if modern else LATEST_LEGACY]
+        return RemoteError(revision.resource_not_found, "Resource not found", {"uri": uri})
+
+    def _keep_subscription(self, message: Message, owner: Member, uri: str) -> None:
+        """Note what the server is to know after a loss, too."""
+        if message.method == "resources/unsubscribe":
+            owner.uris.discard(uri)
+        elif message.method == "resources/subscribe" and len(owner.uris) < MAX_SUBSCRIPTIONS:
+            owner.uris.add(uri)
+
+    async def _complete(self, message: Message, modern: bool) -> None:
+        """Pass a completion on to the server of its prompt or resource."""
+        params = _params(message)
+        ref = params.get("ref")
+        ref = ref if isinstance(ref, dict) else {}
+        name, uri = ref.get("name"), ref.get("uri")
+        if isinstance(name, str):
+            owner, real = await self._owner_of_name(message, KINDS["prompts/list"], name, modern)
+            if owner is None:
+                self._unknown(message, KINDS["prompts/list"], name)
+                return
+            backend = owner.connect() if modern else await self._ready(owner)
+            params["ref"] = {**ref, "name": real}
+            text = {"jsonrpc": "2.0", "id": 0, "method": message.method, "params": params}
+            self._front.pass_request(message, backend, text=msgspec.json.encode(text))
+        elif isinstance(uri, str):
+            await self._load_owners(modern, message)
+            owner = self._owner(uri)
+            if owner is None:
+                raise self._not_found(uri, modern)
+            backend = owner.connect() if modern else await self._ready(owner)
+            self._front.pass_request(message, backend)
+        else:
+            self._refuse(message, codes.INVALID_PARAMS, "params.ref names nothing")
+
+    def _of_the_only_one(self, message: Message) -> Side | None:
+        """Pass a request about a task on, where a single server has tasks."""
+        found = [
+            member
+            for member in self.members
+            if member.hello is not None and "tasks" in member.hello.get("capabilities", {})
+        ]
+        if len(found) == 1 and found[0].backend is not None:
+            return found[0].backend
+        self._refuse(message, codes.METHOD_NOT_FOUND, f"Method not found: {message.method}")
+        return None
+
+    async def _set_level(self, message: Message, params: Params, modern: bool) -> Params:
+        """Tell the log level to all servers that have one."""
+
+        async def tell(member: Member) -> None:
+            if member.has("logging"):
+                await (await self._ready(member)).ask("logging/setLevel", params)
+                member.level = params.get("level")
+
+        if modern:
+            raise ProtocolError(codes.METHOD_NOT_FOUND, "Method not found: logging/setLevel")
+        if params.get("level") not in LOG_LEVELS:
+            raise ProtocolError(codes.INVALID_PARAMS, f"level is one of {', '.join(LOG_LEVELS)}")
+        ended = await asyncio.gather(*map(tell, self.members), return_exceptions=True)
+        errors = [one for one in ended if isinstance(one, BaseException)]
+        if len(errors) == len(self.members):
+            raise errors[0]
+        return {}
 
     # -- what the servers say --------------------------------------------------------------------
 
@@ -327,6 +462,9 @@ class MergedClient:
             for member in self.members:
                 if member.backend is backend:
                     member.forget(method.split("/")[1])
+            for kind in KINDS.values():
+                if kind.capability == method.split("/")[1]:
+                    self._lists.pop(kind.method, None)
         if self._greeted:
             backend.pass_notification(message, self._front)
 
@@ -339,6 +477,20 @@ class MergedClient:
                 self._front.pass_notification(message, member.backend)
 
 
+def _params(message: Message) -> Params:
+    params: Params = msgspec.json.decode(message.params or b"{}")
+    return params
+
+
 def _meta(message: Message) -> Params:
-    meta: Params = msgspec.json.decode(message.params or b"{}").get("_meta", {})
+    meta: Params = _params(message).get("_meta", {})
     return meta
+
+
+def _without_token(params: Params) -> Params:
+    """The params of a request that the proxy asks itself."""
+    meta = params.get("_meta")
+    if isinstance(meta, dict):
+        meta = {name: value for name, value in meta.items() if name != "progressToken"}
+        return {**params, "_meta": meta}
+    return params

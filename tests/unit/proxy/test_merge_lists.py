@@ -1,0 +1,115 @@
+"""Merged lists: their pages, how long they may be kept, changes; prompts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from raw import modern
+
+from tests.unit.proxy.merge_lab import MergeLab
+from tests.unit.proxy.proxy_lab import call
+from wirespeed import Client
+from wirespeed.errors import RemoteError
+from wirespeed.proxy import ToolsConfig
+
+pytestmark = pytest.mark.compiled
+
+
+@pytest.fixture(params=["auto", "legacy"])
+def era(request: pytest.FixtureRequest) -> Any:
+    """Each era."""
+    return request.param
+
+
+async def test_pages(tmp_path: Path, era: Any) -> None:
+    """The cursors are the proxy's own."""
+    lab = MergeLab(tmp_path, "red", "blue", page_size=5)
+    async with lab.serving(), Client(lab.url, era=era) as client:
+        tools = [tool.name for tool in await client.list_tools()]
+        assert len(tools) == len(set(tools)) == 16
+        assert [name.split("_")[0] for name in tools] == ["red"] * 8 + ["blue"] * 8
+
+
+async def test_cursors(tmp_path: Path) -> None:
+    lab = MergeLab(tmp_path, "red", "blue", page_size=10)
+    async with lab.serving():
+        client = await lab.connect()
+        ask = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
+        first = (await client.ask(ask))["result"]
+        last = (await client.ask({**ask, "params": {"cursor": first["nextCursor"]}}))["result"]
+        assert [len(first["tools"]), len(last["tools"])] == [10, 6]
+        assert "nextCursor" not in last
+        for cursor in ("bogus", 7, first["nextCursor"] + "=", None):
+            error = (await client.ask({**ask, "params": {"cursor": cursor}})).get("error", {})
+            assert error.get("code") == (None if cursor is None else -32602)
+
+
+async def test_what_modern_results_say(tmp_path: Path) -> None:
+    """How long a list may be kept is the least that its servers say."""
+    lab = MergeLab(tmp_path, "red", "blue")
+    async with lab.serving():
+        client = await lab.connect(None)
+        for method, member in (("tools/list", "tools"), ("server/discover", "capabilities")):
+            result = (await client.ask(modern(1, method)))["result"]
+            assert result.keys() - {"instructions", "supportedVersions"} == {
+                member, "resultType", "ttlMs", "cacheScope", "_meta",
+            }  # fmt: skip
+            assert result["resultType"] == "complete"
+            assert result["ttlMs"] >= 0
+            assert result["cacheScope"] in ("public", "private")
+
+
+async def test_a_change_is_told_and_asked_for(tmp_path: Path) -> None:
+    lab = MergeLab(tmp_path)
+    lab.backends = [lab.backend("red"), lab.backend("blue", isolation="shared")]
+    async with lab.serving():
+        client = await lab.connect()
+        ask = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
+        for name in ("red", "blue"):
+            before = {tool["name"] for tool in (await client.ask(ask))["result"]["tools"]}
+            await client.send(call(2, f"{name}_grow"))
+            said = [await client.recv() for _ in range(2)]
+            (change,) = [one["method"] for one in said if "method" in one]
+            assert change == "notifications/tools/list_changed"
+            after = {tool["name"] for tool in (await client.ask(ask))["result"]["tools"]}
+            assert after - before == {f"{name}_more"}
+
+
+async def test_the_end_of_a_server_is_a_change(tmp_path: Path) -> None:
+    lab = MergeLab(tmp_path, "red", "blue")
+    async with lab.serving():
+        client = await lab.connect()
+        await client.send(call(1, "red_leave"))
+        said = [await client.recv() for _ in range(4)]
+        (failed,) = [one for one in said if "id" in one]
+        assert failed["error"]["code"] == -31004
+        assert {one["method"].split("/")[1] for one in said if "method" in one} == {
+            "tools", "prompts", "resources",
+        }  # fmt: skip
+
+
+async def test_prompts(tmp_path: Path, era: Any) -> None:
+    """Prompts have the prefix, and are not filtered as tools are."""
+    lab = MergeLab(tmp_path)
+    lab.backends = [
+        lab.backend("red", prefix="r-", tools=ToolsConfig(allow=())),
+        lab.backend("blue", isolation="shared" if era == "legacy" else "session"),
+    ]
+    async with lab.serving(), Client(lab.url, era=era) as client:
+        assert [prompt.name for prompt in await client.list_prompts()] == ["r-greet", "blue_greet"]
+        assert {tool.name.split("_")[0] for tool in await client.list_tools()} == {"blue"}
+        for name, prefix in (("red", "r-"), ("blue", "blue_")):
+            got = await client.get_prompt(f"{prefix}greet", {"whom": "Ada"})
+            assert got.messages[0].content.text == f"{name} greets Ada"  # type: ignore[union-attr]
+        with pytest.raises(RemoteError, match="Unknown prompt: greet"):
+            await client.get_prompt("greet", {"whom": "Ada"})
+
+
+async def test_a_server_of_legacy_eras_makes_the_endpoint_legacy(tmp_path: Path) -> None:
+    lab = MergeLab(tmp_path)
+    lab.backends = [lab.backend("red"), lab.backend("blue", isolation="shared")]
+    async with lab.serving(), Client(lab.url) as client:
+        assert client.protocol_version == "2025-11-25"
+        assert {tool.name.split("_")[0] for tool in await client.list_tools()} == {"red", "blue"}
