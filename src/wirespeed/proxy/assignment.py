@@ -21,7 +21,8 @@ class Assignment(Protocol):
     """Joins clients to connections of servers, and knows what the two may see of each other."""
 
     async def start(self) -> None:
-        """Get ready for clients. TransportError: the server cannot be started."""
+        """Get ready for clients. TransportError: the server cannot be started; `stop` is due all
+        the same."""
 
     async def stop(self) -> None:
         """End all servers."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Self
 
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from wirespeed.proxy.config import BackendConfig, ProxyConfig
     from wirespeed.transport.link import Link
     from wirespeed.transport.taskpool import TaskPool
+
+logger = logging.getLogger("wirespeed.proxy")
 
 # Requests of all clients at once that a server may have: the ids of `Pending` allow more.
 _OUTSTANDING = (1 << 20) - 1
@@ -43,7 +46,9 @@ class ProxyService:
         self.shutdown_grace = config.shutdown_grace
         self.assignment = assignment
         self.fronts: set[Front] = set()
+        self._alone = len(config.backends) == 1
         self._holders = 0
+        self._starting: asyncio.Future[None]
 
     @classmethod
     def of(cls, config: ProxyConfig, backend: BackendConfig) -> Self:
@@ -53,19 +58,31 @@ class ProxyService:
         return cls(config, backend.name, kind(backend, limits))
 
     async def hold(self) -> None:
-        """Start the servers, for the first listener. TransportError: one cannot be started."""
+        """Start the servers, for the first listener. TransportError: the only one cannot be
+        started."""
         self._holders += 1
-        if self._holders == 1:
-            try:
-                await self.assignment.start()
-            except BaseException:
-                self._holders = 0
-                raise
+        if self._holders > 1:
+            return
+        self._starting = asyncio.ensure_future(self.assignment.start())
+        if not self._alone:  # the others do not wait for it
+            self._starting.add_done_callback(self._started)
+            return
+        try:
+            await self._starting
+        except BaseException:
+            self._holders = 0
+            await self.assignment.stop()
+            raise
+
+    def _started(self, done: asyncio.Future[None]) -> None:
+        if not done.cancelled() and (error := done.exception()) is not None:
+            logger.warning("%s: %s", self.name, str(error).partition("\n")[0])
 
     async def release(self, held: None) -> None:
         """End the servers, after the last listener."""
         self._holders -= 1
         if self._holders == 0:
+            self._starting.cancel()
             await self.assignment.stop()
 
     def stream_framer(self) -> None:

@@ -78,14 +78,11 @@ class Shared:
     # -- the server ------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Start the server. TransportError or another WirespeedError: it cannot be used."""
+        """Start the server. TransportError or another WirespeedError: it cannot be used yet, and is
+        started again until `stop`."""
         self._upstream = Upstream(self._config, self, self._limits, restarts=True)
         self._task = asyncio.ensure_future(self._upstream.run())
-        try:
-            await asyncio.shield(self._upstream.ready)
-        except BaseException:
-            await self.stop()
-            raise
+        await asyncio.shield(self._upstream.ready)
 
     async def stop(self) -> None:
         """End the server."""

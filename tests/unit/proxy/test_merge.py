@@ -13,7 +13,7 @@ from raw import modern
 from tests.unit.proxy.merge_lab import MergeLab
 from tests.unit.proxy.proxy_lab import call
 from wirespeed import Client
-from wirespeed.errors import RemoteError
+from wirespeed.errors import RemoteError, WirespeedError
 from wirespeed.proxy import BackendConfig, ToolsConfig
 from wirespeed.types import Accept, ElicitParams
 
@@ -165,6 +165,26 @@ async def test_a_server_that_cannot_be_started(
         with pytest.raises(RemoteError) as caught:
             await client.call_tool("lost_who")
         assert caught.value.code == -31004
+    assert "lost: " in caplog.text
+
+
+async def test_a_shared_server_that_cannot_be_started(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The proxy serves the others, and says what is wrong with this one."""
+    from wirespeed import Stdio
+
+    lab = MergeLab(tmp_path, "red")
+    lab.backends.append(
+        BackendConfig(target=Stdio("/nowhere/at/all"), name="lost", isolation="shared")
+    )
+    async with lab.serving("ws://127.0.0.1:0/mcp") as urls:
+        async with Client(urls[0], era="legacy") as client:
+            names = [tool.name for tool in await client.list_tools()]
+            assert {name.split("_")[0] for name in names} == {"red"}
+        lost = Client(urls[0].replace("/mcp", "/servers/lost"), era="legacy")
+        with pytest.raises(WirespeedError, match="the server is down"):
+            await lost.open()
     assert "lost: " in caplog.text
 
 

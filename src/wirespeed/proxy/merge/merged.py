@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from typing import TYPE_CHECKING
 
-from wirespeed.errors import WirespeedError
 from wirespeed.proxy.merge.client import MergedClient
-from wirespeed.proxy.merge.member import Member, text_of
+from wirespeed.proxy.merge.member import Member
 
 if TYPE_CHECKING:
     from wirespeed._core.envelope import Message
@@ -41,15 +39,9 @@ class Merged:
 
     async def start(self) -> None:
         """Start the servers. One that cannot be started does not hold the others up."""
-        services = [service for service, *_ in self._services]
-        ended = await asyncio.gather(*(one.hold() for one in services), return_exceptions=True)
-        for service, error in zip(services, ended, strict=True):
-            if error is None:
-                self._held.append(service)
-            elif isinstance(error, WirespeedError):
-                logger.warning("%s: %s", service.name, text_of(error))
-            else:
-                raise error
+        for service, *_ in self._services:
+            await service.hold()
+            self._held.append(service)
 
     async def stop(self) -> None:
         """End all servers that no other listener holds."""
