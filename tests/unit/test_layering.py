@@ -77,6 +77,7 @@ INSIDE = {
         http.options
         options
         loop fd files memory service
+        served
         taskpool
         pooled_tasks
         taskpool_choice

@@ -34,8 +34,6 @@ def run_proxy(
     if not command:
         raise usage("give the command of the server after --")
     places = places_of(urls, settings, "--listen")
-    if any(place.address.is_http for place in places):
-        raise usage("--listen: the proxy does not serve http:// yet; use ws://")
     target = Stdio(command[0], command[1:], inherit_env=True)
     backend = BackendConfig(target=target, name=_name(command[0]), isolation=isolation)
     proxy = Proxy(ProxyConfig(backends=(backend,), listen=urls))

@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
+
+import msgspec
 
 from wirespeed.protocol import codes
+from wirespeed.protocol.revisions import (
+    META_CLIENT_CAPABILITIES,
+    META_CLIENT_INFO,
+    META_PROTOCOL_VERSION,
+)
 from wirespeed.proxy.upstream import Upstream
 
 if TYPE_CHECKING:
@@ -17,15 +24,11 @@ if TYPE_CHECKING:
     from wirespeed.proxy.side import Side
 
 
-class Assignment(Protocol):
-    """Joins clients to connections of servers, and knows what the two may see of each other."""
+_ENVELOPE = frozenset((META_PROTOCOL_VERSION, META_CLIENT_CAPABILITIES, META_CLIENT_INFO))
 
-    async def start(self) -> None:
-        """Get ready for clients. TransportError: the server cannot be started; `stop` is due all
-        the same."""
 
-    async def stop(self) -> None:
-        """End all servers."""
+class Router(Protocol):
+    """Decides what becomes of the messages of clients."""
 
     def joined(self, front: Front) -> None:
         """A client has connected."""
@@ -38,6 +41,53 @@ class Assignment(Protocol):
 
     def client_said(self, front: Front, message: Message) -> None:
         """Take a notification of a client that belongs to no request."""
+
+
+class Assignment(Router, Protocol):
+    """Joins clients to connections of servers, and knows what the two may see of each other."""
+
+    async def start(self) -> None:
+        """Get ready for clients. TransportError: the server cannot be started; `stop` is due all
+        the same."""
+
+    async def stop(self) -> None:
+        """End all servers."""
+
+
+def modern_version(params: dict[str, Any]) -> str | None:
+    """The version that the envelope of a modern request names, "" if none; None: it is legacy."""
+    meta = params.get("_meta")
+    if not isinstance(meta, dict) or not _ENVELOPE & meta.keys():
+        return None
+    return str(meta.get(META_PROTOCOL_VERSION, ""))
+
+
+class WithoutSession:
+    """The requests of HTTP clients that have no session. None can be passed on: clients of
+    2026-07-28 learn which revisions they may use."""
+
+    def joined(self, front: Front) -> None:
+        """Nothing is started for such clients."""
+
+    def left(self, front: Front) -> None:
+        """Nothing ends with them."""
+
+    def route(self, front: Front, message: Message) -> None:
+        """Refuse a request."""
+        params = {} if message.params is None else msgspec.json.decode(message.params)
+        version = modern_version(params)
+        if version is None:
+            front.session.send_error(message, codes.INVALID_REQUEST, "there is no session")
+            return
+        front.session.send_error(
+            message,
+            codes.UNSUPPORTED_PROTOCOL_VERSION,
+            "over HTTP the proxy serves revisions with sessions only",
+            {"supported": list(front.service.legacy_versions), "requested": version},
+        )
+
+    def client_said(self, front: Front, message: Message) -> None:
+        """Drop a notification."""
 
 
 class PerClient:
@@ -61,6 +111,12 @@ class PerClient:
 
     def joined(self, front: Front) -> None:
         """Start a server for a client, whose requests wait for it."""
+        if len(self._tasks) >= self._config.max_clients:
+            front.session.refusal = (
+                codes.OVERLOADED,
+                f"{self._config.name} has {self._config.max_clients} clients: there may be no more",
+            )
+            return
         front.admits_legacy = front.admits_modern = True
         front.session.pauses_requests = True
         upstream = Upstream(self._config, _Pair(front), self._limits, restarts=False)

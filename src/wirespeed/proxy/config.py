@@ -47,6 +47,8 @@ class BackendConfig:
             ``"shared"``: one server for all clients. What such a server says without naming a
             request reaches a client only while that client is alone.
         start_timeout: Seconds for its handshake.
+        max_clients: The most clients at a time with isolation ``"session"``, so the most processes.
+            Further clients are refused.
         prefix: What stands before the names of its tools and prompts, where its endpoint is shared
             with others; by default its name and ``_``. Letters, digits and ``_-`` fit all hosts.
         tools: Which of its tools are shown there.
@@ -56,6 +58,7 @@ class BackendConfig:
     name: str = "server"
     isolation: Isolation = "session"
     start_timeout: float = 30.0
+    max_clients: int = 256
     prefix: str | None = None
     tools: ToolsConfig = field(default_factory=ToolsConfig)
 

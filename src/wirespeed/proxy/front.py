@@ -6,16 +6,18 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from wirespeed._core.session import Session
 from wirespeed.protocol import codes
+from wirespeed.protocol.revisions import REVISIONS
 from wirespeed.proxy.side import Side
 
 if TYPE_CHECKING:
     from wirespeed._core.envelope import Message
     from wirespeed._core.framing.base import Framer
-    from wirespeed.proxy.assignment import Assignment
+    from wirespeed.proxy.assignment import Router
     from wirespeed.proxy.service import ProxyService
-    from wirespeed.transport.service import Peer
 
 logger = logging.getLogger("wirespeed.proxy")
 
@@ -24,25 +26,26 @@ class Front(Side):
     """A `wirespeed.transport.service.Connection`: what the client asks is passed to a server.
 
     Attributes:
-        assignment: What decides to which server.
-        revision: The revision that `initialize` agreed on, where the proxy answers that itself.
+        router: What decides to which server.
+        revision: The `Revision` that `initialize` agreed on.
     """
 
     def __init__(
-        self, service: ProxyService, loop: asyncio.AbstractEventLoop, framer: Framer | None
+        self,
+        service: ProxyService,
+        loop: asyncio.AbstractEventLoop,
+        framer: Framer | None,
+        router: Router,
     ) -> None:
         super().__init__(Session(limits=service.limits, role="server", framer=framer), loop)
         self.service = service
-        self.closed: asyncio.Future[BaseException | None] = loop.create_future()
-        self.principal: bytes | None = None
-        self.peer: Peer | None = None
-        self.revision: str | None = None
-        self.assignment: Assignment = service.assignment
+        self.closed = loop.create_future()
+        self.router = router
         self._grace_timer: asyncio.TimerHandle | None = None
 
     def route(self, message: Message) -> Side | None:
         """Return the server that a request goes to, or None if it was answered."""
-        return self.assignment.route(self, message)
+        return self.router.route(self, message)
 
     def on_eof(self) -> None:
         """The client sends no more: answer its requests, then close."""
@@ -56,13 +59,13 @@ class Front(Side):
             logger.info("connection lost: %s", exc)
         super().on_lost(exc)
         self.service.fronts.discard(self)
-        self.assignment.left(self)
+        self.router.left(self)
         if not self.closed.done():
             self.closed.set_result(exc)
 
     def notified(self, message: Message) -> None:
         """Take a notification that belongs to no request."""
-        self.assignment.client_said(self, message)
+        self.router.client_said(self, message)
 
     def release(self) -> None:
         """Let the requests go on that waited for a server."""
@@ -84,7 +87,13 @@ class Front(Side):
             self._grace_timer = self.loop.call_later(self.service.shutdown_grace, self.abort)
             self.check_drained()
 
-    def abort(self) -> None:
-        """Close now."""
-        if self.link is not None:
-            self.link.close()
+    def speak(self, version: object) -> None:
+        """Go on in the revision that `initialize` agreed on, if it is a known one."""
+        self.revision = REVISIONS.get(version) if isinstance(version, str) else None
+        self.session.batches = self.revision is not None and self.revision.batches
+
+    def agreed(self, message: Message) -> None:
+        """A server has answered `initialize`."""
+        assert message.result is not None
+        result = msgspec.json.decode(message.result)
+        self.speak(result.get("protocolVersion") if isinstance(result, dict) else None)

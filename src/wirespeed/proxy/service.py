@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
 
-from wirespeed.proxy.assignment import PerClient
+from wirespeed.protocol.revisions import LEGACY_VERSIONS
+from wirespeed.proxy.assignment import PerClient, WithoutSession
 from wirespeed.proxy.front import Front
 from wirespeed.proxy.shared import Shared
 
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from wirespeed._core.framing.base import Framer
     from wirespeed.proxy.assignment import Assignment
     from wirespeed.proxy.config import BackendConfig, ProxyConfig
+    from wirespeed.transport.http.exchange import HttpTarget
+    from wirespeed.transport.http.options import HttpOptions
     from wirespeed.transport.link import Link
     from wirespeed.transport.taskpool import TaskPool
 
@@ -39,6 +42,10 @@ class ProxyService:
     auth_headers = ("authorization",)
     refusal_status = 401
     auth = None
+    # Over HTTP, where all requests of a client need the same server.
+    legacy_versions = LEGACY_VERSIONS
+    modern_versions = ()
+    has_sessions = True
 
     def __init__(self, config: ProxyConfig, name: str, assignment: Assignment) -> None:
         self.name = name
@@ -95,10 +102,30 @@ class ProxyService:
         loop: asyncio.AbstractEventLoop,
         pool: TaskPool,
         framer: Framer | None = None,
+        lane: bool = False,
     ) -> Front:
-        """Serve one more client."""
-        front = Front(self, loop, framer)
+        """Serve one more client. ``lane``: the requests come from clients without sessions."""
+        front = Front(self, loop, framer, WithoutSession() if lane else self.assignment)
+        front.shared = lane
         make_link(front)
         self.fronts.add(front)
-        self.assignment.joined(front)
+        front.router.joined(front)
         return front
+
+    def http_target(
+        self, options: HttpOptions, *, loop: asyncio.AbstractEventLoop, pool: TaskPool
+    ) -> HttpTarget:
+        """What answers HTTP requests. ValueError: an option is not for the proxy."""
+        from wirespeed.server.http.endpoint import StreamableHttp
+
+        if options.stateless:
+            raise ValueError("the proxy needs sessions: it cannot be stateless")
+        return StreamableHttp(self, options, loop, pool)
+
+    def sse_target(
+        self, options: HttpOptions, *, loop: asyncio.AbstractEventLoop, pool: TaskPool
+    ) -> HttpTarget:
+        """What answers HTTP requests of clients of 2024-11-05."""
+        from wirespeed.server.http.sse import SseEndpoint
+
+        return SseEndpoint(self, options, loop, pool)

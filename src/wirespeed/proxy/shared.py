@@ -20,10 +20,8 @@ from wirespeed.protocol.revisions import (
     LATEST_LEGACY,
     LEGACY_VERSIONS,
     LOG_LEVELS,
-    META_CLIENT_CAPABILITIES,
-    META_CLIENT_INFO,
-    META_PROTOCOL_VERSION,
 )
+from wirespeed.proxy.assignment import modern_version
 from wirespeed.proxy.upstream import Upstream
 
 if TYPE_CHECKING:
@@ -40,7 +38,6 @@ logger = logging.getLogger("wirespeed.proxy")
 
 # The first revision that knows a capability of servers.
 _SINCE = {"completions": "2025-03-26", "tasks": "2025-11-25"}
-_ENVELOPE = frozenset((META_PROTOCOL_VERSION, META_CLIENT_CAPABILITIES, META_CLIENT_INFO))
 _LIST_CHANGES = frozenset(
     f"notifications/{kind}/list_changed" for kind in ("tools", "prompts", "resources")
 )
@@ -219,7 +216,7 @@ class Shared:
     def _admits(self, front: Front, message: Message) -> bool:
         """Return whether a request may be passed on. If not, it was answered."""
         params = _params(message)
-        modern = _modern_version(params)
+        modern = modern_version(params)
         if modern is None and self._fronts[front].version is not None:
             return True
         if modern is not None:
@@ -269,7 +266,7 @@ class Shared:
         hello = {**self._hello, "protocolVersion": version, "capabilities": capabilities}
         client.version = version
         front.admits_legacy = True
-        front.session.batches = version == "2025-03-26"
+        front.speak(version)
         front.session.send_result(message, msgspec.json.encode(hello))
 
     def _ping(self, front: Front, message: Message) -> None:
@@ -345,14 +342,6 @@ class _Client:
 
 def _params(message: Message) -> dict[str, Any]:
     return {} if message.params is None else msgspec.json.decode(message.params)
-
-
-def _modern_version(params: dict[str, Any]) -> str | None:
-    """The version that the envelope of a modern request names, "" if none; None: it is legacy."""
-    meta = params.get("_meta")
-    if not isinstance(meta, dict) or not _ENVELOPE & meta.keys():
-        return None
-    return str(meta.get(META_PROTOCOL_VERSION, ""))
 
 
 def _member(message: Message, name: str) -> str:

@@ -1,9 +1,8 @@
 from libc.stdint cimport int64_t, uint64_t
 
 from wirespeed._core.envelope cimport Message
-from wirespeed._core.session cimport Session
 from wirespeed._core.span cimport Span
-from wirespeed.transport.link cimport Endpoint
+from wirespeed.transport.served cimport Served
 
 
 # A request that was passed on, while it is neither answered nor cancelled.
@@ -13,17 +12,15 @@ cdef class Route:
     cdef uint64_t ref
     cdef int64_t id
     cdef bint listens            # subscriptions/listen
+    cdef bint greets             # initialize
     cdef bytes token             # the asker's progress token, JSON text; None without one
 
 
-cdef class Side(Endpoint):
-    cdef readonly Session session
-    cdef readonly object loop
+cdef class Side(Served):
     cdef public Side across              # where its requests go; None: nowhere
     cdef public dict requests            # method -> function of (side, message), not of `across`
     cdef public bint admits_legacy       # False: `route` is asked for each request of this era
     cdef public bint admits_modern
-    cdef public bint draining
     cdef list held                       # sides that wait until this one has read
     cdef readonly long long n_passed     # requests of this side
     cdef readonly long long n_abandoned  # requests left unanswered at its loss

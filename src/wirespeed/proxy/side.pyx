@@ -34,7 +34,7 @@ from wirespeed._core.inflight cimport InFlightSlot, inflight_id
 from wirespeed._core.session cimport Session
 from wirespeed._core.span cimport Span
 from wirespeed._core.splice cimport Edit, edit_of, splice_c
-from wirespeed.transport.link cimport Endpoint
+from wirespeed.transport.served cimport Served
 
 import logging
 
@@ -63,7 +63,7 @@ cdef class Route:
     pass
 
 
-cdef class Side(Endpoint):
+cdef class Side(Served):
     """The base of `Front` and `Backend`.
 
     Args:
@@ -76,12 +76,10 @@ cdef class Side(Endpoint):
             itself. Each gets this side and the message.
         admits_legacy, admits_modern: Whether requests of these eras go to `across`. Others go where
             `route` says.
-        draining: Whether the connection ends when all its requests are answered.
     """
 
     def __init__(self, Session session not None, loop):
-        self.wire = self.session = session
-        self.loop = loop
+        Served.__init__(self, session, loop)
         self.requests = NONE
 
     # -- for subclasses ------------------------------------------------------------------------
@@ -94,6 +92,9 @@ cdef class Side(Endpoint):
 
     def answered(self, Message message, object token):
         """Take the answer to a request of the proxy itself; None: there will be none."""
+
+    def agreed(self, Message message):
+        """Take note of the answer to an `initialize` of this side that was passed on."""
 
     def notified(self, Message message):
         """Take a notification that belongs to no request."""
@@ -193,7 +194,9 @@ cdef class Side(Endpoint):
         route.asker = self
         route.answerer = to
         route.ref = m.ref
-        route.listens = method_is(m, b'"subscriptions/listen"', "subscriptions/listen")
+        if not poi_is(m, WS_METHOD, b'"tools/call"'):
+            route.listens = method_is(m, b'"subscriptions/listen"', "subscriptions/listen")
+            route.greets = method_is(m, b'"initialize"', "initialize")
         if token.n:
             route.token = (<const char *> token.p)[:token.n]
         try:
@@ -238,6 +241,8 @@ cdef class Side(Endpoint):
                 route.ref, about_subscription(m.result, (<const char *> id.p)[:id.n])
             )
         else:
+            if route.greets and m.kind_c == RESULT:
+                asker.agreed(m)
             asker.session.splice_reply_c(route.ref, m)
         asker.link.wrote_c()
         if asker.draining:
@@ -289,7 +294,7 @@ cdef class Side(Endpoint):
 
     cdef int pass_about_c(self, Route route, Message m, int which, Span text) except -1:
         cdef Side asker = route.asker
-        if asker.session.outbox.size >= 2 * asker.session.output_high:
+        if asker.session.writer_about_c(route.ref).out.size >= 2 * asker.session.output_high:
             asker.n_dropped += 1       # nothing awaits that notifications leave
             return 0
         asker.session.splice_about_c(route.ref, m, which, text)
@@ -319,7 +324,11 @@ cdef class Side(Endpoint):
     def check_drained(self):
         """Close a draining connection once everything is answered and sent."""
         cdef Side me = self            # the flush may close the connection
-        if self.link is not None and self.session.inflight.live == 0:
+        if (
+            self.link is not None
+            and self.session.inflight.live == 0
+            and self.session.n_whole == 0
+        ):
             self.link.closing = True
             self.link.update_reading()
             self.link.flush()

@@ -17,7 +17,6 @@ cdef class ServerConnection(Serving):
     cdef object grace_timer
     cdef set ending                    # cancelled calls whose handlers the next requests wait for
     cdef object hold_timer             # ends that wait; None: nothing waits
-    cdef readonly object closed        # future: why the connection was lost; None: it was closed
 
     cdef Call call_c(self, Message m)
     cdef int observe_c(self, Call call, Message m) except -1

@@ -481,6 +481,18 @@ cdef class ServerConnection(Serving):
         self.session.pauses_requests = False
         self.wrote()
 
+    # -- without a handshake -------------------------------------------------------------------
+
+    cdef int assume_c(self, object revision) except -1:
+        Serving.assume_c(self, revision)
+        self.state.initialized = True
+        return 0
+
+    cdef bint renew_c(self) except -1:
+        if self.revision is not None:
+            self.state = methods.State()
+        return Serving.renew_c(self) and not (self.kept or self.running or self.listens)
+
     # -- shutting down -------------------------------------------------------------------------
 
     def drain(self):
@@ -530,11 +542,6 @@ cdef class ServerConnection(Serving):
             if me.link is not None and self.link.idle:
                 self._close()
         return 0
-
-    def abort(self):
-        """Close now: what is in flight is cancelled, what is queued is dropped."""
-        if self.link is not None:
-            self.link.close()
 
     def _close(self):
         if self.link is not None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any
 
@@ -220,18 +220,31 @@ class McpService:
         loop: asyncio.AbstractEventLoop,
         pool: TaskPool,
         framer: Framer | None = None,
+        lane: bool = False,
     ) -> ServerConnection:
         """Serve one more client over the link that ``make_link`` makes for it. ``framer``: how
-        messages lie in the stream; one a line by default."""
+        messages lie in the stream; one a line by default. ``lane``: its requests come from
+        different clients."""
         connection = ServerConnection(self, loop, pool, framer)
+        connection.shared = lane
         make_link(connection)
         self.connections.add(connection)
         return connection
 
     @property
+    def legacy_versions(self) -> Sequence[str]:
+        """The revisions that clients may use, of those with a handshake."""
+        return self.discovery.legacy_versions
+
+    @property
+    def modern_versions(self) -> Sequence[str]:
+        """The revisions that clients may use, of those without a handshake."""
+        return self.discovery.modern_versions
+
+    @property
     def has_sessions(self) -> bool:
         """Whether clients have sessions over HTTP: those of legacy eras."""
-        return bool(self.discovery.legacy_versions)
+        return bool(self.legacy_versions)
 
     def http_target(
         self, options: HttpOptions, *, loop: asyncio.AbstractEventLoop, pool: TaskPool

@@ -126,6 +126,22 @@ class Service(Protocol):
         """Serve one more connection: a `Connection` that is an Endpoint, too."""
 
 
+class HttpService(Service, Protocol):
+    """A service that Streamable HTTP can serve.
+
+    Its ``connect`` returns a `wirespeed.transport.served.Served`, and takes ``lane=True`` for a
+    connection whose requests come from clients without sessions, one at a time.
+    """
+
+    @property
+    def legacy_versions(self) -> Sequence[str]:
+        """The revisions that clients may use, of those with a handshake."""
+
+    @property
+    def modern_versions(self) -> Sequence[str]:
+        """The revisions that clients may use, of those without a handshake."""
+
+
 def service_of(server: Any) -> Any:
     """Return the `Service` of a user's server: its ``service``, or the object itself."""
     return getattr(server, "service", server)

@@ -35,7 +35,6 @@ def test_on_stdio() -> None:
     ("words", "code", "text"),
     [
         (["proxy"], 2, "give the command of the server after --"),
-        (["proxy", "--listen", "http://127.0.0.1:0/", "--", "x"], 2, "does not serve http://"),
         (["proxy", "--token-file", "f", "--", "x"], 2, "--token-file needs --listen URL"),
         (["proxy", "--listen", "unix:s", "--origin", "https://a", "--", "x"], 2, "--origin is for"),
         (["proxy", "--isolation", "shared", "--", "/no/such"], 3, "'/no/such' does not exist"),

@@ -179,7 +179,7 @@ class MergedClient:
             hellos = {one.name: one.hello for one in found if one.hello is not None}
             version = params["protocolVersion"]
             self._answer(message, discovery.initialized(version, hellos))
-            self._front.session.batches = version == "2025-03-26"
+            self._front.speak(version)
             self._greeted = True
         finally:
             self._front.release()

@@ -4,11 +4,11 @@ from wirespeed._core.framing.http.head cimport HttpHead
 from wirespeed._core.reader cimport MessageReader
 from wirespeed._core.slab cimport Slab
 from wirespeed._core.span cimport Span
-from wirespeed.server.connection cimport ServerConnection
 from wirespeed.server.http.exchange cimport McpExchange, Response
 from wirespeed.server.http.sessions cimport Session, Sessions
 from wirespeed.server.http.streams cimport Streams
 from wirespeed.transport.http.exchange cimport Exchange, HttpTarget
+from wirespeed.transport.served cimport Served
 from wirespeed.transport.taskpool cimport TaskPool
 
 
@@ -19,7 +19,7 @@ cdef class StreamableHttp(HttpTarget):
     cdef readonly TaskPool pool
     cdef readonly Streams streams
     cdef readonly Sessions sessions    # None in stateless mode
-    cdef ServerConnection spare        # the lane that became free last, or None
+    cdef Served spare        # the lane that became free last, or None
     cdef list lanes                    # further free lanes
     cdef MessageReader reader          # of bodies that name no session
     cdef bytes modern_version          # the newest, as the header names it
@@ -41,12 +41,11 @@ cdef class StreamableHttp(HttpTarget):
         self, Session session, McpExchange ex, HttpHead head, Slab slab, const uint8_t *p, size_t n
     ) except -1
     cdef int serve_c(
-        self, ServerConnection client, McpExchange ex, HttpHead head, Slab slab, const uint8_t *p,
+        self, Served client, McpExchange ex, HttpHead head, Slab slab, const uint8_t *p,
         size_t n,
     ) except -1
     cdef bint is_acceptable_c(self, McpExchange ex, HttpHead head) except -1
     cdef Session session_c(self, Exchange ex, HttpHead head)
-    cdef int assume_c(self, ServerConnection lane, str version) except -1
-    cdef ServerConnection lane_c(self)
-    cdef ServerConnection connect_c(self)
+    cdef Served lane_c(self)
+    cdef Served connect_c(self, bint lane)
     cdef int refuse_c(self, Exchange ex, int status, str sentence, object fields) except -1

@@ -4,17 +4,17 @@ from typing import Any, final
 from wirespeed.server.http.http_session import HttpSession
 from wirespeed.server.http.sessions import Sessions
 from wirespeed.server.http.streams import Streams
-from wirespeed.server.service import McpService
 from wirespeed.transport.http.exchange import HttpTarget
+from wirespeed.transport.service import HttpService
 from wirespeed.transport.taskpool import TaskPool
 
 @final
 class StreamableHttp(HttpTarget):
     def __init__(
-        self, service: McpService, options: Any, loop: AbstractEventLoop, pool: TaskPool
+        self, service: HttpService, options: Any, loop: AbstractEventLoop, pool: TaskPool
     ) -> None: ...
     @property
-    def service(self) -> McpService: ...
+    def service(self) -> HttpService: ...
     @property
     def options(self) -> Any: ...
     @property

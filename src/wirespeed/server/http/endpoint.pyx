@@ -27,12 +27,12 @@ from wirespeed._core.framing.line cimport LineFramer
 from wirespeed._core.reader cimport MessageReader
 from wirespeed._core.slab cimport Slab
 from wirespeed._core.span cimport Span
-from wirespeed.server.connection cimport ServerConnection
 from wirespeed.server.http.exchange cimport AUTO, EVENTS, JSON, McpExchange
 from wirespeed.server.http.session_link cimport SessionLink
 from wirespeed.server.http.sessions cimport Session, Sessions
 from wirespeed.server.http.streams cimport Streams
 from wirespeed.transport.http.exchange cimport Exchange, HttpTarget
+from wirespeed.transport.served cimport Served
 from wirespeed.transport.taskpool cimport TaskPool
 
 from wirespeed.protocol.revisions import REVISIONS
@@ -81,7 +81,7 @@ cdef class StreamableHttp(HttpTarget):
         self.reader = MessageReader(
             limits=service.limits, framer=LineFramer(service.limits.max_message)
         )
-        newest = methods.newest(service.discovery.modern_versions)
+        newest = methods.newest(service.modern_versions)
         self.modern_version = b"" if newest is None else newest.version.encode()
         self.accept = self.legacy_version = b""
         self.streams = Streams(loop, options)
@@ -103,7 +103,7 @@ cdef class StreamableHttp(HttpTarget):
         cdef Session session
         if head.method_c == POST:
             return self.post_c(<McpExchange> exchange, head, slab, p, n)
-        if self.sessions is None or not self.service.discovery.legacy_versions:
+        if self.sessions is None or not self.service.legacy_versions:
             return self.refuse_c(
                 exchange, 405, "this endpoint takes POST only", [("Allow", "POST")]
             )
@@ -165,7 +165,7 @@ cdef class StreamableHttp(HttpTarget):
     ) except -1:
         cdef Span value
         cdef Message m
-        cdef ServerConnection lane
+        cdef Served lane
         cdef Session session = None
         cdef bint opens = False
         if head.value_c(MCP_SESSION_ID, &value) and self.sessions is not None:
@@ -183,10 +183,10 @@ cdef class StreamableHttp(HttpTarget):
                 version = FIRST_HTTP
                 if head.value_c(MCP_PROTOCOL_VERSION, &value):
                     version = text_of(value)
-                self.assume_c(lane, version)
+                lane.assume_c(REVISIONS[version])
             return self.serve_c(lane, ex, head, slab, p, n)
-        if not opens or not self.service.discovery.legacy_versions:
-            if opens or not self.service.discovery.legacy_versions:
+        if not opens or not self.service.legacy_versions:
+            if opens or not self.service.legacy_versions:
                 return self.serve_c(self.lane_c(), ex, head, slab, p, n)   # names the versions
             return self.refuse_c(ex, 400, "the request needs the header field Mcp-Session-Id", ())
         try:
@@ -213,7 +213,7 @@ cdef class StreamableHttp(HttpTarget):
         return 0
 
     cdef int serve_c(
-        self, ServerConnection client, McpExchange ex, HttpHead head, Slab slab, const uint8_t *p,
+        self, Served client, McpExchange ex, HttpHead head, Slab slab, const uint8_t *p,
         size_t n,
     ) except -1:
         """Give a body to what serves it."""
@@ -238,7 +238,7 @@ cdef class StreamableHttp(HttpTarget):
             return False
         if not is_value(version, self.legacy_version):
             text = text_of(version)
-            if text not in self.service.discovery.legacy_versions:
+            if text not in self.service.legacy_versions:
                 return False
             self.legacy_version = text.encode()
         return True
@@ -293,55 +293,37 @@ cdef class StreamableHttp(HttpTarget):
 
     # -- what serves them ----------------------------------------------------------------------
 
-    cdef ServerConnection connect_c(self):
-        cdef ServerConnection client
-        client = self.service.connect(self._make_link, loop=self.loop, pool=self.pool)
-        return client
+    cdef Served connect_c(self, bint lane):
+        return self.service.connect(self._make_link, loop=self.loop, pool=self.pool, lane=lane)
 
     def _make_link(self, client):
         return SessionLink(self.loop, client)
 
     def _open(self, id):
         """A new session."""
-        cdef ServerConnection client = self.connect_c()
+        cdef Served client = self.connect_c(False)
         session = HttpSession(id, client, self.streams)
         client.closed.add_done_callback(lambda _: self.sessions.end(session))
         (<SessionLink> client.link).carry = session.carry
         return session
 
-    cdef ServerConnection lane_c(self):
+    cdef Served lane_c(self):
         """A lane for one request."""
-        cdef ServerConnection lane = self.spare
+        cdef Served lane = self.spare
         if lane is not None:
             self.spare = None
         elif self.lanes:
-            lane = <ServerConnection> self.lanes.pop()
+            lane = <Served> self.lanes.pop()
         else:
-            lane = self.connect_c()
-            lane.shared = lane.session.shows_late_responses = True
+            lane = self.connect_c(True)
+            lane.session.shows_late_responses = True
         return lane
 
-    cdef int assume_c(self, ServerConnection lane, str version) except -1:
-        """Serve the next request by a revision without a handshake: stateless mode."""
-        revision = REVISIONS[version]
-        lane.revision = revision
-        lane.session.batches = revision.batches
-        lane.state.initialized = True
-        return 0
-
     cdef int over_c(self, Exchange exchange) except -1:
-        cdef ServerConnection lane = (<McpExchange> exchange).client
+        cdef Served lane = (<McpExchange> exchange).client
         if not lane.shared or lane.link is None:
             return 0
-        if lane.revision is not None:
-            lane.revision = None
-            lane.session.batches = False
-            lane.state = methods.State()
-        lane.principal = lane.peer = lane.head = None
-        if (
-            lane.kept or lane.draining or lane.running or lane.listens or self.draining
-            or len(self.lanes) >= MAX_FREE
-        ):
+        if not lane.renew_c() or self.draining or len(self.lanes) >= MAX_FREE:
             self.loop.call_soon(lane.abort)    # it may be at work still
         elif self.spare is None:
             self.spare = lane

@@ -1,8 +1,8 @@
 from wirespeed._core.framing.writer cimport FrameWriter
 from wirespeed._core.outbox cimport Mark
-from wirespeed.server.connection cimport ServerConnection
 from wirespeed.server.http.streams cimport Streams
 from wirespeed.transport.http.exchange cimport Exchange
+from wirespeed.transport.served cimport Served
 
 
 cdef enum Response:
@@ -17,7 +17,7 @@ cdef class NoticeWriter(FrameWriter):
 
 
 cdef class McpExchange(Exchange):
-    cdef ServerConnection client       # what serves the body; None before that is known
+    cdef Served client       # what serves the body; None before that is known
     cdef NoticeWriter notices
     cdef Response response
     cdef bint modern                   # of the era without sessions

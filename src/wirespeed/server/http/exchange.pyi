@@ -2,9 +2,9 @@ from collections.abc import Callable, Iterable
 from typing import final
 
 from wirespeed._core.framing.writer import FrameWriter
-from wirespeed.server.connection import ServerConnection
 from wirespeed.server.http.http_session import HttpSession
 from wirespeed.transport.http.exchange import Exchange
+from wirespeed.transport.served import Served
 
 @final
 class NoticeWriter(FrameWriter): ...
@@ -20,7 +20,7 @@ class McpExchange(Exchange):
     def move(self, other: McpExchange) -> None: ...
     def pause(self, retry: float | None) -> bool: ...
 
-def dismiss_all(connection: ServerConnection) -> None: ...
+def dismiss_all(connection: Served) -> None: ...
 
 SESSION_OVER: str
 

@@ -4,8 +4,8 @@ cimport cython
 
 from wirespeed._core.framing.writer cimport FrameWriter
 from wirespeed._core.outbox cimport Outbox
-from wirespeed.server.connection cimport ServerConnection
 from wirespeed.transport.http.exchange cimport Carrier, Exchange
+from wirespeed.transport.served cimport Served
 
 import msgspec
 
@@ -223,7 +223,7 @@ cdef class McpExchange(Exchange):
         return 0
 
 
-def dismiss_all(ServerConnection connection not None):
+def dismiss_all(Served connection not None):
     """End the responses to the requests of a session that ends."""
     for route in connection.session.open_routes_c():
         if not isinstance(route, McpExchange) or (<McpExchange> route).carrier is None:

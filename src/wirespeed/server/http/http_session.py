@@ -13,9 +13,9 @@ from wirespeed.server.http.exchange import dismiss_all, refuse
 from wirespeed.server.http.sessions import Session
 
 if TYPE_CHECKING:
-    from wirespeed.server.connection import ServerConnection
     from wirespeed.server.http.exchange import McpExchange
     from wirespeed.server.http.streams import Streams
+    from wirespeed.transport.served import Served
 
 logger = logging.getLogger("wirespeed.server")
 
@@ -74,7 +74,7 @@ class HttpSession(Session):
         "resumable",
     )
 
-    def __init__(self, id: str, connection: ServerConnection, streams: Streams) -> None:
+    def __init__(self, id: str, connection: Served, streams: Streams) -> None:
         super().__init__(id, connection)
         self._streams = streams
         self.resumable = streams.store is not None

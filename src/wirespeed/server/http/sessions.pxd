@@ -1,10 +1,10 @@
-from wirespeed.server.connection cimport ServerConnection
+from wirespeed.transport.served cimport Served
 
 
 # What the table knows of a session.
 cdef class Session:
     cdef readonly str id
-    cdef readonly ServerConnection connection    # what serves its requests
+    cdef readonly Served connection    # what serves its requests
     cdef bytes principal               # of the client that opened it, or None
     cdef double used                   # when it was used last, on the monotonic clock
 

@@ -3,7 +3,7 @@
 cimport cython
 from cpython.time cimport monotonic
 
-from wirespeed.server.connection cimport ServerConnection
+from wirespeed.transport.served cimport Served
 
 import math
 import secrets
@@ -21,7 +21,7 @@ cdef class Session:
         connection: What serves the requests of the session.
     """
 
-    def __init__(self, str id not None, ServerConnection connection=None):
+    def __init__(self, str id not None, Served connection=None):
         self.id = id
         self.connection = connection
 

@@ -20,9 +20,9 @@ from wirespeed.transport.http.exchange import Elsewhere, Exchange, HttpTarget
 from wirespeed.transport.service import Peer
 
 if TYPE_CHECKING:
-    from wirespeed.server.connection import ServerConnection
-    from wirespeed.server.service import McpService
     from wirespeed.transport.http.options import HttpOptions
+    from wirespeed.transport.served import Served
+    from wirespeed.transport.service import HttpService
     from wirespeed.transport.taskpool import TaskPool
 
 PARAMETER = "session_id"  # of the query that says which stream a POST belongs to
@@ -33,7 +33,7 @@ class SseSession(Session):
     """A client: its GET, and the connection that serves it. It lives as long as the GET."""
 
     def __init__(
-        self, id: str, connection: ServerConnection, exchange: Exchange, end: Callable[[], None]
+        self, id: str, connection: Served, exchange: Exchange, end: Callable[[], None]
     ) -> None:
         super().__init__(id, connection)
         self._exchange = exchange
@@ -134,7 +134,7 @@ class SseEndpoint(HttpTarget):
 
     def __init__(
         self,
-        service: McpService,
+        service: HttpService,
         options: HttpOptions,
         loop: asyncio.AbstractEventLoop,
         pool: TaskPool,

@@ -1,38 +1,26 @@
 from libc.stdint cimport uint64_t
 
 from wirespeed._core.envelope cimport Message
-from wirespeed._core.framing.http.head cimport HttpHead
-from wirespeed._core.outbox cimport Outbox
-from wirespeed._core.session cimport Session
 from wirespeed.server.requests.observer cimport Observer
 from wirespeed.server.requests.questions cimport Questions
-from wirespeed.transport.link cimport Endpoint
+from wirespeed.transport.served cimport Served
 from wirespeed.transport.taskpool cimport Completion, TaskPool
 
 
-cdef class Serving(Endpoint):
-    cdef readonly Session session
+cdef class Serving(Served):
     cdef readonly Questions questions
     cdef readonly object service
-    cdef readonly object loop
     cdef readonly TaskPool pool
     cdef bytes modern_end              # what every modern result ends with, behind its own members
     cdef readonly set running          # calls whose handlers are suspended
     cdef list waiters                  # futures of handlers that wait for the client to read
     cdef bint dropping                 # notifications are being dropped
-    cdef readonly bint draining
     cdef readonly unsigned long thread
     cdef readonly long long serial     # unique among the connections of this process
     cdef readonly Observer observer    # counts and traces requests, or None
     cdef readonly long long n_dropped  # notifications
-    cdef Outbox outlet                 # where what it sends without a reason waits for the client
-    cdef public HttpHead head          # of the HTTP request that is being read; None without one
-    cdef public bint shared            # its requests come from different clients
     cdef public bint kept              # a task works on for a client whose request has ended
-    cdef public object revision        # what `initialize` negotiated, or None
     cdef public object state           # the handshake's: client_info, capabilities, log_level
-    cdef public object principal       # digest of the client's credential, or None
-    cdef public object peer            # what the transport knows of the client (Peer), or None
 
     cdef int notify_c(self, str method, bytes params, uint64_t about) except -1
     cdef int check_drained_c(self) except -1

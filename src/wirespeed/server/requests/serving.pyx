@@ -9,9 +9,10 @@ import threading
 
 from libc.stdint cimport uint64_t
 
+from wirespeed._core.outbox cimport Outbox
 from wirespeed._core.session cimport Session
 from wirespeed.server.requests.questions cimport Questions
-from wirespeed.transport.link cimport Endpoint
+from wirespeed.transport.served cimport Served
 from wirespeed.transport.taskpool cimport Completion, TaskPool
 
 logger = logging.getLogger("wirespeed.server")
@@ -19,20 +20,20 @@ logger = logging.getLogger("wirespeed.server")
 cdef object next_serial = itertools.count(1).__next__
 
 
-cdef class Serving(Endpoint):
+cdef class Serving(Served):
     """The base of a server's connection."""
 
     def __init__(self, service, loop, TaskPool pool not None, framer=None):
+        Served.__init__(
+            self, Session(limits=service.limits, role="server", framer=framer), loop
+        )
         self.service = service
-        self.loop = loop
         self.pool = pool
         self.thread = threading.get_ident()
         self.serial = next_serial()
         self.observer = service.middleware.observer
         if self.observer is not None:
             self.observer.joined()
-        self.wire = self.session = Session(limits=service.limits, role="server", framer=framer)
-        self.outlet = self.session.outbox
         self.questions = Questions(self, self.session, loop, service.middleware.asks)
         self.modern_end = service.discovery.modern_end
         self.running = set()

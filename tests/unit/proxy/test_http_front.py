@@ -1,0 +1,248 @@
+"""HTTP clients of the proxy: sessions, each with its own ids, tokens and streams."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.unit.proxy.proxy_lab import Lab, call
+from wirespeed import Client
+from wirespeed.errors import RemoteError, VersionMismatch
+from wirespeed.protocol.codes import SERVER_LOST
+from wirespeed.proxy import Proxy, ProxyConfig
+
+pytestmark = [pytest.mark.compiled, pytest.mark.off_schema, pytest.mark.both_loops]
+
+ISOLATIONS = ["session", "shared"]
+
+
+class Front:
+    """A proxy that listens over HTTP."""
+
+    def __init__(self, lab: Lab, url: str) -> None:
+        self.lab = lab
+        self.url = url
+        self.port = int(url.split(":")[2].split("/")[0])
+
+    async def post(self, body: Any, *fields: str) -> tuple[int, dict[str, str], Any]:
+        """Send one POST on a connection of its own: the status, the fields and the JSON body."""
+        text = body if isinstance(body, bytes) else json.dumps(body).encode()
+        return await self.request("POST", text, "Content-Type: application/json", *fields)
+
+    async def request(
+        self, method: str, body: bytes, *fields: str
+    ) -> tuple[int, dict[str, str], Any]:
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
+        head = [
+            f"{method} /mcp HTTP/1.1",
+            "Host: 127.0.0.1",
+            "Accept: application/json, text/event-stream",
+            "Connection: close",
+            f"Content-Length: {len(body)}",
+            *fields,
+        ]
+        writer.write("\r\n".join(head).encode() + b"\r\n\r\n" + body)
+        answer = await reader.read()
+        writer.close()
+        with contextlib.suppress(ConnectionError):
+            await writer.wait_closed()
+        top, _, rest = answer.partition(b"\r\n\r\n")
+        lines = top.decode().split("\r\n")
+        pairs = [line.split(": ", 1) for line in lines[1:]]
+        found = {name.lower(): value for name, value in pairs}
+        return int(lines[0].split()[1]), found, json.loads(rest) if rest.startswith(b"{") else rest
+
+    async def initialize(self, id: Any = 1, version: str = "2025-11-25") -> str:
+        """Open a session. Returns its id."""
+        status, fields, _ = await self.post(hello(id, version))
+        assert status == 200
+        return fields["mcp-session-id"]
+
+
+def hello(id: Any = 1, version: str = "2025-11-25") -> dict[str, Any]:
+    params = {
+        "protocolVersion": version,
+        "capabilities": {},
+        "clientInfo": {"name": "raw", "version": "1"},
+    }
+    return {"jsonrpc": "2.0", "id": id, "method": "initialize", "params": params}
+
+
+@contextlib.asynccontextmanager
+async def serving(folder: Path, isolation: str, **fields: Any) -> AsyncIterator[Front]:
+    """A proxy over HTTP. ``fields``: of its `BackendConfig`."""
+    lab = Lab(folder, isolation)
+    backend = dataclasses.replace(lab.proxy.config.backends[0], **fields)
+    proxy = Proxy(ProxyConfig(backends=(backend,), listen=("http://127.0.0.1:0/mcp",)))
+    listening: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    task = asyncio.ensure_future(
+        proxy.serve(on_listening=lambda urls: listening.set_result(urls[0]))
+    )
+    await asyncio.wait((task, listening), return_when=asyncio.FIRST_COMPLETED)
+    if task.done():
+        task.result()
+    try:
+        yield Front(lab, listening.result())
+    finally:
+        task.cancel()
+        await asyncio.wait((task,))
+
+
+@pytest.mark.parametrize("isolation", ISOLATIONS)
+async def test_clients_at_once(tmp_path: Path, isolation: str) -> None:
+    async with serving(tmp_path, isolation) as front, contextlib.AsyncExitStack() as stack:
+        clients = [await stack.enter_async_context(Client(front.url)) for _ in range(3)]
+        assert [client.protocol_version for client in clients] == ["2025-11-25"] * 3
+        reports: list[list[Any]] = [[] for _ in clients]
+
+        async def work(n: int) -> set[int]:
+            pids = set()
+            for i in range(5):
+                nonce = f"{n}-{i}"
+                result = await clients[n].call_tool(
+                    "echo",
+                    {"nonce": nonce},
+                    on_progress=lambda _, __, message: reports[n].append(message),
+                )
+                assert result.meta is not None
+                assert result.meta["nonce"] == nonce
+                pids.add(result.meta["pid"])
+            return pids
+
+        pids = await asyncio.gather(*map(work, range(3)))
+        assert len(set.union(*pids)) == (3 if isolation == "session" else 1)
+        assert reports == [[f"{n}-{i}" for i in range(5)] for n in range(3)]
+
+
+@pytest.mark.parametrize("isolation", ISOLATIONS)
+async def test_the_same_ids_in_sessions_side_by_side(tmp_path: Path, isolation: str) -> None:
+    async with serving(tmp_path, isolation) as front:
+        sessions = [await front.initialize(7) for _ in range(3)]
+        answers = await asyncio.gather(
+            *(
+                front.post(call(7, "echo", nonce=session), f"Mcp-Session-Id: {session}")
+                for session in sessions
+            )
+        )
+        for session, (status, _, answer) in zip(sessions, answers, strict=True):
+            assert status == 200
+            assert answer["id"] == 7
+            assert answer["result"]["_meta"]["nonce"] == session
+
+
+@pytest.mark.parametrize("isolation", ISOLATIONS)
+async def test_cancellations_and_what_a_client_leaves(tmp_path: Path, isolation: str) -> None:
+    async with serving(tmp_path, isolation) as front, Client(front.url) as client:
+        held = asyncio.ensure_future(client.call_tool("hold", {"as": "x"}))
+        await front.lab.until_read("tools/call", 1)
+        held.cancel()
+        (cancelled,) = await front.lab.until_read("notifications/cancelled", 1)
+        (request,) = front.lab.read("tools/call")
+        assert cancelled["params"]["requestId"] == request["id"]
+
+
+async def test_modern_requests_learn_the_revisions(tmp_path: Path) -> None:
+    async with serving(tmp_path, "session") as front:
+        meta = {
+            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+            "io.modelcontextprotocol/clientCapabilities": {},
+        }
+        body = {"jsonrpc": "2.0", "id": 1, "method": "server/discover", "params": {"_meta": meta}}
+        status, _, answer = await front.post(
+            body, "MCP-Protocol-Version: 2026-07-28", "Mcp-Method: server/discover"
+        )
+        assert status == 400
+        assert answer["error"]["code"] == -32022
+        assert "2025-11-25" in answer["error"]["data"]["supported"]
+        with pytest.raises(VersionMismatch):
+            async with Client(front.url, era="modern"):
+                pass
+        assert not front.lab.seen.exists()  # no server was started for them
+
+
+async def test_requests_without_a_session_are_refused(tmp_path: Path) -> None:
+    async with serving(tmp_path, "session") as front:
+        status, _, answer = await front.post(call(1, "echo"))
+        assert (status, answer["error"]["code"]) == (400, -32600)
+        status, _, _ = await front.post(call(1, "echo"), "Mcp-Session-Id: unknown")
+        assert status == 404
+
+
+async def test_a_session_ends_with_its_server(tmp_path: Path) -> None:
+    async with serving(tmp_path, "session") as front:
+        session = f"Mcp-Session-Id: {await front.initialize()}"
+        status, _, answer = await front.post(call(1, "crash"), session)
+        assert (status, answer["error"]["code"]) == (200, SERVER_LOST)
+        while (await front.post(call(2, "echo"), session))[0] != 404:
+            pass
+
+
+async def test_a_shared_server_that_crashes_comes_back(tmp_path: Path) -> None:
+    async with serving(tmp_path, "shared") as front, Client(front.url) as client:
+        with pytest.raises(RemoteError) as caught:
+            await client.call_tool("crash")
+        assert caught.value.code == SERVER_LOST
+        result = await client.call_tool("echo", {"nonce": 1})
+        assert result.meta is not None
+        assert result.meta["nonce"] == 1
+
+
+async def test_delete_ends_the_server_of_a_session(tmp_path: Path) -> None:
+    async with serving(tmp_path, "session") as front:
+        session = f"Mcp-Session-Id: {await front.initialize()}"
+        _, _, answer = await front.post(call(1, "echo"), session)
+        pid = answer["result"]["_meta"]["pid"]
+        status, _, _ = await front.request("DELETE", b"", session)
+        assert status == 204
+        while Path(f"/proc/{pid}").exists():
+            await asyncio.sleep(0.01)
+
+
+async def test_clients_beyond_the_limit_are_refused(tmp_path: Path) -> None:
+    async with serving(tmp_path, "session", max_clients=1) as front:
+        session = f"Mcp-Session-Id: {await front.initialize()}"
+        status, _, answer = await front.post(hello())
+        assert status == 503
+        assert answer["error"]["message"] == "b has 1 clients: there may be no more"
+        await front.request("DELETE", b"", session)
+        while (await front.post(hello()))[0] != 200:
+            pass
+
+
+async def test_batches(tmp_path: Path) -> None:
+    async with serving(tmp_path, "shared") as front:
+        session = f"Mcp-Session-Id: {await front.initialize(version='2025-03-26')}"
+        batch = [call(n, "echo", nonce=n) for n in ("a", 1)]
+        status, _, answer = await front.post(batch, session)
+        assert status == 200
+        answers = json.loads(answer)
+        assert {one["id"]: one["result"]["_meta"]["nonce"] for one in answers} == {"a": "a", 1: 1}
+
+
+async def test_a_list_change_reaches_the_open_get(tmp_path: Path) -> None:
+    async with serving(tmp_path, "shared") as front:
+        one, two = [f"Mcp-Session-Id: {await front.initialize()}" for _ in range(2)]
+        reader, writer = await asyncio.open_connection("127.0.0.1", front.port)
+        head = ["GET /mcp HTTP/1.1", "Host: 127.0.0.1", "Accept: text/event-stream", one]
+        writer.write("\r\n".join(head).encode() + b"\r\n\r\n")
+        await reader.readuntil(b"\r\n\r\n")
+        await front.post(call(1, "note", method="tools/list_changed", params={}), two)
+        event = await reader.readuntil(b"\n\n")
+        assert b'"method": "notifications/tools/list_changed"' in event
+        writer.close()
+
+
+async def test_stateless_is_refused(tmp_path: Path) -> None:
+    from wirespeed import HttpOptions
+    from wirespeed.transport.net.serve import serve
+
+    service = Lab(tmp_path, "shared").proxy.services["b"]
+    with pytest.raises(ValueError, match="it cannot be stateless"):
+        await serve("http://127.0.0.1:0/mcp", service, http=HttpOptions(stateless=True))
