@@ -1,9 +1,11 @@
-"""Reads ``mcpServers`` JSON, the configuration that MCP hosts share.
+"""Reads ``mcpServers`` files, the configuration that MCP hosts share: JSON, or the same in TOML.
 
 .. code-block:: json
 
     {"mcpServers": {"time": {"command": "mcp-server-time", "args": ["--utc"],
                              "env": {"TOKEN": "${TOKEN}"}, "cwd": "."}}}
+
+A file whose name ends in ``.toml`` has the same in TOML: ``[mcpServers.time]``.
 
 Keys of a server: ``command``, ``args``, ``env``, ``cwd`` for a child; ``url``, ``headers`` and
 ``auth`` for a server elsewhere; ``type`` (or ``transport``), ``enabled`` (or its opposite,
@@ -32,8 +34,9 @@ from __future__ import annotations
 import json
 import os
 import re
+import tomllib
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Never, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Never, TypeAlias, TypeVar
 
 import msgspec
 
@@ -53,6 +56,7 @@ __all__ = ["AuthConfig", "Era", "ServerConfig", "Transport", "load", "loads"]
 AuthType: TypeAlias = Literal["oauth", "client_credentials", "bearer"]
 Era: TypeAlias = Literal["auto", "legacy", "modern"]
 Transport: TypeAlias = Literal["stdio", "ws", "http", "sse", "unix", "tcp"]
+T = TypeVar("T")
 
 # The names that hosts write in "type", and the URL schemes, by transport.
 _TYPES: dict[str, Transport] = {
@@ -257,18 +261,12 @@ class ServerConfig(msgspec.Struct, frozen=True):
 
 
 def load(path: str | os.PathLike[str]) -> dict[str, ServerConfig]:
-    """Reads a file; its servers by name, in the file's order, those not enabled included. The
-    KeyError of another name lists the names.
+    """Reads a file, ``.toml`` or JSON; its servers by name, in the file's order, those not enabled
+    included. The KeyError of another name lists the names.
 
     Raises ConfigError, which names the file, the place in it and what is expected there.
     """
-    source = os.fspath(path)
-    try:
-        with open(source, "rb") as file:
-            data = file.read()
-    except OSError as exc:
-        raise ConfigError(f"{source}: cannot read the file: {exc.strerror}") from exc
-    return loads(data, source=source, folder=os.path.dirname(os.path.abspath(source)))
+    return Document.load(path).servers
 
 
 def loads(
@@ -278,15 +276,58 @@ def loads(
     folder: str | os.PathLike[str] | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> dict[str, ServerConfig]:
-    """Like :func:`load`, for text.
+    """Like :func:`load`, for JSON text.
 
     ``source`` is its name in errors; ``folder`` is what relative paths start from (default:
     the current directory); ``environ`` is where variables are looked up (default:
     ``os.environ``).
     """
-    folder = os.path.abspath(os.fspath(folder) if folder is not None else ".")
-    try:
-        document = _parse(text)
+    return Document(text, source, folder, environ).servers
+
+
+class Document:
+    """A file as a whole, for what has keys of its own in it.
+
+    Attributes:
+        source: Its name in errors.
+        content: Its object.
+        servers: Its servers by name.
+    """
+
+    def __init__(
+        self,
+        text: str | bytes,
+        source: str,
+        folder: str | os.PathLike[str] | None = None,
+        environ: Mapping[str, str] | None = None,
+        *,
+        toml: bool = False,
+    ) -> None:
+        self.source = source
+        self._folder = os.path.abspath(os.fspath(folder) if folder is not None else ".")
+        self._environ = os.environ if environ is None else environ
+        try:
+            self._read((_parse_toml if toml else _parse)(_decoded(text)))
+            return
+        except _Fault as exc:
+            problem = str(exc)
+        # Out of the handler: as a context, an error of the parser would carry the text and its
+        # secrets.
+        raise ConfigError(f"{source}: {problem}")
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Document:
+        """Read a file. ConfigError as of `wirespeed.config.load`."""
+        source = os.fspath(path)
+        try:
+            with open(source, "rb") as file:
+                data = file.read()
+        except OSError as exc:
+            raise ConfigError(f"{source}: cannot read the file: {exc.strerror}") from exc
+        folder = os.path.dirname(os.path.abspath(source))
+        return cls(data, source, folder, toml=source.lower().endswith(".toml"))
+
+    def _read(self, document: Any) -> None:
         if not isinstance(document, dict):
             raise _Fault("", 'expected an object with "mcpServers"')
         key = "mcpServers" if "mcpServers" in document else "servers"
@@ -295,15 +336,35 @@ def loads(
         servers = document[key]
         if not isinstance(servers, dict):
             raise _Fault(key, "expected an object")
-        found = _Servers(source)
+        self.content = document
+        self._key = key
+        self.servers = _Servers(self.source)
         for name, raw in servers.items():
-            reader = _Reader(_join(key, name), folder, os.environ if environ is None else environ)
-            found[name] = reader.server(name, raw, source)
-        return found
-    except _Fault as exc:
-        problem = str(exc)
-    # Out of the handler: as a context, an error of the parser would carry the text and its secrets.
-    raise ConfigError(f"{source}: {problem}")
+            reader = _Reader(self.place(name), self._folder, self._environ)
+            self.servers[name] = reader.server(name, raw, self.source)
+
+    def place(self, name: str) -> str:
+        """Return the path to a server in the file."""
+        return _join(self._key, name)
+
+    def convert(self, path: str, raw: Any, kind: type[T]) -> T:
+        """Return a value of the file as a ``kind``. ConfigError, with ``path``: it is not one."""
+        try:
+            return _converted(path, raw, kind)
+        except _Fault as exc:
+            raise ConfigError(f"{self.source}: {exc}") from None
+
+    def expand(self, path: str, text: str) -> str:
+        """Return a text with its variables replaced. ConfigError: one is not set."""
+        head, _, key = path.rpartition(".")
+        reader = _Reader(head, self._folder, self._environ)
+        try:
+            text = reader.expand(key, text)
+        except _Fault as exc:
+            raise ConfigError(f"{self.source}: {exc}") from None
+        if reader.problem:
+            raise ConfigError(f"{self.source}: {reader.problem}")
+        return text
 
 
 class _Servers(dict[str, ServerConfig]):
@@ -324,8 +385,8 @@ class _Fault(Exception):
         super().__init__(f"{path}: {problem}" if path else problem)
 
 
-class _Entry(msgspec.Struct, rename="camel"):
-    """A server as the file has it. null is as good as absent."""
+class Entry(msgspec.Struct, rename="camel"):
+    """The keys of a server in the file. null is as good as absent."""
 
     type: str | None = None
     transport: str | None = None
@@ -344,7 +405,7 @@ class _Entry(msgspec.Struct, rename="camel"):
     protocol_era: Era | None = None
 
 
-_KEYS = {field.encode_name for field in msgspec.structs.fields(_Entry)}
+_KEYS = {field.encode_name for field in msgspec.structs.fields(Entry)}
 
 
 class _Auth(msgspec.Struct, rename="camel"):
@@ -377,16 +438,7 @@ class _Reader:
 
     def server(self, name: str, raw: Any, source: str) -> ServerConfig:
         """The server of an entry."""
-        try:
-            entry = msgspec.convert(raw, _Entry)
-        except (msgspec.ValidationError, OverflowError) as exc:
-            what, _, where = str(exc).partition(" - at `$")
-            problem = what[:1].lower() + what[1:]
-        else:
-            return self._server(name, entry, raw, source)
-        raise _Fault(self.path + where.removesuffix("`"), problem)
-
-    def _server(self, name: str, entry: _Entry, raw: dict[str, Any], source: str) -> ServerConfig:
+        entry = _converted(self.path, raw, Entry)
         args = entry.args or []
         if entry.command is not None:
             shown = (entry.command, *args)
@@ -422,7 +474,7 @@ class _Reader:
             problem=self.problem,
         )
 
-    def transport(self, entry: _Entry, url: str | None) -> Transport:
+    def transport(self, entry: Entry, url: str | None) -> Transport:
         named = [word for word in (entry.type, entry.transport) if word is not None]
         for word in named:
             if word not in _TYPES:
@@ -456,13 +508,7 @@ class _Reader:
                 return AuthConfig()
             return AuthConfig(type="bearer", token=self.optional("auth", raw))
         named = {_CURSOR.get(key, key): value for key, value in raw.items()}
-        try:
-            entry = msgspec.convert(named, _Auth)
-        except msgspec.ValidationError as exc:
-            what, _, where = str(exc).partition(" - at `$")
-            raise _Fault(
-                f"{self.path}.auth{where.removesuffix('`')}", what[:1].lower() + what[1:]
-            ) from None
+        entry = _converted(f"{self.path}.auth", named, _Auth)
         kind = entry.type or ("bearer" if entry.token is not None else "oauth")
         if (kind == "bearer") != (entry.token is not None):
             raise _Fault(f"{self.path}.auth", '"token" is for the type "bearer", which needs it')
@@ -530,6 +576,16 @@ class _Reader:
         return joined if ".." in path.split("/") else os.path.normpath(joined)
 
 
+def _converted(path: str, raw: Any, kind: type[T]) -> T:
+    try:
+        return msgspec.convert(raw, kind)
+    except (msgspec.ValidationError, OverflowError) as exc:
+        what, _, where = str(exc).partition(" - at `$")
+        problem = what[:1].lower() + what[1:]
+    # Out of the handler: as a context, the error would carry the value.
+    raise _Fault(path + where.removesuffix("`"), problem)
+
+
 def _has_variable(texts: tuple[str, ...]) -> bool:
     return any("${" in text for text in texts)
 
@@ -544,7 +600,7 @@ def _choice(words: Any) -> str:
     return "one of " + ", ".join(f'"{word}"' for word in words)
 
 
-# -- JSON ----------------------------------------------------------------------------------------
+# -- text ----------------------------------------------------------------------------------------
 
 _TRAILING = re.compile(r",\s*([}\]])")
 _HINTS = (
@@ -555,15 +611,35 @@ _HINTS = (
 )
 
 
-def _parse(text: str | bytes) -> Any:
-    """The document. No error holds a part of it: it may be secret."""
+def _decoded(text: str | bytes) -> str:
     if isinstance(text, bytes):
         try:
             text = text.decode("utf-8-sig")
         except UnicodeDecodeError as exc:
             line = exc.object.count(b"\n", 0, exc.start) + 1
             raise _Fault("", f"line {line}: the file is not UTF-8") from None
-    text = text.removeprefix("\ufeff")
+    return text.removeprefix("\ufeff")
+
+
+_TOML_PLACE = re.compile(r" \(at (.*)\)\Z")
+
+
+def _parse_toml(text: str) -> Any:
+    """The document. The parser's errors name keys, never values."""
+    if not text.strip():
+        raise _Fault("", "the file is empty")
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as exc:
+        message, place, _ = (*_TOML_PLACE.split(str(exc)), "", "")[:3]
+        problem = f"{place}: {message[:1].lower()}{message[1:]}" if place else message
+    except RecursionError:
+        problem = "nested too deeply"
+    raise _Fault("", problem)
+
+
+def _parse(text: str) -> Any:
+    """The document. No error holds a part of it: it may be secret."""
 
     def constant(word: str) -> Any:
         raise _Fault("", f"{word} is not JSON")

@@ -584,3 +584,47 @@ def test_a_name_that_the_file_does_not_have(tmp_path: Path) -> None:
     assert load(file).get("agnt") is None
     with pytest.raises(KeyError, match='<string> has no server "a"; it has none'):
         loads('{"servers": {}}')["a"]
+
+
+# -- TOML --------------------------------------------------------------------------------
+
+
+def test_toml(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KEY", "s3cret")
+    servers = {"time": {"command": "./serve", "args": ["${KEY}"], "env": {"A": "1"}, "timeout": 5}}
+    as_json = tmp_path / "servers.json"
+    as_json.write_text(json.dumps({"mcpServers": servers}))
+    as_toml = tmp_path / "servers.toml"
+    as_toml.write_text(
+        """
+        [mcpServers.time]
+        command = "./serve"
+        args = ["${KEY}"]
+        env = { A = "1" }
+        timeout = 5
+        """
+    )
+    one, other = load(as_toml)["time"], load(as_json)["time"]
+    assert one.target() == other.target() and one.timeout == other.timeout == 5.0
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (b"a = ?", "line 1, column 5: invalid value"),
+        (b"[a", "expected ']' at the end of a table declaration"),
+        (b"", "the file is empty"),
+        (b'a = "\xff"', "the file is not UTF-8"),
+        (b"[mcpServers.a]\ncommand = 'x'\ntimeout = inf", "mcpServers.a.timeout: expected `float`"),
+        (b"[mcpServers.a]\ncommand = 'x'\ntimeout = nan", "mcpServers.a.timeout: expected `float`"),
+        (b"[mcpServers.a]\nurl = 1979-05-27", "mcpServers.a.url: expected `str | null`"),
+    ],
+)
+def test_faults_of_toml(tmp_path: Path, text: bytes, message: str) -> None:
+    path = tmp_path / "servers.toml"
+    path.write_bytes(text)
+    with pytest.raises(ConfigError) as caught:
+        load(path)
+    assert str(caught.value).startswith(f"{path}: ")
+    assert message in str(caught.value)
+    assert caught.value.__suppress_context__ or caught.value.__context__ is None

@@ -449,23 +449,31 @@ def serve(
 
 @cli.command(
     cls=TargetCommand,
-    short_help="Put many clients in front of a stdio server.",
+    short_help="Put many clients in front of servers.",
     epilog="\b\nExamples:\n"
     "  wirespeed proxy --listen ws://127.0.0.1:8765/mcp -- uvx mcp-server-time\n"
-    "  wirespeed proxy --listen unix:/run/tools.sock --isolation shared -- my-server --fast",
+    "  wirespeed proxy --listen unix:/run/tools.sock --isolation shared -- my-server --fast\n"
+    "  wirespeed proxy --config proxy.toml",
 )
 @click.option(
     "--listen",
     "urls",
     multiple=True,
     metavar="URL",
-    help="Listen on ws://HOST:PORT/PATH, wss://…, unix:PATH or tcp://HOST:PORT, port 0 for a free "
-    "one; may be repeated; without --listen: stdio.",
+    help="Listen on ws://HOST:PORT/PATH, http://…, their secure forms, unix:PATH or "
+    "tcp://HOST:PORT, port 0 for a free one; may be repeated; without --listen: the URLs of "
+    "--config, or stdio.",
 )
+@click.option(
+    "--config",
+    "file",
+    metavar="FILE",
+    help="The servers, and how to use them: JSON with mcpServers, or the same in TOML.",
+)
+@click.option("--check", is_flag=True, help="Check FILE, and do not serve.")
 @click.option(
     "--isolation",
     type=click.Choice(("session", "shared")),
-    default="session",
     help="session: a server for each client (default). shared: one for all clients.",
 )
 @_listening_options
@@ -475,12 +483,14 @@ def proxy(
     ctx: click.Context,
     /,
     urls: tuple[str, ...],
+    file: str | None,
+    check: bool,
     isolation: Any,
     log_level: str | None,
     log_format: str | None,
     **settings: Any,
 ) -> int:
-    """Pass the requests of many clients to the server that -- COMMAND starts.
+    """Pass the requests of many clients to the server that -- COMMAND starts, or to those of FILE.
 
     Clients may use the same ids and progress tokens. A server that crashes is started again where
     all clients share it; otherwise its client is disconnected.
@@ -491,6 +501,8 @@ def proxy(
     return work(
         ctx.meta["wirespeed.command"],
         urls,
+        file=file,
+        check=check,
         isolation=isolation,
         settings=Settings(**settings),
         log_level=log_level,

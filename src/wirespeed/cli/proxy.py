@@ -1,48 +1,61 @@
-"""``wirespeed proxy``: many clients on the server that a command starts."""
+"""``wirespeed proxy``: many clients on the server that a command starts, or on those of a file."""
 
 from __future__ import annotations
 
 import os
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from wirespeed.cli import logs
-from wirespeed.cli.failures import usage
+from wirespeed.cli.failures import complain, usage
 from wirespeed.cli.serve import Settings, places_of
+from wirespeed.errors import ConfigError
 
 if TYPE_CHECKING:
-    from wirespeed.proxy.config import Isolation
+    from wirespeed.proxy import Proxy
+    from wirespeed.proxy.config import Isolation, ProxyConfig
 
 
 def run_proxy(
     command: list[str] | None,
     urls: tuple[str, ...],
     *,
-    isolation: Isolation,
+    file: str | None,
+    check: bool,
+    isolation: Isolation | None,
     settings: Settings,
     log_level: str | None,
     log_format: str | None,
 ) -> int:
     """Serve until the client leaves, or the process is told to end.
 
-    Failure (2 or 3): the command line is wrong, or the server cannot be started.
+    ``file``: The configuration, in place of ``command``. ``check``: only check it.
+    Failure (2 or 3), ConfigError: the command line or the file is wrong, or the server cannot be
+    started.
     """
-    from wirespeed import Stdio
-    from wirespeed.proxy import BackendConfig, Proxy, ProxyConfig
+    from wirespeed.proxy import Proxy
 
     logs.set_up(log_level, log_format)
-    if not command:
-        raise usage("give the command of the server after --")
-    places = places_of(urls, settings, "--listen")
-    target = Stdio(command[0], command[1:], inherit_env=True)
-    backend = BackendConfig(target=target, name=_name(command[0]), isolation=isolation)
-    proxy = Proxy(ProxyConfig(backends=(backend,), listen=urls))
+    config = _config(command, file, isolation, check)
+    if urls:
+        config = replace(config, listen=urls)
+    proxy = Proxy(config)
+    if check:
+        for i, url in enumerate(config.listen):
+            _routes(proxy, url, "--listen" if urls else f"{file}: proxy.listen[{i}]")
+        n = len(config.backends)
+        complain(f"{file} is valid: {n} server{'s' * (n > 1)}", level="note")
+        return 0
+    of_file = config.listen and not urls
+    option = f"{file}: proxy.listen" if of_file else "--listen"
+    places = places_of(config.listen, settings, option)
     if places:
         from wirespeed.cli.listen import serve_at
 
         found: list[Any] = []
         for place in places:
-            place.url, routes = proxy.routes(place.url)
+            place.url, routes = _routes(proxy, place.url, option)
             found.append((place, routes))
         serve_at(found, settings.workers)
     else:
@@ -50,6 +63,36 @@ def run_proxy(
 
         run(proxy.serve())
     return 0
+
+
+def _config(
+    command: list[str] | None, file: str | None, isolation: Isolation | None, check: bool
+) -> ProxyConfig:
+    from wirespeed import Stdio
+    from wirespeed.proxy import BackendConfig, ProxyConfig
+
+    if file is not None:
+        if command:
+            raise usage("give either --config FILE or a command after --")
+        if isolation is not None:
+            raise usage("--isolation is for a command; in a file it is a key of each server")
+        from wirespeed.proxy.file import load
+
+        return load(file)
+    if check:
+        raise usage("--check needs --config FILE")
+    if not command:
+        raise usage("give the command of the server after --, or --config FILE")
+    target = Stdio(command[0], command[1:], inherit_env=True)
+    backend = BackendConfig(target=target, name=_name(command[0]), isolation=isolation or "session")
+    return ProxyConfig(backends=(backend,), listen=())
+
+
+def _routes(proxy: Proxy, url: str, place: str) -> tuple[str, Any]:
+    try:
+        return proxy.routes(url)
+    except ValueError as exc:
+        raise ConfigError(f"{place}: {exc}") from None
 
 
 def _name(command: str) -> str:

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 Isolation: TypeAlias = Literal["session", "shared"]
 
-_PREFIX = re.compile(r"[A-Za-z0-9_.-]{0,65}")
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._~-]{0,63}")
+PREFIX = re.compile(r"[A-Za-z0-9_.-]{0,65}")
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._~-]{0,63}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,11 +68,11 @@ class BackendConfig:
         return re.sub(r"[.~]", "_", self.name) + "_" if self.prefix is None else self.prefix
 
     def __post_init__(self) -> None:
-        if not _NAME.fullmatch(self.name):
+        if not NAME.fullmatch(self.name):
             raise ValueError(f"a name has at most 64 letters, digits and ._~-, not {self.name!r}")
         if self.isolation not in ("session", "shared"):
             raise ValueError(f'isolation is "session" or "shared", not {self.isolation!r}')
-        if not _PREFIX.fullmatch(self.shown_prefix):
+        if not PREFIX.fullmatch(self.shown_prefix):
             raise ValueError(f"a prefix has letters, digits and _.-, not {self.prefix!r}")
 
 

@@ -35,6 +35,10 @@ def test_on_stdio() -> None:
     ("words", "code", "text"),
     [
         (["proxy"], 2, "give the command of the server after --"),
+        (["proxy", "--check", "--", "x"], 2, "--check needs --config FILE"),
+        (["proxy", "--config", "f", "--", "x"], 2, "either --config FILE or a command"),
+        (["proxy", "--config", "f", "--isolation", "shared"], 2, "is a key of each server"),
+        (["proxy", "--config", "none.json"], 3, "none.json: cannot read the file"),
         (["proxy", "--token-file", "f", "--", "x"], 2, "--token-file needs --listen URL"),
         (["proxy", "--listen", "unix:s", "--origin", "https://a", "--", "x"], 2, "--origin is for"),
         (["proxy", "--isolation", "shared", "--", "/no/such"], 3, "'/no/such' does not exist"),
@@ -49,3 +53,27 @@ def test_what_is_wrong(tmp_path: Path, words: list[str], code: int, text: str) -
     done = wirespeed(*words, cwd=tmp_path)
     assert done.returncode == code, done.stderr
     assert text in one_line(done)
+
+
+def test_a_file(tmp_path: Path) -> None:
+    command, *args = tool_server()
+    servers = {"mcpServers": {"one": {"command": command, "args": args}}}
+    file = tmp_path / "proxy.json"
+    file.write_text(json.dumps(servers))
+    lines = [initialize(1), call("x", "add", {"a": 1, "b": 2})]
+    stdin = "".join(json.dumps(line) + "\n" for line in lines)
+    done = wirespeed("proxy", "--config", str(file), stdin=stdin)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout.splitlines()[1])["result"]["content"][0]["text"] == "3"
+
+    done = wirespeed("proxy", "--config", str(file), "--check")
+    assert (done.returncode, done.stdout) == (0, "")
+    assert done.stderr == f"wirespeed: {file} is valid: 1 server\n"
+
+    file.write_text(json.dumps(servers | {"proxy": {"listen": ["unix:a", "ftp://b"]}}))
+    done = wirespeed("proxy", "--config", str(file), "--check")
+    assert done.returncode == 3
+    assert f"{file}: proxy.listen[1]: " in one_line(done)
+    done = wirespeed("proxy", "--config", str(file))
+    assert done.returncode == 2
+    assert f"{file}: proxy.listen: " in one_line(done)

@@ -1,0 +1,191 @@
+"""The configuration file of the proxy: what it gives, its faults, its JSON Schema."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import jsonschema_rs
+import pytest
+
+from wirespeed import Limits, Stdio, WebSocket
+from wirespeed.errors import ConfigError
+from wirespeed.proxy import BackendConfig, ProxyConfig, ToolsConfig
+from wirespeed.proxy.file import load, schema
+
+pytestmark = pytest.mark.smoke
+
+SCHEMA = Path(__file__).resolve().parents[3] / "docs" / "schemas" / "proxy.json"
+
+TOML = """
+[mcpServers.time]
+command = "mcp-server-time"
+args = ["--utc"]
+env = { KEY = "${KEY}" }
+
+[mcpServers.time.proxy]
+isolation = "shared"
+startTimeout = 5
+prefix = ""
+
+[mcpServers.time.proxy.tools]
+allow = ["get_*"]
+deny = ["get_secret"]
+rename = { get_time = "now" }
+describe = { get_time = "The time." }
+
+[mcpServers.far]
+url = "wss://tools.example/mcp"
+headers = { X-Key = "${KEY}" }
+proxy = { maxClients = 9 }
+
+[mcpServers.unused]
+url = "https://tools.example/mcp"
+enabled = false
+
+[proxy]
+listen = ["ws://127.0.0.1:${PORT:-8765}/mcp"]
+limits = { maxMessage = 1000000 }
+shutdownGrace = 2.5
+pageSize = 50
+"""
+
+OF_A_HOST: dict[str, Any] = {
+    "mcpServers": {"a": {"command": "a", "args": [], "icon": "🛠", "disabled": None}},
+    "theme": "dark",
+}
+
+
+def written(folder: Path, document: object) -> Path:
+    path = folder / "proxy.json"
+    path.write_text(json.dumps(document))
+    return path
+
+
+def test_every_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KEY", "s3cret")
+    path = tmp_path / "proxy.toml"
+    path.write_text(TOML)
+    config = load(path)
+    assert config == ProxyConfig(
+        backends=(
+            BackendConfig(
+                target=Stdio(
+                    "mcp-server-time",
+                    ["--utc"],
+                    {"KEY": "s3cret"},
+                ),
+                name="time",
+                isolation="shared",
+                start_timeout=5,
+                prefix="",
+                tools=ToolsConfig(
+                    allow=("get_*",),
+                    deny=("get_secret",),
+                    rename={"get_time": "now"},
+                    describe={"get_time": "The time."},
+                ),
+            ),
+            BackendConfig(
+                target=WebSocket("wss://tools.example/mcp", headers={"X-Key": "s3cret"}),
+                name="far",
+                max_clients=9,
+            ),
+        ),
+        listen=("ws://127.0.0.1:8765/mcp",),
+        limits=Limits(max_message=1_000_000),
+        shutdown_grace=2.5,
+        page_size=50,
+    )
+    assert "s3cret" not in repr(config)
+
+
+def test_a_file_of_a_host(tmp_path: Path) -> None:
+    config = load(written(tmp_path, OF_A_HOST))
+    assert config == ProxyConfig(backends=(BackendConfig(target=Stdio("a"), name="a"),), listen=())
+
+
+def server(**proxy: Any) -> dict[str, Any]:
+    return {"mcpServers": {"a": {"command": "a", "proxy": proxy}}}
+
+
+@pytest.mark.parametrize(
+    ("document", "problem"),
+    [
+        ({"mcpServers": {}}, "no server is enabled"),
+        ({"mcpServers": {"a": {"command": "a", "enabled": False}}}, "no server is enabled"),
+        (
+            {"mcpServers": {"a b": {"command": "a"}}},
+            "mcpServers[\"a b\"]: a name has at most 64 letters, digits and ._~-, not 'a b'",
+        ),
+        (
+            {"mcpServers": {"a": {"url": "https://a.example/mcp"}}},
+            "mcpServers.a: the proxy cannot use servers of http yet",
+        ),
+        (
+            {"mcpServers": {"a": {"command": "${NOT_SET_ANYWHERE}"}}},
+            "mcpServers.a.command: the environment variable NOT_SET_ANYWHERE is not set; "
+            "write ${NOT_SET_ANYWHERE:-} if it may be empty",
+        ),
+        (
+            {"mcpServers": {"a": {"command": "a", "proxy": 1}}},
+            "mcpServers.a.proxy: expected `object`, got `int`",
+        ),
+        (server(isolaton="shared"), "mcpServers.a.proxy: object contains unknown field `isolaton`"),
+        (
+            server(isolation="shard"),
+            "mcpServers.a.proxy.isolation: invalid enum value 'shard'",
+        ),
+        (server(startTimeout=0), "mcpServers.a.proxy.startTimeout: expected `float` > 0.0"),
+        (server(maxClients=0), "mcpServers.a.proxy.maxClients: expected `int` >= 1"),
+        (
+            server(prefix="a b"),
+            "mcpServers.a.proxy.prefix: expected `str` matching regex '^[A-Za-z0-9_.-]{0,65}$'",
+        ),
+        (
+            server(tools={"only": []}),
+            "mcpServers.a.proxy.tools: object contains unknown field `only`",
+        ),
+        (
+            {
+                "mcpServers": {
+                    name: {"command": "a", "proxy": {"prefix": "p_"}} for name in ("a", "b")
+                }
+            },
+            "two servers have the same prefix: p_, p_",
+        ),
+        (OF_A_HOST | {"proxy": {"listens": []}}, "proxy: object contains unknown field `listens`"),
+        (OF_A_HOST | {"proxy": {"listen": [1]}}, "proxy.listen[0]: expected `str`, got `int`"),
+        (
+            OF_A_HOST | {"proxy": {"listen": ["unix:${NOT_SET_ANYWHERE}"]}},
+            "proxy.listen[0]: the environment variable NOT_SET_ANYWHERE is not set; "
+            "write ${NOT_SET_ANYWHERE:-} if it may be empty",
+        ),
+        (
+            OF_A_HOST | {"proxy": {"listen": ["unix:${"]}},
+            "proxy.listen[0]: expected ${NAME} or ${NAME:-default}",
+        ),
+        (
+            OF_A_HOST | {"proxy": {"limits": {"maxDepth": 2000}}},
+            "proxy.limits: max_depth must be at most 1024",
+        ),
+    ],
+)
+def test_a_fault_names_its_place(tmp_path: Path, document: object, problem: str) -> None:
+    path = written(tmp_path, document)
+    with pytest.raises(ConfigError) as caught:
+        load(path)
+    assert str(caught.value) == f"{path}: {problem}"
+
+
+def test_the_json_schema_in_the_repository() -> None:
+    """CONTRIBUTING.md says how it is written."""
+    assert json.loads(SCHEMA.read_text()) == schema()
+    import tomllib
+
+    validator = jsonschema_rs.validator_for(schema())
+    validator.validate(tomllib.loads(TOML))
+    validator.validate(OF_A_HOST)
+    for wrong in (server(isolaton="shared"), server(maxClients=0), {}):
+        assert not validator.is_valid(wrong)
