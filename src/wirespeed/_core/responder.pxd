@@ -39,7 +39,7 @@ cdef class Responder(Wire):
     ) except -1
     # For proxies: send the response of another peer as the answer, 0: the request is gone; send a
     # notification of another peer about a request, with this text at a point of interest.
-    cdef int splice_reply_c(self, uint64_t ref, Message m) except -1
+    cdef int splice_reply_c(self, uint64_t ref, Message m, int code) except -1
     cdef int splice_about_c(self, uint64_t ref, Message m, int which, Span text) except -1
     # Answer with the JSON text of a result or of an error object, or with an error. 0: the request
     # was cancelled or answered.

@@ -153,15 +153,17 @@ cdef class Responder(Wire):
                 self.abort_reply_c(ref)
         return 1
 
-    cdef int splice_reply_c(self, uint64_t ref, Message m) except -1:
-        """Answer with the response of another peer as it came, but for its id. 0: the request is
-        gone."""
+    cdef int splice_reply_c(self, uint64_t ref, Message m, int code) except -1:
+        """Answer with the response of another peer as it came, but for its id. `code`: that of its
+        error as far as the route has a use for it. 0: the request is gone."""
         cdef Responder me = self       # the framing may run any code
         cdef InFlightSlot *slot = self.inflight.slot_c(ref)
         cdef Edit edit
         if slot is NULL:
             return 0
         edit = edit_of(m, WS_ID, inflight_id(slot))
+        if code and slot.route is not NULL:
+            (<ReplyRoute> slot.route).code = code
         splice_c(reply_writer(self, slot), m, &edit, 1)
         me.messages_out += 1
         me.drop_inbound_c(ref)

@@ -3,16 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, Protocol
-
-import msgspec
+from typing import TYPE_CHECKING, Protocol
 
 from wirespeed.protocol import codes
-from wirespeed.protocol.revisions import (
-    META_CLIENT_CAPABILITIES,
-    META_CLIENT_INFO,
-    META_PROTOCOL_VERSION,
-)
+from wirespeed.proxy.eras import modern_version, unsupported
 from wirespeed.proxy.upstream import Upstream
 
 if TYPE_CHECKING:
@@ -22,9 +16,6 @@ if TYPE_CHECKING:
     from wirespeed.proxy.config import BackendConfig
     from wirespeed.proxy.front import Front
     from wirespeed.proxy.side import Side
-
-
-_ENVELOPE = frozenset((META_PROTOCOL_VERSION, META_CLIENT_CAPABILITIES, META_CLIENT_INFO))
 
 
 class Router(Protocol):
@@ -44,7 +35,14 @@ class Router(Protocol):
 
 
 class Assignment(Router, Protocol):
-    """Joins clients to connections of servers, and knows what the two may see of each other."""
+    """Joins clients to connections of servers, and knows what the two may see of each other.
+
+    Attributes:
+        serves_lanes: Whether it serves requests of 2026-07-28 that come one by one over HTTP, from
+            any client.
+    """
+
+    serves_lanes: bool
 
     async def start(self) -> None:
         """Get ready for clients. TransportError: the server cannot be started; `stop` is due all
@@ -52,14 +50,6 @@ class Assignment(Router, Protocol):
 
     async def stop(self) -> None:
         """End all servers."""
-
-
-def modern_version(params: dict[str, Any]) -> str | None:
-    """The version that the envelope of a modern request names, "" if none; None: it is legacy."""
-    meta = params.get("_meta")
-    if not isinstance(meta, dict) or not _ENVELOPE & meta.keys():
-        return None
-    return str(meta.get(META_PROTOCOL_VERSION, ""))
 
 
 class WithoutSession:
@@ -74,17 +64,11 @@ class WithoutSession:
 
     def route(self, front: Front, message: Message) -> None:
         """Refuse a request."""
-        params = {} if message.params is None else msgspec.json.decode(message.params)
-        version = modern_version(params)
+        version = modern_version(message)
         if version is None:
-            front.session.send_error(message, codes.INVALID_REQUEST, "there is no session")
-            return
-        front.session.send_error(
-            message,
-            codes.UNSUPPORTED_PROTOCOL_VERSION,
-            "over HTTP the proxy serves revisions with sessions only",
-            {"supported": list(front.service.legacy_versions), "requested": version},
-        )
+            front.refuse(message, codes.INVALID_REQUEST, "there is no session")
+        else:
+            front.refuse(message, *unsupported(front.service.legacy_versions, version))
 
     def client_said(self, front: Front, message: Message) -> None:
         """Drop a notification."""
@@ -92,6 +76,8 @@ class WithoutSession:
 
 class PerClient:
     """Each client has a server of its own: all that the two say passes, but for the ids."""
+
+    serves_lanes = False
 
     def __init__(self, config: BackendConfig, limits: Limits) -> None:
         self._config = config

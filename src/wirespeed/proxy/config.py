@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from wirespeed.client.targets.remote import Socket, WebSocket
     from wirespeed.transport.child.command import Stdio
 
+Era: TypeAlias = Literal["auto", "legacy", "modern"]
 Isolation: TypeAlias = Literal["session", "shared"]
 
 PREFIX = re.compile(r"[A-Za-z0-9_.-]{0,65}")
@@ -46,6 +47,8 @@ class BackendConfig:
         isolation: ``"session"``: each client has a server of its own, and everything passes.
             ``"shared"``: one server for all clients. What such a server says without naming a
             request reaches a client only while that client is alone.
+        era: What a shared server speaks: ``"auto"`` to ask it, ``"legacy"`` (with ``initialize``),
+            ``"modern"`` (2026-07-28).
         start_timeout: Seconds for its handshake.
         max_clients: The most clients at a time with isolation ``"session"``, so the most processes.
             Further clients are refused.
@@ -57,6 +60,7 @@ class BackendConfig:
     target: Stdio | WebSocket | Socket
     name: str = "server"
     isolation: Isolation = "session"
+    era: Era = "auto"
     start_timeout: float = 30.0
     max_clients: int = 256
     prefix: str | None = None
@@ -72,6 +76,8 @@ class BackendConfig:
             raise ValueError(f"a name has at most 64 letters, digits and ._~-, not {self.name!r}")
         if self.isolation not in ("session", "shared"):
             raise ValueError(f'isolation is "session" or "shared", not {self.isolation!r}')
+        if self.era not in ("auto", "legacy", "modern"):
+            raise ValueError(f'era is "auto", "legacy" or "modern", not {self.era!r}')
         if not PREFIX.fullmatch(self.shown_prefix):
             raise ValueError(f"a prefix has letters, digits and _.-, not {self.prefix!r}")
 

@@ -145,6 +145,7 @@ def _backend(document: Document, server: ServerConfig) -> BackendConfig:
         own["tools"] = _made(document, f"{place}.proxy.tools", ToolsConfig, own["tools"].given())
     own["target"] = server.target()
     own["name"] = server.name
+    own["era"] = server.era
     return _made(document, place, BackendConfig, own)
 
 

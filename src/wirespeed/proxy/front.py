@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -66,6 +66,14 @@ class Front(Side):
     def notified(self, message: Message) -> None:
         """Take a notification that belongs to no request."""
         self.router.client_said(self, message)
+
+    def refuse(self, message: Message, code: int, text: str, data: Any = None) -> None:
+        """Answer a request with an error, unless the client has left."""
+        if self.link is not None:
+            self.session.send_error(message, code, text, data)
+            self.link.wrote()
+            if self.draining:
+                self.check_drained()
 
     def release(self) -> None:
         """Let the requests go on that waited for a server."""

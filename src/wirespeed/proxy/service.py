@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
 
-from wirespeed.protocol.revisions import LEGACY_VERSIONS
+from wirespeed.protocol.revisions import LEGACY_VERSIONS, MODERN_VERSIONS
 from wirespeed.proxy.assignment import PerClient, WithoutSession
 from wirespeed.proxy.front import Front
-from wirespeed.proxy.shared import Shared
+from wirespeed.proxy.pool import Pool
 
 if TYPE_CHECKING:
     from wirespeed._core.framing.base import Framer
@@ -44,7 +44,7 @@ class ProxyService:
     auth = None
     # Over HTTP, where all requests of a client need the same server.
     legacy_versions = LEGACY_VERSIONS
-    modern_versions = ()
+    modern_versions = MODERN_VERSIONS
     has_sessions = True
 
     def __init__(self, config: ProxyConfig, name: str, assignment: Assignment) -> None:
@@ -61,7 +61,7 @@ class ProxyService:
     def of(cls, config: ProxyConfig, backend: BackendConfig) -> Self:
         """The service that passes everything on to one server."""
         limits = msgspec.structs.replace(config.limits, max_outstanding=_OUTSTANDING)
-        kind = Shared if backend.isolation == "shared" else PerClient
+        kind = Pool if backend.isolation == "shared" else PerClient
         return cls(config, backend.name, kind(backend, limits))
 
     async def hold(self) -> None:
@@ -105,7 +105,8 @@ class ProxyService:
         lane: bool = False,
     ) -> Front:
         """Serve one more client. ``lane``: the requests come from clients without sessions."""
-        front = Front(self, loop, framer, WithoutSession() if lane else self.assignment)
+        without = lane and not self.assignment.serves_lanes
+        front = Front(self, loop, framer, WithoutSession() if without else self.assignment)
         front.shared = lane
         make_link(front)
         self.fronts.add(front)

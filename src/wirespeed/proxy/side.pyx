@@ -34,6 +34,7 @@ from wirespeed._core.inflight cimport InFlightSlot, inflight_id
 from wirespeed._core.session cimport Session
 from wirespeed._core.span cimport Span
 from wirespeed._core.splice cimport Edit, edit_of, splice_c
+from wirespeed.server.http.headers cimport check_headers_c
 from wirespeed.transport.served cimport Served
 
 import logging
@@ -41,11 +42,14 @@ import logging
 import msgspec
 
 from wirespeed._core.envelope import parse
+from wirespeed.errors import ProtocolError
 from wirespeed.protocol import codes, revisions
 
 logger = logging.getLogger("wirespeed.proxy")
 
 cdef dict NONE = {}
+# Not those of the proxy's own refusals: a server that is busy leaves the proxy ready.
+cdef frozenset VERDICTS = codes.MODERN_ERRORS | {codes.METHOD_NOT_FOUND}
 
 
 cdef bytes about_subscription(object result, bytes id):
@@ -55,6 +59,13 @@ cdef bytes about_subscription(object result, bytes id):
         if revisions.META_SUBSCRIPTION_ID in decoded["_meta"]:
             decoded["_meta"][revisions.META_SUBSCRIPTION_ID] = msgspec.Raw(id)
     return msgspec.json.encode(decoded)
+
+
+cdef int verdict(object error) except? -1:
+    """The code of a server's error if it decides about the status of an HTTP response, or 0."""
+    decoded = msgspec.json.decode(error)
+    code = decoded.get("code") if isinstance(decoded, dict) else None
+    return code if isinstance(code, int) and code in VERDICTS else 0
 
 
 @cython.final
@@ -172,7 +183,14 @@ cdef class Side(Served):
         cdef bint modern = is_modern(m)
         cdef object function
         cdef Side to = self.across
-        if not modern and not poi_is(m, WS_METHOD, b'"tools/call"'):
+        if modern:
+            if self.head is not None:
+                try:
+                    check_headers_c(self.head, m)
+                except ProtocolError as exc:
+                    self.session.error_c(m.ref, exc.code, exc.message, None)
+                    return 0
+        elif not poi_is(m, WS_METHOD, b'"tools/call"'):
             function = self.requests.get(m.method)
             if function is not None:
                 function(self, m)
@@ -243,7 +261,9 @@ cdef class Side(Served):
         else:
             if route.greets and m.kind_c == RESULT:
                 asker.agreed(m)
-            asker.session.splice_reply_c(route.ref, m)
+            asker.session.splice_reply_c(
+                route.ref, m, verdict(m.error) if m.kind_c == ERROR else 0
+            )
         asker.link.wrote_c()
         if asker.draining:
             asker.check_drained()

@@ -29,10 +29,15 @@ _SETTLED = 60.0
 _CRASH_LOOP = 5
 
 
+class StartAgain(WirespeedError):
+    """A server ended where another start may succeed. It is not reported."""
+
+
 class Upstream:
     """Keeps a server running.
 
     Attributes:
+        owner: What the server belongs to.
         ready: Done when the first start has succeeded or failed.
         starts: How often the server was started.
     """
@@ -44,7 +49,7 @@ class Upstream:
         self._target = config.target
         if isinstance(self._target, Stdio):  # so that errors do not advise to start it again
             self._target = msgspec.structs.replace(self._target, restart=True)
-        self._owner = owner
+        self.owner = owner
         self._limits = limits
         self._restarts = restarts
         self.ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -57,6 +62,8 @@ class Upstream:
         while True:
             began = loop.time()
             error = await self._live()
+            if isinstance(error, StartAgain):
+                continue
             first = not self.ready.done()
             if first:
                 self.ready.set_exception(error)
@@ -64,11 +71,11 @@ class Upstream:
             if not first or not self._restarts:  # else who waits for the start reports it
                 logger.warning("%s: %s", self._config.name, error)
             if not self._restarts:
-                self._owner.down(_first_line(error))
+                self.owner.down(_first_line(error))
                 return
             self._failed = 0 if loop.time() - began >= _SETTLED else self._failed + 1
             if self._failed >= _CRASH_LOOP:
-                self._owner.down(_first_line(error))
+                self.owner.down(_first_line(error))
             if self._failed > 1:
                 await asyncio.sleep(min(_DELAY * 2 ** (self._failed - 2), _MAX_DELAY))
 
@@ -79,7 +86,7 @@ class Upstream:
 
         def join(framer: Framer | None) -> Any:
             nonlocal backend
-            backend = Backend(self._config.name, self._owner, self._limits, loop, framer)
+            backend = Backend(self._config.name, self.owner, self._limits, loop, framer)
             return backend
 
         channel = channel_for(self._target)
@@ -87,13 +94,15 @@ class Upstream:
         try:
             await channel.open(join, self._limits)
             assert backend is not None
-            await self._owner.opened(backend)
+            await self.owner.opened(backend)
             if not self.ready.done():
                 self.ready.set_result(None)
-            self._owner.down(None)
+            self.owner.down(None)
             lost = await backend.lost
             text = "it ended" if lost is None else f"the connection was lost: {lost}"
             error: WirespeedError = await channel.failure(text)
+        except StartAgain as exc:
+            error = exc
         except TimeoutError:
             error = await channel.failure("its handshake took too long")
         except WirespeedError as exc:

@@ -134,7 +134,8 @@ class MergeLab:
 
     async def connect(self, version: str | None = "2025-11-25") -> Raw:
         """A client that sends and reads text."""
-        client = Raw(*await asyncio.open_unix_connection(str(self.path), limit=1 << 24))
+        streams = await asyncio.open_unix_connection(str(self.path), limit=1 << 24)
+        client = Raw(*streams, version)
         self.clients.append(client)
         if version is not None:
             await client.initialize(version)

@@ -36,11 +36,20 @@ def told(i, **said):
 
 if len(sys.argv) > 2:
     sys.exit(int(sys.argv[2]))
+versions = os.environ.get("VERSIONS", "").split()
 for line in sys.stdin:
     log.write(line)
     m = json.loads(line)
     i, method, p = m.get("id"), m.get("method"), m.get("params") or {}
-    if method == "initialize":
+    if method == "server/discover":
+        if not versions:
+            send({"jsonrpc": "2.0", "id": i, "error": {"code": -32601, "message": "no"}})
+        elif versions == ["dies"]:
+            os._exit(4)
+        elif versions != ["silent"]:
+            answer(i, resultType="complete", supportedVersions=versions, capabilities={"tools": {}},
+                   ttlMs=0, cacheScope="private")
+    elif method == "initialize":
         answer(i, protocolVersion="2025-11-25", serverInfo={"name": "b", "version": "1"},
                capabilities={"tools": {}, "logging": {}, "completions": {}, "tasks": {},
                              "resources": {"subscribe": True}})
@@ -61,6 +70,8 @@ for line in sys.stdin:
         elif what == "note":
             note(a["method"], **a["params"])
             told(i)
+        elif what == "fail":
+            send(a["text"].replace('"$id"', str(i)))
         elif what == "raw":
             send(a["text"])
             told(i)
@@ -78,16 +89,34 @@ for line in sys.stdin:
 """
 
 
+MODERN = "2026-07-28"
+ENVELOPE = {
+    "io.modelcontextprotocol/protocolVersion": MODERN,
+    "io.modelcontextprotocol/clientCapabilities": {},
+}
+
+
 class Raw:
     """A client that sends and reads text, a message a line."""
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def __init__(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, version: str | None
+    ) -> None:
         self.reader = reader
         self.writer = writer
+        self.is_modern = version == MODERN
+
+    def text_of(self, message: dict[str, Any]) -> str:
+        """A message as this client sends it: with an envelope if it is modern."""
+        if self.is_modern and "id" in message:
+            params = message.get("params", {})
+            meta = {**params.get("_meta", {}), **ENVELOPE}
+            message = {**message, "params": {**params, "_meta": meta}}
+        return json.dumps(message)
 
     async def send(self, *texts: Any) -> None:
         for text in texts:
-            line = text if isinstance(text, str) else json.dumps(text)
+            line = text if isinstance(text, str) else self.text_of(text)
             self.writer.write(line.encode() + b"\n")
         await self.writer.drain()
 
@@ -116,8 +145,9 @@ class Raw:
 
     async def silent(self) -> None:
         """Nothing has come: an answer to a ping is the next message."""
-        got = await self.ask({"jsonrpc": "2.0", "id": "silent?", "method": "ping"})
-        assert got == {"jsonrpc": "2.0", "id": "silent?", "result": {}}
+        method = "server/discover" if self.is_modern else "ping"
+        got = await self.ask({"jsonrpc": "2.0", "id": "silent?", "method": method})
+        assert got["id"] == "silent?" and "result" in got
 
     async def close(self) -> None:
         self.writer.close()
@@ -145,15 +175,24 @@ class Lab:
     """
 
     def __init__(
-        self, folder: Path, isolation: str, *arguments: str, name: str = "b", **options: Any
+        self,
+        folder: Path,
+        isolation: Any,
+        *arguments: str,
+        name: str = "b",
+        versions: str = "",
+        era: Any = "auto",
+        **options: Any,
     ) -> None:
         self.seen = folder / "seen"
         script = folder / "backend.py"
         script.write_text(BACKEND)
         self.path = folder / "s"
         self.clients: list[Raw] = []
-        target = Stdio(sys.executable, [str(script), str(self.seen), *arguments])
-        backend = BackendConfig(target=target, name=name, isolation=isolation)  # type: ignore[arg-type]
+        target = Stdio(
+            sys.executable, [str(script), str(self.seen), *arguments], {"VERSIONS": versions}
+        )
+        backend = BackendConfig(target=target, name=name, isolation=isolation, era=era)
         listen = (f"unix:{self.path}",)
         self.proxy = Proxy(ProxyConfig(backends=(backend,), listen=listen, **options))
 
@@ -186,9 +225,10 @@ class Lab:
             await asyncio.wait((task,))
 
     async def connect(self, version: str | None = "2025-11-25") -> Raw:
-        client = Raw(*await asyncio.open_unix_connection(str(self.path), limit=1 << 24))
+        streams = await asyncio.open_unix_connection(str(self.path), limit=1 << 24)
+        client = Raw(*streams, version)
         self.clients.append(client)
-        if version is not None:
+        if version not in (None, MODERN):
             await client.initialize(version)
         return client
 

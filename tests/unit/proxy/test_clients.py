@@ -82,7 +82,7 @@ async def proxied(folder: Path, isolation: Any) -> AsyncIterator[str]:
     [
         ("session", "auto", "2026-07-28"),
         ("session", "legacy", "2025-11-25"),
-        ("shared", "auto", "2025-11-25"),
+        ("shared", "auto", "2026-07-28"),
         ("shared", "legacy", "2025-11-25"),
     ],
 )

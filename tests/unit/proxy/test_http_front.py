@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 
-from tests.unit.proxy.proxy_lab import Lab, call
+from tests.unit.proxy.merge_lab import MergeLab
+from tests.unit.proxy.proxy_lab import ENVELOPE, MODERN, Lab, call, said
 from wirespeed import Client
-from wirespeed.errors import RemoteError, VersionMismatch
+from wirespeed.errors import CallTimeout, RemoteError, VersionMismatch
 from wirespeed.protocol.codes import SERVER_LOST
 from wirespeed.proxy import Proxy, ProxyConfig
 
@@ -76,9 +77,11 @@ def hello(id: Any = 1, version: str = "2025-11-25") -> dict[str, Any]:
 
 
 @contextlib.asynccontextmanager
-async def serving(folder: Path, isolation: str, **fields: Any) -> AsyncIterator[Front]:
+async def serving(
+    folder: Path, isolation: str, versions: str = "", **fields: Any
+) -> AsyncIterator[Front]:
     """A proxy over HTTP. ``fields``: of its `BackendConfig`."""
-    lab = Lab(folder, isolation)
+    lab = Lab(folder, isolation, versions=versions)
     backend = dataclasses.replace(lab.proxy.config.backends[0], **fields)
     proxy = Proxy(ProxyConfig(backends=(backend,), listen=("http://127.0.0.1:0/mcp",)))
     listening: asyncio.Future[str] = asyncio.get_running_loop().create_future()
@@ -246,3 +249,85 @@ async def test_stateless_is_refused(tmp_path: Path) -> None:
     service = Lab(tmp_path, "shared").proxy.services["b"]
     with pytest.raises(ValueError, match="it cannot be stateless"):
         await serve("http://127.0.0.1:0/mcp", service, http=HttpOptions(stateless=True))
+
+
+# -- clients of 2026-07-28 -------------------------------------------------------------------
+
+
+def asked(method: str, id: Any = 1, **params: Any) -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "id": id, "method": method, "params": {**params, "_meta": ENVELOPE}}
+
+
+def fields(method: str, name: str | None = None) -> list[str]:
+    found = [f"MCP-Protocol-Version: {MODERN}", f"Mcp-Method: {method}"]
+    return found if name is None else [*found, f"Mcp-Name: {name}"]
+
+
+async def test_modern_clients_of_a_shared_server(tmp_path: Path) -> None:
+    """Each request stands alone. The header fields agree with it, and errors have their status."""
+    async with serving(tmp_path, "shared", versions=MODERN) as front:
+        echo = asked("tools/call", name="echo", arguments={"nonce": 5})
+        status, _, answer = await front.post(echo, *fields("tools/call", "echo"))
+        assert (status, answer["id"], said(answer)["nonce"]) == (200, 1, 5)
+        for wrong in (fields("tools/call", "hold"), fields("tools/list", "echo"), fields("x")):
+            status, _, answer = await front.post(echo, *wrong)
+            assert (status, answer["error"]["code"]) == (400, -32020)
+        for code, status in ((-32601, 404), (-32021, 400), (-31000, 200), (-32602, 200)):
+            error = {"jsonrpc": "2.0", "id": "$id", "error": {"code": code, "message": "no"}}
+            body = asked("tools/call", name="fail", arguments={"text": json.dumps(error)})
+            got, _, answer = await front.post(body, *fields("tools/call", "fail"))
+            assert (got, answer["error"]["code"]) == (status, code)
+        status, _, answer = await front.post(hello())
+        assert (status, answer["error"]["code"]) == (400, -32022)
+
+
+async def test_modern_clients_at_once(tmp_path: Path) -> None:
+    """Clients with the same ids and tokens, some of which leave."""
+    async with serving(tmp_path, "shared", versions=MODERN) as front:
+
+        async def one(n: int) -> None:
+            async with Client(front.url, era="modern") as client:
+                heard: list[str] = []
+                for k in range(20):
+                    answer = await client.call_tool(
+                        "echo",
+                        {"nonce": f"{n}/{k}"},
+                        on_progress=lambda done, total, text: heard.append(str(text)),
+                    )
+                    assert answer.meta["nonce"] == f"{n}/{k}"
+                assert heard == [f"{n}/{k}" for k in range(20)]
+                with pytest.raises(CallTimeout):
+                    await client.call_tool("hold", {"as": str(n)}, timeout=0.1)
+
+        await asyncio.gather(*(one(n) for n in range(8)))
+        held = {m["id"] for m in front.lab.read("tools/call") if m["params"]["name"] == "hold"}
+        cancelled = await front.lab.until_read("notifications/cancelled", 8)
+        assert {m["params"]["requestId"] for m in cancelled} == held
+
+
+async def test_a_crash_while_modern_clients_ask(tmp_path: Path) -> None:
+    async with (
+        serving(tmp_path, "shared", versions=MODERN) as front,
+        Client(front.url, era="modern") as client,
+    ):
+        first = (await client.call_tool("echo")).meta["pid"]
+        with pytest.raises(RemoteError) as caught:
+            await client.call_tool("crash")
+        assert caught.value.code == SERVER_LOST
+        assert (await client.call_tool("echo")).meta["pid"] != first
+
+
+async def test_one_endpoint_of_shared_servers(tmp_path: Path) -> None:
+    """It serves clients of 2026-07-28 over HTTP, unless a server has a process for each client."""
+    for other, version in (("shared", MODERN), ("session", "2025-11-25")):
+        lab = MergeLab(tmp_path)
+        lab.backends = [
+            lab.backend("red", isolation="shared"),
+            lab.backend("blue", isolation=other),
+        ]
+        async with lab.serving("http://127.0.0.1:0/mcp") as urls, Client(urls[0]) as client:
+            assert client.protocol_version == version
+            answers = await asyncio.gather(
+                *(client.call_tool(f"{name}_who", {"nonce": "n"}) for name in ("red", "blue"))
+            )
+            assert [answer.data for answer in answers] == ["red:n", "blue:n"]

@@ -109,7 +109,7 @@ async def test_prompts(tmp_path: Path, era: Any) -> None:
 
 async def test_a_server_of_legacy_eras_makes_the_endpoint_legacy(tmp_path: Path) -> None:
     lab = MergeLab(tmp_path)
-    lab.backends = [lab.backend("red"), lab.backend("blue", isolation="shared")]
+    lab.backends = [lab.backend("red"), lab.backend("blue", isolation="shared", era="legacy")]
     async with lab.serving(), Client(lab.url) as client:
         assert client.protocol_version == "2025-11-25"
         assert {tool.name.split("_")[0] for tool in await client.list_tools()} == {"red", "blue"}

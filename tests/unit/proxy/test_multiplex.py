@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import websockets
-from proxy_lab import Lab, call, said
+from proxy_lab import MODERN, Lab, call, said
 from websockets.typing import Subprotocol
 
 from wirespeed.proxy import Proxy, ProxyConfig
@@ -17,19 +17,27 @@ from wirespeed.proxy import Proxy, ProxyConfig
 # off_schema: the proxy passes on what its test servers say, which is not always in the schema.
 pytestmark = [pytest.mark.compiled, pytest.mark.off_schema]
 
-ISOLATIONS = ("shared", "session")
+# Isolation, the versions that the server speaks, and the one that clients use.
+CASES = (
+    ("shared", "", "2025-11-25"),
+    ("shared", MODERN, MODERN),
+    ("session", "", "2025-11-25"),
+    ("session", MODERN, MODERN),
+)
 # JSON texts of ids: integers, beyond 64 bits, strings that look like numbers, with escapes.
 IDS = ("1", '"1"', "123456789012345678901234567890", r'"a\u0062"', "0", "-7", r'"\"}"')
 
 
-@pytest.mark.parametrize("isolation", ISOLATIONS)
-async def test_the_same_ids_and_tokens_of_many_clients(tmp_path: Path, isolation: str) -> None:
-    lab = Lab(tmp_path, isolation)
+@pytest.mark.parametrize(("isolation", "versions", "version"), CASES)
+async def test_the_same_ids_and_tokens_of_many_clients(
+    tmp_path: Path, isolation: str, versions: str, version: str
+) -> None:
+    lab = Lab(tmp_path, isolation, versions=versions)
 
     async def client(n: int) -> None:
-        one = await lab.connect()
+        one = await lab.connect(version)
         texts = [
-            json.dumps(call(0, "echo", "t", nonce=f"{n}/{k}")).replace('"id": 0', f'"id": {id}')
+            one.text_of(call(0, "echo", "t", nonce=f"{n}/{k}")).replace('"id": 0', f'"id": {id}')
             for k, id in enumerate(IDS)
         ]
         await one.send(*texts)
@@ -49,14 +57,17 @@ async def test_the_same_ids_and_tokens_of_many_clients(tmp_path: Path, isolation
     ids = [m["id"] for m in lab.read("tools/call")]
     if isolation == "shared":
         assert len(set(ids)) == len(ids) == 12 * len(IDS)
-    assert len(lab.read("initialize")) == (1 if isolation == "shared" else 12)
+    n_servers = 1 if isolation == "shared" else 12
+    assert len(lab.read("initialize")) == (0 if versions else n_servers)
 
 
-@pytest.mark.parametrize("isolation", ISOLATIONS)
-async def test_an_id_is_free_again_after_the_answer(tmp_path: Path, isolation: str) -> None:
-    lab = Lab(tmp_path, isolation)
+@pytest.mark.parametrize(("isolation", "versions", "version"), CASES)
+async def test_an_id_is_free_again_after_the_answer(
+    tmp_path: Path, isolation: str, versions: str, version: str
+) -> None:
+    lab = Lab(tmp_path, isolation, versions=versions)
     async with lab.serving():
-        one = await lab.connect()
+        one = await lab.connect(version)
         for n in range(50):
             assert said(await one.ask(call(7, "echo", nonce=n)))["nonce"] == n
         await one.send(call(7, "hold", "t", **{"as": "x"}))
@@ -71,11 +82,13 @@ async def test_an_id_is_free_again_after_the_answer(tmp_path: Path, isolation: s
         await one.silent()
 
 
-@pytest.mark.parametrize("isolation", ISOLATIONS)
-async def test_a_cancellation_names_the_server_s_id(tmp_path: Path, isolation: str) -> None:
-    lab = Lab(tmp_path, isolation)
+@pytest.mark.parametrize(("isolation", "versions", "version"), CASES)
+async def test_a_cancellation_names_the_server_s_id(
+    tmp_path: Path, isolation: str, versions: str, version: str
+) -> None:
+    lab = Lab(tmp_path, isolation, versions=versions)
     async with lab.serving():
-        one, two = await lab.connect(), await lab.connect()
+        one, two = await lab.connect(version), await lab.connect(version)
         for client in (one, two):
             await client.send(call("x", "hold", 5, **{"as": str(id(client))}))
             await client.recv()
@@ -93,16 +106,17 @@ async def test_a_cancellation_names_the_server_s_id(tmp_path: Path, isolation: s
         assert said(await two.recv()) == {"said": str(id(two))}
 
 
-async def test_what_a_client_left_behind_reaches_nobody(tmp_path: Path) -> None:
-    lab = Lab(tmp_path, "shared")
+@pytest.mark.parametrize("version", ["2025-11-25", MODERN])
+async def test_what_a_client_left_behind_reaches_nobody(tmp_path: Path, version: str) -> None:
+    lab = Lab(tmp_path, "shared", versions=f"2025-11-25 {MODERN}")
     async with lab.serving():
-        one = await lab.connect()
+        one = await lab.connect(version)
         await one.send(call(1, "hold", 1, **{"as": "left"}))
         await one.recv()
         await one.close()
         (cancelled,) = await lab.until_read("notifications/cancelled", 1)
         assert cancelled["params"]["requestId"] == lab.read("tools/call")[0]["id"]
-        two = await lab.connect()
+        two = await lab.connect(version)
         await two.send(call(1, "hold", 1, **{"as": "mine"}))
         assert (await two.recv())["params"]["message"] == "mine"
         assert (await two.ask(call(2, "free", **{"as": "left"})))["id"] == 2

@@ -49,7 +49,7 @@ async def test_initialize_is_answered_for_each_client(
         for method in ("tools/list", "ping", "initialize", "logging/setLevel"):
             assert (await one.ask(modern(2, method)))["error"] == {
                 "code": -32022,
-                "message": "the server speaks legacy revisions only",
+                "message": "the server speaks 2024-11-05, 2025-03-26, 2025-06-18, 2025-11-25",
                 "data": {
                     "supported": ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"],
                     "requested": "2026-07-28",

@@ -16,17 +16,15 @@ from wirespeed.protocol.revisions import (
     LATEST_MODERN,
     LEGACY_VERSIONS,
     LOG_LEVELS,
-    META_CLIENT_CAPABILITIES,
-    META_CLIENT_INFO,
-    META_PROTOCOL_VERSION,
     REVISIONS,
 )
+from wirespeed.proxy.eras import modern_version
+from wirespeed.proxy.legacy import MAX_SUBSCRIPTIONS
 from wirespeed.proxy.merge import discovery
 from wirespeed.proxy.merge.lists import KINDS, Kind, Listing, merge
 from wirespeed.proxy.merge.lists import Merged as MergedList
 from wirespeed.proxy.merge.member import Member, text_of
 from wirespeed.proxy.merge.owners import owner_of
-from wirespeed.proxy.shared import MAX_SUBSCRIPTIONS
 from wirespeed.server.pagination import page_of
 
 if TYPE_CHECKING:
@@ -38,10 +36,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("wirespeed.proxy")
 
-_ENVELOPE = tuple(
-    f"params._meta.{name}"
-    for name in (META_PROTOCOL_VERSION, META_CLIENT_CAPABILITIES, META_CLIENT_INFO)
-)
 # Methods whose `params.name` is edited, and the list that the name is of.
 _NAMED = {"tools/call": KINDS["tools/list"], "prompts/get": KINDS["prompts/list"]}
 
@@ -86,7 +80,7 @@ class MergedClient:
     def route(self, message: Message) -> Side | None:
         """Return the server that a request goes to, or None if it was or will be answered."""
         method = message.method or ""
-        modern = any(message.lease(point) is not None for point in _ENVELOPE)
+        modern = modern_version(message) is not None
         if not modern:
             if method == "ping":
                 self._answer(message, {})
@@ -141,18 +135,12 @@ class MergedClient:
     def _answer(self, message: Message, result: Any) -> None:
         if self._front.link is not None:
             self._front.session.send_result(message, msgspec.json.encode(result))
-            self._sent()
+            self._front.link.wrote()
+            if self._front.draining:
+                self._front.check_drained()
 
     def _refuse(self, message: Message, code: int, text: str, data: Any = None) -> None:
-        if self._front.link is not None:
-            self._front.session.send_error(message, code, text, data)
-            self._sent()
-
-    def _sent(self) -> None:
-        assert self._front.link is not None
-        self._front.link.wrote()
-        if self._front.draining:
-            self._front.check_drained()
+        self._front.refuse(message, code, text, data)
 
     # -- handshakes ------------------------------------------------------------------------------
 

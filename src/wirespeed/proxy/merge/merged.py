@@ -35,6 +35,7 @@ class Merged:
         self._services = services
         self._held: list[ProxyService] = []
         self._clients: dict[Front, MergedClient] = {}
+        self.serves_lanes = all(service.assignment.serves_lanes for service, *_ in services)
         self._complaints: dict[tuple[str, str], str] = {}
 
     async def start(self) -> None:

@@ -14,15 +14,16 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from wirespeed.errors import RemoteError, VersionMismatch
+from wirespeed.errors import RemoteError
 from wirespeed.protocol import codes
 from wirespeed.protocol.revisions import (
     LATEST_LEGACY,
     LEGACY_VERSIONS,
     LOG_LEVELS,
 )
-from wirespeed.proxy.assignment import modern_version
-from wirespeed.proxy.upstream import Upstream
+from wirespeed.proxy.eras import modern_version, unsupported
+from wirespeed.proxy.handshake import initialize
+from wirespeed.proxy.instance import Instance
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,27 +42,18 @@ _SINCE = {"completions": "2025-03-26", "tasks": "2025-11-25"}
 _LIST_CHANGES = frozenset(
     f"notifications/{kind}/list_changed" for kind in ("tools", "prompts", "resources")
 )
-# Seconds for which a request of a client that has left counts as unfinished: servers need not
-# answer a request that was cancelled.
-_ORPHANED = 60.0
 # Resources that one client may be subscribed to.
 MAX_SUBSCRIPTIONS = 1000
 
 
-class Shared:
+class Legacy(Instance):
     """One server of a legacy era, with all clients on its one connection."""
 
     def __init__(self, config: BackendConfig, limits: Limits) -> None:
-        self._config = config
-        self._limits = limits
+        super().__init__(config, limits)
         self._fronts: dict[Front, _Client] = {}
-        self._backend: Backend | None = None  # None while there is none, or it is not ready
-        self._refusal: tuple[int, str] | None = None
-        self._upstream: Upstream | None = None
-        self._task: asyncio.Task[None] | None = None
         self._hello: dict[str, Any] = {}
         self._level: str | None = None
-        self._orphaned_until = 0.0
         self.requests: dict[str, Callable[[Any, Message], None]] = {
             "initialize": self._initialize,
             "ping": self._ping,
@@ -69,83 +61,20 @@ class Shared:
             "resources/subscribe": self._subscribe,
             "resources/unsubscribe": self._unsubscribe,
         }
-        # Messages of the server that were dropped, by reason.
-        self.dropped = {"not attributed": 0, "no subscriber": 0, "below the level": 0}
 
     # -- the server ------------------------------------------------------------------------------
 
-    async def start(self) -> None:
-        """Start the server. TransportError or another WirespeedError: it cannot be used yet, and is
-        started again until `stop`."""
-        self._upstream = Upstream(self._config, self, self._limits, restarts=True)
-        self._task = asyncio.ensure_future(self._upstream.run())
-        await asyncio.shield(self._upstream.ready)
-
-    async def stop(self) -> None:
-        """End the server."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait((self._task,))
-
     async def opened(self, backend: Backend) -> None:
         """Shake hands, and bring the server to the state that the clients know."""
-        backend.session.batches = True  # a server of 2025-03-26 may answer in a batch
-        async with asyncio.timeout(self._config.start_timeout):
-            self._hello = await self._shake_hands(backend)
+        async with asyncio.timeout(self.config.start_timeout):
+            self._hello = await initialize(backend)
             if self._level is not None:
                 await _ignored(backend.ask("logging/setLevel", {"level": self._level}))
             for uri in {uri for client in self._fronts.values() for uri in client.uris}:
                 await _ignored(backend.ask("resources/subscribe", {"uri": uri}))
-        self._backend = backend
+        self.backend = backend
         self._orphaned_until = 0.0
-        for front in list(self._fronts):
-            self._attach(front)
-
-    async def _shake_hands(self, backend: Backend) -> dict[str, Any]:
-        """Initialize, without a capability: a question could not be attributed to a client."""
-        from wirespeed import __version__
-
-        answer = await backend.ask(
-            "initialize",
-            {
-                "protocolVersion": LATEST_LEGACY,
-                "capabilities": {},
-                "clientInfo": {"name": "wirespeed-proxy", "version": __version__},
-            },
-        )
-        hello: dict[str, Any] = answer if isinstance(answer, dict) else {}
-        version = hello.get("protocolVersion")
-        if version not in LEGACY_VERSIONS:
-            raise VersionMismatch(f"the server wants protocol version {version!r}", [])
-        backend.session.batches = version == "2025-03-26"
-        backend.tell("notifications/initialized")
-        return hello
-
-    def closed(self, backend: Backend) -> None:
-        """The server is gone: requests wait for the next one."""
-        if self._backend is backend:
-            self._backend = None
-            for front in list(self._fronts):
-                self._attach(front)
-
-    def down(self, reason: str | None) -> None:
-        """Refuse requests while the server cannot be started."""
-        refusal = None if reason is None else (codes.SERVER_LOST, f"the server is down: {reason}")
-        if refusal != self._refusal:
-            self._refusal = refusal
-            for front in list(self._fronts):
-                self._attach(front)
-
-    def server_asks(self, backend: Backend, message: Message) -> None:
-        """Answer a ping, and refuse all else."""
-        if message.method == "ping":
-            backend.session.send_result(message, b"{}")
-            assert backend.link is not None
-            backend.link.wrote()
-        else:
-            backend.refuse(
-                message, "several clients share this server, so none of them can be asked"
-            )
+        self.attach_all()
 
     def server_said(self, backend: Backend, message: Message) -> None:
         """Show a notification to those that it is for."""
@@ -156,14 +85,15 @@ class Shared:
                     backend.pass_notification(message, front)
         elif method == "notifications/resources/updated":
             self._updated(backend, message)
-        elif len(self._fronts) != 1 or backend.loop.time() < self._orphaned_until:
-            self.dropped["not attributed"] += 1
         else:
-            ((front, client),) = self._fronts.items()
+            only = self.only(self._fronts)
+            if only is None:
+                return
+            client = self._fronts[only]
             if method == "notifications/message" and not client.wants(message):
                 self.dropped["below the level"] += 1
             elif client.version is not None:
-                backend.pass_notification(message, front)
+                backend.pass_notification(message, only)
 
     def _updated(self, backend: Backend, message: Message) -> None:
         uri = _member(message, "uri")
@@ -178,28 +108,42 @@ class Shared:
 
     # -- clients ---------------------------------------------------------------------------------
 
-    def joined(self, front: Front) -> None:
-        """A client has connected."""
-        self._fronts[front] = _Client()
+    def greet(self, front: Front, message: Message) -> None:
+        """A client has sent ``initialize``."""
+        client = self._fronts[front] = _Client()
         front.requests = self.requests
+        if self.backend is None:
+            client.greeting = message
+        else:
+            self._initialize(front, message)
         self._attach(front)
 
+    def attach_all(self) -> None:
+        """Let all clients go on, wait, or be refused, as the server is there."""
+        for front in list(self._fronts):
+            self._attach(front)
+
     def _attach(self, front: Front) -> None:
-        """Let a client go on, wait, or be refused, as the server is there."""
-        front.across = self._backend
+        front.across = self.backend
         if not front.draining:
-            front.session.refusal = self._refusal
-        if self._backend is None and self._refusal is None:
+            front.session.refusal = self.refusal
+        if self.backend is None and self.refusal is None:
             front.session.pauses_requests = True
-        else:
-            front.release()
+            return
+        client = self._fronts[front]
+        if client.greeting is not None:
+            message, client.greeting = client.greeting, None
+            if self.refusal is None:
+                self._initialize(front, message)
+            else:
+                front.refuse(message, *self.refusal)
+        front.release()
 
     def left(self, front: Front) -> None:
         """A client has left."""
+        super().left(front)
         client = self._fronts.pop(front)
-        if front.n_abandoned:
-            self._orphaned_until = front.loop.time() + _ORPHANED
-        if self._backend is None:
+        if self.backend is None:
             return
         for uri in client.uris:
             self._release_uri(uri)
@@ -215,29 +159,20 @@ class Shared:
 
     def _admits(self, front: Front, message: Message) -> bool:
         """Return whether a request may be passed on. If not, it was answered."""
-        params = _params(message)
-        modern = modern_version(params)
+        modern = modern_version(message)
         if modern is None and self._fronts[front].version is not None:
             return True
         if modern is not None:
-            front.session.send_error(
-                message,
-                codes.UNSUPPORTED_PROTOCOL_VERSION,
-                "the server speaks legacy revisions only",
-                {"supported": self._versions(), "requested": modern},
-            )
+            front.refuse(message, *unsupported(self.versions, modern))
         else:
-            front.session.send_error(
-                message, codes.INVALID_PARAMS, "the connection is not initialized"
-            )
+            front.refuse(message, codes.INVALID_PARAMS, "the connection is not initialized")
         return False
 
-    def client_said(self, front: Front, message: Message) -> None:
-        """What a client says of itself is not the server's business: it knows the proxy."""
-
-    def _versions(self) -> list[str]:
-        newest = LEGACY_VERSIONS.index(self._hello["protocolVersion"])
-        return list(LEGACY_VERSIONS[: newest + 1])
+    @property
+    def versions(self) -> tuple[str, ...]:
+        """The versions that clients may use."""
+        newest = self._hello.get("protocolVersion", LATEST_LEGACY)
+        return LEGACY_VERSIONS[: LEGACY_VERSIONS.index(newest) + 1]
 
     # -- requests that the proxy answers ---------------------------------------------------------
 
@@ -245,17 +180,13 @@ class Shared:
         """Answer with what the server said, cut to the client's revision."""
         params = _params(message)
         if not isinstance(params.get("protocolVersion"), str):
-            front.session.send_error(
-                message, codes.INVALID_PARAMS, "protocolVersion must be a string"
-            )
+            front.refuse(message, codes.INVALID_PARAMS, "protocolVersion must be a string")
             return
         client = self._fronts[front]
         if client.version is not None:
-            front.session.send_error(
-                message, codes.INVALID_REQUEST, "the connection is initialized already"
-            )
+            front.refuse(message, codes.INVALID_REQUEST, "the connection is initialized already")
             return
-        versions = self._versions()
+        versions = self.versions
         wanted = params["protocolVersion"]
         version = wanted if wanted in versions else versions[-1]
         capabilities = {
@@ -287,9 +218,9 @@ class Shared:
     def _choose_level(self) -> None:
         levels = [client.level for client in self._fronts.values() if client.level is not None]
         level = min(levels, key=LOG_LEVELS.index, default=None)
-        if level is not None and level != self._level and self._backend is not None:
+        if level is not None and level != self._level and self.backend is not None:
             self._level = level
-            _forget(self._backend.ask("logging/setLevel", {"level": level}))
+            _forget(self.backend.ask("logging/setLevel", {"level": level}))
 
     def _subscribe(self, front: Front, message: Message) -> None:
         """Pass the request on: the server decides about each client's."""
@@ -299,7 +230,7 @@ class Shared:
         client = self._fronts[front]
         if isinstance(uri, str):
             if uri not in client.uris and len(client.uris) >= MAX_SUBSCRIPTIONS:
-                front.session.send_error(message, codes.OVERLOADED, "too many subscriptions")
+                front.refuse(message, codes.OVERLOADED, "too many subscriptions")
                 return
             client.uris.add(uri)
         front.pass_request(message, front.across)
@@ -316,18 +247,19 @@ class Shared:
             front.pass_request(message, front.across)
 
     def _release_uri(self, uri: str) -> None:
-        if self._backend is not None and not any(
+        if self.backend is not None and not any(
             uri in client.uris for client in self._fronts.values()
         ):
-            _forget(self._backend.ask("resources/unsubscribe", {"uri": uri}))
+            _forget(self.backend.ask("resources/unsubscribe", {"uri": uri}))
 
 
 class _Client:
     """What the proxy knows of a client: its revision, log level and subscriptions."""
 
-    __slots__ = ("level", "uris", "version")
+    __slots__ = ("greeting", "level", "uris", "version")
 
     def __init__(self) -> None:
+        self.greeting: Message | None = None  # an `initialize` that waits for the server
         self.version: str | None = None
         self.level: str | None = None
         self.uris: set[str] = set()

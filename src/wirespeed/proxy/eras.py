@@ -1,0 +1,39 @@
+"""Of which era a client's request is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from wirespeed.protocol import codes
+from wirespeed.protocol.revisions import (
+    META_CLIENT_CAPABILITIES,
+    META_CLIENT_INFO,
+    META_PROTOCOL_VERSION,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from wirespeed._core.envelope import Message
+
+_VERSION = f"params._meta.{META_PROTOCOL_VERSION}"
+_ENVELOPE = tuple(
+    f"params._meta.{name}"
+    for name in (META_PROTOCOL_VERSION, META_CLIENT_CAPABILITIES, META_CLIENT_INFO)
+)
+
+
+def modern_version(message: Message) -> str | None:
+    """The version that the envelope of a modern request names, "" if none; None: it is legacy."""
+    if all(message.lease(point) is None for point in _ENVELOPE):
+        return None
+    return message.text(_VERSION) or ""
+
+
+def unsupported(versions: Sequence[str], wanted: object) -> tuple[int, str, dict[str, Any]]:
+    """The error for a request of an era that the server does not speak: code, text and data."""
+    return (
+        codes.UNSUPPORTED_PROTOCOL_VERSION,
+        f"the server speaks {', '.join(versions)}",
+        {"supported": list(versions), "requested": wanted},
+    )

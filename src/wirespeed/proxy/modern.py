@@ -1,0 +1,83 @@
+"""One server of 2026-07-28 for all clients: its requests need nothing but themselves."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from wirespeed.errors import VersionMismatch
+from wirespeed.proxy.handshake import discover
+from wirespeed.proxy.instance import Instance
+
+if TYPE_CHECKING:
+    from wirespeed._core.envelope import Message
+    from wirespeed.limits import Limits
+    from wirespeed.proxy.backend import Backend
+    from wirespeed.proxy.config import BackendConfig
+    from wirespeed.proxy.front import Front
+    from wirespeed.proxy.side import Side
+
+
+class Modern(Instance):
+    """A server without state for its clients.
+
+    Progress and subscriptions name their request. A log message does not, so it is for a client
+    that is alone.
+    """
+
+    def __init__(self, config: BackendConfig, limits: Limits) -> None:
+        super().__init__(config, limits)
+        self._fronts: set[Front] = set()
+        self._waiting: list[tuple[Front, Message]] = []
+
+    async def opened(self, backend: Backend) -> None:
+        """Ask whether the server is of this era."""
+        if not await discover(backend, self.config.start_timeout):
+            raise VersionMismatch("the server does not speak 2026-07-28", [])
+        self.ready(backend)
+
+    def ready(self, backend: Backend) -> None:
+        """The server is of this era: let the requests go on."""
+        backend.session.answers_requests = False
+        self.backend = backend
+        self._orphaned_until = 0.0
+        self.attach_all()
+
+    def attach_all(self) -> None:
+        """Let all clients go on, wait, or be refused, as the server is there."""
+        for front in self._fronts:
+            self._attach(front)
+        if self.backend is not None or self.refusal is not None:
+            waiting, self._waiting = self._waiting, []
+            for front, message in waiting:
+                front.pass_request(message, self.route(front, message))
+
+    def _attach(self, front: Front) -> None:
+        front.across = self.backend
+        front.admits_modern = self.backend is not None
+
+    def route(self, front: Front, message: Message) -> Side | None:
+        """Return the server, or None if the request waits or was refused."""
+        if front not in self._fronts:
+            self._fronts.add(front)
+            self._attach(front)
+        if self.backend is None:
+            if self.refusal is None:
+                self._waiting.append((front, message))
+            else:
+                front.refuse(message, *self.refusal)
+        return self.backend
+
+    def left(self, front: Front) -> None:
+        """A client has left, or has gone over to a legacy era."""
+        super().left(front)
+        self._fronts.discard(front)
+        front.admits_modern = False
+
+    def server_said(self, backend: Backend, message: Message) -> None:
+        """Pass a log message on if it can only be for one client."""
+        if message.method == "notifications/message":
+            front = self.only(self._fronts)
+            if front is not None:
+                backend.pass_notification(message, front)
+        else:
+            self.dropped["no subscriber"] += 1

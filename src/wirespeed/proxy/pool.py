@@ -1,0 +1,201 @@
+"""Servers that all clients share: one connection for each era."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from wirespeed.errors import TransportError
+from wirespeed.protocol import codes
+from wirespeed.protocol.revisions import LEGACY_VERSIONS, MODERN_VERSIONS
+from wirespeed.proxy.eras import modern_version, unsupported
+from wirespeed.proxy.handshake import discover
+from wirespeed.proxy.legacy import Legacy
+from wirespeed.proxy.modern import Modern
+from wirespeed.proxy.upstream import StartAgain, Upstream
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from wirespeed._core.envelope import Message
+    from wirespeed.limits import Limits
+    from wirespeed.proxy.backend import Backend, Owner
+    from wirespeed.proxy.config import BackendConfig
+    from wirespeed.proxy.front import Front
+    from wirespeed.proxy.instance import Instance
+    from wirespeed.proxy.side import Side
+
+
+class Pool:
+    """An `Assignment` of all clients to the same servers.
+
+    A connection serves one era with most servers, so a server of both eras has one for each: the
+    second is opened for the first client that needs it. The pool is the owner of the first
+    connection until the server has said which eras it speaks.
+
+    Attributes:
+        versions: What the server speaks, the oldest first; empty until it is known.
+        legacy, modern: What serves clients of these eras.
+    """
+
+    serves_lanes = True
+
+    def __init__(self, config: BackendConfig, limits: Limits) -> None:
+        self._config = config
+        self._limits = limits
+        self.versions: tuple[str, ...] = ()
+        self.legacy = Legacy(config, limits)
+        self.modern = Modern(config, limits)
+        self._homes: dict[Front, Instance | None] = {}
+        self._waiting: list[tuple[Front, Message]] = []  # until the eras are known
+        self._refusal: tuple[int, str] | None = None
+        self._requests: dict[str, Callable[[Any, Message], None]] = {
+            "initialize": self._initialize,
+            "ping": self._ping,
+        }
+        self._running: dict[Owner, tuple[Upstream, asyncio.Task[None]]] = {}
+        self._is_probed = False
+
+    # -- the servers -----------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Start the server. TransportError or another WirespeedError: it cannot be used yet, and is
+        started again until `stop`."""
+        if self._config.era == "legacy":
+            self.versions = LEGACY_VERSIONS
+            upstream = self._run(self.legacy)
+        elif self._config.era == "modern":
+            self.versions = MODERN_VERSIONS
+            upstream = self._run(self.modern)
+        else:
+            upstream = self._run(self)
+        await asyncio.shield(upstream.ready)
+
+    def _run(self, owner: Owner) -> Upstream:
+        """Start a connection, if it does not run yet."""
+        if owner not in self._running:
+            upstream = Upstream(self._config, owner, self._limits, restarts=True)
+            self._running[owner] = upstream, asyncio.ensure_future(upstream.run())
+        return self._running[owner][0]
+
+    async def stop(self) -> None:
+        """End all servers."""
+        tasks = [task for _, task in self._running.values()]
+        self._running.clear()
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
+    async def opened(self, backend: Backend) -> None:
+        """The first connection is there: find out the eras. StartAgain: the server ended at the
+        probe, as some legacy servers do."""
+        versions: tuple[str, ...] = ()
+        if not self._is_probed:
+            self._is_probed = True
+            try:
+                versions = await discover(backend, self._config.start_timeout / 2)
+            except TransportError as exc:
+                raise StartAgain(str(exc)) from exc
+        if versions:
+            self._give(backend, self.modern)
+            self.modern.ready(backend)
+        else:
+            await self.legacy.opened(backend)
+            versions = self.legacy.versions
+            self._give(backend, self.legacy)
+        self.versions = versions
+        self._go_on()
+
+    def _give(self, backend: Backend, owner: Instance) -> None:
+        upstream, task = self._running.pop(self)
+        self._running[owner] = upstream, task
+        upstream.owner = backend.owner = owner
+
+    def closed(self, backend: Backend) -> None:
+        """The first connection was lost in its handshake."""
+
+    def down(self, reason: str | None) -> None:
+        """Refuse requests while the server cannot be started."""
+        if reason is not None:
+            self._refusal = codes.SERVER_LOST, f"the server is down: {reason}"
+            self._go_on()
+
+    def server_asks(self, backend: Backend, message: Message) -> None:
+        """Take a request of a server in its handshake."""
+        self.legacy.server_asks(backend, message)
+
+    def server_said(self, backend: Backend, message: Message) -> None:
+        """Drop a notification in its handshake."""
+
+    # -- clients ---------------------------------------------------------------------------------
+
+    def joined(self, front: Front) -> None:
+        """A client has connected. Its first request shows its era."""
+        self._homes[front] = None
+        front.requests = self._requests
+
+    def left(self, front: Front) -> None:
+        """A client has left."""
+        home = self._homes.pop(front)
+        if home is not None:
+            home.left(front)
+
+    def client_said(self, front: Front, message: Message) -> None:
+        """What a client says of itself is not the server's business: it knows the proxy."""
+
+    def route(self, front: Front, message: Message) -> Side | None:
+        """Return the server that a request goes to, or None if it waits or was answered."""
+        home = self._homes[front]
+        if home is self.legacy:
+            return self.legacy.route(front, message)
+        version = modern_version(message)
+        if version is None:
+            front.refuse(message, codes.INVALID_PARAMS, "the connection is not initialized")
+        elif not self.versions:
+            self._wait(front, message)
+        elif self.versions[-1] not in MODERN_VERSIONS:
+            front.refuse(message, *unsupported(self.versions, version))
+        else:
+            self._homes[front] = self.modern
+            self._run(self.modern)
+            return self.modern.route(front, message)
+        return None
+
+    def _initialize(self, front: Front, message: Message) -> None:
+        if not self.versions:
+            front.session.pauses_requests = True  # what follows waits for the answer
+            self._wait(front, message)
+        elif self.versions[0] not in LEGACY_VERSIONS:
+            params = msgspec.json.decode(message.params or b"{}")
+            front.refuse(message, *unsupported(self.versions, params.get("protocolVersion")))
+        else:
+            if self._homes[front] is self.modern:
+                self.modern.left(front)
+            self._homes[front] = self.legacy
+            self._run(self.legacy)
+            self.legacy.greet(front, message)
+
+    def _ping(self, front: Front, message: Message) -> None:
+        front.session.send_result(message, b"{}")
+
+    def _wait(self, front: Front, message: Message) -> None:
+        if self._refusal is None:
+            self._waiting.append((front, message))
+        else:
+            front.refuse(message, *self._refusal)
+
+    def _go_on(self) -> None:
+        """Handle what has waited for the eras."""
+        waiting, self._waiting = self._waiting, []
+        for front, message in waiting:
+            if front.link is None:
+                continue
+            if message.method == "initialize" and modern_version(message) is None:
+                front.session.pauses_requests = False
+                self._initialize(front, message)
+                front.link.wrote()
+            elif (to := self.route(front, message)) is not None:
+                front.pass_request(message, to)
