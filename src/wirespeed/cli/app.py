@@ -473,8 +473,9 @@ def serve(
 @click.option("--check", is_flag=True, help="Check FILE, and do not serve.")
 @click.option(
     "--isolation",
-    type=click.Choice(("session", "shared")),
-    help="session: a server for each client (default). shared: one for all clients.",
+    type=click.Choice(("session", "shared", "pool")),
+    help="session: a server for each client (default). shared: one for all clients. "
+    "pool: up to four for all clients.",
 )
 @_listening_options
 @_debug_option

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from wirespeed.transport.child.command import Stdio
 
 Era: TypeAlias = Literal["auto", "legacy", "modern"]
-Isolation: TypeAlias = Literal["session", "shared"]
+Isolation: TypeAlias = Literal["session", "shared", "pool"]
 
 PREFIX = re.compile(r"[A-Za-z0-9_.-]{0,65}")
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._~-]{0,63}")
@@ -46,7 +46,9 @@ class BackendConfig:
         name: Its name in paths, errors and logs: letters, digits and ``._~-``, at most 64.
         isolation: ``"session"``: each client has a server of its own, and everything passes.
             ``"shared"``: one server for all clients. What such a server says without naming a
-            request reaches a client only while that client is alone.
+            request reaches a client only while that client is alone. ``"pool"``: the same with
+            several servers. A client of a legacy era stays with one of them.
+        size: The most servers of a pool, for each era.
         era: What a shared server speaks: ``"auto"`` to ask it, ``"legacy"`` (with ``initialize``),
             ``"modern"`` (2026-07-28).
         start_timeout: Seconds for its handshake.
@@ -60,6 +62,7 @@ class BackendConfig:
     target: Stdio | WebSocket | Socket
     name: str = "server"
     isolation: Isolation = "session"
+    size: int = 4
     era: Era = "auto"
     start_timeout: float = 30.0
     max_clients: int = 256
@@ -74,8 +77,10 @@ class BackendConfig:
     def __post_init__(self) -> None:
         if not NAME.fullmatch(self.name):
             raise ValueError(f"a name has at most 64 letters, digits and ._~-, not {self.name!r}")
-        if self.isolation not in ("session", "shared"):
-            raise ValueError(f'isolation is "session" or "shared", not {self.isolation!r}')
+        if self.isolation not in ("session", "shared", "pool"):
+            raise ValueError(f'isolation is "session", "shared" or "pool", not {self.isolation!r}')
+        if not 1 <= self.size <= 1000:
+            raise ValueError(f"size is 1 to 1000, not {self.size}")
         if self.era not in ("auto", "legacy", "modern"):
             raise ValueError(f'era is "auto", "legacy" or "modern", not {self.era!r}')
         if not PREFIX.fullmatch(self.shown_prefix):

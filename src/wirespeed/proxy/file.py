@@ -61,9 +61,15 @@ class Backend(_Keys):
     isolation: (
         Annotated[
             Isolation,
-            Meta(description="session: a server for each client. shared: one for all clients."),
+            Meta(
+                description="session: a server for each client. shared: one for all clients. "
+                "pool: several for all clients."
+            ),
         ]
         | UnsetType
+    ) = UNSET
+    size: (
+        Annotated[int, Meta(ge=1, le=1000, description="The most servers of a pool.")] | UnsetType
     ) = UNSET
     start_timeout: (
         Annotated[_Seconds, Meta(description="Seconds for its handshake.")] | UnsetType

@@ -62,6 +62,11 @@ class Legacy(Instance):
             "resources/unsubscribe": self._unsubscribe,
         }
 
+    @property
+    def n_clients(self) -> int:
+        """How many clients it has."""
+        return len(self._fronts)
+
     # -- the server ------------------------------------------------------------------------------
 
     async def opened(self, backend: Backend) -> None:

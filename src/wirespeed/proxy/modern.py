@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from wirespeed.errors import VersionMismatch
 from wirespeed.proxy.handshake import discover
 from wirespeed.proxy.instance import Instance
+from wirespeed.proxy.tags import of_server
 
 if TYPE_CHECKING:
     from wirespeed._core.envelope import Message
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from wirespeed.proxy.backend import Backend
     from wirespeed.proxy.config import BackendConfig
     from wirespeed.proxy.front import Front
+    from wirespeed.proxy.pool import Pool
     from wirespeed.proxy.side import Side
 
 
@@ -24,10 +26,17 @@ class Modern(Instance):
     that is alone.
     """
 
-    def __init__(self, config: BackendConfig, limits: Limits) -> None:
+    def __init__(self, config: BackendConfig, limits: Limits, pool: Pool, index: int) -> None:
         super().__init__(config, limits)
+        self._pool = pool
+        self.index = index
         self._fronts: set[Front] = set()
         self._waiting: list[tuple[Front, Message]] = []
+
+    @property
+    def load(self) -> int:
+        """How many requests it works on."""
+        return 0 if self.backend is None else self.backend.session.pending.live
 
     async def opened(self, backend: Backend) -> None:
         """Ask whether the server is of this era."""
@@ -38,9 +47,18 @@ class Modern(Instance):
     def ready(self, backend: Backend) -> None:
         """The server is of this era: let the requests go on."""
         backend.session.answers_requests = False
+        if not self._pool.has_one:
+            backend.tag = f"{self.index}~"
         self.backend = backend
         self._orphaned_until = 0.0
+        for front, message in self._pool.subscriptions:
+            self.listen(front, message)
         self.attach_all()
+
+    def listen(self, front: Front, message: Message) -> None:
+        """Pass a subscription of a client of several servers on."""
+        self._fronts.add(front)
+        front.pass_request(message, self.backend, text=of_server(message, self.index))
 
     def attach_all(self) -> None:
         """Let all clients go on, wait, or be refused, as the server is there."""
@@ -49,11 +67,13 @@ class Modern(Instance):
         if self.backend is not None or self.refusal is not None:
             waiting, self._waiting = self._waiting, []
             for front, message in waiting:
-                front.pass_request(message, self.route(front, message))
+                self._pool.replay(front, message)
 
     def _attach(self, front: Front) -> None:
-        front.across = self.backend
-        front.admits_modern = self.backend is not None
+        """A client of one server needs no further look at its requests."""
+        if self._pool.has_one:
+            front.across = self.backend
+            front.admits_modern = self.backend is not None
 
     def route(self, front: Front, message: Message) -> Side | None:
         """Return the server, or None if the request waits or was refused."""

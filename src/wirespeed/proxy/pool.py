@@ -1,4 +1,4 @@
-"""Servers that all clients share: one connection for each era."""
+"""Servers that all clients share: those of each era apart."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from wirespeed.proxy.eras import modern_version, unsupported
 from wirespeed.proxy.handshake import discover
 from wirespeed.proxy.legacy import Legacy
 from wirespeed.proxy.modern import Modern
+from wirespeed.proxy.tags import addressed
 from wirespeed.proxy.upstream import StartAgain, Upstream
 
 if TYPE_CHECKING:
@@ -35,9 +36,15 @@ class Pool:
     second is opened for the first client that needs it. The pool is the owner of the first
     connection until the server has said which eras it speaks.
 
+    With a size above one, a request of the modern era goes to the server with the fewest, and a
+    client of a legacy era stays with one server. Further servers are started when those that run
+    have work.
+
     Attributes:
+        has_one: Whether there is one server for each era.
         versions: What the server speaks, the oldest first; empty until it is known.
         legacy, modern: What serves clients of these eras.
+        subscriptions: Those of clients of several servers.
     """
 
     serves_lanes = True
@@ -46,9 +53,12 @@ class Pool:
         self._config = config
         self._limits = limits
         self.versions: tuple[str, ...] = ()
-        self.legacy = Legacy(config, limits)
-        self.modern = Modern(config, limits)
-        self._homes: dict[Front, Instance | None] = {}
+        size = config.size if config.isolation == "pool" else 1
+        self.has_one = size == 1
+        self.legacy = [Legacy(config, limits) for _ in range(size)]
+        self.modern = [Modern(config, limits, self, index) for index in range(size)]
+        self.subscriptions: list[tuple[Front, Message]] = []
+        self._homes: dict[Front, Legacy | None] = {}
         self._waiting: list[tuple[Front, Message]] = []  # until the eras are known
         self._refusal: tuple[int, str] | None = None
         self._requests: dict[str, Callable[[Any, Message], None]] = {
@@ -65,10 +75,10 @@ class Pool:
         started again until `stop`."""
         if self._config.era == "legacy":
             self.versions = LEGACY_VERSIONS
-            upstream = self._run(self.legacy)
+            upstream = self._run(self.legacy[0])
         elif self._config.era == "modern":
             self.versions = MODERN_VERSIONS
-            upstream = self._run(self.modern)
+            upstream = self._run(self.modern[0])
         else:
             upstream = self._run(self)
         await asyncio.shield(upstream.ready)
@@ -84,6 +94,7 @@ class Pool:
         """End all servers."""
         tasks = [task for _, task in self._running.values()]
         self._running.clear()
+        self.versions, self._refusal, self._is_probed = (), None, False
         for task in tasks:
             task.cancel()
         if tasks:
@@ -100,12 +111,12 @@ class Pool:
             except TransportError as exc:
                 raise StartAgain(str(exc)) from exc
         if versions:
-            self._give(backend, self.modern)
-            self.modern.ready(backend)
+            self._give(backend, self.modern[0])
+            self.modern[0].ready(backend)
         else:
-            await self.legacy.opened(backend)
-            versions = self.legacy.versions
-            self._give(backend, self.legacy)
+            await self.legacy[0].opened(backend)
+            versions = self.legacy[0].versions
+            self._give(backend, self.legacy[0])
         self.versions = versions
         self._go_on()
 
@@ -125,7 +136,7 @@ class Pool:
 
     def server_asks(self, backend: Backend, message: Message) -> None:
         """Take a request of a server in its handshake."""
-        self.legacy.server_asks(backend, message)
+        self.legacy[0].server_asks(backend, message)
 
     def server_said(self, backend: Backend, message: Message) -> None:
         """Drop a notification in its handshake."""
@@ -142,6 +153,12 @@ class Pool:
         home = self._homes.pop(front)
         if home is not None:
             home.left(front)
+        else:
+            self._leave_modern(front)
+
+    def _leave_modern(self, front: Front) -> None:
+        for one in self.modern:
+            one.left(front)
 
     def client_said(self, front: Front, message: Message) -> None:
         """What a client says of itself is not the server's business: it knows the proxy."""
@@ -149,8 +166,8 @@ class Pool:
     def route(self, front: Front, message: Message) -> Side | None:
         """Return the server that a request goes to, or None if it waits or was answered."""
         home = self._homes[front]
-        if home is self.legacy:
-            return self.legacy.route(front, message)
+        if home is not None:
+            return home.route(front, message)
         version = modern_version(message)
         if version is None:
             front.refuse(message, codes.INVALID_PARAMS, "the connection is not initialized")
@@ -159,10 +176,45 @@ class Pool:
         elif self.versions[-1] not in MODERN_VERSIONS:
             front.refuse(message, *unsupported(self.versions, version))
         else:
-            self._homes[front] = self.modern
-            self._run(self.modern)
-            return self.modern.route(front, message)
+            return self._choose(front, message)
         return None
+
+    def _choose(self, front: Front, message: Message) -> Side | None:
+        """Return the server of a modern request, or None if it waits or was answered."""
+        if self.has_one:
+            self._run(self.modern[0])
+            return self.modern[0].route(front, message)
+        ready = [one for one in self.modern if one.backend is not None]
+        found = addressed(message, len(self.modern))
+        if found is not None:
+            chosen = self.modern[found[0]]
+        elif ready:
+            chosen = min(ready, key=lambda one: one.load)
+            if chosen.load:
+                self._run(next((one for one in self.modern if one not in self._running), chosen))
+            if message.method == "subscriptions/listen":
+                self._listen(front, message, ready)
+                return None
+        else:
+            chosen = min(self.modern, key=lambda one: (one.refusal is not None, one.index))
+        self._run(chosen)
+        to = chosen.route(front, message)
+        if found is None or to is None:
+            return to
+        front.pass_request(message, to, text=found[1])
+        return None
+
+    def _listen(self, front: Front, message: Message, ready: list[Modern]) -> None:
+        """Subscribe a client at all servers, and at those to come."""
+        self.subscriptions[:] = [one for one in self.subscriptions if one[0].awaits(one[1])]
+        self.subscriptions.append((front, message))
+        for one in ready:
+            one.listen(front, message)
+
+    def replay(self, front: Front, message: Message) -> None:
+        """Choose again for a request that has waited."""
+        if front.awaits(message) and (to := self.route(front, message)) is not None:
+            front.pass_request(message, to)
 
     def _initialize(self, front: Front, message: Message) -> None:
         if not self.versions:
@@ -172,11 +224,14 @@ class Pool:
             params = msgspec.json.decode(message.params or b"{}")
             front.refuse(message, *unsupported(self.versions, params.get("protocolVersion")))
         else:
-            if self._homes[front] is self.modern:
-                self.modern.left(front)
-            self._homes[front] = self.legacy
-            self._run(self.legacy)
-            self.legacy.greet(front, message)
+            if self._homes[front] is None:
+                self._leave_modern(front)
+            home = self._homes[front] = min(
+                self.legacy,
+                key=lambda one: (one.refusal is not None, one.n_clients, one not in self._running),
+            )
+            self._run(home)
+            home.greet(front, message)
 
     def _ping(self, front: Front, message: Message) -> None:
         front.session.send_result(message, b"{}")
@@ -197,5 +252,5 @@ class Pool:
                 front.session.pauses_requests = False
                 self._initialize(front, message)
                 front.link.wrote()
-            elif (to := self.route(front, message)) is not None:
-                front.pass_request(message, to)
+            else:
+                self.replay(front, message)

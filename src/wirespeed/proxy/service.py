@@ -61,7 +61,7 @@ class ProxyService:
     def of(cls, config: ProxyConfig, backend: BackendConfig) -> Self:
         """The service that passes everything on to one server."""
         limits = msgspec.structs.replace(config.limits, max_outstanding=_OUTSTANDING)
-        kind = Pool if backend.isolation == "shared" else PerClient
+        kind = PerClient if backend.isolation == "session" else Pool
         return cls(config, backend.name, kind(backend, limits))
 
     async def hold(self) -> None:

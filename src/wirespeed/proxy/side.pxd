@@ -13,6 +13,7 @@ cdef class Route:
     cdef int64_t id
     cdef bint listens            # subscriptions/listen
     cdef bint greets             # initialize
+    cdef Route next              # of a subscription: the same request at another server
     cdef bytes token             # the asker's progress token, JSON text; None without one
 
 
@@ -21,6 +22,7 @@ cdef class Side(Served):
     cdef public dict requests            # method -> function of (side, message), not of `across`
     cdef public bint admits_legacy       # False: `route` is asked for each request of this era
     cdef public bint admits_modern
+    cdef public str tag                  # before what is to come back to this server; None: nothing
     cdef list held                       # sides that wait until this one has read
     cdef readonly long long n_passed     # requests of this side
     cdef readonly long long n_abandoned  # requests left unanswered at its loss
@@ -36,4 +38,6 @@ cdef class Side(Served):
     cdef int notification_c(self, Message m) except -1
     cdef int fault_c(self, Message m) except -1
     cdef int hold_c(self, Side asker) except -1
+    cdef int passed_c(self) except -1
+    cdef bint last_c(self, Route route) except -1
     cdef int fail_c(self, Route route, int code, str message) except -1

@@ -44,6 +44,7 @@ import msgspec
 from wirespeed._core.envelope import parse
 from wirespeed.errors import ProtocolError
 from wirespeed.protocol import codes, revisions
+from wirespeed.proxy.tags import tagged, whole
 
 logger = logging.getLogger("wirespeed.proxy")
 
@@ -160,11 +161,12 @@ cdef class Side(Served):
         cdef Side me = self
         cdef Route route
         for token in list(self.session.inflight.tokens):
-            if type(token) is Route:
-                route = <Route> token
+            route = <Route> token if type(token) is Route else None
+            while route is not None:
                 if route.answerer.session.pending.take_c(route.id) is not None:
                     me.n_abandoned += 1
                     route.answerer.cancel(route.id)
+                route = route.next
         for _, token in self.session.fail_all():
             if type(token) is Route:
                 me.fail_c(<Route> token, codes.SERVER_LOST, me.loss(exc))
@@ -214,6 +216,9 @@ cdef class Side(Served):
         route.ref = m.ref
         if not poi_is(m, WS_METHOD, b'"tools/call"'):
             route.listens = method_is(m, b'"subscriptions/listen"', "subscriptions/listen")
+            if route.listens:
+                held = self.session.inflight.token_c(m.ref)
+                route.next = <Route> held if type(held) is Route else None
             route.greets = method_is(m, b'"initialize"', "initialize")
         if token.n:
             route.token = (<const char *> token.p)[:token.n]
@@ -250,8 +255,16 @@ cdef class Side(Served):
         cdef Side asker = route.asker
         cdef InFlightSlot *slot = asker.session.inflight.slot_c(route.ref)
         cdef Span id
+        cdef bytes text
         if asker.link is None or slot is NULL:
             self.n_late += 1
+            return 0
+        if self.tag is not None and m.kind_c == RESULT:
+            text = tagged(m.result, self.tag)
+            if text is not None:
+                asker.session.result_c(route.ref, text)
+                return asker.passed_c()
+        if route.listens and not asker.last_c(route):
             return 0
         if route.listens and m.kind_c == RESULT:
             id = inflight_id(slot)
@@ -264,10 +277,31 @@ cdef class Side(Served):
             asker.session.splice_reply_c(
                 route.ref, m, verdict(m.error) if m.kind_c == ERROR else 0
             )
-        asker.link.wrote_c()
-        if asker.draining:
-            asker.check_drained()
+        return asker.passed_c()
+
+    cdef int passed_c(self) except -1:
+        """An answer to this side was written."""
+        self.link.wrote_c()
+        if self.draining:
+            self.check_drained()
         return 0
+
+    cdef bint last_c(self, Route route) except -1:
+        """A server has ended a subscription of this side: whether it was the last one that has it.
+        """
+        cdef Route one
+        if self.session.inflight.slot_c(route.ref) is NULL:
+            return True
+        one = self.session.inflight.token_c(route.ref)
+        if one is route:
+            if route.next is not None:
+                self.session.set_token_c(route.ref, route.next)
+            return route.next is None
+        while one is not None and one.next is not route:
+            one = one.next
+        if one is not None:
+            one.next = route.next
+        return False
 
     cdef int notification_c(self, Message m) except -1:
         cdef object token = m.token
@@ -291,16 +325,27 @@ cdef class Side(Served):
         """A notification of this side about a request that was passed on."""
         cdef InFlightSlot *slot
         if m.ref:                      # its own request, which it cancels
-            if route.answerer.session.pending.is_live_c(route.id):
-                route.answerer.session.splice_cancel_c(route.id, m)
-                if route.answerer.link is not None:
-                    route.answerer.link.wrote_c()
+            while route is not None:
+                if route.answerer.session.pending.is_live_c(route.id):
+                    route.answerer.session.splice_cancel_c(route.id, m)
+                    if route.answerer.link is not None:
+                        route.answerer.link.wrote_c()
+                route = route.next
             return self.session.cancelled_done_c()
         slot = route.asker.session.inflight.slot_c(route.ref)
         if slot is NULL or route.asker.link is None:
             self.n_late += 1
             return 0
         if m.scan.poi[WS_META_SUBSCRIPTION_ID].len:
+            if route.next is not None and method_is(
+                m, b'"notifications/subscriptions/acknowledged"',
+                "notifications/subscriptions/acknowledged",
+            ):
+                return 0               # that of the first server is enough
+            if self.tag is not None:
+                text = None if m.params is None else tagged(m.params, self.tag)
+                if text is not None:
+                    m = parse(whole(m.method, msgspec.Raw(text), id=None), max_depth=1024)
             return self.pass_about_c(route, m, WS_META_SUBSCRIPTION_ID, inflight_id(slot))
         if method_is(m, b'"notifications/cancelled"', "notifications/cancelled"):
             return self.pass_about_c(route, m, WS_REQUEST_ID, inflight_id(slot))
@@ -335,10 +380,10 @@ cdef class Side(Served):
     cdef int fail_c(self, Route route, int code, str message) except -1:
         """Answer a request that was passed on with an error of the proxy."""
         cdef Side asker = route.asker
-        if asker.link is not None and asker.session.error_c(route.ref, code, message, None):
-            asker.link.wrote_c()
-            if asker.draining:
-                asker.check_drained()
+        if asker.link is None or (route.listens and not asker.last_c(route)):
+            return 0
+        if asker.session.error_c(route.ref, code, message, None):
+            asker.passed_c()
         return 0
 
     def check_drained(self):
@@ -376,6 +421,10 @@ cdef class Side(Served):
         splice_c(to.session.writer, message, NULL, 0)
         to.link.wrote_c()
 
+    def awaits(self, Message message not None, /):
+        """Return whether a request of this side is neither answered nor cancelled."""
+        return self.link is not None and self.session.inflight.slot_c(message.ref) is not NULL
+
     def pass_request(self, Message message, Side to, bytes name=None, bytes text=None):
         """Pass a request of this side on to another. It is refused where there is none. Nothing
         happens if it was cancelled meanwhile.
@@ -384,7 +433,7 @@ cdef class Side(Served):
         instead of the request, a whole message with any id.
         """
         cdef Message m = message
-        if self.link is None or self.session.inflight.slot_c(message.ref) is NULL:
+        if not self.awaits(message):
             return
         if text is not None:
             m = parse(text, max_depth=1024)

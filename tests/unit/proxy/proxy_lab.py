@@ -19,6 +19,7 @@ import json, os, sys
 
 log = open(sys.argv[1], "a", buffering=1)
 held = {}
+SUBSCRIPTION = "io.modelcontextprotocol/subscriptionId"
 
 def send(*messages):
     for m in messages:
@@ -78,10 +79,29 @@ for line in sys.stdin:
         elif what == "ask":
             send({"jsonrpc": "2.0", "id": a["its"], "method": a["method"], "params": {}})
             held["asked"] = (i, token)
-        else:
+        elif what != "want":
             if token is not None:
                 note("progress", progressToken=token, progress=1, message=a.get("nonce"))
             told(i, nonce=a.get("nonce"), pid=os.getpid())
+        if what == "change":
+            for listening in held.get("listening", []):
+                note("tools/list_changed", _meta={SUBSCRIPTION: listening}, by=os.getpid())
+                note("tasks", _meta={SUBSCRIPTION: listening}, taskId=str(os.getpid()))
+        elif what == "want":
+            state = p.get("requestState")
+            if state:
+                told(i, state=state, pid=os.getpid())
+            else:
+                answer(i, resultType="input_required", inputRequests={},
+                       requestState=f"state of {os.getpid()}")
+    elif method == "subscriptions/listen":
+        held.setdefault("listening", []).append(i)
+        note("subscriptions/acknowledged", _meta={SUBSCRIPTION: i},
+             notifications=p["notifications"])
+    elif method == "tools/list":
+        answer(i, tools=[], nextCursor=f"{os.getpid()}~é", _meta={"cursor": p.get("cursor")})
+    elif method == "tasks/get":
+        answer(i, resultType="complete", taskId=p["taskId"], _meta={"pid": os.getpid()})
     elif method is None and "asked" in held:
         told(held.pop("asked")[0], got=m)
     elif i is not None:
@@ -182,6 +202,7 @@ class Lab:
         name: str = "b",
         versions: str = "",
         era: Any = "auto",
+        size: int = 4,
         **options: Any,
     ) -> None:
         self.seen = folder / "seen"
@@ -192,7 +213,7 @@ class Lab:
         target = Stdio(
             sys.executable, [str(script), str(self.seen), *arguments], {"VERSIONS": versions}
         )
-        backend = BackendConfig(target=target, name=name, isolation=isolation, era=era)
+        backend = BackendConfig(target=target, name=name, isolation=isolation, era=era, size=size)
         listen = (f"unix:{self.path}",)
         self.proxy = Proxy(ProxyConfig(backends=(backend,), listen=listen, **options))
 

@@ -149,5 +149,5 @@ async def test_a_log_message_of_a_modern_server(tmp_path: Path) -> None:
         await one.silent()
         await two.silent()
         pool: Any = lab.proxy.services["b"].assignment
-        assert pool.modern.dropped["not attributed"] == 1
-        assert pool.modern.dropped["no subscriber"] == 1
+        assert pool.modern[0].dropped["not attributed"] == 1
+        assert pool.modern[0].dropped["no subscriber"] == 1

@@ -1,0 +1,84 @@
+"""What a server gave to a client, and the client brings back: it belongs to one server of a pool.
+
+The ``requestState`` of a result that wants input, the cursor of a list and the id of a task are
+opaque to clients. A tag before them, ``3~``, says which server they are of.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+if TYPE_CHECKING:
+    from wirespeed._core.envelope import Message
+    from wirespeed._core.slab import Lease
+
+_GIVEN = re.compile(rb'"(?:requestState|nextCursor|taskId)"')
+_BROUGHT = re.compile(rb'"(?:requestState|cursor|taskId)"')
+_GIVEN_NAMES = ("requestState", "nextCursor", "taskId")
+_BROUGHT_NAMES = ("requestState", "cursor", "taskId")
+_TAG = re.compile(r"([0-9]{1,4})~(.*)\Z", re.DOTALL)
+
+_members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+
+
+def tagged(text: Lease, tag: str) -> bytes | None:
+    """Return a result, or the params of a notification, with tags; None: it needs none.
+
+    ``tag``: That of the server, with its ``~``.
+    """
+    if _GIVEN.search(text) is None:
+        return None
+    members = _members(text)
+    found = False
+    for name in _GIVEN_NAMES:
+        value = msgspec.json.decode(members[name]) if name in members else None
+        if isinstance(value, str):
+            members[name] = msgspec.Raw(msgspec.json.encode(tag + value))
+            found = True
+    return msgspec.json.encode(members) if found else None
+
+
+def addressed(message: Message, n_servers: int) -> tuple[int, bytes] | None:
+    """Return which server a request belongs to, and its text for that server; None: to any."""
+    params = message.params
+    if params is None or _BROUGHT.search(params) is None:
+        return None
+    members = _members(params)
+    server: int | None = None
+    for name in _BROUGHT_NAMES:
+        if name not in members:
+            continue
+        found = _split(msgspec.json.decode(members[name]))
+        if found is not None and found[0] < n_servers:
+            server, text = found
+            members[name] = msgspec.Raw(msgspec.json.encode(text))
+    return None if server is None else (server, whole(message.method, members))
+
+
+def of_server(message: Message, server: int) -> bytes | None:
+    """Return the text of a ``subscriptions/listen`` that names tasks for one server; None: it
+    names none."""
+    params = message.params
+    if params is None or b'"taskIds"' not in bytes(params):
+        return None
+    members: dict[str, Any] = msgspec.json.decode(params)
+    wanted = members.get("notifications")
+    if not isinstance(wanted, dict) or not isinstance(wanted.get("taskIds"), list):
+        return None
+    found = [one for one in map(_split, wanted["taskIds"]) if one is not None]
+    wanted["taskIds"] = [text for owner, text in found if owner == server]
+    return whole(message.method, members)
+
+
+def whole(method: str | None, params: object, *, id: int | None = 0) -> bytes:
+    """A message as text. ``id``: None for a notification."""
+    message = {"jsonrpc": "2.0", "method": method, "params": params}
+    return msgspec.json.encode(message if id is None else {**message, "id": id})
+
+
+def _split(value: object) -> tuple[int, str] | None:
+    found = _TAG.match(value) if isinstance(value, str) else None
+    return None if found is None else (int(found[1]), found[2])

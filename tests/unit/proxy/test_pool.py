@@ -1,0 +1,168 @@
+"""Several processes of one server for all clients."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+from proxy_lab import MODERN, Lab, Raw, call, said
+
+from wirespeed.protocol.revisions import META_SUBSCRIPTION_ID
+from wirespeed.proxy import BackendConfig
+
+pytestmark = [pytest.mark.compiled, pytest.mark.off_schema]
+
+LISTEN = {"notifications": {"toolsListChanged": True}}
+
+
+def asked(id: Any, method: str, **params: Any) -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "id": id, "method": method, "params": params}
+
+
+async def grown(lab: Lab, size: int) -> dict[int, Raw]:
+    """Have as many processes as the pool may have. Returns clients with a request in flight by the
+    process that works on it."""
+    found: dict[int, Raw] = {}
+    holders = []
+    while len(found) < size:
+        client = await lab.connect(MODERN)
+        pid = said(await client.ask(call(1, "echo")))["pid"]
+        name = f"{pid}/{len(holders)}"
+        await client.send(call(2, "hold", "t", **{"as": name}))
+        await client.recv()
+        holders.append(client)
+        found[pid] = client
+        await asyncio.sleep(0.1)
+    return found
+
+
+async def test_requests_go_to_the_process_with_the_fewest(tmp_path: Path) -> None:
+    lab = Lab(tmp_path, "pool", versions=MODERN, size=3)
+    async with lab.serving():
+        one = await lab.connect(MODERN)
+        pids = {said(await one.ask(call(n, "echo")))["pid"] for n in range(20)}
+        assert len(pids) == 1  # a process that has nothing to do is enough
+        await grown(lab, 3)
+        for n in range(20):
+            pids.add(said(await one.ask(call(n, "echo")))["pid"])
+        assert len(pids) <= 3
+    assert len(lab.read("server/discover")) == 3
+
+
+async def test_what_a_process_gave_comes_back_to_it(tmp_path: Path) -> None:
+    lab = Lab(tmp_path, "pool", versions=MODERN, size=3)
+    async with lab.serving():
+        await grown(lab, 3)
+        one = await lab.connect(MODERN)
+        for n in range(12):
+            wanted = (await one.ask(call(1, "want")))["result"]
+            tag, _, state = wanted["requestState"].partition("~")
+            assert tag in "012" and state.startswith("state of ")
+            # others are less busy now, or more
+            busy = await lab.connect(MODERN)
+            await busy.send(call(1, "hold", n, **{"as": n}))
+            again = call(2, "want")
+            again["params"]["requestState"] = wanted["requestState"]
+            answer = said(await one.ask(again))
+            assert answer == {"state": state, "pid": int(state.removeprefix("state of "))}
+
+            first = (await one.ask(asked(3, "tools/list")))["result"]
+            second = (await one.ask(asked(4, "tools/list", cursor=first["nextCursor"])))["result"]
+            assert first["nextCursor"] == second["nextCursor"]
+            assert first["nextCursor"].endswith(f"~{second['_meta']['cursor']}")
+            pid = second["_meta"]["cursor"].partition("~")[0]
+            k = first["nextCursor"].partition("~")[0]
+            task = (await one.ask(asked(5, "tasks/get", taskId=f"{k}~job")))["result"]
+            assert (task["taskId"], str(task["_meta"]["pid"])) == (f"{k}~job", pid)
+
+
+@pytest.mark.parametrize("value", ["99~x", "x", "~", "1", 7, None, {"a": 1}, "-1~x"])
+async def test_what_no_process_gave(tmp_path: Path, value: Any) -> None:
+    """It goes to any process as it is, which says what is wrong with it."""
+    lab = Lab(tmp_path, "pool", versions=MODERN, size=2)
+    async with lab.serving():
+        one = await lab.connect(MODERN)
+        answer = await one.ask(asked(1, "tools/list", cursor=value))
+        assert answer["result"]["_meta"]["cursor"] == value
+
+
+async def test_a_subscription_is_at_all_processes(tmp_path: Path) -> None:
+    lab = Lab(tmp_path, "pool", versions=MODERN, size=3)
+    async with lab.serving():
+        early = await lab.connect(MODERN)
+        await early.send(asked("s", "subscriptions/listen", **LISTEN))
+        assert (await early.recv())["method"] == "notifications/subscriptions/acknowledged"
+        busy = await grown(lab, 3)
+        late = await lab.connect(MODERN)
+        await late.send(asked("s", "subscriptions/listen", **LISTEN))
+        acknowledged = await late.recv()
+        assert acknowledged["params"]["_meta"][META_SUBSCRIPTION_ID] == "s"
+        await lab.until_read("subscriptions/listen", 6)
+
+        changed = set()
+        other = await lab.connect(MODERN)
+        for n in range(60):
+            pid = said(await other.ask(call(n, "change")))["pid"]
+            for client in (early, late):
+                for method in ("tools/list_changed", "tasks"):
+                    told = await client.recv()
+                    assert told["method"] == f"notifications/{method}"
+                    assert told["params"]["_meta"][META_SUBSCRIPTION_ID] == "s"
+                task = told["params"]["taskId"]
+                assert task.partition("~")[2] == str(pid)
+            changed.add(pid)
+            await (await lab.connect(MODERN)).send(call(1, "hold", n, **{"as": f"c{n}"}))
+            if len(changed) == 3:
+                break
+        assert changed == set(busy)
+
+        # a process that is started anew has the subscriptions, too
+        await other.send(call(99, "crash"))
+        assert (await other.recv())["error"]["code"] == -31004
+        await lab.until_read("subscriptions/listen", 8)
+        for client in (early, late):
+            await client.silent()
+
+        await early.send(
+            {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": "s"}}
+        )
+        await lab.until_read("notifications/cancelled", 3)
+        await late.close()
+        await lab.until_read("notifications/cancelled", 6)
+
+
+async def test_a_subscription_ends_with_the_last_process(tmp_path: Path) -> None:
+    lab = Lab(tmp_path, "pool", versions=MODERN, size=2)
+    async with lab.serving():
+        one, two = await lab.connect(MODERN), await lab.connect(MODERN)
+        await one.send(asked("s", "subscriptions/listen", **LISTEN))
+        await one.recv()
+        assert (await two.ask(call(1, "crash")))["error"]["code"] == -31004
+        ended = await one.recv()
+        assert (ended["id"], ended["error"]["code"]) == ("s", -31004)
+
+
+async def test_a_client_of_a_legacy_era_stays_with_its_process(tmp_path: Path) -> None:
+    lab = Lab(tmp_path, "pool", size=2)
+    async with lab.serving():
+        clients = [await lab.connect() for _ in range(6)]
+        pids = []
+        for client in clients:
+            found = {said(await client.ask(call(n, "echo")))["pid"] for n in range(5)}
+            assert len(found) == 1
+            pids += found
+        assert sorted(map(pids.count, set(pids))) == [3, 3]
+        victim = pids[0]
+        assert (await clients[0].ask(call(9, "crash")))["error"]["code"] == -31004
+        for client, pid in zip(clients, pids, strict=True):
+            again = said(await client.ask(call(10, "echo")))["pid"]
+            assert (again == pid) == (pid != victim)
+    assert len(lab.read("initialize")) == 3
+
+
+def test_sizes() -> None:
+    for size in (0, 1001):
+        with pytest.raises(ValueError, match="size is 1 to 1000"):
+            BackendConfig(target=None, size=size)  # type: ignore[arg-type]
