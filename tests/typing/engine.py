@@ -185,7 +185,7 @@ async def proxied() -> None:
     backend = BackendConfig(target=Stdio("server"), name="tools", isolation="shared", tools=tools)
     config = ProxyConfig(backends=(backend,), listen=("ws://127.0.0.1:0/mcp",), shutdown_grace=1.0)
     proxy = Proxy(config)
-    assert_type(proxy.config.backends[0].isolation, Literal["session", "shared"])
+    assert_type(proxy.config.backends[0].isolation, Literal["session", "shared", "pool"])
     await proxy.serve(on_listening=lambda urls: print(*urls))
     mirror = Mirror(Stdio("server"), name="far", era="legacy")
     assert_type(mirror.server, Server)
