@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Protocol
 
+from wirespeed.client.targets.remote import Http
 from wirespeed.protocol import codes
+from wirespeed.protocol.revisions import LATEST_MODERN, REVISIONS
 from wirespeed.proxy.eras import modern_version, unsupported
 from wirespeed.proxy.upstream import Upstream
 
@@ -103,7 +105,8 @@ class PerClient:
                 f"{self._config.name} has {self._config.max_clients} clients: there may be no more",
             )
             return
-        front.admits_legacy = front.admits_modern = True
+        front.admits_legacy = True
+        front.admits_modern = not isinstance(self._config.target, Http)
         front.session.pauses_requests = True
         upstream = Upstream(self._config, _Pair(front), self._limits, restarts=False)
         self._tasks[front] = asyncio.ensure_future(upstream.run())
@@ -120,6 +123,9 @@ class PerClient:
         """Return the client's own server."""
         if front.across is None:
             front.unreachable(message)
+        elif modern_version(message) is not None:  # the first: HTTP needs to know the revision
+            front.across.revision = REVISIONS[LATEST_MODERN]
+            front.admits_modern = True
         return front.across
 
     def client_said(self, front: Front, message: Message) -> None:

@@ -47,6 +47,9 @@ class Backend(Side):
     """The proxy is the client of this connection. It reads always: a server that cannot write does
     not read either.
 
+    The members ``probing``, ``revision``, ``awaits`` and ``fail_request`` are what `HttpLink` needs
+    besides those of every endpoint.
+
     Attributes:
         name: The server's, in the configuration.
         lost: Done when the connection is gone; the result is the reason of a loss, or None.
@@ -68,6 +71,7 @@ class Backend(Side):
         self.lost: asyncio.Future[BaseException | None] = loop.create_future()
         self.exit_note = ""
         self.faults = 0
+        self.probing = False
 
     def ask(self, method: str, params: object = None) -> asyncio.Future[Any]:
         """Send a request of the proxy itself. The future gets the decoded result, or RemoteError or
@@ -103,6 +107,11 @@ class Backend(Side):
         else:
             assert message.result is not None
             token.set_result(msgspec.json.decode(message.result))
+
+    def gave_up(self, token: Any, exc: BaseException) -> None:
+        """A request of the proxy itself will get no answer."""
+        if isinstance(token, asyncio.Future) and not token.done():
+            token.set_exception(exc)
 
     def notified(self, message: Message) -> None:
         """Take a notification that belongs to no request."""

@@ -10,7 +10,7 @@ from wirespeed._exports import set_public_home
 from wirespeed.limits import Limits
 
 if TYPE_CHECKING:
-    from wirespeed.client.targets.remote import Socket, WebSocket
+    from wirespeed.client.targets.remote import Http, Socket, WebSocket
     from wirespeed.transport.child.command import Stdio
 
 Era: TypeAlias = Literal["auto", "legacy", "modern"]
@@ -59,7 +59,7 @@ class BackendConfig:
         tools: Which of its tools are shown there.
     """
 
-    target: Stdio | WebSocket | Socket
+    target: Stdio | Http | WebSocket | Socket
     name: str = "server"
     isolation: Isolation = "session"
     size: int = 4

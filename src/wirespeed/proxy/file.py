@@ -142,9 +142,10 @@ def load(path: str | os.PathLike[str]) -> ProxyConfig:
 
 def _backend(document: Document, server: ServerConfig) -> BackendConfig:
     place = document.place(server.name)
-    if server.transport in ("http", "sse"):
+    if server.auth is not None and server.auth.type == "oauth":
         raise ConfigError(
-            f"{document.source}: {place}: the proxy cannot use servers of {server.transport} yet"
+            f"{document.source}: {place}.auth: nobody can log in to the proxy: "
+            "use client_credentials or a token"
         )
     own = document.convert(f"{place}.proxy", server.extra.get("proxy", {}), Backend).given()
     if "tools" in own:

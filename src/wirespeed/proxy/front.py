@@ -105,3 +105,5 @@ class Front(Side):
         assert message.result is not None
         result = msgspec.json.decode(message.result)
         self.speak(result.get("protocolVersion") if isinstance(result, dict) else None)
+        if self.across is not None:
+            self.across.revision = self.revision

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from wirespeed.errors import VersionMismatch
-from wirespeed.proxy.handshake import discover
+from wirespeed.proxy.handshake import discover, learn_fields
 from wirespeed.proxy.instance import Instance
 from wirespeed.proxy.tags import of_server
 
@@ -42,6 +42,7 @@ class Modern(Instance):
         """Ask whether the server is of this era."""
         if not await discover(backend, self.config.start_timeout):
             raise VersionMismatch("the server does not speak 2026-07-28", [])
+        await learn_fields(backend)
         self.ready(backend)
 
     def ready(self, backend: Backend) -> None:

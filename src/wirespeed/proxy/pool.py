@@ -11,7 +11,7 @@ from wirespeed.errors import TransportError
 from wirespeed.protocol import codes
 from wirespeed.protocol.revisions import LEGACY_VERSIONS, MODERN_VERSIONS
 from wirespeed.proxy.eras import modern_version, unsupported
-from wirespeed.proxy.handshake import discover
+from wirespeed.proxy.handshake import discover, learn_fields
 from wirespeed.proxy.legacy import Legacy
 from wirespeed.proxy.modern import Modern
 from wirespeed.proxy.tags import addressed
@@ -109,8 +109,12 @@ class Pool:
             try:
                 versions = await discover(backend, self._config.start_timeout / 2)
             except TransportError as exc:
-                raise StartAgain(str(exc)) from exc
+                if backend.lost.done():
+                    raise StartAgain(str(exc)) from exc
+                self._is_probed = False  # a server elsewhere that is not there yet
+                raise
         if versions:
+            await learn_fields(backend)
             self._give(backend, self.modern[0])
             self.modern[0].ready(backend)
         else:
@@ -206,14 +210,14 @@ class Pool:
 
     def _listen(self, front: Front, message: Message, ready: list[Modern]) -> None:
         """Subscribe a client at all servers, and at those to come."""
-        self.subscriptions[:] = [one for one in self.subscriptions if one[0].awaits(one[1])]
+        self.subscriptions[:] = [one for one in self.subscriptions if one[0].is_open(one[1])]
         self.subscriptions.append((front, message))
         for one in ready:
             one.listen(front, message)
 
     def replay(self, front: Front, message: Message) -> None:
         """Choose again for a request that has waited."""
-        if front.awaits(message) and (to := self.route(front, message)) is not None:
+        if front.is_open(message) and (to := self.route(front, message)) is not None:
             front.pass_request(message, to)
 
     def _initialize(self, front: Front, message: Message) -> None:

@@ -40,4 +40,4 @@ cdef class Side(Served):
     cdef int hold_c(self, Side asker) except -1
     cdef int passed_c(self) except -1
     cdef bint last_c(self, Route route) except -1
-    cdef int fail_c(self, Route route, int code, str message) except -1
+    cdef int fail_c(self, Route route, int code, str message, object data) except -1

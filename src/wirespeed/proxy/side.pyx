@@ -42,7 +42,7 @@ import logging
 import msgspec
 
 from wirespeed._core.envelope import parse
-from wirespeed.errors import ProtocolError
+from wirespeed.errors import ProtocolError, RemoteError
 from wirespeed.protocol import codes, revisions
 from wirespeed.proxy.tags import tagged, whole
 
@@ -104,6 +104,9 @@ cdef class Side(Served):
 
     def answered(self, Message message, object token):
         """Take the answer to a request of the proxy itself; None: there will be none."""
+
+    def gave_up(self, object token, exc):
+        """A request of the proxy itself will get no answer; None: it waits no more."""
 
     def agreed(self, Message message):
         """Take note of the answer to an `initialize` of this side that was passed on."""
@@ -169,7 +172,7 @@ cdef class Side(Served):
                 route = route.next
         for _, token in self.session.fail_all():
             if type(token) is Route:
-                me.fail_c(<Route> token, codes.SERVER_LOST, me.loss(exc))
+                me.fail_c(<Route> token, codes.SERVER_LOST, me.loss(exc), None)
             else:
                 me.answered(None, token)
         self.on_drained()
@@ -368,7 +371,7 @@ cdef class Side(Served):
     cdef int fault_c(self, Message m) except -1:
         if type(m.token) is Route:
             self.fail_c(
-                <Route> m.token, codes.SERVER_LOST, f"the answer is not valid: {m.reason}"
+                <Route> m.token, codes.SERVER_LOST, f"the answer is not valid: {m.reason}", None
             )
         elif m.token is not None:
             self.answered(None, m.token)
@@ -377,12 +380,12 @@ cdef class Side(Served):
             self.link.wrote_c()
         return 0
 
-    cdef int fail_c(self, Route route, int code, str message) except -1:
+    cdef int fail_c(self, Route route, int code, str message, object data) except -1:
         """Answer a request that was passed on with an error of the proxy."""
         cdef Side asker = route.asker
         if asker.link is None or (route.listens and not asker.last_c(route)):
             return 0
-        if asker.session.error_c(route.ref, code, message, None):
+        if asker.session.error_c(route.ref, code, message, data):
             asker.passed_c()
         return 0
 
@@ -399,6 +402,20 @@ cdef class Side(Served):
             self.link.flush()
             if me.link is not None and me.link.idle:
                 me.link.end()
+
+    def awaits(self, int64_t id):
+        """Return whether a request that this side was asked waits for its answer."""
+        return self.session.pending.is_live_c(id)
+
+    def fail_request(self, int64_t id, exc not None):
+        """No answer to a request will come, for a reason that the link knows."""
+        token = self.session.forget(id)
+        if type(token) is not Route:
+            self.gave_up(token, exc)
+        elif isinstance(exc, RemoteError):
+            self.fail_c(<Route> token, exc.code, exc.message, exc.data)
+        else:
+            self.fail_c(<Route> token, codes.SERVER_LOST, str(exc), None)
 
     # -- what the proxy says itself --------------------------------------------------------------
 
@@ -421,7 +438,7 @@ cdef class Side(Served):
         splice_c(to.session.writer, message, NULL, 0)
         to.link.wrote_c()
 
-    def awaits(self, Message message not None, /):
+    def is_open(self, Message message not None, /):
         """Return whether a request of this side is neither answered nor cancelled."""
         return self.link is not None and self.session.inflight.slot_c(message.ref) is not NULL
 
@@ -433,7 +450,7 @@ cdef class Side(Served):
         instead of the request, a whole message with any id.
         """
         cdef Message m = message
-        if not self.awaits(message):
+        if not self.is_open(message):
             return
         if text is not None:
             m = parse(text, max_depth=1024)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
+from pathlib import Path
 from typing import Any
 from urllib.parse import unquote_plus
 
@@ -11,6 +13,7 @@ import pytest
 from grant_lab import Asked, Site, site
 from joserfc import jwk, jwt
 
+from wirespeed import Client, Http
 from wirespeed.auth import (
     Authorization,
     ClientCredentials,
@@ -21,6 +24,7 @@ from wirespeed.auth import (
 from wirespeed.auth.client.dpop import DpopKey
 from wirespeed.auth.dpop_proofs import DpopProofs, Nonces
 from wirespeed.errors import AuthorizationError
+from wirespeed.proxy import BackendConfig, Proxy, ProxyConfig
 
 JWT_BEARER = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 SECRET = "s3cret/+é"
@@ -452,3 +456,25 @@ async def test_nothing_shows_a_secret() -> None:
     ]
     for auth in values:
         assert repr(auth) == f"{type(auth).__name__}('app')"
+
+
+# -- a proxy ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("era", ["auto", "modern"])
+async def test_a_proxy_has_credentials_of_its_own(tmp_path: Path, era: Any) -> None:
+    """Its clients need none, and what they have is not sent to the server."""
+    async with site() as found:
+        target = Http(found.url, auth=ClientCredentials("app", SECRET))
+        backend = BackendConfig(target=target, isolation="shared", era=era)
+        url = f"unix:{tmp_path / 's'}"
+        listening: asyncio.Future[object] = asyncio.get_running_loop().create_future()
+        proxy = Proxy(ProxyConfig(backends=(backend,), listen=(url,)))
+        serving = asyncio.ensure_future(proxy.serve(on_listening=listening.set_result))
+        await asyncio.wait((serving, listening), return_when=asyncio.FIRST_COMPLETED)
+        async with Client(url) as client:
+            assert (await client.call_tool("echo")).text == "ok"
+        serving.cancel()
+        await asyncio.wait((serving,))
+        assert set(found.used) == {"token-1"}
+        assert len(found.asked) == 1

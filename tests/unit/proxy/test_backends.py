@@ -6,13 +6,14 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
 
-from wirespeed import Client, Context, Server, Socket, WebSocket
+from wirespeed import Client, Context, HeaderParam, Http, Server, Socket, WebSocket
 from wirespeed.errors import RemoteError
 from wirespeed.proxy import BackendConfig, Proxy, ProxyConfig
+from wirespeed.types import ToolsChanged
 
 pytestmark = pytest.mark.compiled
 
@@ -48,7 +49,7 @@ class Behind:
 
     async def begin(self, url: str) -> None:
         listening: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        options: Any = {"token": PROXYS_TOKEN} if url.startswith("ws:") else {}
+        options: Any = {"token": PROXYS_TOKEN} if url.startswith(("ws:", "http:")) else {}
         self.task = asyncio.ensure_future(
             self.server.serve(
                 url, on_listening=lambda urls: listening.set_result(urls[0]), **options
@@ -61,7 +62,9 @@ class Behind:
         self.task.cancel()
         await asyncio.wait((self.task,))
 
-    def target(self) -> WebSocket | Socket:
+    def target(self) -> Http | WebSocket | Socket:
+        if self.url.startswith("http:"):
+            return Http(self.url, token=PROXYS_TOKEN)
         if self.url.startswith("ws:"):
             return WebSocket(self.url, token=PROXYS_TOKEN)
         return Socket(self.url)
@@ -83,12 +86,13 @@ async def proxied(behind: Behind, isolation: Any) -> AsyncIterator[WebSocket]:
         await asyncio.wait((serving,))
 
 
-@pytest.fixture(params=["ws", "unix", "tcp"])
+@pytest.fixture(params=["ws", "unix", "tcp", "http"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return {
         "ws": "ws://127.0.0.1:0/mcp",
         "unix": f"unix:{tmp_path / 's'}",
         "tcp": "tcp://127.0.0.1:0",
+        "http": "http://127.0.0.1:0/mcp",
     }[request.param]
 
 
@@ -119,7 +123,7 @@ async def test_calls_of_two_clients(place: str, isolation: str) -> None:
         await behind.cancelled.wait()
     await behind.end()
     # the client's token stays with the proxy, which has one of its own for the server
-    bearer = f"Bearer {PROXYS_TOKEN}" if place.startswith("ws:") else None
+    bearer = f"Bearer {PROXYS_TOKEN}" if place.startswith(("ws:", "http:")) else None
     assert set(behind.seen) == {bearer}
 
 
@@ -137,3 +141,72 @@ async def test_a_shared_server_that_comes_back(place: str) -> None:
         await behind.begin(behind.url)
         assert (await waiting).data == 3
     await behind.end()
+
+
+# -- over HTTP ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("isolation", ["session", "shared", "pool"])
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+async def test_a_server_over_http(isolation: str, era: Any) -> None:
+    """Answers, errors, progress, changes of lists and cancellations, in both eras."""
+    behind = Behind()
+
+    @behind.server.tool
+    async def where(ctx: Context, region: Annotated[str, HeaderParam("Region")]) -> str | None:
+        return ctx.headers.get("mcp-param-region")
+
+    @behind.server.tool
+    async def grow() -> str:
+        behind.server.add_tool(lambda: "more", name="more")
+        return "grown"
+
+    await behind.begin("http://127.0.0.1:0/mcp")
+    async with proxied(behind, isolation) as target, Client(target, era=era) as client:
+        assert client.protocol_version == ("2025-11-25" if era == "legacy" else "2026-07-28")
+        told: list[float] = []
+        added = await client.call_tool(
+            "add", {"a": 1, "b": 2}, on_progress=lambda done, *_: told.append(done)
+        )
+        assert (added.data, told) == (3, [1])
+        with pytest.raises(RemoteError) as caught:
+            await client.call_tool("no such tool")
+        assert caught.value.code == -32602
+        async with client.subscribe(tools=True) as events:
+            await client.call_tool("grow")
+            assert await anext(events) == ToolsChanged()
+        if era == "modern" and isolation != "session":
+            found = await client.call_tool("where", {"region": "north"})
+            assert found.data == "north"
+        call = asyncio.ensure_future(client.call_tool("hang"))
+        await behind.stuck.wait()
+        call.cancel()
+        await behind.cancelled.wait()
+    await behind.end()
+
+
+async def test_a_server_over_http_that_is_not_there_at_first() -> None:
+    """The proxy asks again for its eras, until it answers."""
+    behind = Behind()
+    await behind.begin("http://127.0.0.1:0/mcp")
+    await behind.end()
+    backend = BackendConfig(target=behind.target(), name="behind", isolation="shared")
+    other = Server("other")
+    place = Behind()
+    place.server = other
+    await place.begin("http://127.0.0.1:0/mcp")
+    backends = (backend, BackendConfig(target=place.target(), name="other", isolation="shared"))
+    listening: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    proxy = Proxy(ProxyConfig(backends=backends, listen=("ws://127.0.0.1:0/mcp",)))
+    serving = asyncio.ensure_future(
+        proxy.serve(on_listening=lambda urls: listening.set_result(urls[0]))
+    )
+    url = (await listening).replace("/mcp", "/servers/behind")
+    await asyncio.sleep(0.3)
+    await behind.begin(behind.url)
+    async with Client(WebSocket(url, token=CLIENTS_TOKEN), era="modern") as client:
+        assert (await client.call_tool("add", {"a": 1, "b": 2})).data == 3
+    serving.cancel()
+    await asyncio.wait((serving,))
+    await behind.end()
+    await place.end()

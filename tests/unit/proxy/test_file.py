@@ -120,8 +120,8 @@ def server(**proxy: Any) -> dict[str, Any]:
             "mcpServers[\"a b\"]: a name has at most 64 letters, digits and ._~-, not 'a b'",
         ),
         (
-            {"mcpServers": {"a": {"url": "https://a.example/mcp"}}},
-            "mcpServers.a: the proxy cannot use servers of http yet",
+            {"mcpServers": {"a": {"url": "https://a.example/mcp", "auth": "oauth"}}},
+            "mcpServers.a.auth: nobody can log in to the proxy: use client_credentials or a token",
         ),
         (
             {"mcpServers": {"a": {"command": "${NOT_SET_ANYWHERE}"}}},
