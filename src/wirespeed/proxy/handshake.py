@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger("wirespeed.proxy")
 
 _MAX_PAGES = 100
+# After these errors, another question would fail as well.
+_NO_ERA = codes.UNAVAILABLE | codes.MODERN_ERRORS - {codes.UNSUPPORTED_PROTOCOL_VERSION}
 
 
 async def discover(backend: Backend, timeout: float) -> tuple[str, ...]:
@@ -58,7 +60,7 @@ async def discover(backend: Backend, timeout: float) -> tuple[str, ...]:
             raise
         versions = None
     except RemoteError as exc:
-        if exc.code in codes.MODERN_ERRORS - {codes.UNSUPPORTED_PROTOCOL_VERSION}:
+        if exc.code in _NO_ERA:
             raise
         versions = exc.data.get("supported") if isinstance(exc.data, dict) else None
     known = (*LEGACY_VERSIONS, *MODERN_VERSIONS)

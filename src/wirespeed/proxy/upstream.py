@@ -23,9 +23,10 @@ logger = logging.getLogger("wirespeed.proxy")
 # Seconds before the second start in a row, doubled for each further start, and their maximum.
 _DELAY = 0.1
 _MAX_DELAY = 30.0
-# Seconds after which a connection counts as good.
+# Seconds after which a connection counts as good, whether or not it has answered.
 _SETTLED = 60.0
-# Starts in a row after which requests are refused until one succeeds.
+# Starts in a row, of servers that answered nothing, after which requests are refused until one
+# succeeds.
 _CRASH_LOOP = 5
 
 
@@ -55,6 +56,7 @@ class Upstream:
         self.ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.starts = 0
         self._failed = 0
+        self._answered = False  # whether it said something after its handshake
 
     async def run(self) -> None:
         """Start the server, and start it again when it has ended, until this is cancelled."""
@@ -73,11 +75,14 @@ class Upstream:
             if not self._restarts:
                 self.owner.down(_first_line(error))
                 return
-            self._failed = 0 if loop.time() - began >= _SETTLED else self._failed + 1
+            good = self._answered or loop.time() - began >= _SETTLED
+            self._failed = 1 if good else self._failed + 1
             if self._failed >= _CRASH_LOOP:
                 self.owner.down(_first_line(error))
             if self._failed > 1:
                 await asyncio.sleep(min(_DELAY * 2 ** (self._failed - 2), _MAX_DELAY))
+            elif self._answered:  # the next request may be its end, too
+                await asyncio.sleep(max(0.0, began + _DELAY - loop.time()))
 
     async def _live(self) -> WirespeedError:
         """Start the server once, and wait for its end. Returns why it ended."""
@@ -91,6 +96,7 @@ class Upstream:
 
         channel = channel_for(self._target)
         self.starts += 1
+        self._answered = False
         try:
             await channel.open(join, self._limits)
             assert backend is not None
@@ -98,7 +104,9 @@ class Upstream:
             if not self.ready.done():
                 self.ready.set_result(None)
             self.owner.down(None)
+            greeted = backend.session.messages_in
             lost = await backend.lost
+            self._answered = backend.session.messages_in > greeted
             text = "it ended" if lost is None else f"the connection was lost: {lost}"
             error: WirespeedError = await channel.failure(text)
         except StartAgain as exc:

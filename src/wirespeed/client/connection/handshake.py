@@ -164,7 +164,7 @@ async def modern(
                 if fall_back and _newest(supported, LEGACY_VERSIONS):
                     raise FallBack from exc
                 raise VersionMismatch(_speaks(supported, MODERN_VERSIONS), supported) from exc
-            if exc.code in codes.MODERN_ERRORS:
+            if exc.code in codes.MODERN_ERRORS or exc.code in codes.UNAVAILABLE:
                 raise
             if fall_back:
                 raise FallBack from exc

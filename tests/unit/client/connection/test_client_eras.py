@@ -470,3 +470,15 @@ async def test_nothing_is_sent_for_callers_before_the_handshake_is_over(
     task.cancel()
     await asyncio.wait([task])
     assert server.methods == ["initialize"]
+
+
+@pytest.mark.parametrize("era", ["auto", "modern"])
+@pytest.mark.parametrize("code", [-31000, -31001, -31004])
+def test_a_server_that_cannot_serve_now_says_nothing_of_its_era(
+    once: Run, fake: Make, era: Any, code: int
+) -> None:
+    server = fake(LEGACY | {"server/discover": failed(code, "not now")})
+    with pytest.raises(RemoteError, match="not now") as caught:
+        once(meet(server, era=era))
+    assert caught.value.code == code
+    assert server.methods == ["server/discover"]

@@ -1,0 +1,204 @@
+"""Many clients over WebSocket and HTTP, in both eras, while servers are killed under them.
+
+No answer reaches another client, each request has one outcome, and nothing is left at the end.
+``WIRESPEED_CHAOS_SECONDS`` and ``WIRESPEED_CHAOS_CLIENTS`` say how long and how many; the defaults
+are for every run of the suite. A run of more than 300 s needs ``-o faulthandler_timeout=0``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import os
+import random
+import signal
+import sys
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from raw import surroundings
+
+from wirespeed import Client, Stdio
+from wirespeed.errors import CallTimeout, RemoteError, WirespeedError
+from wirespeed.proxy import BackendConfig, Proxy, ProxyConfig
+
+pytestmark = [pytest.mark.compiled, pytest.mark.off_schema]
+
+SECONDS = float(os.environ.get("WIRESPEED_CHAOS_SECONDS", "20"))
+N_CLIENTS = int(os.environ.get("WIRESPEED_CHAOS_CLIENTS", "60"))
+# Of one client: the seconds that a request may take. It covers restarts of the server.
+PATIENCE = 60.0
+
+SERVER = """
+import asyncio, os
+from wirespeed import Context, Server
+
+server = Server("chaos")
+
+@server.tool
+async def echo(nonce: str, pause: float, size: int, ctx: Context) -> dict[str, object]:
+    await ctx.progress(1, 2, nonce)
+    if pause:
+        await asyncio.sleep(pause)
+    return {"nonce": nonce, "pid": os.getpid(), "fill": "x" * size}
+
+server.run()
+"""
+
+
+class Chaos:
+    """What the clients saw."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = random.Random(seed)
+        self.outcomes: Counter[str] = Counter()
+        self.pids: set[int] = set()
+        self.wrong: list[str] = []
+
+    async def client(self, n: int, url: str, era: Any, until: float) -> None:
+        """Come and go, until the end."""
+        loop = asyncio.get_running_loop()
+        while loop.time() < until:
+            try:
+                async with Client(url, era=era) as client:
+                    for _ in range(self.random.randrange(1, 6)):
+                        nonces = [f"{n}/{k}/{self.random.random()}" for k in range(8)]
+                        await asyncio.gather(*(self.ask(client, nonce) for nonce in nonces))
+                    if self.random.random() < 0.3:  # leave with requests in flight
+                        left = asyncio.ensure_future(self.ask(client, f"{n}/left", pause=5.0))
+                        await asyncio.sleep(0.02)
+                        left.cancel()
+                        await asyncio.wait((left,))
+            except RemoteError as exc:
+                self.outcomes[f"handshake {exc.code}"] += 1
+            except WirespeedError as exc:
+                self.outcomes[f"handshake {type(exc).__name__}"] += 1
+
+    async def ask(self, client: Client, nonce: str, pause: float | None = None) -> None:
+        """One request, which has one outcome."""
+        if pause is None:
+            pause = self.random.choice((0.0, 0.0, 0.01, 0.05))
+        size = self.random.choice((0, 10, 1000, 100_000))
+        cancels = self.random.random() < 0.1
+        heard: list[str] = []
+        try:
+            answer = await client.call_tool(
+                "echo",
+                {"nonce": nonce, "pause": pause, "size": size},
+                timeout=0.005 if cancels else PATIENCE,
+                on_progress=lambda done, total, text: heard.append(str(text)),
+            )
+        except CallTimeout:
+            self.outcomes["cancelled" if cancels else "no outcome"] += 1
+        except RemoteError as exc:
+            self.outcomes[str(exc.code)] += 1
+        except WirespeedError as exc:
+            self.outcomes[type(exc).__name__] += 1
+        else:
+            self.outcomes["answered"] += 1
+            got = answer.structured_content or {}
+            if got.get("nonce") != nonce or len(str(got.get("fill"))) != size:
+                self.wrong.append(f"{nonce} got {got.get('nonce')}")
+            self.pids.add(int(got["pid"]))
+        if any(text != nonce for text in heard):
+            self.wrong.append(f"{nonce} heard {heard}")
+
+    async def killer(self, until: float) -> None:
+        """Kill two servers each second."""
+        loop = asyncio.get_running_loop()
+        while loop.time() < until:
+            await asyncio.sleep(0.5)
+            alive = sorted(self.pids & children())
+            if alive:
+                os.kill(self.random.choice(alive), signal.SIGKILL)
+                self.outcomes["kills"] += 1
+
+
+@contextlib.asynccontextmanager
+async def proxied(folder: Path) -> AsyncIterator[tuple[str, str]]:
+    script = folder / "server.py"
+    script.write_text(SERVER)
+    target = Stdio(sys.executable, [str(script)], env=surroundings())
+    backends = (
+        BackendConfig(target=target, name="one", isolation="shared"),
+        BackendConfig(target=target, name="two", isolation="shared"),
+        BackendConfig(target=target, name="three", isolation="pool", size=2),
+        BackendConfig(target=target, name="four", isolation="session", max_clients=3),
+    )
+    found: list[str] = []
+    ready = asyncio.Event()
+
+    def on_listening(urls: Any) -> None:
+        found.append(urls[0].rpartition("/")[0] if not urls[0].endswith("/mcp") else urls[0][:-4])
+        if len(found) == 2:
+            ready.set()
+
+    listen = ("ws://127.0.0.1:0/mcp", "http://127.0.0.1:0/mcp")
+    serving = asyncio.ensure_future(
+        Proxy(ProxyConfig(backends=backends, listen=listen)).serve(on_listening=on_listening)
+    )
+    waiting = asyncio.ensure_future(ready.wait())
+    await asyncio.wait((serving, waiting), return_when=asyncio.FIRST_COMPLETED)
+    if serving.done():
+        serving.result()
+    found.sort(reverse=True)  # ws: before http:
+    try:
+        yield found[0], found[1]
+    finally:
+        serving.cancel()
+        await asyncio.wait((serving,))
+
+
+def children() -> set[int]:
+    """The child processes of this process, but for those that have ended."""
+    found = set()
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            state, parent = stat.read_text().rpartition(")")[2].split()[:2]
+            if int(parent) == os.getpid() and state != "Z":
+                found.add(int(stat.parent.name))
+    return found
+
+
+def test_chaos(tmp_path: Path, loop_factory: Callable[[], asyncio.AbstractEventLoop]) -> None:
+    with asyncio.Runner(loop_factory=loop_factory) as runner:  # longer than other tests
+        runner.run(run_chaos(tmp_path))
+
+
+async def run_chaos(tmp_path: Path) -> None:
+    seed = random.randrange(1 << 30)
+    print(f"seed {seed}")
+    chaos = Chaos(seed)
+    n_children, n_tasks = children(), len(asyncio.all_tasks())
+    n_open = len(os.listdir("/proc/self/fd"))
+    loop = asyncio.get_running_loop()
+    async with proxied(tmp_path) as (ws, http):
+        until = loop.time() + SECONDS
+        names = ("one", "two", "three", "one", "two", "three", "four")
+        tasks = [
+            asyncio.ensure_future(
+                chaos.client(
+                    n,
+                    f"{ws if n % 2 else http}/servers/{names[n % 7]}",
+                    # over HTTP, a server for each client has clients of legacy eras only
+                    "legacy" if n % 7 == 6 or n % 3 == 0 else "modern",
+                    until,
+                )
+            )
+            for n in range(N_CLIENTS)
+        ]
+        await asyncio.gather(*tasks, chaos.killer(until))
+    print(dict(chaos.outcomes))
+    assert not chaos.wrong
+    assert chaos.outcomes["no outcome"] == 0
+    assert chaos.outcomes["answered"] > 20 * SECONDS
+    assert chaos.outcomes["kills"] > SECONDS / 2
+    gc.collect()
+    assert children() == n_children
+    assert len(asyncio.all_tasks()) == n_tasks
+    # uvloop keeps a few descriptors that it has opened once
+    assert len(os.listdir("/proc/self/fd")) <= n_open + 5
