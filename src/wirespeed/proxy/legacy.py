@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from wirespeed.errors import RemoteError
+from wirespeed.errors import RemoteError, VersionMismatch
 from wirespeed.protocol import codes
 from wirespeed.protocol.revisions import (
     LATEST_LEGACY,
@@ -24,6 +24,7 @@ from wirespeed.protocol.revisions import (
 from wirespeed.proxy.eras import modern_version, unsupported
 from wirespeed.proxy.handshake import initialize
 from wirespeed.proxy.instance import Instance
+from wirespeed.proxy.upstream import Unsuitable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from wirespeed.proxy.backend import Backend
     from wirespeed.proxy.config import BackendConfig
     from wirespeed.proxy.front import Front
+    from wirespeed.proxy.pool import Pool
     from wirespeed.proxy.side import Side
 
 logger = logging.getLogger("wirespeed.proxy")
@@ -49,8 +51,9 @@ MAX_SUBSCRIPTIONS = 1000
 class Legacy(Instance):
     """One server of a legacy era, with all clients on its one connection."""
 
-    def __init__(self, config: BackendConfig, limits: Limits) -> None:
+    def __init__(self, config: BackendConfig, limits: Limits, pool: Pool) -> None:
         super().__init__(config, limits)
+        self._pool = pool
         self._fronts: dict[Front, _Client] = {}
         self._hello: dict[str, Any] = {}
         self._level: str | None = None
@@ -72,7 +75,13 @@ class Legacy(Instance):
     async def opened(self, backend: Backend) -> None:
         """Shake hands, and bring the server to the state that the clients know."""
         async with asyncio.timeout(self.config.start_timeout):
-            self._hello = await initialize(backend)
+            try:
+                self._hello = await initialize(backend)
+            except (RemoteError, VersionMismatch) as exc:
+                if self._pool.is_modern:
+                    self._pool.without_legacy()
+                    raise Unsuitable(str(exc)) from exc
+                raise
             if self._level is not None:
                 await _ignored(backend.ask("logging/setLevel", {"level": self._level}))
             for uri in {uri for client in self._fronts.values() for uri in client.uris}:
@@ -122,6 +131,13 @@ class Legacy(Instance):
         else:
             self._initialize(front, message)
         self._attach(front)
+
+    def give_back(self) -> list[tuple[Front, Message]]:
+        """The server is not of a legacy era: return the clients that wait, and what they sent."""
+        found, self._fronts = self._fronts, {}
+        for front in found:
+            front.release()
+        return [(front, one.greeting) for front, one in found.items() if one.greeting is not None]
 
     def attach_all(self) -> None:
         """Let all clients go on, wait, or be refused, as the server is there."""

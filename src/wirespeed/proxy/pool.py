@@ -55,7 +55,7 @@ class Pool:
         self.versions: tuple[str, ...] = ()
         size = config.size if config.isolation == "pool" else 1
         self.has_one = size == 1
-        self.legacy = [Legacy(config, limits) for _ in range(size)]
+        self.legacy = [Legacy(config, limits, self) for _ in range(size)]
         self.modern = [Modern(config, limits, self, index) for index in range(size)]
         self.subscriptions: list[tuple[Front, Message]] = []
         self._homes: dict[Front, Legacy | None] = {}
@@ -67,6 +67,7 @@ class Pool:
         }
         self._running: dict[Owner, tuple[Upstream, asyncio.Task[None]]] = {}
         self._is_probed = False
+        self._has_legacy = config.era != "modern"
 
     # -- the servers -----------------------------------------------------------------------------
 
@@ -95,6 +96,7 @@ class Pool:
         tasks = [task for _, task in self._running.values()]
         self._running.clear()
         self.versions, self._refusal, self._is_probed = (), None, False
+        self._has_legacy = self._config.era != "modern"
         for task in tasks:
             task.cancel()
         if tasks:
@@ -177,7 +179,7 @@ class Pool:
             front.refuse(message, codes.INVALID_PARAMS, "the connection is not initialized")
         elif not self.versions:
             self._wait(front, message)
-        elif self.versions[-1] not in MODERN_VERSIONS:
+        elif not self.is_modern:
             front.refuse(message, *unsupported(self.versions, version))
         else:
             return self._choose(front, message)
@@ -220,11 +222,26 @@ class Pool:
         if front.is_open(message) and (to := self.route(front, message)) is not None:
             front.pass_request(message, to)
 
+    @property
+    def is_modern(self) -> bool:
+        """Whether the server is known to speak 2026-07-28."""
+        return bool(self.versions) and self.versions[-1] in MODERN_VERSIONS
+
+    def without_legacy(self) -> None:
+        """The server refuses ``initialize``: so do we. What a server names in the modern era does
+        not tell: the official SDKs name none of the legacy versions that they speak."""
+        self._has_legacy = False
+        for home in self.legacy:
+            for front, message in home.give_back():
+                self._homes[front] = None
+                front.requests = self._requests
+                self._initialize(front, message)
+
     def _initialize(self, front: Front, message: Message) -> None:
         if not self.versions:
             front.session.pauses_requests = True  # what follows waits for the answer
             self._wait(front, message)
-        elif self.versions[0] not in LEGACY_VERSIONS:
+        elif not self._has_legacy:
             params = msgspec.json.decode(message.params or b"{}")
             front.refuse(message, *unsupported(self.versions, params.get("protocolVersion")))
         else:

@@ -34,6 +34,10 @@ class StartAgain(WirespeedError):
     """A server ended where another start may succeed. It is not reported."""
 
 
+class Unsuitable(WirespeedError):
+    """A server cannot be used for what it was started: it is not started again."""
+
+
 class Upstream:
     """Keeps a server running.
 
@@ -66,6 +70,8 @@ class Upstream:
             error = await self._live()
             if isinstance(error, StartAgain):
                 continue
+            if isinstance(error, Unsuitable):
+                return
             first = not self.ready.done()
             if first:
                 self.ready.set_exception(error)
@@ -109,7 +115,7 @@ class Upstream:
             self._answered = backend.session.messages_in > greeted
             text = "it ended" if lost is None else f"the connection was lost: {lost}"
             error: WirespeedError = await channel.failure(text)
-        except StartAgain as exc:
+        except (StartAgain, Unsuitable) as exc:
             error = exc
         except TimeoutError:
             error = await channel.failure("its handshake took too long")

@@ -50,6 +50,9 @@ for line in sys.stdin:
         elif versions != ["silent"]:
             answer(i, resultType="complete", supportedVersions=versions, capabilities={"tools": {}},
                    ttlMs=0, cacheScope="private")
+    elif method == "initialize" and versions == ["2026-07-28"]:
+        send({"jsonrpc": "2.0", "id": i, "error": {"code": -32022, "message": "modern only",
+              "data": {"supported": versions, "requested": p["protocolVersion"]}}})
     elif method == "initialize":
         answer(i, protocolVersion="2025-11-25", serverInfo={"name": "b", "version": "1"},
                capabilities={"tools": {}, "logging": {}, "completions": {}, "tasks": {},

@@ -64,9 +64,21 @@ async def test_a_modern_server_refuses_initialize(tmp_path: Path) -> None:
             "data": {"supported": [MODERN], "requested": "2025-11-25"},
         }
         assert (await one.ask(call(1, "echo")))["error"]["code"] == -32602
+        again = await one.initialize()
+        assert again["error"]["code"] == -32022
+        one.is_modern = True
+        assert await pid(one)
         with pytest.raises(VersionMismatch):
             async with Client(f"unix:{lab.path}", era="legacy"):
                 pass
+
+
+async def test_a_server_that_does_not_name_its_legacy_versions(tmp_path: Path) -> None:
+    """As the official SDKs: `initialize` is tried."""
+    lab = Lab(tmp_path, "shared", versions=f"{MODERN} more")
+    async with lab.serving():
+        one, two = await lab.connect(MODERN), await lab.connect()
+        assert await pid(one) != await pid(two)
 
 
 @pytest.mark.parametrize("versions", ["dies", "silent", ""])
