@@ -84,7 +84,8 @@ class Front(Side):
     def drain(self) -> None:
         """Take no more requests, answer those in flight within the grace time, then close."""
         if not self.draining:
-            self.session.refusal = (codes.SHUTTING_DOWN, "the proxy is shutting down")
+            if self.session.refusal is None:  # else its server is not there
+                self.session.refusal = (codes.SHUTTING_DOWN, "the proxy is shutting down")
             self._drain()
 
     def _drain(self) -> None:

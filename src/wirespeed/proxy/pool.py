@@ -239,7 +239,7 @@ class Pool:
 
     def _initialize(self, front: Front, message: Message) -> None:
         if not self.versions:
-            front.session.pauses_requests = True  # what follows waits for the answer
+            front.session.pauses_requests = self._refusal is None  # what follows waits, too
             self._wait(front, message)
         elif not self._has_legacy:
             params = msgspec.json.decode(message.params or b"{}")

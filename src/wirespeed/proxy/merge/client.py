@@ -185,7 +185,7 @@ class MergedClient:
 
         found = await self._each(ask, "entries")
         for refusal in refusals:
-            if refusal.code != codes.SERVER_LOST:
+            if refusal.code not in codes.UNAVAILABLE:
                 raise refusal
         if not found:
             raise TransportError("none of the servers is there")
