@@ -138,6 +138,16 @@ INSIDE = {
         client
         sync
     """,
+    "proxy": """
+        config eras tags
+        side
+        front backend
+        supervision
+        isolation
+        merge
+        service mirror file
+        proxy
+    """,
 }
 
 # The rooms that must work without an event loop.

@@ -16,7 +16,7 @@ from wirespeed.proxy.side import Side
 if TYPE_CHECKING:
     from wirespeed._core.envelope import Message
     from wirespeed._core.framing.base import Framer
-    from wirespeed.proxy.assignment import Router
+    from wirespeed.proxy.isolation.assignment import Router
     from wirespeed.proxy.service import ProxyService
 
 logger = logging.getLogger("wirespeed.proxy")

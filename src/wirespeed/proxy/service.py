@@ -10,14 +10,15 @@ from typing import TYPE_CHECKING, Any, Self
 import msgspec
 
 from wirespeed.protocol.revisions import LEGACY_VERSIONS, MODERN_VERSIONS
-from wirespeed.proxy.assignment import PerClient, WithoutSession
 from wirespeed.proxy.front import Front
-from wirespeed.proxy.pool import Pool
+from wirespeed.proxy.isolation.assignment import WithoutSession
+from wirespeed.proxy.isolation.per_client import PerClient
+from wirespeed.proxy.isolation.pool import Pool
 
 if TYPE_CHECKING:
     from wirespeed._core.framing.base import Framer
-    from wirespeed.proxy.assignment import Assignment
     from wirespeed.proxy.config import BackendConfig, ProxyConfig
+    from wirespeed.proxy.isolation.assignment import Assignment
     from wirespeed.transport.http.exchange import HttpTarget
     from wirespeed.transport.http.options import HttpOptions
     from wirespeed.transport.link import Link

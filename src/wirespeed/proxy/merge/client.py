@@ -19,7 +19,7 @@ from wirespeed.protocol.revisions import (
     REVISIONS,
 )
 from wirespeed.proxy.eras import modern_version
-from wirespeed.proxy.legacy import MAX_SUBSCRIPTIONS
+from wirespeed.proxy.isolation.legacy import MAX_SUBSCRIPTIONS
 from wirespeed.proxy.merge import discovery
 from wirespeed.proxy.merge.lists import KINDS, Kind, Listing, merge
 from wirespeed.proxy.merge.lists import Merged as MergedList

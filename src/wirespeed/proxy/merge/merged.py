@@ -19,7 +19,7 @@ logger = logging.getLogger("wirespeed.proxy")
 
 
 class Merged:
-    """A `wirespeed.proxy.assignment.Assignment`: each client is a client of every server.
+    """A `wirespeed.proxy.isolation.assignment.Assignment`: each client is a client of every server.
 
     Args:
         services: The service of each server, its names, and the seconds that it has to answer.

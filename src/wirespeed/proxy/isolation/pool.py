@@ -11,11 +11,11 @@ from wirespeed.errors import TransportError
 from wirespeed.protocol import codes
 from wirespeed.protocol.revisions import LEGACY_VERSIONS, MODERN_VERSIONS
 from wirespeed.proxy.eras import modern_version, unsupported
-from wirespeed.proxy.handshake import discover, learn_fields
-from wirespeed.proxy.legacy import Legacy
-from wirespeed.proxy.modern import Modern
+from wirespeed.proxy.isolation.handshake import discover, learn_fields
+from wirespeed.proxy.isolation.legacy import Legacy
+from wirespeed.proxy.isolation.modern import Modern
+from wirespeed.proxy.supervision.upstream import StartAgain, Upstream
 from wirespeed.proxy.tags import addressed
-from wirespeed.proxy.upstream import StartAgain, Upstream
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from wirespeed.proxy.backend import Backend, Owner
     from wirespeed.proxy.config import BackendConfig
     from wirespeed.proxy.front import Front
-    from wirespeed.proxy.instance import Instance
+    from wirespeed.proxy.isolation.instance import Instance
     from wirespeed.proxy.side import Side
 
 

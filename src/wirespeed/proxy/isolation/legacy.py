@@ -22,9 +22,9 @@ from wirespeed.protocol.revisions import (
     LOG_LEVELS,
 )
 from wirespeed.proxy.eras import modern_version, unsupported
-from wirespeed.proxy.handshake import initialize
-from wirespeed.proxy.instance import Instance
-from wirespeed.proxy.upstream import Unsuitable
+from wirespeed.proxy.isolation.handshake import initialize
+from wirespeed.proxy.isolation.instance import Instance
+from wirespeed.proxy.supervision.upstream import Unsuitable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from wirespeed.proxy.backend import Backend
     from wirespeed.proxy.config import BackendConfig
     from wirespeed.proxy.front import Front
-    from wirespeed.proxy.pool import Pool
+    from wirespeed.proxy.isolation.pool import Pool
     from wirespeed.proxy.side import Side
 
 logger = logging.getLogger("wirespeed.proxy")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from wirespeed.errors import VersionMismatch
-from wirespeed.proxy.handshake import discover, learn_fields
-from wirespeed.proxy.instance import Instance
+from wirespeed.proxy.isolation.handshake import discover, learn_fields
+from wirespeed.proxy.isolation.instance import Instance
 from wirespeed.proxy.tags import of_server
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from wirespeed.proxy.backend import Backend
     from wirespeed.proxy.config import BackendConfig
     from wirespeed.proxy.front import Front
-    from wirespeed.proxy.pool import Pool
+    from wirespeed.proxy.isolation.pool import Pool
     from wirespeed.proxy.side import Side
 
 

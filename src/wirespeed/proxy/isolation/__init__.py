@@ -1,0 +1,1 @@
+"""Which server serves which client."""

@@ -1,0 +1,69 @@
+"""Which server gets the requests of a client."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from wirespeed.protocol import codes
+from wirespeed.proxy.eras import modern_version, unsupported
+
+if TYPE_CHECKING:
+    from wirespeed._core.envelope import Message
+    from wirespeed.proxy.front import Front
+    from wirespeed.proxy.side import Side
+
+
+class Router(Protocol):
+    """Decides what becomes of the messages of clients."""
+
+    def joined(self, front: Front) -> None:
+        """A client has connected."""
+
+    def left(self, front: Front) -> None:
+        """A client has left."""
+
+    def route(self, front: Front, message: Message) -> Side | None:
+        """Return the server that a client's request goes to, or None if it was answered."""
+
+    def client_said(self, front: Front, message: Message) -> None:
+        """Take a notification of a client that belongs to no request."""
+
+
+class Assignment(Router, Protocol):
+    """Joins clients to connections of servers, and knows what the two may see of each other.
+
+    Attributes:
+        serves_lanes: Whether it serves requests of 2026-07-28 that come one by one over HTTP, from
+            any client.
+    """
+
+    serves_lanes: bool
+
+    async def start(self) -> None:
+        """Get ready for clients. TransportError: the server cannot be started; `stop` is due all
+        the same."""
+
+    async def stop(self) -> None:
+        """End all servers."""
+
+
+class WithoutSession:
+    """The requests of HTTP clients that have no session. None can be passed on: clients of
+    2026-07-28 learn which revisions they may use."""
+
+    def joined(self, front: Front) -> None:
+        """Nothing is started for such clients."""
+
+    def left(self, front: Front) -> None:
+        """Nothing ends with them."""
+
+    def route(self, front: Front, message: Message) -> None:
+        """Refuse a request."""
+        version = modern_version(message)
+        if version is None:
+            front.refuse(message, codes.INVALID_REQUEST, "there is no session")
+        else:
+            front.refuse(message, *unsupported(front.service.legacy_versions, version))
+
+    def client_said(self, front: Front, message: Message) -> None:
+        """Drop a notification."""
