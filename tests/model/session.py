@@ -15,6 +15,11 @@ TWICE = "a request with this id is in flight already"
 PARSE_ERROR, INVALID_REQUEST, OVERLOADED = -32700, -32600, -31000
 
 
+def said(id: bytes) -> object:
+    """What an id says: strings are one id however they are spelled."""
+    return json.loads(id) if id.startswith(b'"') else id
+
+
 @dataclass(eq=False)
 class Batch:
     """Answers are joined once every request of it was answered or cancelled."""
@@ -82,7 +87,7 @@ class ModelSession:
         self.queue: list[Held] = []
         self.elements: list[Envelope] = []
         self.batch: Batch | None = None
-        self.in_flight: dict[bytes, Request] = {}
+        self.in_flight: dict[object, Request] = {}  # by what their ids say
         self.n_cancelled = 0  # handlers of cancelled requests that still run
         self.n_cancelled_bytes = 0  # of the messages of these
         self.outstanding: dict[int, object] = {}
@@ -207,14 +212,15 @@ class ModelSession:
         if batch is not None and method == "initialize":
             self.refuse(batch, message.id, INVALID_REQUEST, IN_BATCH)
             return None
-        if message.id in self.in_flight:
+        key = said(message.id)
+        if key in self.in_flight:
             if self.is_flooded() and batch is None:
                 self.queue.append(Held(message, None))
             else:
                 self.refuse(batch, message.id, INVALID_REQUEST, TWICE)
             return None
         can_start = not self.queue and self.has_room()
-        request = self.in_flight[message.id] = Request(message.id, batch)
+        request = self.in_flight[key] = Request(message.id, batch)
         if batch is not None:
             batch.open += 1
         if batch is not None and self.batches_are_full():
@@ -239,7 +245,7 @@ class ModelSession:
         match message.string("method"):
             case "notifications/cancelled":
                 raw = message.points.get("params.requestId", b"")
-                request = self.in_flight.pop(raw, None)
+                request = self.in_flight.pop(said(raw), None)
                 if request is None:
                     event.token = self.outstanding.get(our_id(raw))
                     return event
@@ -295,11 +301,15 @@ class ModelSession:
         else:
             batch.answers.append(answer)
 
+    def is_open(self, request: Request) -> bool:
+        """Whether a request is neither answered nor cancelled."""
+        return self.in_flight.get(said(request.id)) is request
+
     def answer(self, request: Request, body: bytes) -> bool:
         """Answer a request with ``"result":...`` or ``"error":...``; False: it is gone."""
-        if self.in_flight.get(request.id) is not request:
+        if not self.is_open(request):
             return False
-        del self.in_flight[request.id]
+        del self.in_flight[said(request.id)]
         text = b'{"jsonrpc":"2.0","id":' + request.id + b"," + body + b"}"
         if request.batch is None:
             self.out += text + b"\n"

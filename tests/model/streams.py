@@ -24,7 +24,9 @@ BLANKS = st.sampled_from((b"", b"", b"", b" ", b"\t", b"  ", b"\r"))
 
 ids = st.sampled_from(IDS)
 any_id = st.one_of(ids, ids, ids, st.sampled_from(BAD_IDS))
-small_ids = st.sampled_from((b"1", b"2", b"1", b'"1"', b"1048577", b"1.0", b"4503599627370497"))
+small_ids = st.sampled_from(
+    (b"1", b"2", b"1", b'"1"', rb'"\u0031"', b"1048577", b"1.0", b"4503599627370497")
+)
 
 
 @st.composite

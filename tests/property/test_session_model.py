@@ -145,7 +145,7 @@ class Pair:
         self.drain()
         if self.shown:
             shown, token = self.shown[pick % len(self.shown)], Token()
-            alive = self.model.in_flight.get(shown.request.id) is shown.request
+            alive = self.model.is_open(shown.request)
             assert self.session.set_token(shown.message, token) == alive
             if alive:
                 shown.request.token = token

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import sys
 
@@ -98,15 +99,27 @@ class PendingMachine(RuleBasedStateMachine):
 
 IDS = [b"%d" % i for i in range(40)] + [b'"%d"' % i for i in range(40)]
 IDS += [b'"' + b"long" * 10 + b'%d"' % i for i in range(40)] + [b"x" * n for n in range(30, 42)]
+IDS += [rb'"\u003%d"' % i for i in range(10)] + [
+    rb'"\/%s\ud83d\ude00"' % (b"l" * n) for n in (0, 30)
+]
+IDS += [f'"/{"l" * n}\U0001f600"'.encode() for n in (0, 30)] + [
+    rb'"\ud83d"',
+    rb'"\"1\""',
+    rb'"\\u0031"',
+]
+
+
+def said(id: bytes) -> object:
+    return json.loads(id) if id.startswith(b'"') else id
 
 
 class InFlightMachine(RuleBasedStateMachine):
-    """Requests in flight are a dict of id to ref."""
+    """Requests in flight are a dict of what an id says to the ref."""
 
     @initialize(n=st.sampled_from((0, 0, 100, 1000)))
     def start(self, n: int) -> None:
         self.table = InFlight()
-        self.model: dict[bytes, int] = {}
+        self.model: dict[object, int] = {}
         self.gone: list[int] = []
         for i in range(n):
             self.model[b"filler %d" % i] = self.table.add(b"filler %d" % i)
@@ -114,24 +127,24 @@ class InFlightMachine(RuleBasedStateMachine):
     @rule(id=st.sampled_from(IDS))
     def add(self, id: bytes) -> None:
         ref = self.table.add(id)
-        if id in self.model:
+        if said(id) in self.model:
             assert ref == 0
             return
         assert ref != 0
         assert ref not in self.gone
         assert ref not in self.model.values()
-        self.model[id] = ref
+        self.model[said(id)] = ref
 
     @rule(id=st.sampled_from(IDS))
     def remove(self, id: bytes) -> None:
-        ref = self.model.pop(id, 0)
+        ref = self.model.pop(said(id), 0)
         assert self.table.remove(ref) == (ref != 0)
         if ref:
             self.gone.append(ref)
 
     @rule(id=st.sampled_from(IDS))
     def find(self, id: bytes) -> None:
-        assert self.table.find(id) == self.model.get(id, 0)
+        assert self.table.find(id) == self.model.get(said(id), 0)
 
     @rule()
     def remove_stale(self) -> None:
@@ -148,7 +161,7 @@ class InFlightMachine(RuleBasedStateMachine):
     def all_are_found(self) -> None:
         if hasattr(self, "table"):
             assert len(self.table) == self.table.live == len(self.model)
-            assert all(self.table.find(id) == ref for id, ref in self.model.items())
+            assert all(self.table.find(id) == self.model.get(said(id), 0) for id in IDS)
 
 
 TestPending = PendingMachine.TestCase

@@ -31,8 +31,8 @@ cdef class InFlight:
 
     cdef uint64_t add_c(self, Span id, size_t n_bytes) except? 0
     cdef int start_c(self, InFlightSlot *slot, size_t n_bytes) noexcept
-    cdef uint64_t lookup_c(self, Span id, uint64_t h, uint32_t *free_at) noexcept
-    cdef uint64_t find_c(self, Span id) noexcept
+    cdef int lookup_c(self, Span id, uint64_t h, uint32_t *at) except -1
+    cdef uint64_t find_c(self, Span id) except? 0
     cdef InFlightSlot *slot_c(self, uint64_t ref) noexcept
     cdef int remove_c(self, uint64_t ref) except -1
     cdef int remove_slot_c(self, InFlightSlot *slot) except -1
@@ -41,6 +41,9 @@ cdef class InFlight:
     cdef int set_route_c(self, uint64_t ref, ReplyRoute route) except -1
     cdef list routed_c(self, ReplyRoute route)
     cdef int rehash_c(self, uint32_t size) except -1
+
+
+cdef bint says_same_c(Span one, Span other) except -1
 
 
 cdef inline Span inflight_id(InFlightSlot *slot) noexcept:

@@ -1,14 +1,15 @@
-"""Requests of the peer that are not answered yet, by the exact JSON text of their ids.
+"""Requests of the peer that are not answered yet, by what their ids say.
 
-``1`` and ``"1"`` are two ids, and each is echoed exactly. The table owns a copy of the id, so that
-an unanswered request pins no input memory.
+``1`` and ``"1"`` are two ids, ``"x"`` and ``"\\u0078"`` are one. Each is echoed as it was spelled.
+The table owns a copy of the id's text, so that an unanswered request pins no input memory.
 """
 
 cimport cython
 from cpython.mem cimport PyMem_RawCalloc, PyMem_RawFree, PyMem_RawMalloc, PyMem_RawRealloc
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
-from libc.string cimport memcmp, memcpy
+from libc.string cimport memchr, memcmp, memcpy
 
+from wirespeed._core.pending cimport meaning
 from wirespeed._core.reply_route cimport ReplyRoute
 from wirespeed._core.span cimport Span
 
@@ -19,7 +20,7 @@ cdef uint64_t seed = int.from_bytes(os.urandom(8), "little")
 
 
 @cython.overflowcheck(False)      # wraps on purpose
-cdef inline uint64_t hash_id(Span id) noexcept:
+cdef inline uint64_t hash_text(Span id) noexcept:
     """Seeded, so that a peer cannot choose ids that collide."""
     cdef uint64_t h = seed ^ (id.n * <uint64_t> 0x9E3779B97F4A7C15ULL)
     cdef uint64_t word = 0
@@ -36,6 +37,30 @@ cdef inline uint64_t hash_id(Span id) noexcept:
         h ^= h >> 32
     h *= <uint64_t> 0xD6E8FEB86659FD93ULL
     return h ^ (h >> 32)
+
+
+cdef inline bint is_escaped(Span id) noexcept:
+    return id.p[0] == c'"' and memchr(id.p, b'\\', id.n) is not NULL
+
+
+cdef inline uint64_t hash_id(Span id) except? 0:
+    return hash_meaning(id) if is_escaped(id) else hash_text(id)
+
+
+cdef uint64_t hash_meaning(Span id) except? 0:
+    """The hash of the same string without escapes."""
+    cdef str said = meaning((<const char *> id.p)[:id.n])
+    cdef bytes text = said.encode("utf-8", "surrogatepass")
+    return hash_text(text_span(text))
+
+
+cdef bint says_same_c(Span one, Span other) except -1:
+    """Whether two ids say the same."""
+    if one.n == other.n and memcmp(one.p, other.p, one.n) == 0:
+        return True
+    return (is_escaped(one) or is_escaped(other)) and (
+        meaning((<const char *> one.p)[:one.n]) == meaning((<const char *> other.p)[:other.n])
+    )
 
 
 cdef inline uint64_t table_entry(uint64_t h, uint32_t i) noexcept:
@@ -92,30 +117,29 @@ cdef class InFlight:
             return NULL
         return &self.slots[i]
 
-    cdef uint64_t lookup_c(self, Span id, uint64_t h, uint32_t *free_at) noexcept:
-        """The ref of the request with this id and hash; or 0 and its place in the table."""
-        cdef uint32_t at = <uint32_t> h & self.mask
+    cdef int lookup_c(self, Span id, uint64_t h, uint32_t *at) except -1:
+        """Whether there is a request with this id and hash. `at`: its place in the table."""
         cdef uint64_t entry
         cdef InFlightSlot *slot
+        at[0] = <uint32_t> h & self.mask
         while True:
-            entry = self.table[at]
+            entry = self.table[at[0]]
             if entry == 0:
-                free_at[0] = at
                 return 0
             if <uint32_t> (entry >> 32) == <uint32_t> h:
                 slot = &self.slots[<uint32_t> entry - 1]
-                if (
-                    slot.hash == h
-                    and slot.id_len == id.n
-                    and memcmp(inflight_id(slot).p, id.p, id.n) == 0
-                ):
-                    return (<uint64_t> slot.generation << 32) | <uint32_t> entry
-            at = (at + 1) & self.mask
+                if slot.hash == h and says_same_c(inflight_id(slot), id):
+                    return 1
+            at[0] = (at[0] + 1) & self.mask
 
-    cdef uint64_t find_c(self, Span id) noexcept:
+    cdef uint64_t find_c(self, Span id) except? 0:
         """The ref of the request with this id, or 0."""
         cdef uint32_t at = 0
-        return self.lookup_c(id, hash_id(id), &at)
+        cdef uint32_t i
+        if not self.lookup_c(id, hash_id(id), &at):
+            return 0
+        i = <uint32_t> self.table[at]
+        return (<uint64_t> self.slots[i - 1].generation << 32) | i
 
     cdef uint64_t add_c(self, Span id, size_t n_bytes) except? 0:
         """A ref for a new request; 0 when its id is already in flight.
@@ -270,6 +294,7 @@ cdef class InFlight:
 
 
 cdef Span text_span(bytes text):
+    """The span of a text that the caller holds."""
     cdef Span s
     if not text:
         raise ValueError("an id has at least one byte")

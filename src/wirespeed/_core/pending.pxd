@@ -13,6 +13,9 @@ cdef struct Deadline:
     int64_t id
 
 
+cdef object meaning(bytes text)
+
+
 cdef class Pending:
     cdef PendingSlot *slots      # slot 0 is never used: ids start at 1
     cdef list tokens             # by slot; a list, for the cycle collector

@@ -277,7 +277,8 @@ cdef class Pending:
 
 
 cdef object meaning(bytes text):
-    """What an id says: two spellings of a string are one id, 5 and "5" are two."""
+    """What the JSON text of an id says, str of a string and bytes of an integer: two spellings of a
+    string are one id, 5 and "5" are two."""
     if not text.startswith(b'"'):
         return text
     if b"\\" not in text:

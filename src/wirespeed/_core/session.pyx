@@ -33,7 +33,6 @@ What a session does by itself, and what it leaves to its owner:
 
 cimport cython
 from libc.stdint cimport int64_t, uint8_t, uint64_t
-from libc.string cimport memcmp
 
 from collections import deque
 
@@ -59,7 +58,7 @@ from wirespeed._core.envelope cimport (
 )
 from wirespeed._core.framing.base cimport Framer
 from wirespeed._core.framing.line cimport LineFramer
-from wirespeed._core.inflight cimport InFlightSlot
+from wirespeed._core.inflight cimport InFlightSlot, says_same_c
 from wirespeed._core.pending cimport Pending
 from wirespeed._core.reader cimport MessageReader
 from wirespeed._core.reply_route cimport ReplyRoute
@@ -331,11 +330,9 @@ cdef class Session(Requester):
         """Drop a request that was seen and waits to be taken. False: none has the id."""
         cdef Session me = self         # the route may run any code
         cdef Message m
-        cdef Span other
         for i in range(self.n_seen):
             m = <Message> self.whole[i]
-            other = span_of(m, WS_ID)
-            if m.kind_c == REQUEST and other.n == id.n and memcmp(other.p, id.p, id.n) == 0:
+            if m.kind_c == REQUEST and says_same_c(span_of(m, WS_ID), id):
                 del self.whole[i]
                 self.n_whole -= 1
                 self.n_seen -= 1

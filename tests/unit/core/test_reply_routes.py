@@ -228,9 +228,9 @@ def test_requests_that_came_whole_wait_while_the_session_does_not_read() -> None
 
 def test_a_request_that_came_whole_can_be_cancelled_before_it_is_read() -> None:
     session = Session(limits=Limits(max_in_flight=1, max_waiting=1))
-    held = [posted(session, request(i)) for i in range(5)]
+    held = [posted(session, request(id)) for id in (0, 1, 2, r'"\u0033"', 4)]
     (first,) = take(session)
-    for id in (3, 3, 77, 1):  # not read, gone, unknown, waits for room
+    for id in ('"3"', '"3"', 77, 1):  # not read, gone, unknown, waits for room
         told = posted(session, cancel(id))
         (event,) = take(session)
         assert (event.method, event.token) == ("notifications/cancelled", None)

@@ -21,7 +21,7 @@ IDS = [
     '"1"',
     '""',
     '"é"',
-    '"\\u00e9"',
+    '"\\u0041\\\\"',
     '"\\ud800"',
     '"' + "x" * 30 + '"',  # around the length that the table keeps in place
     '"' + "x" * 29 + '"',
@@ -63,9 +63,43 @@ def test_where_there_are_no_answers() -> None:
     assert len(session.inflight) == 0
 
 
-def test_ids_differ_by_their_text() -> None:
-    """`1` and `"1"` are two ids. So are two spellings of one string: each request is answered
-    with the text it came with."""
+SPELLINGS = [
+    ('"x"', r'"\u0078"'),
+    (r'"a\/b"', '"a/b"'),
+    ('"é"', r'"\u00e9"'),
+    (r'"\ud83d\ude00"', '"\U0001f600"'),
+    (r'"\uD800"', r'"\ud800"'),
+    (r'"\\u0078"', r'"\u005cu0078"'),
+    (r'"%s\n"' % ("long" * 20), r'"%s\u000A"' % ("long" * 20)),
+]
+
+
+@pytest.mark.parametrize(("one", "other"), [*SPELLINGS, *(pair[::-1] for pair in SPELLINGS)])
+def test_two_spellings_of_a_string_are_one_id(one: str, other: str) -> None:
+    """A duplicate is refused, a cancellation finds its request. Each is answered with the text that
+    it came with."""
+    session = Session()
+    session.receive_data(request(one, "first") + request(other, "second"))
+    (first,) = session.events()
+    assert sent(session).startswith(b'{"jsonrpc":"2.0","id":%b,"error":{' % other.encode())
+    assert session.send_result(first, b"{}")
+    assert sent(session) == b'{"jsonrpc":"2.0","id":%b,"result":{}}\n' % one.encode()
+    session.receive_data(request(one) + cancel(other) + request(other))
+    found = list(session.events())
+    assert found[1].ref == found[0].ref
+    assert not session.send_result(found[0], b"{}")
+    assert session.send_result(found[2], b"{}")
+    assert sent(session) == b'{"jsonrpc":"2.0","id":%b,"result":{}}\n' % other.encode()
+    # those that flow control holds back are found, too
+    session = Session(limits=Limits(max_in_flight=1))
+    session.receive_data(request(1) + request(one) + request('"z"') + cancel(other))
+    held, _ = session.events()
+    session.send_result(held, b"{}")
+    assert [m.raw_id for m in session.events()] == [b'"z"']
+
+
+def test_ids_differ_by_what_they_say() -> None:
+    """`1` and `"1"` are two ids, and each comes back as it came."""
     session = Session()
     session.receive_data(b"".join(map(request, IDS)))
     found = take(session)
