@@ -54,7 +54,9 @@ for line in sys.stdin:
         send({"jsonrpc": "2.0", "id": i, "error": {"code": -32022, "message": "modern only",
               "data": {"supported": versions, "requested": p["protocolVersion"]}}})
     elif method == "initialize":
-        answer(i, protocolVersion="2025-11-25", serverInfo={"name": "b", "version": "1"},
+        agreed = p["protocolVersion"]
+        agreed = agreed if agreed in ("2025-03-26", "2025-06-18") else "2025-11-25"
+        answer(i, protocolVersion=agreed, serverInfo={"name": "b", "version": "1"},
                capabilities={"tools": {}, "logging": {}, "completions": {}, "tasks": {},
                              "resources": {"subscribe": True}})
     elif method == "tools/call":
@@ -66,10 +68,11 @@ for line in sys.stdin:
             held[a["as"]] = (i, token)
             note("progress", progressToken=token, progress=1, message=a["as"])
         elif what == "free":
-            first, its = held.pop(a["as"])
-            note("progress", progressToken=its, progress=2, message=a["as"])
-            told(first, said=a["as"])
-            told(first, said="twice")
+            if a["as"] in held:        # else another process has it
+                first, its = held.pop(a["as"])
+                note("progress", progressToken=its, progress=2, message=a["as"])
+                told(first, said=a["as"])
+                told(first, said="twice")
             told(i)
         elif what == "note":
             note(a["method"], **a["params"])
@@ -166,6 +169,10 @@ class Raw:
         await self.send({"jsonrpc": "2.0", "method": "notifications/initialized"})
         return answer
 
+    async def ended(self) -> None:
+        """The proxy ends the connection, and says nothing more."""
+        assert await self.reader.read() == b""
+
     async def silent(self) -> None:
         """Nothing has come: an answer to a ping is the next message."""
         method = "server/discover" if self.is_modern else "ping"
@@ -195,6 +202,7 @@ class Lab:
 
     Attributes:
         seen: What the servers read, in a file.
+        urls: Where the proxy listens.
     """
 
     def __init__(
@@ -213,6 +221,7 @@ class Lab:
         script.write_text(BACKEND)
         self.path = folder / "s"
         self.clients: list[Raw] = []
+        self.urls: tuple[str, ...] = ()
         target = Stdio(
             sys.executable, [str(script), str(self.seen), *arguments], {"VERSIONS": versions}
         )
@@ -232,6 +241,7 @@ class Lab:
 
         def on_listening(urls: tuple[str, ...]) -> None:
             nonlocal left
+            self.urls += urls
             left -= 1
             if not left:
                 listening.set_result(None)
