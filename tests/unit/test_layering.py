@@ -66,7 +66,8 @@ INSIDE = {
         envelope
         splice
         batch
-        pending inflight
+        pending
+        inflight
         reader
         message_stream responder
         requester
