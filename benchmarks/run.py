@@ -30,6 +30,7 @@ SECTIONS = (
     "websocket",
     "connections",
     "http",
+    "proxy",
 )
 
 

@@ -25,14 +25,16 @@ static struct {
     uint64_t size; /* bytes of the text, at least 16 */
     const char *tool;
     bool modern;
-} echo = {64, "echo", false};
+    bool tokens; /* each call has its id as its progress token */
+} echo = {64, "echo", false, false};
 
 static uint8_t *state;   /* call_state by id */
 static uint64_t *stamp;  /* by id: when sent, then the latency; in ns */
 static uint32_t *owner;  /* by id: the connection; NULL when there is one only */
 static uint64_t next_id, answered, notifications, wrong;
 static char *pattern;    /* size + 64 bytes that payloads are cut from */
-static bytes head, tail; /* the constant parts of a request around its id and text */
+/* The constant parts of a request around its id, its text and, if it has one, its token. */
+static bytes head, tail, closing;
 static char wrong_why[96], wrong_line[SHOWN + 1];
 static size_t wrong_len;
 
@@ -49,6 +51,8 @@ static inline bool call_option(const char *name, const char *value) {
             if ((unsigned char)*p < 0x20 || *p == '"' || *p == '\\') usage();
         }
         echo.tool = value;
+    } else if (!strcmp(name, "--tokens")) {
+        echo.tokens = yes(value);
     } else {
         return false;
     }
@@ -87,17 +91,20 @@ static int compare(const void *a, const void *b) {
     "\"io.modelcontextprotocol/clientCapabilities\":{},"                               \
     "\"io.modelcontextprotocol/clientInfo\":{\"name\":\"bench-load\",\"version\":\"1\"}"
 #define META "\"_meta\":{" META_MEMBERS "}"
+/* Numbers beyond those of the calls: some proxies do not bring a string back. */
+#define GREETING_ID "4000000001"
+#define LISTING_ID "4000000002"
 #define INITIALIZE                                                                     \
-    "{\"jsonrpc\":\"2.0\",\"id\":\"load-init\",\"method\":\"initialize\",\"params\":{" \
+    "{\"jsonrpc\":\"2.0\",\"id\":" GREETING_ID ",\"method\":\"initialize\",\"params\":{" \
     "\"protocolVersion\":\"2025-06-18\",\"capabilities\":{},"                          \
     "\"clientInfo\":{\"name\":\"bench-load\",\"version\":\"1\"}}}"
 #define DISCOVER                                                                       \
-    "{\"jsonrpc\":\"2.0\",\"id\":\"load-init\",\"method\":\"server/discover\","        \
+    "{\"jsonrpc\":\"2.0\",\"id\":" GREETING_ID ",\"method\":\"server/discover\","        \
     "\"params\":{" META "}}"
 #define LIST_TOOLS(modern)                                                             \
-    ((modern) ? "{\"jsonrpc\":\"2.0\",\"id\":\"load-list\",\"method\":\"tools/list\","  \
+    ((modern) ? "{\"jsonrpc\":\"2.0\",\"id\":" LISTING_ID ",\"method\":\"tools/list\","  \
                 "\"params\":{" META "}}"                                               \
-              : "{\"jsonrpc\":\"2.0\",\"id\":\"load-list\",\"method\":\"tools/list\"}")
+              : "{\"jsonrpc\":\"2.0\",\"id\":" LISTING_ID ",\"method\":\"tools/list\"}")
 #define INITIALIZED "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/initialized\"}"
 
 #define BEFORE_ID "{\"jsonrpc\":\"2.0\",\"id\":"
@@ -106,8 +113,16 @@ static void build_parts(void) {
     BYTES_LIT(&head, ",\"method\":\"tools/call\",\"params\":{\"name\":\"");
     bytes_add(&head, echo.tool, strlen(echo.tool));
     BYTES_LIT(&head, "\",\"arguments\":{\"text\":\"");
-    if (echo.modern) BYTES_LIT(&tail, "\"}," META "}}");
-    else BYTES_LIT(&tail, "\"}}}");
+    if (echo.tokens) {
+        BYTES_LIT(&tail, "\"},\"_meta\":{");
+        if (echo.modern) BYTES_LIT(&tail, META_MEMBERS ",");
+        BYTES_LIT(&tail, "\"progressToken\":");
+        BYTES_LIT(&closing, "}}}");
+    } else if (echo.modern) {
+        BYTES_LIT(&tail, "\"}," META "}}");
+    } else {
+        BYTES_LIT(&tail, "\"}}}");
+    }
     pattern = malloc(echo.size + 64);
     if (pattern == NULL) exit(2);
     for (size_t i = 0; i < echo.size + 64; i++) pattern[i] = (char)('A' + (i * 7 + i / 26) % 26);
@@ -129,20 +144,26 @@ static const char *write_key(char *p, uint64_t id) {
 static inline size_t call_size(uint64_t id) {
     char key[TEXT_KEY];
     const size_t digits = (size_t)(key + TEXT_KEY - 1 - write_key(key, id));
-    return sizeof BEFORE_ID - 1 + digits + head.tail + echo.size + tail.tail;
+    return sizeof BEFORE_ID - 1 + digits + head.tail + echo.size + tail.tail +
+           (echo.tokens ? digits + closing.tail : 0);
 }
 
 /* Appends the request with this id, without what ends a frame. */
 static void write_call(bytes *out, uint64_t id) {
     char key[TEXT_KEY];
     const char *digits = write_key(key, id);
-    bytes_reserve(out, 64 + head.tail + echo.size + tail.tail);
+    const size_t n = (size_t)(key + TEXT_KEY - 1 - digits);
+    bytes_reserve(out, 64 + head.tail + echo.size + tail.tail + closing.tail);
     BYTES_LIT(out, BEFORE_ID);
-    bytes_add(out, digits, (size_t)(key + TEXT_KEY - 1 - digits));
+    bytes_add(out, digits, n);
     bytes_add(out, head.data, head.tail);
     bytes_add(out, key, TEXT_KEY);
     bytes_add(out, pattern + id % 64, echo.size - TEXT_KEY);
     bytes_add(out, tail.data, tail.tail);
+    if (echo.tokens) {
+        bytes_add(out, digits, n);
+        bytes_add(out, closing.data, closing.tail);
+    }
 }
 
 typedef struct {
@@ -257,11 +278,15 @@ static bool matches_known(jw_span line, uint64_t *id) {
 static inline bool is_call(jw_span message, uint64_t id) {
     char key[TEXT_KEY];
     const char *p = message.p, *digits = write_key(key, id);
+    const size_t n = (size_t)(key + TEXT_KEY - 1 - digits);
     return take(&p, message.end, BEFORE_ID, sizeof BEFORE_ID - 1) &&
-           take(&p, message.end, digits, (size_t)(key + TEXT_KEY - 1 - digits)) &&
+           take(&p, message.end, digits, n) &&
            take(&p, message.end, head.data, head.tail) && take(&p, message.end, key, TEXT_KEY) &&
            take(&p, message.end, pattern + id % 64, echo.size - TEXT_KEY) &&
-           take(&p, message.end, tail.data, tail.tail) && p == message.end;
+           take(&p, message.end, tail.data, tail.tail) &&
+           (!echo.tokens || (take(&p, message.end, digits, n) &&
+                             take(&p, message.end, closing.data, closing.tail))) &&
+           p == message.end;
 }
 
 /* Checks one message that came at `t` on the connection `from`. */
@@ -369,6 +394,7 @@ static void free_calls(void) {
     free(pattern);
     free(head.data);
     free(tail.data);
+    free(closing.data);
     free(known.before_id.data);
     free(known.before_text.data);
     free(known.after_text.data);

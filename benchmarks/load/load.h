@@ -67,11 +67,11 @@ static const char *check_greeting(const client *c, const reply *r) {
     char want[160];
     if (r->is_error || r->result.p == NULL) return "an error answer";
     if (((const conn *)c)->state == GREETING) {
-        if (!JW_IS(r->id, "\"load-init\"")) return "an unexpected id";
+        if (!JW_IS(r->id, GREETING_ID)) return "an unexpected id";
         const char *revision = echo.modern ? "\"2026-07-28\"" : "\"2025-06-18\"";
         return contains(r->result, revision) ? NULL : "another protocol revision";
     }
-    if (!JW_IS(r->id, "\"load-list\"")) return "an unexpected id";
+    if (!JW_IS(r->id, LISTING_ID)) return "an unexpected id";
     snprintf(want, sizeof want, "\"%s\"", echo.tool);
     return contains(r->result, want) ? NULL : "the tool is not listed";
 }
@@ -167,6 +167,7 @@ static void usage(void) {
             "  --size N         bytes of text in a call (64, at least 16)\n"
             "  --tool NAME      tool to call with {\"text\": ...} (echo)\n"
             "  --era E          legacy (2025-06-18, default) or modern (2026-07-28)\n"
+            "  --tokens yes     each call asks for progress (no)\n"
             "  --raw yes        a plain echo of the same bytes instead of a server (no)\n"
             "  --hold yes       only open, and keep until end of input (no)\n"
             OWN_USAGE

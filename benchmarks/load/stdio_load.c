@@ -132,7 +132,7 @@ static const char *shake_hands(uint64_t *ready, jw_span *line) {
     char want[160];
     if (echo.modern) BYTES_LIT(&out, DISCOVER "\n");
     else BYTES_LIT(&out, INITIALIZE "\n");
-    const char *why = await_reply("\"load-init\"", &r, line);
+    const char *why = await_reply(GREETING_ID, &r, line);
     if (why != NULL) return why;
     *ready = now() - child.spawned_at;
     if (!contains(r.result, echo.modern ? "\"2026-07-28\"" : "\"2025-06-18\"")) {
@@ -142,7 +142,7 @@ static const char *shake_hands(uint64_t *ready, jw_span *line) {
     const char *list = LIST_TOOLS(echo.modern);
     bytes_add(&out, list, strlen(list));
     BYTES_LIT(&out, "\n");
-    if ((why = await_reply("\"load-list\"", &r, line)) != NULL) return why;
+    if ((why = await_reply(LISTING_ID, &r, line)) != NULL) return why;
     snprintf(want, sizeof want, "\"%s\"", echo.tool);
     return contains(r.result, want) ? NULL : "the tool is not listed";
 }
@@ -178,6 +178,7 @@ static void usage(void) {
           "  --size N      bytes of text in a call (64, at least 16)\n"
           "  --tool NAME   tool to call with {\"text\": ...} (echo)\n"
           "  --era E       legacy (2025-06-18, default) or modern (2026-07-28)\n"
+          "  --tokens yes  each call asks for progress (no)\n"
           "  --burst N     write after N requests, not only after a whole read (0: off)\n"
           "  --spin yes    look for answers without sleeping (no)\n"
           "  --timeout S   seconds for everything up to the last answer (60)\n"

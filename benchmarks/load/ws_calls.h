@@ -1,4 +1,4 @@
-/* MCP's messages as frames of a WebSocket client. */
+/* MCP's messages as frames of a WebSocket client, or as lines. */
 #ifndef BENCH_WS_CALLS_H
 #define BENCH_WS_CALLS_H
 
@@ -16,6 +16,31 @@ static inline uint64_t ws_call(conn *c) {
     state[id] = FLYING;
     owner[id] = c->serial;
     return id;
+}
+
+/* The same as a line. */
+static inline void line_call(conn *c) {
+    const uint64_t id = next_id++;
+    write_call(&c->out, id);
+    BYTES_LIT(&c->out, "\n");
+    state[id] = FLYING;
+    owner[id] = c->serial;
+}
+
+static inline void line_say(conn *c, const char *text) {
+    bytes_add(&c->out, text, strlen(text));
+    BYTES_LIT(&c->out, "\n");
+}
+
+/* Takes a line off the input; false if there is no whole one. */
+static inline bool conn_line(conn *c, jw_span *text, const char **why) {
+    const char *start = c->in.data + c->in.head;
+    const char *end = bytes_used(&c->in) ? memchr(start, '\n', bytes_used(&c->in)) : NULL;
+    *why = NULL;
+    if (end == NULL) return false;
+    *text = (jw_span){start, end};
+    bytes_consume(&c->in, (size_t)(end - start) + 1);
+    return true;
 }
 
 static inline void ws_say(conn *c, const char *text) {

@@ -7,7 +7,8 @@
  * as calls.h says.  Every frame is masked with a key of its own.  Prints one JSON line.
  *
  * `--raw yes` measures a plain socket echo with the same bytes: no handshake, and what comes back
- * must be the very frames that were sent.  `--hold yes` stops after the handshakes, prints the
+ * must be the very frames that were sent.  `--lines yes` speaks to a server with a message a line
+ * instead of frames, and no opening handshake.  `--hold yes` stops after the handshakes, prints the
  * line and keeps the connections, answering pings, until end of input; then a second line.
  *
  * load.h has the rest. */
@@ -19,12 +20,14 @@ typedef conn client;
 #define CONNECTIONS 1
 #define OWN_USAGE                                                                          \
     "  --window N       calls in flight on each connection (64)\n"                         \
+    "  --lines yes      a message a line on TCP, without WebSocket (no)\n"                  \
     "  --burst N        write after N requests, not only after a whole read (0: off)\n"
 #include "load.h"
 
 static struct {
     uint64_t window, burst;
-} own = {64, 0};
+    bool lines;
+} own = {64, 0, false};
 
 static uint64_t unstamped; /* first id queued but not yet handed to the kernel */
 
@@ -37,8 +40,18 @@ static const char *flush(conn *c) {
 }
 
 static void queue_call(conn *c) {
-    ws_call(c);
+    if (own.lines) line_call(c);
+    else ws_call(c);
     to_send--;
+}
+
+static void say(conn *c, const char *text) {
+    if (own.lines) line_say(c, text);
+    else ws_say(c, text);
+}
+
+static bool next_message(conn *c, jw_span *text, const char **why) {
+    return own.lines ? conn_line(c, text, why) : conn_message(c, text, opt.raw, why);
 }
 
 /* An echo of our own frame is right if it is the request with an id in flight. */
@@ -60,7 +73,15 @@ static void take_echo(jw_span message, uint64_t t, uint32_t from) {
 
 /* --------------------------------------------------------------- MCP's handshake */
 
-static void greet(conn *c) { conn_upgrade(c, opt.path, opt.port); }
+static void say_hello(conn *c) {
+    say(c, echo.modern ? DISCOVER : INITIALIZE);
+    c->state = GREETING;
+}
+
+static void greet(conn *c) {
+    if (own.lines) say_hello(c);
+    else conn_upgrade(c, opt.path, opt.port);
+}
 
 /* A message of the handshake; NULL or what is wrong with it. */
 static const char *take_greeting(conn *c, jw_span message) {
@@ -69,8 +90,8 @@ static const char *take_greeting(conn *c, jw_span message) {
     if (why != NULL || r.is_notification) return why;
     if ((why = check_greeting(c, &r)) != NULL) return why;
     if (c->state == GREETING) {
-        if (!echo.modern) ws_say(c, INITIALIZED);
-        ws_say(c, LIST_TOOLS(echo.modern));
+        if (!echo.modern) say(c, INITIALIZED);
+        say(c, LIST_TOOLS(echo.modern));
         c->state = LISTING;
         return NULL;
     }
@@ -93,10 +114,9 @@ static const char *on_input(conn *c) {
     const uint64_t t = now();
     if (c->state == UPGRADING) {
         if ((why = conn_upgraded(c, &done)) != NULL || !done) return why;
-        ws_say(c, echo.modern ? DISCOVER : INITIALIZE);
-        c->state = GREETING;
+        say_hello(c);
     }
-    while (conn_message(c, &message, opt.raw, &why)) {
+    while (next_message(c, &message, &why)) {
         const uint64_t before = answered;
         if (c->state != READY) {
             if ((why = take_greeting(c, message)) != NULL) {
@@ -120,7 +140,7 @@ static const char *start_calls(conn *c) {
 }
 
 static bool say_goodbye(conn *c) {
-    if (opt.raw) return false;
+    if (opt.raw || own.lines) return false;
     ws_goodbye(c);
     return conn_flush(c) == NULL;
 }
@@ -138,12 +158,13 @@ static void forget(conn *c) { conn_forget(c); }
 
 static bool own_option(const char *name, const char *value) {
     if (!strcmp(name, "--window")) own.window = (uint64_t)number(value, 1, 1e6);
+    else if (!strcmp(name, "--lines")) own.lines = yes(value);
     else if (!strcmp(name, "--burst")) own.burst = (uint64_t)number(value, 0, 1e6);
     else return false;
     return true;
 }
 
-static bool options_fit(void) { return true; }
+static bool options_fit(void) { return !(own.lines && opt.raw); }
 
 static void prepare(void) {}
 
