@@ -65,6 +65,11 @@ cdef class Message:
     cdef str text_c(self, int which)
 
 
+# How many values of messages became leases, texts or strings, in this process: nothing else of a
+# message can be decoded.
+cdef long long values_shown() noexcept
+
+
 cdef inline Span span_of(Message m, int which) noexcept:
     """The raw JSON text of a point of interest; n == 0 when it is absent."""
     cdef Span s

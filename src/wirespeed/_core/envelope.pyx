@@ -43,6 +43,13 @@ from wirespeed._core.span cimport Span
 cdef object decode_plain = msgspec.json.Decoder(str).decode
 
 
+cdef long long n_shown = 0        # of all messages of the process
+
+
+cdef long long values_shown() noexcept:
+    return n_shown
+
+
 cdef str decode_string(bytes text):
     """A JSON string of the wire. Lone surrogates, legal in JSON as escapes, are kept."""
     try:
@@ -67,7 +74,7 @@ cdef tuple FAULT_NAMES = (
 
 
 @cython.final
-@cython.freelist(64)
+@cython.freelist(64)           # a connection keeps none while nothing arrives
 cdef class Message:
     """One JSON-RPC message, read in place.
 
@@ -280,16 +287,20 @@ cdef class Message:
         return plain_version(self) or self.text_c(WS_JSONRPC) == "2.0"
 
     cdef Lease lease_c(self, int which):
+        global n_shown
         cdef Span s = span_of(self, which)
         if s.n == 0:
             return None
+        n_shown += 1
         return Lease.of(self.slab, s.p, s.n)
 
     cdef str text_c(self, int which):
         """The string at a point of interest, decoded; None when it is absent or not a string."""
+        global n_shown
         cdef Span s = span_of(self, which)
         if s.n < 2 or s.p[0] != b'"':
             return None
+        n_shown += 1
         if memchr(s.p, b'\\', s.n) is NULL:
             return PyUnicode_DecodeUTF8(<const char *> s.p + 1, <Py_ssize_t> s.n - 2, NULL)
         return decode_string((<const char *> s.p)[:s.n])
@@ -322,9 +333,11 @@ cdef class Message:
     @property
     def raw_id(self):
         """The exact JSON text of the id; None when it is absent or must not be echoed."""
+        global n_shown
         cdef Span s = span_of(self, WS_ID)
         if not valid_id(self):
             return None
+        n_shown += 1
         return (<const char *> s.p)[:s.n]
 
     @property
@@ -350,8 +363,10 @@ cdef class Message:
     @property
     def raw(self):
         """A lease of the whole message; None for a message that was too long to be kept."""
+        global n_shown
         if self.slab is None or (self.n == 0 and self.scan.poi[WS_ID].len):
             return None
+        n_shown += 1
         return Lease.of(self.slab, self.p, self.n)
 
     def lease(self, point, /):

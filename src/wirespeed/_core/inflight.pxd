@@ -20,7 +20,7 @@ cdef struct InFlightSlot:
 
 cdef class InFlight:
     cdef InFlightSlot *slots
-    cdef list tokens, routes     # by slot; lists, for the cycle collector
+    cdef list tokens, routes     # by slot; lists, for the cycle collector. `routes`: at first None
     cdef uint32_t room
     cdef uint32_t used
     cdef uint32_t free_head      # slot + 1; 0: none

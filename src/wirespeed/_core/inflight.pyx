@@ -78,8 +78,7 @@ cdef class InFlight:
 
     def __cinit__(self):
         self.tokens = []
-        self.routes = []
-        self.rehash_c(64)
+        self.rehash_c(8)           # small: most connections have few requests at a time
 
     def __dealloc__(self):
         cdef uint32_t i
@@ -159,7 +158,7 @@ cdef class InFlight:
             self.lookup_c(id, h, &at)
         i = self.free_head - 1 if self.free_head else self.used
         if i == self.room:
-            room = max(<uint32_t> 32, 2 * self.room)
+            room = max(<uint32_t> 2, 2 * self.room)
             grown = <InFlightSlot *> PyMem_RawRealloc(self.slots, room * sizeof(InFlightSlot))
             if grown is NULL:
                 raise MemoryError("no memory for the table of requests in flight")
@@ -258,6 +257,8 @@ cdef class InFlight:
     cdef int set_route_c(self, uint64_t ref, ReplyRoute route) except -1:
         """Set the reply route of a request that is in flight and has none."""
         cdef Py_ssize_t i = <Py_ssize_t> <uint32_t> ref - 1
+        if self.routes is None:
+            self.routes = []
         while len(self.routes) <= i:
             self.routes.append(None)
         self.routes[i] = route

@@ -244,7 +244,7 @@ cdef class Outbox:
                 self.segments[room] = self.segments[room + self.first]
             self.first = 0
         if self.room - self.count < wanted:
-            room = max(<size_t> 16, 2 * self.room, self.count + wanted)
+            room = max(<size_t> 2, 2 * self.room, self.count + wanted)
             grown = <Segment *> PyMem_RawRealloc(self.segments, room * sizeof(Segment))
             if grown is NULL:
                 raise MemoryError("no memory for the outgoing gather list")

@@ -18,7 +18,7 @@ cdef object meaning(bytes text)
 
 cdef class Pending:
     cdef PendingSlot *slots      # slot 0 is never used: ids start at 1
-    cdef list tokens             # by slot; a list, for the cycle collector
+    cdef list tokens             # by slot; a list, for the cycle collector; at first None
     cdef uint32_t room
     cdef uint32_t used           # slots ever used, slot 0 included
     cdef uint32_t free_head      # 0: none

@@ -41,7 +41,6 @@ cdef class Pending:
             raise ValueError(f"limit must be 1 to {SLOT_MASK}")
         self.limit = limit
         self.used = 1
-        self.tokens = [None]
 
     def __dealloc__(self):
         PyMem_RawFree(self.slots)
@@ -78,6 +77,8 @@ cdef class Pending:
         if deadline != INFINITY:
             self.push_deadline_c(deadline, id)
         if slot == self.used:
+            if self.tokens is None:
+                self.tokens = [None]
             self.tokens.append(token)
             self.used += 1
         else:

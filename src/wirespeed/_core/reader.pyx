@@ -90,10 +90,7 @@ cdef class MessageReader:
         got = self.framer.next_frame_c(&frame)
         if got == FRAME_MORE:
             # our reference to the last message must not pin the input memory
-            if self.spare is not None and Py_REFCNT(self.spare) == 1:
-                self.spare.drop_c()
-            else:
-                self.spare = None
+            self.spare = self.spare_next = None
             return None
         if got == FRAME_OVERSIZE:
             self.too_long_c(m, frame)

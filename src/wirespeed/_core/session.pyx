@@ -55,6 +55,7 @@ from wirespeed._core.envelope cimport (
     method_is,
     span_of,
     valid_id,
+    values_shown,
 )
 from wirespeed._core.framing.base cimport Framer
 from wirespeed._core.framing.line cimport LineFramer
@@ -79,6 +80,7 @@ cdef inline bint is_blank(uint8_t c) noexcept:
 
 
 cdef object WAITS = object()      # the token of a request that waits
+cdef tuple NONE_YET = ()          # in place of a deque: most connections never need one
 
 
 @cython.final
@@ -118,8 +120,7 @@ cdef class Session(Requester):
         self.max_waiting_bytes = limits.max_waiting_bytes
         self.reader = MessageReader(limits=limits, framer=self.framer)
         self.pending = Pending(limits.max_outstanding)
-        self.waiting = deque()
-        self.whole = deque()
+        self.waiting = self.whole = NONE_YET
 
     @property
     def batches(self):
@@ -282,6 +283,8 @@ cdef class Session(Requester):
             n -= 1
         m.hold_c(slab, p, n)
         m.token = route
+        if self.whole is NONE_YET:
+            self.whole = deque()
         self.whole.append(m)
         self.n_whole += 1
         self.bytes_in += <long long> n
@@ -374,7 +377,8 @@ cdef class Session(Requester):
         """The routes of the bodies that are not done; a batch in a body has the body's."""
         cdef ReplyRoute route
         cdef list found = [(<Message> m).token for m in self.whole]
-        found += self.inflight.routes
+        if self.inflight.routes is not None:
+            found += self.inflight.routes
         for i in range(len(found)):
             route = <ReplyRoute> found[i]
             while route is not None and route.parent is not None:
@@ -470,6 +474,8 @@ cdef class Session(Requester):
         """Hold a message back until there is room."""
         if m.ref == 0:
             self.n_gone += 1
+        if self.waiting is NONE_YET:
+            self.waiting = deque()
         self.waiting.append(m)
         self.n_waiting += 1
         self.n_waiting_bytes += m.n
@@ -556,7 +562,9 @@ cdef class Session(Requester):
 
         `payload_bytes_copied`: bytes of messages that had to be moved because they did not arrive
         in one piece; 0 while every message arrives whole. `output_bytes_copied`: bytes of short
-        payloads that were copied into output blocks.
+        payloads that were copied into output blocks. `values_shown`: values of messages, of all
+        sessions of the process, that were given out as leases or strings, which is where decoding
+        begins.
         """
         return {
             "messages_in": self.messages_in,
@@ -566,6 +574,7 @@ cdef class Session(Requester):
             "payload_bytes_copied": self.framer.bytes_moved,
             "output_bytes_copied": self.outbox.bytes_copied,
             "slabs_live": slabs_live(),
+            "values_shown": values_shown(),
             "requests_in_flight": self.inflight.live,
             "requests_waiting": self.n_waiting,
             "requests_outstanding": self.pending.live,

@@ -4,12 +4,12 @@ Nothing is decoded. A short text is copied once, into the outbox. Of a long one 
 and more stay where they were read, and the outbox refers to them.
 """
 
-from libc.stdint cimport int64_t, uint8_t
+cimport cython
+from libc.stdint cimport int64_t, uint8_t, uint64_t
 from libc.string cimport memchr, memcpy
 
 from wirespeed._core.envelope cimport Message
 from wirespeed._core.framing.writer cimport FrameWriter
-from wirespeed._core.outbox cimport Outbox
 from wirespeed._core.slab cimport Slab
 from wirespeed._core.span cimport Span
 
@@ -27,14 +27,16 @@ cdef Edit edit_of(Message m, int which, Span text) noexcept:
     return edit
 
 
+@cython.cdivision(True)
 cdef Span digits_of(int64_t id, char *room) noexcept:
     cdef size_t at = <size_t> DIGITS
-    while True:
+    cdef uint64_t rest = <uint64_t> id
+    while rest >= 10:
         at -= 1
-        room[at] = c'0' + <char> (id % 10)
-        id //= 10
-        if id == 0:
-            break
+        room[at] = c'0' + <char> (rest % 10)
+        rest //= 10
+    at -= 1
+    room[at] = c'0' + <char> rest
     return Span(<const uint8_t *> room + at, <size_t> DIGITS - at)
 
 
@@ -44,6 +46,7 @@ cdef int splice_c(FrameWriter writer, Message m, Edit *edits, int n_edits) excep
     cdef size_t last = at + m.scan.value.len - 1     # the closing brace
     cdef size_t n = last - at
     cdef Slab slab = m.slab
+    cdef uint8_t *q = NULL
     cdef int i
     if memchr(p + at, c'\n', n) is not NULL or memchr(p + at, c'\r', n) is not NULL:
         # between two tokens: a string cannot hold them. Both end a line somewhere.
@@ -51,10 +54,17 @@ cdef int splice_c(FrameWriter writer, Message m, Edit *edits, int n_edits) excep
         p = slab.base
     for i in range(n_edits):
         n = n - edits[i].n + edits[i].text.n
+    if n < SHORT:
+        writer.out.bytes_copied += <long long> n
+        q = writer.whole_c(n + 1)
+        if q is not NULL:
+            q[n] = c'}'
+            return copy_c(q, p, at, last, edits, n_edits)
     try:
         writer.open_c()
         if n < SHORT:
-            write_short_c(writer.out, p, at, last, n, edits, n_edits)
+            copy_c(writer.out.reserve_c(n), p, at, last, edits, n_edits)
+            writer.out.commit_c(n)
         else:
             for i in range(n_edits):
                 writer.out.refer_c(slab, p + at, edits[i].at - at)
@@ -67,11 +77,10 @@ cdef int splice_c(FrameWriter writer, Message m, Edit *edits, int n_edits) excep
     return 0
 
 
-cdef int write_short_c(
-    Outbox out, const uint8_t *p, size_t at, size_t last, size_t n, Edit *edits, int n_edits
-) except -1:
-    """The same as one piece of n bytes."""
-    cdef uint8_t *q = out.reserve_c(n)
+cdef int copy_c(
+    uint8_t *q, const uint8_t *p, size_t at, size_t last, Edit *edits, int n_edits
+) noexcept:
+    """Write the text with its edits, but for the last byte, to `q`."""
     cdef size_t before
     cdef int i
     for i in range(n_edits):
@@ -81,5 +90,4 @@ cdef int write_short_c(
         q += before + edits[i].text.n
         at = edits[i].at + edits[i].n
     memcpy(q, p + at, last - at)
-    out.commit_c(n)
     return 0

@@ -30,6 +30,8 @@ class Front(Side):
         revision: The `Revision` that `initialize` agreed on.
     """
 
+    __slots__ = ("_grace_timer", "router", "service")  # a dict for each idle client is too much
+
     def __init__(
         self,
         service: ProxyService,

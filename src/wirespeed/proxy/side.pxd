@@ -1,8 +1,12 @@
-from libc.stdint cimport int64_t, uint64_t
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from libc.stdint cimport int64_t, uint8_t, uint64_t
 
 from wirespeed._core.envelope cimport Message
 from wirespeed._core.span cimport Span
 from wirespeed.transport.served cimport Served
+
+cdef enum:
+    SHORT_TOKEN = 39
 
 
 # A request that was passed on, while it is neither answered nor cancelled.
@@ -14,7 +18,20 @@ cdef class Route:
     cdef bint listens            # subscriptions/listen
     cdef bint greets             # initialize
     cdef Route next              # of a subscription: the same request at another server
-    cdef bytes token             # the asker's progress token, JSON text; None without one
+    cdef uint8_t n_token         # of the asker's progress token, JSON text
+    cdef uint8_t[SHORT_TOKEN] token
+    cdef bytes long_token        # one that has no room there, or None
+
+
+cdef inline Span token_of(Route route) noexcept:
+    """The JSON text of the progress token of a request; n == 0 without one."""
+    cdef Span s
+    if route.long_token is None:
+        s.p, s.n = route.token, route.n_token
+    else:
+        s.p = <const uint8_t *> PyBytes_AS_STRING(route.long_token)
+        s.n = <size_t> PyBytes_GET_SIZE(route.long_token)
+    return s
 
 
 cdef class Side(Served):

@@ -29,8 +29,10 @@ cdef class _Turn:
 # `flush_now` does at once what `wrote_c` schedules: it also delivers requests that waited for
 # room, which `flush` does not. Inside the link's own `on_data` it only flushes. Every method may
 # be called through the endpoint's field: ``endpoint.link.flush()``. Afterwards look at that field,
-# for the link may be lost. `wrote_last_c` is a `wrote_c` for output that nothing follows soon (the
-# only outstanding request): it is sent at once if the loop has nothing else to run.
+# for the link may be lost. `wrote_more_c` is a `wrote_c` for output that may wait for that of other
+# deliveries in this turn of the loop: it leaves in the next. `wrote_last_c` is one for output that
+# nothing follows soon (the only outstanding request): it is sent at once if the loop has nothing
+# else to run.
 cdef class Link:
     cdef readonly object loop
     cdef readonly Endpoint endpoint
@@ -48,6 +50,7 @@ cdef class Link:
     cdef object flush_callback
 
     cdef int wrote_c(self) except -1
+    cdef int wrote_more_c(self) except -1
     cdef int wrote_last_c(self) except -1
     cdef int flush_later_c(self) except -1
     cdef int flush_for_c(self) except -1

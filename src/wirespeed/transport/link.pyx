@@ -223,6 +223,15 @@ cdef class Link:
                 self.flush_later_c()
         return 0
 
+    cdef int wrote_more_c(self) except -1:
+        """Output was queued that can wait for more of this turn of the loop. It leaves in the next
+        turn, or before it with other output."""
+        if self.corked or self.flush_scheduled or self.flush_callback is None:
+            return self.wrote_c()
+        if self.wire.outbox.size >= self.wire.output_high:
+            self.was_full = True
+        return self.flush_later_c()
+
     cdef int wrote_last_c(self) except -1:
         """Output was queued that nothing will follow soon. It leaves at once if the loop has
         nothing else to run, which could add output; otherwise as after `wrote_c`."""

@@ -31,6 +31,14 @@ cdef class LineWriter(FrameWriter):
         self.out.commit_c(2)
         return 0
 
+    cdef uint8_t *whole_c(self, size_t n) except? NULL:
+        cdef uint8_t *p
+        self.abort_c()
+        p = self.out.reserve_c(n + 1)
+        p[n] = 0x0A
+        self.out.commit_c(n + 1)
+        return p
+
 
 @cython.final
 @cython.no_gc

@@ -77,6 +77,17 @@ cdef class WebSocketWriter(FrameWriter):
         n = write_head(head, first, n, self.masking)
         return self.out.head_c(&self.mark, head, n)
 
+    cdef uint8_t *whole_c(self, size_t n) except? NULL:
+        cdef uint8_t *p
+        cdef size_t size
+        if self.masks or self.said_goodbye or self.deflate is not None:
+            return NULL
+        self.abort_c()
+        p = self.out.reserve_c(MAX_HEAD + n)
+        size = write_head(p, FIN | (BINARY if self.raw else TEXT), n, NULL)
+        self.out.commit_c(size + n)
+        return p + size
+
     cdef int send_c(self, int opcode, object data) except -1:
         """Send a message, a bytes-like object, as a frame of its own."""
         cdef const uint8_t *p = NULL

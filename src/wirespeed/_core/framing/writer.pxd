@@ -1,3 +1,5 @@
+from libc.stdint cimport uint8_t
+
 from wirespeed._core.outbox cimport Outbox
 
 
@@ -11,6 +13,10 @@ cdef class FrameWriter:
     cdef int open_c(self) except -1
     cdef int close_c(self, char last) except -1
     cdef int abort_c(self) except -1
+
+    # A frame whose payload has n bytes, in one piece: where they are to be written, at once. NULL:
+    # the framing needs to see them first, so write it between `open_c` and `close_c`.
+    cdef uint8_t *whole_c(self, size_t n) except? NULL
 
     # Override: begin a frame, with room for a head if it has one (`Outbox.mark_c`); write the last
     # byte and the end of a frame.

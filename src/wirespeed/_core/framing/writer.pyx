@@ -1,6 +1,7 @@
 """Writing frames: the base of the writers of all framings."""
 
 cimport cython
+from libc.stdint cimport uint8_t
 
 
 @cython.no_gc
@@ -30,6 +31,9 @@ cdef class FrameWriter:
             self.is_open = False
             self.out.truncate_c(self.size_before)
         return 0
+
+    cdef uint8_t *whole_c(self, size_t n) except? NULL:
+        return NULL
 
     cdef int begin_c(self) except -1:
         return 0

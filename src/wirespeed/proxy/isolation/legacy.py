@@ -46,6 +46,7 @@ _LIST_CHANGES = frozenset(
 )
 # Resources that one client may be subscribed to.
 MAX_SUBSCRIPTIONS = 1000
+_NO_URIS: frozenset[str] = frozenset()
 
 
 class Legacy(Instance):
@@ -253,7 +254,7 @@ class Legacy(Instance):
             if uri not in client.uris and len(client.uris) >= MAX_SUBSCRIPTIONS:
                 front.refuse(message, codes.OVERLOADED, "too many subscriptions")
                 return
-            client.uris.add(uri)
+            client.uris |= {uri}
         front.pass_request(message, front.across)
 
     def _unsubscribe(self, front: Front, message: Message) -> None:
@@ -261,7 +262,7 @@ class Legacy(Instance):
         uri = _params(message).get("uri")
         if not self._admits(front, message):
             return
-        self._fronts[front].uris.discard(uri)
+        self._fronts[front].uris -= {uri}
         if any(uri in client.uris for client in self._fronts.values()):
             front.session.send_result(message, b"{}")
         else:
@@ -283,7 +284,7 @@ class _Client:
         self.greeting: Message | None = None  # an `initialize` that waits for the server
         self.version: str | None = None
         self.level: str | None = None
-        self.uris: set[str] = set()
+        self.uris = _NO_URIS
 
     def wants(self, message: Message) -> bool:
         """Whether a log message is as severe as the client asked for."""

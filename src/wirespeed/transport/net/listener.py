@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import errno
 import logging
 import math
@@ -215,6 +216,7 @@ class Listener:
         self._accepting = False
         self._resume: asyncio.TimerHandle | None = None
         self._over = self.loop.create_future()
+        self._context = contextvars.copy_context()  # one for all connections
         self._quiet = Quiet(logger)
         limit = options.open_timeout
         self.limits = {"request": limit, "head": limit, "body": limit, "verdict": limit}
@@ -485,7 +487,7 @@ class Listener:
     def _watch(self, served: Served, rest: bytes) -> None:
         connection = served.connection
         self._keeper.watch(served)
-        connection.closed.add_done_callback(served.gone)
+        connection.closed.add_done_callback(served.gone, context=self._context)
         try:
             if connection.link is not None:
                 connection.link.close_timeout = self.options.close_timeout
