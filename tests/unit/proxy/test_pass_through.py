@@ -52,7 +52,9 @@ async def asking(scheme: str, port: int, version: str) -> AsyncIterator[Ask]:
     """A client that speaks MCP's revision: what sends a message and returns the answer's text."""
     if scheme == "ws":
         async with connect(
-            f"ws://127.0.0.1:{port}/mcp", subprotocols=["mcp"], compression=None  # type: ignore[list-item]
+            f"ws://127.0.0.1:{port}/mcp",
+            subprotocols=["mcp"],  # type: ignore[list-item]
+            compression=None,
         ) as socket:
 
             async def ask(text: bytes) -> bytes:
