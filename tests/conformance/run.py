@@ -4,6 +4,7 @@
     python tests/conformance/run.py server             one side
     python tests/conformance/run.py server --url URL   a server that runs already
     python tests/conformance/run.py client --scenario sse-retry
+    python tests/conformance/run.py proxy              our server, behind the proxy
     python tests/conformance/run.py --write-page       write docs/conformance.md
 
 The suite and Node are npm packages, pinned in tests/interop/pins.toml and installed once. A failure
@@ -46,6 +47,9 @@ REVISIONS = ["2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"]
 OWN = "own revision"  # each scenario in the revision that the suite chooses; extensions only here
 REQUIREMENTS = ["2025-11-25", "2026-07-28"]
 SERVER_COLUMNS = [*REVISIONS, OWN, *(f"required {revision}" for revision in REQUIREMENTS)]
+# Through the proxy: the isolation that has all of an era.
+PROXIED = {"2025-11-25": "session", "2026-07-28": "shared"}
+TITLES = {"server": "Our server", "client": "Our client", "proxy": "Our server behind the proxy"}
 SECONDS = 240.0  # for one run of the suite
 AT_ONCE = 4  # most of a run is waiting
 
@@ -102,7 +106,7 @@ class Reasons:
         """Whether an entry explains the status of a check."""
         for number, entry in enumerate(self.entries):
             if (
-                entry["side"] == side
+                (entry["side"] == side or (entry["side"], side) == ("server", "proxy"))
                 and fnmatch(scenario, entry["scenario"])
                 and entry["status"] == check["status"]
                 and check["name"] in entry["names"]
@@ -162,8 +166,12 @@ def scenarios(side: str, column: str) -> list[str]:
 
 
 @contextmanager
-def our_server(faults: list[str]) -> Iterator[str]:
-    """The URL of our server, which is ended afterwards; what it logged as an error is a fault."""
+def our_server(faults: list[str], *program: str) -> Iterator[str]:
+    """The URL of our server, which is ended afterwards; what it logged as an error is a fault.
+
+    ``program``: Another one than that of the server, and its arguments.
+    """
+    script, *arguments = program or ("server.py", "http://127.0.0.1:0/mcp")
     with tempfile.TemporaryFile("w+") as log:
 
         def said() -> str:
@@ -171,7 +179,7 @@ def our_server(faults: list[str]) -> Iterator[str]:
             return log.read()
 
         child = subprocess.Popen(
-            [sys.executable, str(HERE / "server.py"), "http://127.0.0.1:0/mcp"],
+            [sys.executable, str(HERE / script), *arguments],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=log,
@@ -194,19 +202,20 @@ def our_server(faults: list[str]) -> Iterator[str]:
             faults.append(f"our server ended with status {status}, and said:\n{said()[-4000:]}")
 
 
-def server_run(url: str, column: str, folder: Path) -> Run:
+def server_run(url: str, column: str, folder: Path, side: str = "server") -> Run:
     """One run against a server: in a revision, in the own one of each scenario, or of what the
     suite requires of a revision."""
-    run = Run("server", column)
+    run = Run(side, column)
     if column.startswith("required "):
         which = ["--requirements", column.removeprefix("required ")]
     else:
         which = ["--suite", "all", *revision(column)]
         run.wanted = scenarios("server", column)
     status, said = call("server", "--url", url, *which, "-o", str(folder))
-    if status != 0:
-        run.faults.append(f"the suite ended with status {status}: {said[-300:]}")
     run.read(folder)
+    failed = any(check["status"] == "FAILURE" for found in run.checks.values() for check in found)
+    if status != 0 and not failed:  # failures are judged one by one
+        run.faults.append(f"the suite ended with status {status}: {said[-300:]}")
     return run
 
 
@@ -253,7 +262,8 @@ def table(runs: list[Run]) -> list[str]:
     """One side as a Markdown table: a row for each scenario, a column for each revision."""
     columns = [run for run in runs if not run.column.startswith("required ")]
     names = list(dict.fromkeys(name for run in columns for name in run.checks))
-    order = {name: number for number, name in enumerate(scenarios(runs[0].side, OWN))}
+    side = "client" if runs[0].side == "client" else "server"
+    order = {name: number for number, name in enumerate(scenarios(side, OWN))}
     names.sort(key=lambda name: order.get(name, len(order)))
     lines = [
         "| scenario | " + " | ".join(run.column for run in columns) + " |",
@@ -279,20 +289,20 @@ def page(runs: dict[str, list[Run]], reasons: Reasons) -> str:
     """The page of the guide: its text as it is, and the tables as they were observed."""
     lines = []
     for side, found in runs.items():
-        lines += ["", f"## Our {side}", "", *table(found), ""]
+        lines += ["", f"## {TITLES[side]}", "", *table(found), ""]
         lines += explanations(reasons, side)
     return PAGE.read_text().partition(TABLES)[0] + TABLES + "\n".join(lines).rstrip() + "\n"
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("side", nargs="?", choices=["server", "client"])
+    parser.add_argument("side", nargs="?", choices=list(TITLES))
     parser.add_argument("--url", help="a server that runs already")
     parser.add_argument("--scenario", help="one scenario of the client")
     parser.add_argument("--results", type=Path, help="keep what the suite writes, in this folder")
     parser.add_argument("--write-page", action="store_true", help="write docs/conformance.md")
     options = parser.parse_args()
-    sides = [options.side] if options.side else ["server", "client"]
+    sides = [options.side] if options.side else list(TITLES)
     whole = not (options.side or options.url or options.scenario)
     started = time.monotonic()
     reasons = Reasons()
@@ -304,6 +314,10 @@ def main() -> int:
         url = options.url
         if "server" in sides and url is None:
             url = stack.enter_context(our_server(faults))
+        proxies = {
+            column: stack.enter_context(our_server(faults, "proxy.py", isolation))
+            for column, isolation in (PROXIED.items() if "proxy" in sides else ())
+        }
         # one server for all runs at once: what one does must not disturb the others
         with ThreadPoolExecutor(AT_ONCE) as pool:
             going: dict[str, list[Callable[..., Run]]] = {}
@@ -317,12 +331,19 @@ def main() -> int:
                     client_run(column, folder / f"client {column}", options.scenario, pool)
                     for column in [*REVISIONS, OWN]
                 ]
+            if proxies:
+                going["proxy"] = [
+                    pool.submit(
+                        server_run, place, column, folder / f"proxy {column}", "proxy"
+                    ).result
+                    for column, place in proxies.items()
+                ]
             for side, waits in going.items():
                 runs[side] = [wait() for wait in waits]
     for side, found in runs.items():
         for run in found:
             run.judge(reasons)
-        print(f"\nOur {side}:\n")
+        print(f"\n{TITLES[side]}:\n")
         print("\n".join(table(found)))
         faults += [f"{side}, {run.column}: {fault}" for run in found for fault in run.faults]
     print()
