@@ -358,6 +358,9 @@ BESIDE = """\
   to our server; our client logs in to the servers of mcp and FastMCP. The authorization server is
   of Authlib {authlib}, to which the command line logs in through Chromium. The clients get further
   scopes for one tool, except `@modelcontextprotocol/sdk` {sdk}, which renews its token instead.
+* Through one endpoint of the [proxy](how-to/share-a-server.md), at the published
+  `mcp-server-time` {time}, `server-everything` and `server-filesystem` {servers}: our
+  client, `mcp` {mcp}, `@modelcontextprotocol/client`, and MCP Inspector {inspector}.
 * The published `mcp-server-time` {time}.
 """
 
@@ -373,7 +376,8 @@ def _pins() -> dict[str, str]:
     inspector = peers.PINS["inspector"]["@modelcontextprotocol/inspector"]
     authlib = peers.PINS["python"]["authlib"][0].partition("==")[2]
     sdk = npm["@modelcontextprotocol/sdk"]
-    return found | {"sdk": sdk, "inspector": inspector, "authlib": authlib}
+    servers = peers.PINS["servers"]["@modelcontextprotocol/server-everything"]
+    return found | {"sdk": sdk, "inspector": inspector, "authlib": authlib, "servers": servers}
 
 
 def matrix(cells: dict[tuple[Way, str], Cell]) -> str:
