@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.unit.proxy.proxy_lab import MODERN, call, said
+from tests.unit.proxy.proxy_lab import MODERN, Raw, call, said
 from tests.unit.proxy.reload_lab import ReloadLab, pid, server
 from wirespeed import Client, Stdio
 from wirespeed.errors import ConfigError, ConnectionLost, TransportError, WirespeedError
@@ -143,36 +144,68 @@ async def test_other_names_are_shown_without_a_start(tmp_path: Path) -> None:
         assert "error" in await client.ask(call(3, "b_echo"))
 
 
-@pytest.mark.parametrize("url", [WS, HTTP, "unix"])
-async def test_subscriptions_end_with_their_server(tmp_path: Path, url: str) -> None:
-    listen = () if url == "unix" else (url,)
-    modern = {"versions": MODERN, "era": "modern"}
-    lab = ReloadLab(tmp_path, server(tmp_path, **modern), listen=listen)
-    async with lab.serving() as proxy, Client(lab.urls[0][0]) as client:
-        before = await pid(client)
-        old = proxy.services["b"]
-        ended = asyncio.Event()
+LISTEN = {
+    "jsonrpc": "2.0",
+    "id": "all",
+    "method": "subscriptions/listen",
+    "params": {"notifications": {"toolsListChanged": True}},
+}
 
-        async def listen_on() -> None:
-            async with client.listen(tools=True) as changes:
-                started.set()
-                with contextlib.suppress(ConnectionLost):
-                    async for _ in changes:
-                        pass
-            ended.set()
 
-        started = asyncio.Event()
-        task = asyncio.ensure_future(listen_on())
-        await started.wait()
+@pytest.mark.parametrize("size", [1, 2])
+async def test_subscriptions_end_with_their_server(tmp_path: Path, size: int) -> None:
+    modern: Any = {"versions": MODERN, "era": "modern", "isolation": "pool", "size": size}
+    lab = ReloadLab(tmp_path, server(tmp_path, **modern))
+    async with lab.serving() as proxy:
+        client = await lab.connect(MODERN)
+        acknowledged = await client.ask(LISTEN)
+        assert acknowledged["method"] == "notifications/subscriptions/acknowledged"
         began = asyncio.get_running_loop().time()
         await lab.reload(server(tmp_path, mark="new", **modern))
+        assert await client.recv() == {
+            "jsonrpc": "2.0",
+            "method": "notifications/cancelled",
+            "params": {"requestId": "all"},
+        }
+        last = await client.recv()
+        assert last["id"] == "all"
+        assert last["result"]["_meta"] == {"io.modelcontextprotocol/subscriptionId": "all"}
+        assert await client.reader.read() == b""
+        assert asyncio.get_running_loop().time() - began < proxy.config.shutdown_grace
+
+
+async def test_streams_over_http_end_with_their_server(tmp_path: Path) -> None:
+    modern: Any = {"versions": MODERN, "era": "modern"}
+    lab = ReloadLab(tmp_path, server(tmp_path, **modern), listen=(f"{HTTP}mcp",))
+    async with lab.serving() as proxy:
+        old = proxy.services["b"]
+        port = int(lab.urls[0][0].split(":")[2].split("/")[0])
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        client = Raw(reader, writer, MODERN)
+        body = client.text_of(LISTEN)
+        fields = [
+            "POST /mcp HTTP/1.1",
+            "Host: 127.0.0.1",
+            "Content-Type: application/json",
+            "Accept: application/json, text/event-stream",
+            f"MCP-Protocol-Version: {MODERN}",
+            "Mcp-Method: subscriptions/listen",
+            f"Content-Length: {len(body)}",
+        ]
+        writer.write("\r\n".join(fields).encode() + b"\r\n\r\n" + body.encode())
+        await reader.readuntil(b"acknowledged")
+        began = asyncio.get_running_loop().time()
+        await lab.reload(server(tmp_path, mark="new", **modern))
+        await reader.readuntil(b'"resultType":"complete"')
         while old.fronts:
             await asyncio.sleep(0.01)
         assert asyncio.get_running_loop().time() - began < proxy.config.shutdown_grace
-        async with Client(lab.urls[0][0]) as fresh:
-            assert await pid(fresh) != before
-        task.cancel()
-        await asyncio.wait((task,))
+        # the connection stays
+        ping = client.text_of({"jsonrpc": "2.0", "id": 1, "method": "server/discover"})
+        fields[5:] = ["Mcp-Method: server/discover", f"Content-Length: {len(ping)}"]
+        writer.write("\r\n".join(fields).encode() + b"\r\n\r\n" + ping.encode())
+        await reader.readuntil(b'"supportedVersions"')
+        await client.close()
 
 
 async def test_listeners_are_added_and_removed(tmp_path: Path) -> None:
