@@ -47,7 +47,9 @@ def serve_at(
 
     ``attendant``: Knows the listeners, and does that for the places itself.
     """
+    from wirespeed.cli.serve import ENVIRONMENT
     from wirespeed.transport.net.serve import run_together
+    from wirespeed.transport.net.succession import Succession
 
     os.environ.pop(KEY_PASSWORD, None)  # not for tools and their child processes
     if attendant is None and any(place.certificate for place, _ in places):
@@ -57,6 +59,7 @@ def serve_at(
             [place.with_services(found) for place, found in places],
             workers=workers,
             attendant=attendant,
+            succession=Succession([sys.executable, *sys.orig_argv[1:]], ENVIRONMENT),
         )
     except ValueError as exc:
         raise usage(f"--on: {exc}") from None

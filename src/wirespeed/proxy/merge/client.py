@@ -220,8 +220,10 @@ class MergedClient:
         self, function: Callable[[Member], Coroutine[Any, Any, Any]], what: str
     ) -> dict[Member, Any]:
         """Call a function for each server. Those that fail are logged and left out."""
-        members = self.members
-        ended = await asyncio.gather(*map(function, members), return_exceptions=True)
+        members: list[Member] | None = None
+        while members is not self.members:  # again if the configuration has changed meanwhile
+            members = self.members
+            ended = await asyncio.gather(*map(function, members), return_exceptions=True)
         found = {}
         for member, one in zip(members, ended, strict=True):
             if isinstance(one, WirespeedError):
@@ -267,10 +269,7 @@ class MergedClient:
                 await self._ready(member)
             return await member.list(kind, meta)
 
-        members = None
-        while members is not self.members:  # again if the configuration has changed meanwhile
-            members = self.members
-            found = await self._each(ask, kind.name)
+        found = await self._each(ask, kind.name)
         merged = self._lists[kind.method] = merge(kind, found)
         self._merged.collisions += merged.collisions
         merged.rest = discovery.modern(

@@ -189,7 +189,11 @@ class Crew:
         def reload(number: int, frame: object) -> None:
             self._has_reloads = True
 
+        def refuse(number: int, frame: object) -> None:
+            logger.error("SIGUSR2 is for one process: several workers are not replaced")
+
         before = {number: signal.signal(number, end) for number in _ENDING}
+        before[signal.SIGUSR2] = signal.signal(signal.SIGUSR2, refuse)
         if self._reloads:
             before[signal.SIGHUP] = signal.signal(signal.SIGHUP, reload)
         before[signal.SIGCHLD] = signal.signal(signal.SIGCHLD, lambda number, frame: None)
@@ -316,6 +320,7 @@ class Crew:
             # a terminal signals all processes; the parent decides
             signal.signal(signal.SIGINT, signal.SIG_IGN)
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            signal.signal(signal.SIGUSR2, signal.SIG_IGN)
             if self._reloads:
                 signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until its attendant is there
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import signal
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, NamedTuple, Protocol
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from wirespeed.transport.address import Address, is_name
 from wirespeed.transport.net import bind
 from wirespeed.transport.net.listener import Listener, Obey, serve_at
+from wirespeed.transport.net.succession import LINGER, Succession
 from wirespeed.transport.options import ListenOptions, OnListening
 from wirespeed.transport.service import Service
 from wirespeed.transport.signals import Drainable, Together, signals_drain
@@ -50,11 +52,21 @@ class Group:
     Args:
         attendant: Knows them while they serve.
         may_grow: Whether `add` may be used: the process serves its ports alone.
+        succession: Starts another process in place of this one at SIGUSR2; None: none does.
     """
 
-    def __init__(self, attendant: Attendant | None = None, *, may_grow: bool = True) -> None:
+    def __init__(
+        self,
+        attendant: Attendant | None = None,
+        *,
+        may_grow: bool = True,
+        succession: Succession | None = None,
+    ) -> None:
         self.attendant = attendant
         self.may_grow = may_grow
+        self._succession = succession
+        self._succeeding: asyncio.Task[None] | None = None
+        self._listeners: list[Listener] = []
         self.together = Together()
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -62,7 +74,7 @@ class Group:
         """Serve until all have ended, or one of the plans has failed. ``obey``: the source of the
         signals to end."""
         loop = asyncio.get_running_loop()
-        with obey(loop, self.together):
+        with obey(loop, self.together), self._succeeded(loop):
             first = [self.add(plan, number) for number, plan in enumerate(plans)]
             try:
                 while self._tasks:
@@ -80,6 +92,38 @@ class Group:
             if not task.cancelled():
                 task.result()
 
+    @contextlib.contextmanager
+    def _succeeded(self, loop: asyncio.AbstractEventLoop) -> Iterator[None]:
+        """Meanwhile SIGUSR2 has another process take the place of this one."""
+        if self._succession is None:
+            yield
+            return
+
+        def begin() -> None:
+            if self._succeeding is None and not self.together.draining:
+                self._succeeding = loop.create_task(self._hand_over())
+
+        loop.add_signal_handler(signal.SIGUSR2, begin)
+        try:
+            yield
+        finally:
+            loop.remove_signal_handler(signal.SIGUSR2)
+            signal.signal(signal.SIGUSR2, signal.SIG_IGN)  # the process is ending already
+            if self._succeeding is not None:
+                self._succeeding.cancel()
+
+    async def _hand_over(self) -> None:
+        """Let another process listen, then end."""
+        assert self._succession is not None
+        sockets = [one for listener in self._listeners for one in listener.listening.passable]
+        if not await self._succession.start(sockets):
+            self._succeeding = None
+            return
+        for listener in self._listeners:
+            listener.leave()
+        await asyncio.sleep(LINGER)
+        self.together.drain()
+
     def add(self, plan: Plan, number: int) -> asyncio.Task[None]:
         """Serve at one more address. The task ends with the listener."""
         task = asyncio.get_running_loop().create_task(self._serve(plan, number))
@@ -96,9 +140,11 @@ class Group:
         @contextlib.contextmanager
         def obeyed(loop: asyncio.AbstractEventLoop, served: Drainable) -> Iterator[None]:
             with contextlib.ExitStack() as stack:
+                assert isinstance(served, Listener)
+                self._listeners.append(served)
+                stack.callback(self._listeners.remove, served)
                 stack.enter_context(self.together.obeyed(loop, served))
                 if self.attendant is not None:
-                    assert isinstance(served, Listener)
                     stack.enter_context(self.attendant.attend(self, number, served))
                 yield
 

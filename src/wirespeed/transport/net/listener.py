@@ -216,6 +216,7 @@ class Listener:
         self.pool = open_pool(self.loop)
         self.draining = False
         self._closing = False  # the port is closed, or will not open
+        self._left = False  # another process accepts
         self._delay: asyncio.TimerHandle | None = None  # until then
         self.aborting = False
         self.opening: set[asyncio.Task[None]] = set()
@@ -303,7 +304,7 @@ class Listener:
     def start(self) -> None:
         """Begin to accept."""
         self._resume = None
-        if not self._accepting and not self._closing:
+        if not self._accepting and not self._closing and not self._left:
             self._accepting = True
             for sock in self.listening.sockets:
                 self.loop.add_reader(sock.fileno(), self._accept, sock)
@@ -562,19 +563,24 @@ class Listener:
         origins: set[object] = {*gone, *(one.websocket for one in gone)} if gone else {*released}
         origins.discard(None)  # that of HTTP connections
         self._gone |= origins
-        task = self.loop.create_task(self._let_go(gone, origins, released))
+        leaving = [one.connection for one in self.served() if one.origin in origins]
+        for connection in leaving:
+            connection.drain()
+        closed = [connection.closed for connection in leaving]
+        task = self.loop.create_task(self._let_go(closed, gone, origins, released))
         self._releases.add(task)
         task.add_done_callback(self._releases.discard)
 
     async def _let_go(
-        self, gone: set[HttpTarget], origins: set[Any], released: list[Service]
+        self,
+        closed: list[asyncio.Future[BaseException | None]],
+        gone: set[HttpTarget],
+        origins: set[object],
+        released: list[Service],
     ) -> None:
-        """End what was replaced."""
-        leaving = [one.connection for one in self.served() if one.origin in origins]
-        for connection in leaving:
-            connection.drain()
-        if leaving:
-            await asyncio.wait([connection.closed for connection in leaving])
+        """Wait for the end of what was replaced, and release it."""
+        if closed:
+            await asyncio.wait(closed)
         for service in released:
             try:
                 await self._alive.release(service)
@@ -617,6 +623,12 @@ class Listener:
         for served in self.served():
             served.connection.drain()
         self._check_over()
+
+    def leave(self) -> None:
+        """Another process accepts with the sockets of this one."""
+        self.stop_accepting()
+        self._left = True
+        self.listening.leave()
 
     def abort(self) -> None:
         """End at once."""

@@ -15,6 +15,7 @@ from wirespeed.transport.gate import authority_of, check_authorities
 from wirespeed.transport.http.options import HttpOptions
 from wirespeed.transport.net import systemd
 from wirespeed.transport.net.group import Attendant, Group, Plan
+from wirespeed.transport.net.succession import Succession
 from wirespeed.transport.options import ListenFields, ListenOptions, OnListening
 from wirespeed.transport.service import Service, service_of
 
@@ -95,10 +96,25 @@ def run(
 
 
 def run_together(
-    places: Sequence[Place], *, workers: int = 1, attendant: Attendant | None = None
+    places: Sequence[Place],
+    *,
+    workers: int = 1,
+    attendant: Attendant | None = None,
+    succession: Succession | None = None,
 ) -> None:
     """Serve at several URLs, each with its servers and options, until all have ended or one has
-    failed. ``workers``: the number of processes, as of `run`. ValueError: an argument is wrong."""
+    failed.
+
+    Args:
+        places: URLs, and what is served there.
+        workers: The number of processes, as of `run`.
+        attendant: Knows the listeners.
+        succession: Starts the process that takes the place of this one at SIGUSR2; not with several
+            workers.
+
+    Raises:
+        ValueError: An argument is wrong.
+    """
     from wirespeed.transport.loop import run as run_loop
 
     plans = planned(places)
@@ -109,7 +125,7 @@ def run_together(
 
         run_workers(workers, plans, attendant)
     else:
-        run_loop(Group(attendant).run(plans))
+        run_loop(Group(attendant, succession=succession).run(plans))
 
 
 async def serve_together(places: Sequence[Place], *, attendant: Attendant | None = None) -> None:
