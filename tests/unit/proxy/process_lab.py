@@ -43,13 +43,20 @@ class ProcessLab:
         self.log = folder / "log"
         self.process: subprocess.Popen[bytes]
 
-    def write(self, *names: str, mark: str = "", isolation: str = "shared", **top: Any) -> None:
+    def write(
+        self,
+        *names: str,
+        mark: str = "",
+        versions: str = "",
+        isolation: str = "shared",
+        **top: Any,
+    ) -> None:
         """Write the configuration: these servers, and keys of the file's ``proxy``."""
         servers = {
             name: {
                 "command": sys.executable,
                 "args": [str(self.folder / "backend.py"), str(self.folder / f"seen-{name}")],
-                "env": {"MARK": mark},
+                "env": {"MARK": mark, "VERSIONS": versions},
                 "proxy": {"isolation": isolation},
             }
             for name in names
@@ -61,11 +68,16 @@ class ProcessLab:
     @contextlib.contextmanager
     def running(self, *options: str, **env: str) -> Iterator[subprocess.Popen[bytes]]:
         """The process, from when it serves until its end."""
-        command = [sys.executable, "-m", "wirespeed", "proxy", "--config", str(self.file)]
+        with self.running_command("proxy", "--config", str(self.file), *options, **env) as process:
+            yield process
+
+    @contextlib.contextmanager
+    def running_command(self, *words: str, **env: str) -> Iterator[subprocess.Popen[bytes]]:
+        """The same of any command line."""
         with (
             self.log.open("wb") as log,
             subprocess.Popen(
-                [*command, "--log-level", "info", *options],
+                [sys.executable, "-m", "wirespeed", *words, "--log-level", "info"],
                 stderr=log,
                 env={**surroundings(), **env},
             ) as process,

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import socket
 import ssl
+import subprocess
 from pathlib import Path
 
 import pytest
 from raw import FOREVER
 
-from tests.unit.proxy.process_lab import HELLO, ProcessLab, ask, call, free_port, pid, unix
+from tests.unit.proxy.process_lab import HELLO, ProcessLab, ask, free_port, pid, unix
 from wirespeed import SyncClient
 
 pytestmark = [pytest.mark.own_environment]
@@ -76,8 +76,60 @@ def test_reloads_that_come_at_once_are_one(tmp_path: Path) -> None:
         assert lab.until("reloaded: added: b").count("reloaded") < 10
 
 
-def test_certificates_are_read_again(tmp_path: Path, certificates: Path) -> None:
-    pytest.skip("")
+def make_certificate(folder: Path, name: str) -> bytes:
+    """Write a certificate and its key. Returns the certificate (DER)."""
+    key, cert = folder / "new.key", folder / "new.pem"
+    command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"]
+    command += ["-nodes", "-days", "2", "-subj", f"/CN={name}", "-keyout", str(key)]
+    subprocess.run([*command, "-out", str(cert)], check=True, capture_output=True)
+    text = cert.read_text()
+    key.rename(folder / "key.pem")
+    cert.rename(folder / "cert.pem")
+    return ssl.PEM_cert_to_DER_cert(text)
+
+
+def shown(port: int) -> bytes:
+    """The certificate that the proxy shows."""
+    text = ssl.get_server_certificate(("127.0.0.1", port), timeout=FOREVER)
+    return ssl.PEM_cert_to_DER_cert(text)
+
+
+@pytest.mark.parametrize("watch", [True, False])
+def test_certificates_are_read_again(tmp_path: Path, watch: bool) -> None:
+    first = make_certificate(tmp_path, "first")
+    port = free_port()
+    lab = ProcessLab(tmp_path)
+    lab.write("a", listen=[f"wss://127.0.0.1:{port}/mcp"], watch=watch)
+    files = "--certfile", str(tmp_path / "cert.pem"), "--keyfile", str(tmp_path / "key.pem")
+    with lab.running(*files):
+        assert shown(port) == first
+        (tmp_path / "cert.pem").write_text("no certificate")
+        if not watch:
+            lab.signal(signal.SIGHUP)
+        log = lab.until("the certificate stays as it was")
+        assert "has no certificate (PEM)" in log
+        assert shown(port) == first
+        second = make_certificate(tmp_path, "second")
+        if not watch:
+            lab.signal(signal.SIGHUP)
+        lab.until("the certificate was read again")
+        assert shown(port) == second != first
+
+
+def test_a_server_reads_its_certificate_again(tmp_path: Path) -> None:
+    first = make_certificate(tmp_path, "first")
+    port = free_port()
+    lab = ProcessLab(tmp_path)
+    file = tmp_path / "server.py"
+    file.write_text("from wirespeed import Server\nserver = Server('s')\n")
+    command = ["serve", str(file), "--on", f"https://127.0.0.1:{port}/mcp", "--certfile"]
+    command += [str(tmp_path / "cert.pem"), "--keyfile", str(tmp_path / "key.pem")]
+    with lab.running_command(*command):
+        assert shown(port) == first
+        second = make_certificate(tmp_path, "second")
+        lab.signal(signal.SIGHUP)
+        lab.until("the certificate was read again")
+        assert shown(port) == second
 
 
 def test_reload_in_all_workers(tmp_path: Path) -> None:
@@ -114,6 +166,3 @@ def _pids(port: int, tool: str) -> set[int]:
         if len(found) == 2:
             break
     return found
-
-
-__all__ = ["call", "json", "ssl"]
