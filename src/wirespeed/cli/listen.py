@@ -47,7 +47,7 @@ def serve_at(
 
     ``attendant``: Knows the listeners, and does that for the places itself.
     """
-    from wirespeed.cli.serve import ENVIRONMENT
+    from wirespeed.cli.credentials import ENVIRON
     from wirespeed.transport.net.serve import run_together
     from wirespeed.transport.net.succession import Succession
 
@@ -59,7 +59,7 @@ def serve_at(
             [place.with_services(found) for place, found in places],
             workers=workers,
             attendant=attendant,
-            succession=Succession([sys.executable, *sys.orig_argv[1:]], ENVIRONMENT),
+            succession=Succession([sys.executable, *sys.orig_argv[1:]], ENVIRON),
         )
     except ValueError as exc:
         raise usage(f"--on: {exc}") from None

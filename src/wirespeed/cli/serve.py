@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Literal
 
@@ -10,9 +9,6 @@ from wirespeed.cli import credentials, logs, modules
 from wirespeed.cli.failures import cannot_start, usage
 from wirespeed.cli.targets import check_file
 from wirespeed.client.targets.python_file import python_file
-
-# As the process was started, before secrets were removed: for one that takes its place.
-ENVIRONMENT = dict(os.environ)
 
 if TYPE_CHECKING:
     from wirespeed.cli.listen import Listening
