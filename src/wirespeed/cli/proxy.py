@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from wirespeed.cli import logs
-from wirespeed.cli.failures import complain, usage
+from wirespeed.cli.failures import Failure, complain, usage
 from wirespeed.cli.serve import Settings, places_of
 from wirespeed.errors import ConfigError
 from wirespeed.transport.watch import Watch
@@ -74,7 +74,10 @@ def run_proxy(
             found.append((place, routes))
 
         def place_of(url: str, routes: Any) -> Place:
-            (place,) = places_of((url,), settings, option)
+            try:
+                (place,) = places_of((url,), settings, option)
+            except Failure as exc:
+                raise ConfigError(str(exc)) from None
             places.append(place)
             return place.with_services(routes)
 

@@ -150,22 +150,33 @@ class Proxy:
             changes = replace(changes, pending=(*changes.pending, moves.refusal))
         fresh = [one for name, one in services.items() if name not in stay]
         serves = bool(self.listening) or self._is_on_stdio
-        if serves and fresh:  # clients have the old ones meanwhile
-            patience = max(one.start_timeout for one in config.backends)
-            await asyncio.wait([one.begin() for one in fresh], timeout=patience)
+        starts = [one.begin() for one in fresh] if serves else []
+        try:
+            if starts:  # clients have the old ones meanwhile
+                patience = max(one.start_timeout for one in config.backends)
+                await asyncio.wait(starts, timeout=patience)
+            await self._swap(config, services, whole)
+            await self.listening.change(moves)
+        finally:
+            if starts:  # whoever serves them holds them now
+                for one in fresh:
+                    await one.release(None)
+        return changes
+
+    async def _swap(
+        self, config: ProxyConfig, services: dict[str, ProxyService], whole: ProxyService
+    ) -> None:
+        """Take other services. Listeners have the earlier ones still."""
         for name, one in self._services.items():
-            if name not in stay:
+            if services.get(name) is not one:
                 one.farewell = f"the server {name} was changed"
+        if whole is not self._whole and self._whole not in services.values():
+            self._whole.farewell = "the servers were changed"
         for one in (*services.values(), whole):
             one.adopt(config)
         if isinstance(whole.assignment, Merged):
             await whole.assignment.replace(_offers(config, services), config.page_size)
         self.config, self._services, self._whole = config, services, whole
-        await self.listening.change(moves)
-        if serves:
-            for one in fresh:  # whoever serves them holds them now
-                await one.release(None)
-        return changes
 
     def _whole_of(self, config: ProxyConfig, services: dict[str, ProxyService]) -> ProxyService:
         """All servers of a configuration as one: what there is, if its clients can stay."""

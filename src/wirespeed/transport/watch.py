@@ -77,6 +77,8 @@ class Watch:
 
     async def _run(self, due: asyncio.Event) -> None:
         seen = self._known
+        if self._look() != seen:  # in a worker that was forked later
+            due.set()
         while True:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(INTERVAL):
