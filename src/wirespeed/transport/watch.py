@@ -76,9 +76,10 @@ class Watch:
             signal.signal(signal.SIGHUP, signal.SIG_IGN)  # the end is near
 
     async def _run(self, due: asyncio.Event) -> None:
-        seen = self._known
-        if self._look() != seen:  # in a worker that was forked later
-            due.set()
+        before, seen = self._known, self._look()
+        if any(before.get(path, stamp) != stamp for path, stamp in seen.items()):
+            due.set()  # in a worker that was forked later
+        self._known = seen  # with files that have come since this was made
         while True:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(INTERVAL):
