@@ -126,6 +126,7 @@ HOMES = {
         "wirespeed.proxy.config": "BackendConfig ProxyConfig ToolsConfig",
         "wirespeed.proxy.mirror": "Mirror",
         "wirespeed.proxy.proxy": "Proxy",
+        "wirespeed.proxy.reload": "Changes Reloads",
     },
     "wirespeed.litemcp": {
         "wirespeed.litemcp.client": "LiteClient",

@@ -131,7 +131,9 @@ class AuthConfig(msgspec.Struct, frozen=True, kw_only=True):
         if self.type == "client_credentials":
             from wirespeed.auth import ClientCredentials
 
-            return ClientCredentials(**given)
+            grant = ClientCredentials(**given)
+            grant.origin = self
+            return grant
         raise ValueError("a bearer token needs no authorization server")
 
     def __rich_repr__(self) -> list[tuple[str, Any]]:  # msgspec's own shows every field

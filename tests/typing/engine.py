@@ -37,7 +37,15 @@ from wirespeed.litemcp import (
 )
 from wirespeed.litemcp import run as run_lite
 from wirespeed.litemcp import serve as serve_lite
-from wirespeed.proxy import BackendConfig, Mirror, Proxy, ProxyConfig, ToolsConfig
+from wirespeed.proxy import (
+    BackendConfig,
+    Changes,
+    Mirror,
+    Proxy,
+    ProxyConfig,
+    Reloads,
+    ToolsConfig,
+)
 from wirespeed.transport import (
     Child,
     Connection,
@@ -187,6 +195,11 @@ async def proxied() -> None:
     proxy = Proxy(config)
     assert_type(proxy.config.backends[0].isolation, Literal["session", "shared", "pool"])
     await proxy.serve(on_listening=lambda urls: print(*urls))
+    changes = await proxy.reload(config)
+    assert_type(changes, Changes)
+    assert_type(changes.added, tuple[str, ...])
+    assert_type(proxy.reloads, Reloads)
+    assert_type(proxy.reloads.ok, int)
     mirror = Mirror(Stdio("server"), name="far", era="legacy")
     assert_type(mirror.server, Server)
     Server("near").mount("far", mirror.server)

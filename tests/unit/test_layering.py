@@ -74,7 +74,7 @@ INSIDE = {
         session
     """,
     "transport": """
-        quiet signals workers pipes link address _task_api
+        quiet signals watch workers pipes link address _task_api
         http.options
         options
         loop fd files memory service
@@ -146,7 +146,8 @@ INSIDE = {
         supervision
         isolation
         merge
-        service mirror file
+        service mirror file reload
+        listening
         proxy
     """,
 }

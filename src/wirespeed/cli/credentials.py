@@ -16,6 +16,9 @@ from wirespeed.transport.options import check_headers, is_token
 ENVIRONMENT = "WIRESPEED_TOKEN"
 HOSTS = "WIRESPEED_TOKEN_HOST"
 
+# The variables that this process was started with, secrets too: for one that takes its place.
+ENVIRON = dict(os.environ)
+
 
 @dataclass(frozen=True)
 class Secret:

@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+import contextlib
+import logging
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from wirespeed.cli.failures import cannot_start, complain, usage
+from wirespeed.cli.failures import Failure, cannot_start, complain, usage
 from wirespeed.cli.modules import title
 from wirespeed.cli.targets import check_file
 from wirespeed.transport.address import Address, is_loopback, parse
+from wirespeed.transport.watch import Watch
 
 if TYPE_CHECKING:
-    from ssl import SSLContext
-
     from wirespeed import HttpOptions
     from wirespeed.cli.credentials import Secret
     from wirespeed.cli.modules import Routes, Service
     from wirespeed.cli.serve import Settings
+    from wirespeed.transport.net.group import Attendant
+    from wirespeed.transport.net.serve import Place
     from wirespeed.transport.options import ListenFields, OnListening
+
+logger = logging.getLogger("wirespeed.server")
 
 KEY_PASSWORD = "WIRESPEED_KEY_PASSWORD"
 
@@ -32,30 +37,56 @@ def parsed(url: str, option: str = "--on") -> Address:
         raise usage(f"{option}: {exc}") from None
 
 
-def serve_at(places: Sequence[tuple[Listening, Service | Routes]], workers: int) -> None:
-    """Serve at all places, each with its servers, until the process is told to end."""
-    from wirespeed.transport.net.serve import run, run_together
+def serve_at(
+    places: Sequence[tuple[Listening, Service | Routes]],
+    workers: int,
+    attendant: Attendant | None = None,
+) -> None:
+    """Serve at all places, each with its servers, until the process is told to end. Certificates
+    are read again when they change, and on SIGHUP.
+
+    ``attendant``: Knows the listeners, and does that for the places itself.
+    """
+    from wirespeed.cli.credentials import ENVIRON
+    from wirespeed.transport.net.serve import run_together
+    from wirespeed.transport.net.succession import Succession
 
     os.environ.pop(KEY_PASSWORD, None)  # not for tools and their child processes
+    if attendant is None and any(place.certificate for place, _ in places):
+        attendant = _Certificates([place for place, _ in places])
     try:
-        if len(places) == 1:
-            ((place, found),) = places
-            run(
-                place.url,
-                found,
-                workers=workers,
-                on_listening=place.announce(found),
-                **place.options,
-            )
-        elif workers > 1:
-            raise usage("--workers is for one --on URL")
-        else:
-            planned: Any = [
-                (place.url, found, place.announce(found), place.options) for place, found in places
-            ]
-            run_together(planned)
+        run_together(
+            [place.with_services(found) for place, found in places],
+            workers=workers,
+            attendant=attendant,
+            succession=Succession([sys.executable, *sys.orig_argv[1:]], ENVIRON),
+        )
     except ValueError as exc:
         raise usage(f"--on: {exc}") from None
+
+
+class _Certificates:
+    """An `Attendant` that reads certificates again."""
+
+    def __init__(self, places: Sequence[Listening]) -> None:
+        found = [place.certificate for place in places if place.certificate is not None]
+        self._watch = Watch(lambda: found[0].files, lambda: renew(found))
+
+    @contextlib.contextmanager
+    def attend(self, group: object, number: int, listener: object) -> Iterator[None]:
+        with self._watch.running():
+            yield
+
+
+async def renew(certificates: Iterable[Certificate]) -> None:
+    """Read certificates again. One that cannot be used is logged, and the earlier one stays."""
+    for certificate in certificates:
+        try:
+            certificate.load()
+        except (Failure, OSError) as exc:
+            logger.error("the certificate stays as it was: %s", exc)
+            return
+    logger.info("the certificate was read again")
 
 
 def check_used(addresses: Sequence[Address], settings: Settings, secret: Secret | None) -> None:
@@ -94,6 +125,7 @@ class Listening:
         self.settings = settings
         self.scheme = self.address.scheme
         self.options: ListenFields = {}
+        self.certificate: Certificate | None = None
         if settings.max_connections is not None:
             self.options["max_connections"] = settings.max_connections
         if self.has_paths:
@@ -104,7 +136,8 @@ class Listening:
             if settings.hosts:
                 self.options["hosts"] = settings.hosts
         if self.address.secure:
-            self.options["ssl"] = self._certificate()
+            self.certificate = Certificate(self.scheme, settings)
+            self.options["ssl"] = self.certificate.context
         if self.address.is_http:
             self.options["http"] = self._http()
 
@@ -112,6 +145,10 @@ class Listening:
     def has_paths(self) -> bool:
         """Whether several servers can share the address, each with a path of its own."""
         return self.address.has_paths
+
+    def with_services(self, found: Service | Routes) -> Place:
+        """What is served here, and how."""
+        return self.url, found, self.announce(found), self.options
 
     def announce(self, found: Service | Routes) -> OnListening:
         """Return the function that tells people where the server listens."""
@@ -147,35 +184,62 @@ class Listening:
                 level="warning",
             )
 
-    # -- TLS ---------------------------------------------------------------------------------------
 
-    def _certificate(self) -> SSLContext:
+class Certificate:
+    """The certificate of a listener.
+
+    Failure (2 or 3): it cannot be used.
+
+    Attributes:
+        files: Where it and its key are.
+        context: Serves it.
+    """
+
+    def __init__(self, scheme: str, settings: Settings) -> None:
         import ssl
 
-        certfile, keyfile = self.settings.certfile, self.settings.keyfile
-        if certfile is None:
+        self._certfile, self._keyfile = settings.certfile, settings.keyfile
+        if self._certfile is None:
             raise usage(
-                f"{self.scheme}:// needs --certfile FILE, and --keyfile FILE unless both are in one"
+                f"{scheme}:// needs --certfile FILE, and --keyfile FILE unless both are in one"
             )
-        for path in filter(None, (certfile, keyfile)):
+        self.files = [path for path in (self._certfile, self._keyfile) if path is not None]
+        self._password = _Password(self._keyfile or self._certfile)
+        for path in self.files:
             check_file(path)
-        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-        password = _Password(keyfile or certfile)
-        try:
-            context.load_cert_chain(certfile, keyfile, password)
-        except ssl.SSLError as exc:
-            raise cannot_start(_why_tls(exc, certfile, keyfile, password.asked)) from None
-        return context
+        self.context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        self.load()
+
+    def load(self) -> None:
+        """Read it, again if it is in use: for the handshakes that come. Failure (3), OSError: it
+        cannot be used; the earlier one stays."""
+        import ssl
+
+        assert self._certfile is not None
+        # a context whose certificate has come in part would be useless
+        for context in (ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), self.context):
+            try:
+                context.load_cert_chain(self._certfile, self._keyfile, self._password)
+            except ssl.SSLError as exc:
+                raise cannot_start(
+                    _why_tls(exc, self._certfile, self._keyfile, self._password.asked)
+                ) from None
 
 
 class _Password:
-    """The password of a key, looked up only if the key is encrypted."""
+    """The password of a key, looked up only if the key is encrypted, and kept."""
 
     def __init__(self, path: str) -> None:
         self.path = path
         self.asked = False
+        self._found: str | None = None
 
     def __call__(self) -> str:
+        if self._found is None:
+            self._found = self._look_up()
+        return self._found
+
+    def _look_up(self) -> str:
         self.asked = True
         password = os.environ.get(KEY_PASSWORD)
         if password is not None:

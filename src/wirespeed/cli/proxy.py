@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from wirespeed.cli import logs
-from wirespeed.cli.failures import complain, usage
+from wirespeed.cli.failures import Failure, complain, usage
 from wirespeed.cli.serve import Settings, places_of
 from wirespeed.errors import ConfigError
+from wirespeed.transport.watch import Watch
 
 if TYPE_CHECKING:
+    from wirespeed.cli.listen import Certificate, Listening
     from wirespeed.proxy import Proxy
     from wirespeed.proxy.config import Isolation, ProxyConfig
+    from wirespeed.transport.net.group import Attendant, Group
+    from wirespeed.transport.net.listener import Listener
+    from wirespeed.transport.net.serve import Place
 
 
 def run_proxy(
@@ -37,9 +44,15 @@ def run_proxy(
     from wirespeed.proxy import Proxy
 
     logs.set_up(log_level, log_format)
-    config = _config(command, file, isolation, check)
-    if urls:
-        config = replace(config, listen=urls)
+
+    def load() -> ProxyConfig:
+        found = _config(command, file, isolation, check)
+        return replace(found, listen=urls) if urls else found
+
+    of_file = file is not None and not urls
+    option = f"{file}: proxy.listen" if of_file else "--listen"
+    service = None if file is None else _FileService(file, load)  # notes how the file is now
+    config = load()
     proxy = Proxy(config)
     if check:
         for i, url in enumerate(config.listen):
@@ -47,9 +60,11 @@ def run_proxy(
         n = len(config.backends)
         complain(f"{file} is valid: {n} server{'s' * (n > 1)}", level="note")
         return 0
-    of_file = config.listen and not urls
-    option = f"{file}: proxy.listen" if of_file else "--listen"
     places = places_of(config.listen, settings, option)
+    attendant: Attendant = proxy.listening
+    if service is not None:
+        service.serves(proxy, places)
+        attendant = service
     if places:
         from wirespeed.cli.listen import serve_at
 
@@ -57,12 +72,68 @@ def run_proxy(
         for place in places:
             place.url, routes = _routes(proxy, place.url, option)
             found.append((place, routes))
-        serve_at(found, settings.workers)
+
+        def place_of(url: str, routes: Any) -> Place:
+            try:
+                (place,) = places_of((url,), settings, option)
+            except Failure as exc:
+                raise ConfigError(str(exc)) from None
+            places.append(place)
+            return place.with_services(routes)
+
+        proxy.listening.place = place_of
+        serve_at(found, settings.workers, attendant)
     else:
         from wirespeed.transport.loop import run
 
-        run(proxy.serve())
+        run(proxy.serve() if service is None else service.serve())
     return 0
+
+
+class _FileService:
+    """Reads the file of a proxy again when it changes, and on SIGHUP, and certificates with it.
+
+    Args:
+        file: The file.
+        load: Reads it.
+    """
+
+    def __init__(self, file: str, load: Callable[[], ProxyConfig]) -> None:
+        self._file = file
+        self._load = load
+        self._places: list[Listening] = []
+        self._watch = Watch(self._files, self._read)
+        self._proxy: Proxy
+
+    def serves(self, proxy: Proxy, places: list[Listening]) -> None:
+        """What serves, and where."""
+        self._proxy, self._places = proxy, places
+        self._watch.polls = proxy.config.watch
+
+    def _files(self) -> list[str]:
+        return [self._file, *(file for one in self._certificates() for file in one.files)]
+
+    def _certificates(self) -> list[Certificate]:
+        return [one.certificate for one in self._places if one.certificate is not None]
+
+    async def _read(self) -> None:
+        from wirespeed.cli.listen import renew
+
+        if certificates := self._certificates():
+            await renew(certificates)
+        await self._proxy.reload_from(self._load)
+        self._watch.polls = self._proxy.config.watch
+
+    @contextlib.contextmanager
+    def attend(self, group: Group, number: int, listener: Listener) -> Iterator[None]:
+        """As an `Attendant`."""
+        with self._proxy.listening.attend(group, number, listener), self._watch.running():
+            yield
+
+    async def serve(self) -> None:
+        """Serve on stdio."""
+        with self._watch.running():
+            await self._proxy.serve()
 
 
 def _config(

@@ -17,5 +17,6 @@ if TYPE_CHECKING:  # isort: off
     )
     from wirespeed.proxy.mirror import Mirror as Mirror
     from wirespeed.proxy.proxy import Proxy as Proxy
+    from wirespeed.proxy.reload import Changes as Changes, Reloads as Reloads
 else:  # type checkers would take any name
     __all__, __getattr__ = exports(__name__)

@@ -99,6 +99,8 @@ class ProxyConfig:
         limits: The limits of each client's connection.
         shutdown_grace: Seconds that requests in flight have when the proxy ends.
         page_size: Entries on a page of a list that was merged of several servers.
+        watch: Whether ``wirespeed proxy`` reads its file again when it changes; after SIGHUP it
+            does so anyway.
     """
 
     backends: tuple[BackendConfig, ...]
@@ -106,6 +108,7 @@ class ProxyConfig:
     limits: Limits = field(default_factory=Limits)
     shutdown_grace: float = 5.0
     page_size: int = 1000
+    watch: bool = True
 
     def __post_init__(self) -> None:
         if not self.backends:

@@ -116,6 +116,9 @@ class Top(_Keys):
         Annotated[_Count, Meta(description="Entries on a page of a list of several servers.")]
         | UnsetType
     ) = UNSET
+    watch: Annotated[bool, Meta(description="Read the file again when it changes.")] | UnsetType = (
+        UNSET
+    )
 
 
 def load(path: str | os.PathLike[str]) -> ProxyConfig:

@@ -87,7 +87,8 @@ class Front(Side):
         """Take no more requests, answer those in flight within the grace time, then close."""
         if not self.draining:
             if self.session.refusal is None:  # else its server is not there
-                self.session.refusal = (codes.SHUTTING_DOWN, "the proxy is shutting down")
+                self.session.refusal = (codes.SHUTTING_DOWN, self.service.farewell)
+            self.end_subscriptions()
             self._drain()
 
     def _drain(self) -> None:

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
-from functools import cached_property
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from wirespeed._exports import set_public_home
+from wirespeed.errors import ConfigError, TransportError
+from wirespeed.proxy.listening import Listening, routes
+from wirespeed.proxy.merge.merged import Merged, serve_lanes
+from wirespeed.proxy.merge.names import Names
+from wirespeed.proxy.reload import Changes, Reloads, compare
 from wirespeed.proxy.service import ProxyService
-from wirespeed.transport.address import parse
 
 if TYPE_CHECKING:
     from wirespeed.proxy.config import ProxyConfig
+    from wirespeed.proxy.merge.merged import Offer
     from wirespeed.transport.options import OnListening
+
+logger = logging.getLogger("wirespeed.proxy")
 
 
 class Proxy:
@@ -24,11 +32,21 @@ class Proxy:
 
     Every client uses ids and progress tokens of its own. The proxy edits them in place, and decodes
     nothing else of what it passes on.
+
+    Attributes:
+        config: What it does.
+        reloads: What became of `reload`.
+        listening: Its listeners.
     """
 
     def __init__(self, config: ProxyConfig) -> None:
         self.config = config
+        self.reloads = Reloads()
         self._services = {one.name: ProxyService.of(config, one) for one in config.backends}
+        self._whole = self._joined(config, self._services)
+        self.listening = Listening(config.listen)
+        self._is_on_stdio = False
+        self._reloading = asyncio.Lock()
 
     @property
     def services(self) -> dict[str, ProxyService]:
@@ -41,28 +59,13 @@ class Proxy:
         Raises:
             ValueError: The URL is wrong.
         """
-        address = parse(url)
-        found = {}
-        if not address.has_paths or address.path != "/" or len(self._services) == 1:
-            found[address.path if address.has_paths else "/"] = self._whole
-        if address.has_paths:
-            address = msgspec.structs.replace(address, path="/")
-            found |= {f"/servers/{name}": service for name, service in self._services.items()}
-        return str(address), found
+        return routes(url, self._services, self._whole)
 
-    @cached_property
-    def _whole(self) -> ProxyService:
+    def _joined(self, config: ProxyConfig, services: dict[str, ProxyService]) -> ProxyService:
         """All servers as one."""
-        if len(self._services) == 1:
-            return next(iter(self._services.values()))
-        from wirespeed.proxy.merge.merged import Merged
-        from wirespeed.proxy.merge.names import Names
-
-        members = [
-            (self._services[one.name], Names(one), one.start_timeout)
-            for one in self.config.backends
-        ]
-        return ProxyService(self.config, "proxy", Merged(members, self.config.page_size))
+        if len(services) == 1:
+            return next(iter(services.values()))
+        return ProxyService(config, "proxy", Merged(_offers(config, services), config.page_size))
 
     async def serve(self, *, on_listening: OnListening | None = None) -> None:
         """Serve at all URLs until SIGTERM or SIGINT; without a URL on stdio, until the client ends.
@@ -76,13 +79,115 @@ class Proxy:
         if not self.config.listen:
             from wirespeed.transport.stdio import serve_stdio
 
+            self._is_on_stdio = True
             await serve_stdio(self._whole)
         else:
             from wirespeed.transport.net.serve import serve_together
 
             await serve_together(
-                [(*self.routes(url), on_listening, {}) for url in self.config.listen]
+                [(*self.routes(url), on_listening, {}) for url in self.config.listen],
+                attendant=self.listening,
             )
+
+    # -- another configuration -------------------------------------------------------------------
+
+    async def reload_from(self, load: Callable[[], ProxyConfig]) -> None:
+        """Take the configuration that a function returns. A fault is logged."""
+        try:
+            try:
+                config = load()
+            except ConfigError as exc:
+                self.reloads.count(str(exc))
+                raise
+            await self.reload(config)
+        except (ConfigError, TransportError) as exc:
+            logger.error("the configuration stays as it was: %s", exc)
+
+    async def reload(self, config: ProxyConfig) -> Changes:
+        """Take another configuration while clients are served.
+
+        Servers that are the same keep their processes and sessions. The others are started before
+        clients get to them; requests in flight end where they began, within ``shutdown_grace``.
+        Connections to a server that changed are closed then, and sessions over HTTP end. Where
+        several servers are one endpoint, its clients stay, and learn that the lists changed.
+
+        Returns:
+            What was changed. A server that cannot be started is logged, and tried again.
+
+        Raises:
+            ConfigError: A URL or an option is wrong. Nothing has changed.
+            TransportError: A new URL cannot be listened at. Nothing has changed.
+        """
+        async with self._reloading:
+            try:
+                changes = await self._reload(config)
+            except (ConfigError, TransportError) as exc:
+                self.reloads.count(str(exc))
+                raise
+            self.reloads.count(None)
+            logger.info("reloaded: %s", changes)
+            for text in changes.pending:
+                logger.warning("%s", text)
+            return changes
+
+    async def _reload(self, config: ProxyConfig) -> Changes:
+        changes = compare(self.config, config)
+        stay = self._services.keys() - {*changes.changed, *changes.removed}
+        services = {
+            one.name: self._services[one.name] if one.name in stay else ProxyService.of(config, one)
+            for one in config.backends
+        }
+        whole = self._whole_of(config, services)
+        if self._is_on_stdio and whole is not self._whole:
+            text = "the server of stdio changes at a restart only"
+            return replace(changes, pending=(*changes.pending, text))
+        try:
+            wanted = dict(routes(url, services, whole) for url in config.listen)
+        except ValueError as exc:
+            raise ConfigError(str(exc)) from None
+        moves = self.listening.plan(wanted)
+        if moves.refusal is not None:
+            changes = replace(changes, pending=(*changes.pending, moves.refusal))
+        fresh = [one for name, one in services.items() if name not in stay]
+        serves = bool(self.listening) or self._is_on_stdio
+        starts = [one.begin() for one in fresh] if serves else []
+        try:
+            if starts:  # clients have the old ones meanwhile
+                patience = max(one.start_timeout for one in config.backends)
+                await asyncio.wait(starts, timeout=patience)
+            await self._swap(config, services, whole)
+            await self.listening.change(moves)
+        finally:
+            if starts:  # whoever serves them holds them now
+                for one in fresh:
+                    await one.release(None)
+        return changes
+
+    async def _swap(
+        self, config: ProxyConfig, services: dict[str, ProxyService], whole: ProxyService
+    ) -> None:
+        """Take other services. Listeners have the earlier ones still."""
+        for name, one in self._services.items():
+            if services.get(name) is not one:
+                one.farewell = f"the server {name} was changed"
+        if whole is not self._whole and self._whole not in services.values():
+            self._whole.farewell = "the servers were changed"
+        for one in (*services.values(), whole):
+            one.adopt(config)
+        if isinstance(whole.assignment, Merged):
+            await whole.assignment.replace(_offers(config, services), config.page_size)
+        self.config, self._services, self._whole = config, services, whole
+
+    def _whole_of(self, config: ProxyConfig, services: dict[str, ProxyService]) -> ProxyService:
+        """All servers of a configuration as one: what there is, if its clients can stay."""
+        if 1 in (len(services), len(self._services)):
+            return self._joined(config, services)
+        same = serve_lanes(_offers(config, services)) == self._whole.assignment.serves_lanes
+        return self._whole if same else self._joined(config, services)
+
+
+def _offers(config: ProxyConfig, services: dict[str, ProxyService]) -> list[Offer]:
+    return [(services[one.name], Names(one), one.start_timeout) for one in config.backends]
 
 
 set_public_home(globals())

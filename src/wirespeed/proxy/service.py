@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
 
+from wirespeed.protocol import codes
 from wirespeed.protocol.revisions import LEGACY_VERSIONS, MODERN_VERSIONS
 from wirespeed.proxy.front import Front
 from wirespeed.proxy.isolation.assignment import WithoutSession
@@ -37,6 +38,7 @@ class ProxyService:
         name: The server's, or the proxy's.
         assignment: What knows which server.
         fronts: The clients at this moment.
+        farewell: What requests get after the last ones that are answered.
     """
 
     subprotocol = "mcp"
@@ -54,8 +56,10 @@ class ProxyService:
         self.shutdown_grace = config.shutdown_grace
         self.assignment = assignment
         self.fronts: set[Front] = set()
+        self.farewell = "the proxy is shutting down"
         self._alone = len(config.backends) == 1
         self._holders = 0
+        self._ended = False
         self._starting: asyncio.Future[None]
 
     @classmethod
@@ -65,31 +69,52 @@ class ProxyService:
         kind = PerClient if backend.isolation == "session" else Pool
         return cls(config, backend.name, kind(backend, limits))
 
+    def adopt(self, config: ProxyConfig) -> None:
+        """Take what may change while it serves: for connections of clients that come."""
+        self.limits, self.shutdown_grace = config.limits, config.shutdown_grace
+        self._alone = len(config.backends) == 1
+
     async def hold(self) -> None:
         """Start the servers, for the first listener. TransportError: the only one cannot be
         started."""
+        if self._alone:
+            self._holders += 1
+            if self._holders == 1:
+                self._ended = False
+                self._starting = asyncio.ensure_future(self.assignment.start())
+                try:
+                    await self._starting
+                except BaseException:
+                    self._holders = 0
+                    await self.assignment.stop()
+                    raise
+        else:  # the others do not wait for it
+            self.begin()
+
+    def begin(self) -> asyncio.Future[None]:
+        """The same without waiting. A server that cannot be started is logged."""
         self._holders += 1
-        if self._holders > 1:
-            return
-        self._starting = asyncio.ensure_future(self.assignment.start())
-        if not self._alone:  # the others do not wait for it
+        if self._holders == 1:
+            self._ended = False
+            self._starting = asyncio.ensure_future(self.assignment.start())
             self._starting.add_done_callback(self._started)
-            return
-        try:
-            await self._starting
-        except BaseException:
-            self._holders = 0
-            await self.assignment.stop()
-            raise
+        return self._starting
 
     def _started(self, done: asyncio.Future[None]) -> None:
         if not done.cancelled() and (error := done.exception()) is not None:
             logger.warning("%s: %s", self.name, str(error).partition("\n")[0])
 
     async def release(self, held: None) -> None:
-        """End the servers, after the last listener."""
+        """End the servers, after the last listener. Clients that are left have their requests
+        answered."""
         self._holders -= 1
         if self._holders == 0:
+            while self.fronts:
+                for front in list(self.fronts):
+                    front.drain()
+                if self.fronts:
+                    await asyncio.wait([front.closed for front in self.fronts])
+            self._ended = True
             self._starting.cancel()
             await self.assignment.stop()
 
@@ -111,6 +136,9 @@ class ProxyService:
         front.shared = lane
         make_link(front)
         self.fronts.add(front)
+        if self._ended:  # the client was on its way when the configuration changed
+            front.session.refusal = (codes.SHUTTING_DOWN, self.farewell)
+            front.router = WithoutSession()
         front.router.joined(front)
         return front
 

@@ -54,6 +54,11 @@ cdef dict NONE = {}
 cdef frozenset VERDICTS = codes.MODERN_ERRORS | {codes.METHOD_NOT_FOUND}
 
 
+cdef bytes SUBSCRIPTION_OVER = (
+    b'{"resultType":"complete","_meta":{"%b":%%b}}' % revisions.META_SUBSCRIPTION_ID.encode()
+)
+
+
 cdef bytes about_subscription(object result, bytes id):
     """The last word on a subscription, whose id stands in the result, too."""
     decoded = msgspec.json.decode(result)
@@ -393,6 +398,31 @@ cdef class Side(Served):
         if asker.session.error_c(route.ref, code, message, data):
             asker.passed_c()
         return 0
+
+    def end_subscriptions(self):
+        """Give this side the last word on each of its subscriptions. Their servers are told."""
+        cdef Route route, one
+        cdef InFlightSlot *slot
+        cdef Span id
+        for token in list(self.session.inflight.tokens):
+            route = one = <Route> token if type(token) is Route else None
+            if route is None or not route.listens:
+                continue
+            while one is not None:
+                if one.answerer.session.pending.take_c(one.id) is not None:
+                    one.answerer.cancel(one.id)
+                one = one.next
+            slot = self.session.inflight.slot_c(route.ref)
+            if slot is NULL:
+                continue
+            id = inflight_id(slot)
+            text = (<const char *> id.p)[:id.n]
+            self.session.send_notification(
+                "notifications/cancelled", b'{"requestId":%b}' % text, about=route.ref
+            )
+            self.session.result_c(route.ref, SUBSCRIPTION_OVER % text)
+        if self.link is not None:
+            self.link.wrote_c()
 
     def check_drained(self):
         """Close a draining connection once everything is answered and sent."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from wirespeed._exports import set_public_home
 from wirespeed.transport.options import Headers
@@ -88,7 +88,9 @@ class Service(Protocol):
     `wirespeed.litemcp.LiteServer`.
 
     A service that has to be kept alive while it is served has two more methods: ``hold()``, a
-    coroutine function that returns the argument of ``release(held)`` at the end; see `alive`.
+    coroutine function that returns the argument of ``release(held)`` at the end; see `Alive`. Where
+    a listener may replace it (`Listener.replace`), ``release`` waits for the connections that HTTP
+    made.
     A service that can be served over HTTP has ``http_target(options, loop=…, pool=…)``: it returns
     an `HttpTarget` for the paths of one listener. It may have ``well_known(path)``, which returns
     the `HttpTarget` of further paths, where it is served at ``path``.
@@ -147,16 +149,46 @@ def service_of(server: Any) -> Any:
     return getattr(server, "service", server)
 
 
-@contextlib.asynccontextmanager
-async def alive(services: Iterable[Service]) -> AsyncIterator[None]:
-    """Run the lifespans of services around their connections. An exception at a start is raised
-    after the lifespans that had started were ended."""
-    async with contextlib.AsyncExitStack() as stack:
-        for service in services:
-            kept: Any = service
-            if hasattr(kept, "hold"):
-                stack.push_async_callback(kept.release, await kept.hold())
-        yield
+class Alive:
+    """Keeps services alive while they are served: an asynchronous context manager.
+
+    An exception at a start is raised after the lifespans that had started were ended.
+
+    Args:
+        services: Those that are served from the start.
+    """
+
+    def __init__(self, services: Iterable[Service]) -> None:
+        self._first = list(services)
+        self._held: list[tuple[Any, Any]] = []
+
+    async def __aenter__(self) -> Self:
+        try:
+            for service in self._first:
+                await self.hold(service)
+        except BaseException as exc:
+            await self.__aexit__(type(exc), exc, exc.__traceback__)
+            raise
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        async with contextlib.AsyncExitStack() as stack:
+            for service, held in self._held:
+                stack.push_async_callback(service.release, held)
+            self._held.clear()
+
+    async def hold(self, service: Any) -> None:
+        """Keep one more alive, or one once more."""
+        if hasattr(service, "hold"):
+            self._held.append((service, await service.hold()))
+
+    async def release(self, service: Any) -> None:
+        """End what one `hold` began."""
+        for i, (one, held) in enumerate(self._held):
+            if one is service:
+                del self._held[i]
+                await service.release(held)
+                return
 
 
 set_public_home(globals())

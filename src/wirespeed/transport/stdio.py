@@ -23,7 +23,7 @@ from wirespeed.errors import TransportError
 from wirespeed.transport.fd import FdLink
 from wirespeed.transport.files import FileLink
 from wirespeed.transport.pipes import enlarge
-from wirespeed.transport.service import alive, service_of
+from wirespeed.transport.service import Alive, service_of
 from wirespeed.transport.signals import signals_drain
 from wirespeed.transport.taskpool_choice import LAST_WAIT, close_pool, open_pool
 
@@ -138,7 +138,7 @@ async def serve_stdio(server: Any) -> None:
         )
     with claimed() as (read_fd, write_fd):
         service: Service = service_of(server)
-        async with alive((service,)):
+        async with Alive((service,)):
             await _serve(service, read_fd, write_fd)
 
 

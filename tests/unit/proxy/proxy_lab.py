@@ -15,7 +15,7 @@ from wirespeed.proxy import BackendConfig, Proxy, ProxyConfig
 from wirespeed.proxy.front import Front
 
 BACKEND = """
-import json, os, sys
+import json, os, sys, time
 
 log = open(sys.argv[1], "a", buffering=1)
 held = {}
@@ -77,6 +77,9 @@ for line in sys.stdin:
         elif what == "note":
             note(a["method"], **a["params"])
             told(i)
+        elif what == "sleep":
+            time.sleep(a["seconds"])
+            told(i, pid=os.getpid())
         elif what == "fail":
             send(a["text"].replace('"$id"', str(i)))
         elif what == "raw":

@@ -24,7 +24,12 @@ class Grant:
     """A way to get tokens: the base of `OAuth`, `ClientCredentials` and the others.
 
     A subclass implements `obtain`, which gets tokens, and `client`, which names the OAuth client.
+
+    Attributes:
+        origin: The part of a configuration that it was made of; None without one.
     """
+
+    origin: object = None
 
     def __init__(
         self,

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from wirespeed._core.envelope import Message
     from wirespeed.proxy.backend import Backend
     from wirespeed.proxy.front import Front
-    from wirespeed.proxy.merge.merged import Merged
+    from wirespeed.proxy.merge.merged import Merged, Offer
     from wirespeed.proxy.side import Side
 
 logger = logging.getLogger("wirespeed.proxy")
@@ -59,6 +59,7 @@ class MergedClient:
         self._front = front
         self._hello: Params | None = None  # what it said in `initialize`
         self._greeted = False
+        self._told: frozenset[str] = frozenset()  # the capabilities of which it knows
         self._initialized = False
         self._lists: dict[str, MergedList] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -74,6 +75,28 @@ class MergedClient:
             task.cancel()
         for member in self.members:
             member.close()
+
+    def replace(self, services: list[Offer]) -> None:
+        """The configuration has changed: other servers, or other names for their tools."""
+        before = {member.name: member for member in self.members}
+        members = []
+        for service, names, patience in services:
+            member = before.get(service.name)
+            if member is not None and member.service is service:
+                member.names = names
+            else:
+                member = Member(service, names, patience, self._front, self)
+            members.append(member)
+        self.members = members
+        for name, member in before.items():
+            successor = next((one for one in members if one.name == name), None)
+            if successor is not member:
+                member.leave(successor)
+        self._lists.clear()
+        if self._greeted:
+            for capability in ("tools", "prompts", "resources"):
+                if capability in self._told:
+                    self._tell_change(capability)
 
     # -- requests --------------------------------------------------------------------------------
 
@@ -166,7 +189,9 @@ class MergedClient:
                 raise TransportError("none of the servers is there")
             hellos = {one.name: one.hello for one in found if one.hello is not None}
             version = params["protocolVersion"]
-            self._answer(message, discovery.initialized(version, hellos))
+            answer = discovery.initialized(version, hellos)
+            self._told = frozenset(answer["capabilities"])
+            self._answer(message, answer)
             self._front.speak(version)
             self._greeted = True
         finally:
@@ -195,9 +220,12 @@ class MergedClient:
         self, function: Callable[[Member], Coroutine[Any, Any, Any]], what: str
     ) -> dict[Member, Any]:
         """Call a function for each server. Those that fail are logged and left out."""
-        ended = await asyncio.gather(*map(function, self.members), return_exceptions=True)
+        members: list[Member] | None = None
+        while members is not self.members:  # again if the configuration has changed meanwhile
+            members = self.members
+            ended = await asyncio.gather(*map(function, members), return_exceptions=True)
         found = {}
-        for member, one in zip(self.members, ended, strict=True):
+        for member, one in zip(members, ended, strict=True):
             if isinstance(one, WirespeedError):
                 self._merged.complain(member.name, what, text_of(one))
             elif isinstance(one, BaseException):
@@ -209,6 +237,7 @@ class MergedClient:
 
     async def _ready(self, member: Member) -> Backend:
         """Return the connection of a server, after a new handshake if it was lost."""
+        member = member.now
         if self._hello is not None:
             await member.greet(self._hello, initialized=self._initialized)
         return member.connect()

@@ -56,9 +56,13 @@ def instructions(hellos: dict[str, Hello]) -> dict[str, str]:
 
 def initialized(version: str, hellos: dict[str, Hello]) -> Hello:
     """The result of ``initialize``."""
+    found = capabilities(hellos.values())
+    for name in _LISTS:  # servers come and go
+        if isinstance(found.get(name), dict):
+            found[name]["listChanged"] = True
     return {
         "protocolVersion": version,
-        "capabilities": capabilities(hellos.values()),
+        "capabilities": found,
         "serverInfo": identity(),
         **instructions(hellos),
     }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 from typing import TYPE_CHECKING, Any
 
 from wirespeed.errors import RemoteError, TransportError, WirespeedError
@@ -33,6 +34,7 @@ class Member:
         patience: Seconds that the server has for an answer to the proxy.
 
     Attributes:
+        service: What serves it.
         names: What clients call its tools and prompts.
         backend: The connection; None while there is none.
         hello: What it said of itself, of a client of a legacy era; None before its handshake.
@@ -42,12 +44,12 @@ class Member:
         self, service: ProxyService, names: Names, patience: float, front: Front, owner: Owner
     ) -> None:
         self.name = service.name
+        self.service = service
         self.names = names
         self.backend: Backend | None = None
         self.hello: dict[str, Any] | None = None
         self.level: str | None = None
         self.uris: set[str] = set()
-        self._service = service
         self._patience = patience
         self._client = front
         self._owner = owner
@@ -56,9 +58,28 @@ class Member:
         self._asking: dict[str, asyncio.Future[Any]] = {}
         self._failed: tuple[float, str] | None = None
         self._n_changes = 0
+        self._next: Member | None = None
+
+    @property
+    def now(self) -> Member:
+        """The server of this name after changes of the configuration."""
+        return self if self._next is None else self._next.now
+
+    def leave(self, successor: Member | None) -> None:
+        """The configuration has another server, or none: the requests in flight are answered."""
+        if self._inner is not None:
+            self._inner.drain()
+        if successor is None:
+            self._failed = math.inf, f"the server {self.name} was removed"
+            self.backend = None
+        else:
+            self._next = successor
+            successor.level, successor.uris = self.level, self.uris
 
     def connect(self) -> Backend:
         """Return the connection. TransportError: it failed a moment ago."""
+        if self._next is not None:
+            return self.now.connect()
         if self.backend is not None:
             return self.backend
         loop = self._client.loop
@@ -66,7 +87,7 @@ class Member:
             at, text = self._failed
             if loop.time() < at + _RETRY:
                 raise TransportError(text)
-        backend = Backend(self.name, self._owner, self._service.limits, loop)
+        backend = Backend(self.name, self._owner, self.service.limits, loop)
         backend.admits_legacy = backend.admits_modern = True
         links: list[Any] = []
 
@@ -74,7 +95,7 @@ class Member:
             links.extend(pair(loop, backend, front))
             return links[1]
 
-        self._inner = self._service.connect(make_link, loop=loop, pool=None)  # type: ignore[arg-type]
+        self._inner = self.service.connect(make_link, loop=loop, pool=None)  # type: ignore[arg-type]
         self._inner.principal, self._inner.peer = self._client.principal, self._client.peer
         backend.across, self.backend = self._client, backend
         for link in links:
@@ -97,6 +118,9 @@ class Member:
 
         ``initialized``: Whether the client has said that it is.
         """
+        if self._next is not None:
+            await self.now.greet(params, initialized=initialized)
+            return
         if self.hello is not None:
             return
         hello = await self.ask("initialize", params)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, TypeAlias
 
 from wirespeed.proxy.merge.client import MergedClient
 from wirespeed.proxy.merge.member import Member
@@ -17,6 +19,14 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("wirespeed.proxy")
 
+# The service of a server, its names, and the seconds that it has to answer.
+Offer: TypeAlias = "tuple[ProxyService, Names, float]"
+
+
+def serve_lanes(services: Iterable[Offer]) -> bool:
+    """Whether clients without sessions can be served."""
+    return all(service.assignment.serves_lanes for service, *_ in services)
+
 
 class Merged:
     """A `wirespeed.proxy.isolation.assignment.Assignment`: each client is a client of every server.
@@ -29,14 +39,15 @@ class Merged:
         collisions: Entries of lists that were left out, because an earlier server has their key.
     """
 
-    def __init__(self, services: list[tuple[ProxyService, Names, float]], page_size: int) -> None:
+    def __init__(self, services: list[Offer], page_size: int) -> None:
         self.page_size = page_size
         self.collisions = 0
         self._services = services
         self._held: list[ProxyService] = []
         self._clients: dict[Front, MergedClient] = {}
-        self.serves_lanes = all(service.assignment.serves_lanes for service, *_ in services)
+        self.serves_lanes = serve_lanes(services)
         self._complaints: dict[tuple[str, str], str] = {}
+        self._releases: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
         """Start the servers. One that cannot be started does not hold the others up."""
@@ -48,6 +59,29 @@ class Merged:
         """End all servers that no other listener holds."""
         while self._held:
             await self._held.pop().release(None)
+        if self._releases:
+            await asyncio.wait(list(self._releases))
+
+    async def replace(self, services: list[Offer], page_size: int) -> None:
+        """Show these servers from now on, to those clients too that are there: what they asked a
+        server that is gone is answered, then it is released."""
+        known = {service for service, *_ in self._services}
+        self.page_size = page_size
+        if services == self._services:
+            return
+        for service, *_ in services:
+            if service not in known and self._held:
+                self._held.append(service)
+                await service.hold()
+        self._services = services
+        for client in self._clients.values():
+            client.replace(services)
+        for service in known.difference(service for service, *_ in services):
+            if service in self._held:
+                self._held.remove(service)
+                task = asyncio.ensure_future(service.release(None))
+                self._releases.add(task)
+                task.add_done_callback(self._releases.discard)
 
     def joined(self, front: Front) -> None:
         """A client has connected. Servers are asked when it asks."""

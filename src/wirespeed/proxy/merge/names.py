@@ -20,6 +20,15 @@ class Names:
         self._prefix = config.shown_prefix
         self._renamed = {shown: real for real, shown in config.tools.rename.items()}
 
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, Names)
+            and self._prefix == other._prefix
+            and self._tools == other._tools
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
     def shown(self, kind: str, real: str) -> str | None:
         """Return what clients call a tool or prompt of the server; None: they do not see it."""
         if kind == "tools":

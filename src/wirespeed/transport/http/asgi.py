@@ -20,7 +20,7 @@ from wirespeed.transport.http.asgi_link import AsgiLink
 from wirespeed.transport.http.site import make_site
 from wirespeed.transport.http.targets import HttpSite
 from wirespeed.transport.options import ListenOptions
-from wirespeed.transport.service import alive
+from wirespeed.transport.service import Alive
 from wirespeed.transport.taskpool_choice import close_pool, open_pool
 
 if TYPE_CHECKING:
@@ -175,7 +175,7 @@ class AsgiApp:
                 await close_pool(pool)
 
             async with contextlib.AsyncExitStack() as stack:
-                await stack.enter_async_context(alive([self._service]))
+                await stack.enter_async_context(Alive([self._service]))
                 stack.push_async_callback(end)
                 life.stack = stack.pop_all()
             self._life = life

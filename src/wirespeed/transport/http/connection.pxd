@@ -36,6 +36,7 @@ cdef class HttpConnection(Carrier):
     cdef Page page                     # the last one whose requests were let in; or None
     cdef HttpTarget target             # that was found last, and its path
     cdef bytes path
+    cdef dict known               # the targets of which `target` is one
     cdef Admitted admitted             # the last request that the gate let in
 
     cdef HttpTarget target_c(self)

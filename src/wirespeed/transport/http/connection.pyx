@@ -211,12 +211,14 @@ cdef class HttpConnection(Carrier):
         cdef Span path = self.framer.head.path_c()
         cdef bytes text
         if (
-            self.path is not None and path.n == <size_t> PyBytes_GET_SIZE(self.path)
+            self.path is not None and self.known is self.site.targets
+            and path.n == <size_t> PyBytes_GET_SIZE(self.path)
             and memcmp(path.p, PyBytes_AS_STRING(self.path), path.n) == 0
         ):
             return self.target
         text = PyBytes_FromStringAndSize(<const char *> path.p, <Py_ssize_t> path.n)
-        self.target = self.site.targets.get(text)
+        self.known = self.site.targets
+        self.target = self.known.get(text)
         self.path = None if self.target is None else text
         return self.target
 

@@ -8,9 +8,11 @@ from typing import Any
 
 from msgspec import structs
 
+from wirespeed.limits import Limits
 from wirespeed.transport.address import Address
 from wirespeed.transport.gate import Gate, authority_of
 from wirespeed.transport.http.exchange import HttpTarget
+from wirespeed.transport.http.options import HttpOptions
 from wirespeed.transport.http.routes import Health, Route
 from wirespeed.transport.http.targets import HttpSite
 from wirespeed.transport.options import ListenOptions
@@ -47,27 +49,48 @@ def make_site(
     }
     if http.healthz is not None:
         targets[http.healthz] = Health()
+    targets |= service_targets(services, http, {}, loop=loop, pool=pool)
+    return HttpSite(
+        targets,
+        options=http,
+        limits=limits_of(services),
+        gate=Gate(options, address, local=local),
+        loop=loop,
+    )
+
+
+def service_targets(
+    services: Mapping[str, Any],
+    http: HttpOptions,
+    known: Mapping[str, HttpTarget],
+    *,
+    loop: asyncio.AbstractEventLoop,
+    pool: TaskPool,
+) -> dict[str, HttpTarget]:
+    """Return the targets of services by path. ``known``: those that there are already.
+    ValueError: the options do not fit the services."""
+    targets = dict(known)
     for path, service in services.items():
-        targets[path] = service.http_target(http, loop=loop, pool=pool)
-        targets[path].authority = authority_of(service)
+        if path not in known:
+            targets[path] = service.http_target(http, loop=loop, pool=pool)
+            targets[path].authority = authority_of(service)
         for place, target in getattr(service, "well_known", no_paths)(path).items():
             targets.setdefault(place, target)
-    if http.sse_path is not None:
+    if http.sse_path is not None and http.sse_path not in known:
         served = [one for one in services.values() if hasattr(one, "sse_target")]
         if len(services) != 1 or not served:
             raise ValueError("sse_path needs one server of MCP at the address")
         targets[http.sse_path] = served[0].sse_target(http, loop=loop, pool=pool)
         targets[http.sse_path].authority = authority_of(served[0])
-    limits = [service.limits for service in services.values()]
-    return HttpSite(
-        targets,
-        options=http,
-        # a connection tells every service when its client has read
-        limits=structs.replace(
-            max(limits, key=lambda one: one.max_message),
-            output_high=min(one.output_high for one in limits),
-            output_low=min(one.output_low for one in limits),
-        ),
-        gate=Gate(options, address, local=local),
-        loop=loop,
+    return targets
+
+
+def limits_of(services: Mapping[str, Any]) -> Limits:
+    """The limits of a connection to services."""
+    limits: list[Limits] = [service.limits for service in services.values()]
+    # a connection tells every service when its client has read
+    return structs.replace(
+        max(limits, key=lambda one: one.max_message),
+        output_high=min(one.output_high for one in limits),
+        output_low=min(one.output_low for one in limits),
     )

@@ -51,6 +51,7 @@ cdef class HttpSite:
     cdef object quiet                  # logs refusals, not too many
     cdef object forwarded              # finds clients behind trusted proxies; None without these
     cdef object log                    # of requests, or None
+    cdef set replaced              # targets that answer their last requests
     cdef set admitting                 # tasks that await verdicts of the gate
     cdef dict admitted                 # Admitted by the values of the two fields with tokens
     cdef double admitted_until         # in Unix seconds: then these are forgotten

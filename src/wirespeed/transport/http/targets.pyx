@@ -65,6 +65,7 @@ cdef class HttpSite:
         self.quiet = Quiet(logger)
         self.admitting = set()
         self.admitted = {}
+        self.replaced = set()
         self.date = b""
         if options.trusted_proxies:
             from wirespeed.transport.http.forwarded import Forwarded
@@ -74,6 +75,26 @@ cdef class HttpSite:
             from wirespeed.transport.http.access_log import AccessLog
 
             self.log = AccessLog(options.access_log, options.access_log_sample)
+
+    def replace(self, targets, limits):
+        """Serve other targets from now on. What was served and is not any more takes no requests,
+        and ends what no request waits for. Returns these targets, which are due to `forget`."""
+        cdef set gone = set(self.targets.values()).difference(targets.values())
+        self.targets = {path.encode("latin-1"): target for path, target in targets.items()}
+        self.limits = limits
+        self.admitted.clear()
+        self.replaced |= gone
+        for target in gone:
+            target.leave()
+            target.drain()
+        return gone
+
+    async def forget(self, targets):
+        """End targets that were replaced."""
+        for target in targets:
+            target.close()
+            await target.aclose()
+            self.replaced.discard(target)
 
     def share(self, int worker, int n):
         """The port is shared by n processes; this is the one with that number."""
@@ -92,12 +113,12 @@ cdef class HttpSite:
 
     def close(self):
         """End everything now."""
-        for target in self.targets.values():
+        for target in [*self.targets.values(), *self.replaced]:
             target.close()
 
     async def aclose(self):
         """After `close`: wait for what has to end in order."""
-        for target in self.targets.values():
+        for target in [*self.targets.values(), *self.replaced]:
             await target.aclose()
         for task in self.admitting:
             task.cancel()

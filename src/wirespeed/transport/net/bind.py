@@ -49,6 +49,16 @@ class Listening:
     def __exit__(self, *exc: object) -> None:
         self.close()
 
+    @property
+    def passable(self) -> list[tuple[socket.socket, str]]:
+        """The sockets for another process, with their names: whether the file goes with them."""
+        name = "wirespeed" if self._file is None else systemd.OWN
+        return [(sock, name) for sock in self.sockets]
+
+    def leave(self) -> None:
+        """Another process listens with the sockets: their file stays."""
+        self._file = None
+
     def close(self) -> None:
         """Stop listening. A socket's file is removed if it is still ours."""
         if self._file is not None:
@@ -81,7 +91,7 @@ def listen(
     TransportError: the server cannot listen there.
     """
     if sockets := systemd.listening_at(address, found):
-        return Listening(address, sockets, passed=True)
+        return Listening(address, sockets, passed=not systemd.owns(address))
     if address.scheme == "unix":
         return _listen_unix(address, options)
     for _ in range(PORT_TRIES):

@@ -16,20 +16,19 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 import msgspec
 
 from wirespeed.errors import TransportError
 from wirespeed.transport.net import bind
+from wirespeed.transport.net.group import Attendant, Group, Plan
 from wirespeed.transport.net.handover import Mailboxes
-from wirespeed.transport.net.listener import serve_at, urls_of
+from wirespeed.transport.net.listener import urls_of
 
 if TYPE_CHECKING:
-    from wirespeed.transport.address import Address
-    from wirespeed.transport.options import ListenOptions, OnListening
-    from wirespeed.transport.service import Service
+    from wirespeed.transport.options import OnListening
     from wirespeed.transport.signals import Drainable
 
 logger = logging.getLogger("wirespeed.server")
@@ -43,65 +42,75 @@ AT_ONCE = b"A"  # its parent's
 _ENDING = (signal.SIGTERM, signal.SIGINT)
 
 
-def run_workers(
-    n: int,
-    address: Address,
-    services: Mapping[str, Service],
-    options: ListenOptions,
-    on_listening: OnListening | None,
-) -> None:
+def run_workers(n: int, plans: Sequence[Plan], attendant: Attendant | None = None) -> None:
     """Serve in ``n`` processes until SIGTERM or SIGINT. Call it in the main thread.
 
-    ``on_listening`` is called in this process, as soon as all of them listen.
+    ``on_listening`` of the plans is called in this process, as soon as all of them listen.
+    ``attendant``: Knows the listeners in each worker. SIGHUP is passed on to the workers.
 
     Raises:
-        ValueError: The address cannot be shared.
-        TransportError: The server cannot listen at the address, or the first workers end before
+        ValueError: An address cannot be shared.
+        TransportError: The server cannot listen at an address, or the first workers end before
             they listen.
     """
-    if address.scheme == "unix":
+    if any(plan.address.scheme == "unix" for plan in plans):
         raise ValueError("several workers need a port: ws://, wss://, http://, https:// or tcp://")
     if not hasattr(os, "fork") or not hasattr(socket, "SO_REUSEPORT"):
         raise ValueError("several workers need an operating system with fork and SO_REUSEPORT")
-    shares_sessions = (
-        address.is_http
-        and not options.http.stateless
-        and any(getattr(service, "has_sessions", False) for service in services.values())
-    )
-    options = msgspec.structs.replace(options, reuse_port=True)
-    found = bind.resolve(address)
-    with bind.listen(address, found, options, reserve=True) as reserved:
-        address = reserved.address
-
-        mailboxes = Mailboxes(n) if shares_sessions else None
+    with contextlib.ExitStack() as stack:
+        places = [stack.enter_context(_Place(n, plan)) for plan in plans]
 
         def work(parent: Parent) -> None:
             from wirespeed.transport.loop import run
 
-            reserved.close()
-            run(
-                serve_at(
-                    address,
-                    found,
-                    services,
-                    options,
-                    parent.say_ready,
-                    obey=parent.obeyed,
-                    mailbox=None if mailboxes is None else mailboxes.of(parent.slot),
-                )
-            )
+            for place in places:
+                place.reserved.close()
+            left = len(places)
 
-        crew = Crew(n, work)
+            def listens(urls: tuple[str, ...]) -> None:
+                nonlocal left
+                left -= 1
+                if not left:
+                    parent.say_ready()
+
+            group = Group(attendant, may_grow=False)
+            shared = [place.of(parent.slot, listens) for place in places]
+            run(group.run(shared, obey=parent.obeyed))
 
         def announce() -> None:
-            if on_listening is not None:
-                on_listening(urls_of(address, services))
+            for place in places:
+                if place.plan.on_listening is not None:
+                    place.plan.on_listening(urls_of(place.plan.address, place.plan.services))
 
-        try:
-            crew.run(announce)
-        finally:
-            if mailboxes is not None:
-                mailboxes.close()
+        Crew(n, work, reloads=attendant is not None).run(announce)
+
+
+class _Place:
+    """An address of all workers: the port is reserved meanwhile."""
+
+    def __init__(self, n: int, plan: Plan) -> None:
+        options = msgspec.structs.replace(plan.options, reuse_port=True)
+        self.reserved = bind.listen(plan.address, bind.resolve(plan.address), options, reserve=True)
+        self.plan = plan._replace(address=self.reserved.address, options=options)
+        shares_sessions = (
+            plan.address.is_http
+            and not options.http.stateless
+            and any(getattr(service, "has_sessions", False) for service in plan.services.values())
+        )
+        self._mailboxes = Mailboxes(n) if shares_sessions else None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.reserved.close()
+        if self._mailboxes is not None:
+            self._mailboxes.close()
+
+    def of(self, worker: int, on_listening: OnListening) -> Plan:
+        """The plan of a worker."""
+        mailbox = None if self._mailboxes is None else self._mailboxes.of(worker)
+        return self.plan._replace(on_listening=on_listening, mailbox=mailbox)
 
 
 class Worker:
@@ -124,11 +133,14 @@ class Crew:
         n: The number of workers.
         work: The function of each worker. Its argument is the parent, which it notifies when it
             listens.
+        reloads: Whether SIGHUP is for the workers; otherwise it ends the process.
     """
 
-    def __init__(self, n: int, work: Callable[[Parent], None]) -> None:
+    def __init__(self, n: int, work: Callable[[Parent], None], *, reloads: bool = False) -> None:
         self._n = n
         self._work = work
+        self._reloads = reloads
+        self._has_reloads = False  # SIGHUP has come
         self._workers: dict[int, Worker] = {}  # by pid
         self._pauses = [FIRST_PAUSE] * n
         self._due: dict[int, float] = {}  # slot -> the time of the next start
@@ -174,7 +186,16 @@ class Crew:
         def end(number: int, frame: object) -> None:
             self._n_signals += 1
 
+        def reload(number: int, frame: object) -> None:
+            self._has_reloads = True
+
+        def refuse(number: int, frame: object) -> None:
+            logger.error("SIGUSR2 is for one process: several workers are not replaced")
+
         before = {number: signal.signal(number, end) for number in _ENDING}
+        before[signal.SIGUSR2] = signal.signal(signal.SIGUSR2, refuse)
+        if self._reloads:
+            before[signal.SIGHUP] = signal.signal(signal.SIGHUP, reload)
         before[signal.SIGCHLD] = signal.signal(signal.SIGCHLD, lambda number, frame: None)
         fd = signal.set_wakeup_fd(waker.fileno(), warn_on_full_buffer=False)
         try:
@@ -188,7 +209,7 @@ class Crew:
         timeout = None
         if self._due and not self._stopping:
             timeout = max(0.0, min(self._due.values()) - time.monotonic())
-        if self._n_signals > self._n_sent:
+        if self._n_signals > self._n_sent or self._has_reloads:
             timeout = 0.0
         waiting = [w for w in self._workers.values() if not w.ready]
         readable, _, _ = select.select([wake, *(w.pipe for w in waiting)], [], [], timeout)
@@ -259,6 +280,10 @@ class Crew:
         self._due[worker.slot] = time.monotonic() + pause
 
     def _send_signals(self) -> None:
+        if self._has_reloads:
+            self._has_reloads = False
+            for worker in self._workers.values():
+                os.kill(worker.pid, signal.SIGHUP)
         wanted = self._n_signals + (self._failure is not None)
         for _ in range(wanted - self._n_sent):
             self._n_sent += 1
@@ -295,6 +320,9 @@ class Crew:
             # a terminal signals all processes; the parent decides
             signal.signal(signal.SIGINT, signal.SIG_IGN)
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            signal.signal(signal.SIGUSR2, signal.SIG_IGN)
+            if self._reloads:
+                signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until its attendant is there
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
             self._work(Parent(slot, pipe))
             status = 0
@@ -325,7 +353,7 @@ class Parent:
         self.slot = slot
         self._pipe = pipe
 
-    def say_ready(self, urls: tuple[str, ...]) -> None:
+    def say_ready(self) -> None:
         """Tell the parent that this worker listens."""
         self._pipe.send(READY)
 

@@ -30,7 +30,7 @@ from wirespeed.transport.net.stream import (
 )
 from wirespeed.transport.options import ListenOptions, OnListening
 from wirespeed.transport.quiet import Quiet
-from wirespeed.transport.service import Connection, Peer, Service, alive
+from wirespeed.transport.service import Alive, Connection, Peer, Service
 from wirespeed.transport.signals import Drainable, signals_drain
 from wirespeed.transport.taskpool_choice import close_pool, open_pool
 
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from wirespeed._core.framing.websocket import WebSocketFramer
     from wirespeed.transport.gate import Admission
     from wirespeed.transport.http.connection import HttpConnection
+    from wirespeed.transport.http.exchange import HttpTarget
     from wirespeed.transport.http.targets import HttpSite
     from wirespeed.transport.net.handover import Mailbox
     from wirespeed.transport.net.relay import Relay
@@ -59,7 +60,7 @@ Obey = Callable[[asyncio.AbstractEventLoop, Drainable], AbstractContextManager[N
 class Served(Watched):
     """One connection of a listener."""
 
-    __slots__ = ("connection", "expires", "listener", "stream")
+    __slots__ = ("connection", "expires", "listener", "origin", "stream")
 
     def __init__(
         self,
@@ -73,6 +74,7 @@ class Served(Watched):
         self.listener = listener
         self.stream = stream
         self.expires = math.inf  # of the client's credentials, in Unix seconds
+        self.origin: object = None  # the WebSocketTarget or service that the client has come for
 
     def check(self, now: float) -> None:
         """End a connection whose client's credentials have ended: running requests are answered."""
@@ -192,6 +194,7 @@ class Listener:
         services: The services by path; for a byte stream the only service.
         options: The options of the listener.
         mailbox: Where other workers pass on connections to this one.
+        alive: What keeps the services alive.
     """
 
     def __init__(
@@ -200,15 +203,20 @@ class Listener:
         services: Mapping[str, Service],
         options: ListenOptions,
         mailbox: Mailbox | None = None,
+        alive: Alive | None = None,
     ) -> None:
         self.listening = listening
         self.address = listening.address
         self.services = services
         self.options = options
+        self._alive = Alive(()) if alive is None else alive
+        self._gone: set[object] = set()  # origins that were replaced
+        self._releases: set[asyncio.Task[None]] = set()
         self.loop = asyncio.get_running_loop()
         self.pool = open_pool(self.loop)
         self.draining = False
         self._closing = False  # the port is closed, or will not open
+        self._left = False  # another process accepts
         self._delay: asyncio.TimerHandle | None = None  # until then
         self.aborting = False
         self.opening: set[asyncio.Task[None]] = set()
@@ -257,6 +265,30 @@ class Listener:
             site.targets[path.encode()].websocket = target.WebSocketTarget(service, self.options)
         return site
 
+    def _targets(self, services: Mapping[str, Service], stay: set[str]) -> dict[str, HttpTarget]:
+        """The targets of other services. ``stay``: the paths whose service is the same."""
+        assert self._site is not None
+        from wirespeed.transport.websocket import target
+
+        http = self.options.http
+        kept = {*stay, *http.by_path, http.healthz}
+        if len(stay) == len(services) == len(self.services):
+            kept.add(http.sse_path)
+        paths = {path.decode("latin-1"): one for path, one in self._site.targets.items()}
+        known = {path: one for path, one in paths.items() if path in kept}
+        if self.address.is_websocket:
+            targets = target.service_targets(services, self.options, known)
+        else:
+            from wirespeed.transport.http.site import service_targets
+
+            targets = service_targets(services, http, known, loop=self.loop, pool=self.pool)
+            for path in services.keys() - stay:
+                targets[path].websocket = target.WebSocketTarget(services[path], self.options)
+        if self.mailbox is not None:
+            for path in targets.keys() - known.keys():
+                targets[path].share(self.mailbox.worker, self.mailbox.n)
+        return targets
+
     @property
     def n_connections(self) -> int:
         """The connections, with those in their opening handshake."""
@@ -272,7 +304,7 @@ class Listener:
     def start(self) -> None:
         """Begin to accept."""
         self._resume = None
-        if not self._accepting and not self._closing:
+        if not self._accepting and not self._closing and not self._left:
             self._accepting = True
             for sock in self.listening.sockets:
                 self.loop.add_reader(sock.fileno(), self._accept, sock)
@@ -316,7 +348,7 @@ class Listener:
         if self.address.scheme == "unix":
             (service,) = self.services.values()
             stream = SocketStream(self.loop, sock)
-            self._join(stream, service, service.stream_framer(), b"", Peer(peer))
+            self._join(stream, service, service, service.stream_framer(), b"", Peer(peer))
         elif self.address.secure:
             self._open(self._secure(sock, peer, full), full, sock)
         elif self.address.has_paths:
@@ -351,13 +383,13 @@ class Listener:
         request are not messages, but its body may be one.
         """
         task = cast("asyncio.Task[None]", asyncio.current_task())
-        (service,) = self.services.values()
         stream = SocketStream(self.loop, sock)
         joined = False
         try:
             data = await _read_opening(stream)
             if data[:1] in (b"{", b"["):
-                self._join(stream, service, service.stream_framer(), data, Peer(peer))
+                (service,) = self.services.values()
+                self._join(stream, service, service, service.stream_framer(), data, Peer(peer))
                 joined = True
                 self.opening.discard(task)
             elif data:
@@ -454,9 +486,9 @@ class Listener:
 
     def open_websocket(self, stream: Stream, opening: Opening, rest: bytes) -> None:
         """Serve a client whose opening handshake is answered."""
-        service, framer, peer, admitted = opening
+        target, service, framer, peer, admitted = opening
         try:
-            self._join(stream, service, framer, rest, peer, admitted, pings=framer)
+            self._join(stream, target, service, framer, rest, peer, admitted, pings=framer)
         except Exception as exc:
             stream.close()
             if not isinstance(exc, OSError):  # the client has left
@@ -467,6 +499,7 @@ class Listener:
     def _join(
         self,
         stream: Stream,
+        origin: object,
         service: Service,
         framer: Framer | None,
         rest: bytes,
@@ -480,6 +513,7 @@ class Listener:
         )
         connection.peer = peer
         served = Served(self, connection, pings, stream)
+        served.origin = origin
         if admitted is not None:
             connection.principal, served.expires = admitted.principal, admitted.expires
         self._watch(served, rest)
@@ -495,13 +529,66 @@ class Listener:
         except BaseException:
             connection.abort()
             raise
-        if self._closing:
+        if self._closing or served.origin in self._gone:
             connection.drain()
 
     def left(self, served: Served) -> None:
         """A connection is closed."""
         self._keeper.forget(served)
         self._check_over()
+
+    # -- other services --------------------------------------------------------------------------
+
+    async def replace(self, services: Mapping[str, Service]) -> None:
+        """Serve these services from now on. Where one stays at its path, so do its sessions and
+        connections. Those of others answer what is in flight, then end; then their services are
+        released.
+
+        Raises:
+            ValueError: The options of the listener do not fit. Nothing has changed.
+        """
+        before = self.services
+        stay = {path for path, one in services.items() if before.get(path) is one}
+        targets = {} if self._site is None else self._targets(services, stay)
+        for path in services.keys() - stay:
+            await self._alive.hold(services[path])
+        released = [one for path, one in before.items() if path not in stay]
+        self.services = services
+        gone: set[HttpTarget] = set()
+        if self._site is not None:
+            from wirespeed.transport.http.site import limits_of
+
+            limits = limits_of(services) if self.address.is_http else self._site.limits
+            gone = self._site.replace(targets, limits)
+        origins: set[object] = {*gone, *(one.websocket for one in gone)} if gone else {*released}
+        origins.discard(None)  # that of HTTP connections
+        self._gone |= origins
+        leaving = [one.connection for one in self.served() if one.origin in origins]
+        for connection in leaving:
+            connection.drain()
+        closed = [connection.closed for connection in leaving]
+        task = self.loop.create_task(self._let_go(closed, gone, origins, released))
+        self._releases.add(task)
+        task.add_done_callback(self._releases.discard)
+
+    async def _let_go(
+        self,
+        closed: list[asyncio.Future[BaseException | None]],
+        gone: set[HttpTarget],
+        origins: set[object],
+        released: list[Service],
+    ) -> None:
+        """Wait for the end of what was replaced, and release it."""
+        if closed:
+            await asyncio.wait(closed)
+        for service in released:
+            try:
+                await self._alive.release(service)
+            except Exception:
+                logger.exception("a service that was replaced failed at its end")
+        if self._site is not None:
+            await self._site.forget(gone)
+        self._gone -= origins
 
     # -- the end ---------------------------------------------------------------------------------
 
@@ -536,6 +623,12 @@ class Listener:
         for served in self.served():
             served.connection.drain()
         self._check_over()
+
+    def leave(self) -> None:
+        """Another process accepts with the sockets of this one."""
+        self.stop_accepting()
+        self._left = True
+        self.listening.leave()
 
     def abort(self) -> None:
         """End at once."""
@@ -574,6 +667,8 @@ class Listener:
                 await asyncio.wait(list(self.opening))
             if self._site is not None:
                 await self._site.aclose()
+            if self._releases:
+                await asyncio.wait(list(self._releases))
             await close_pool(self.pool)
             await asyncio.sleep(0)  # `Served.gone` of the last ones
 
@@ -592,8 +687,8 @@ async def serve_at(
     ``mailbox``: where other workers pass on connections to this one."""
     with bind.listen(address, found, options) as listening:
         # outside of `obey`: a signal ends a start, or an end, that takes too long
-        async with alive(services.values()):
-            listener = Listener(listening, services, options, mailbox)
+        async with Alive(services.values()) as alive:
+            listener = Listener(listening, services, options, mailbox, alive)
             with obey(listener.loop, listener):
                 await listener.serve(on_listening)
 

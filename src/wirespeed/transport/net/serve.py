@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import sys
 from collections.abc import Mapping, Sequence
@@ -11,14 +10,14 @@ from typing import TYPE_CHECKING, Any, TypeAlias, Unpack
 import msgspec
 
 from wirespeed._exports import set_public_home
-from wirespeed.transport.address import Address, is_loopback, is_name, parse, quote_path
+from wirespeed.transport.address import Address, is_loopback, parse, quote_path
 from wirespeed.transport.gate import authority_of, check_authorities
 from wirespeed.transport.http.options import HttpOptions
-from wirespeed.transport.net import bind, systemd
-from wirespeed.transport.net.listener import Obey, serve_at
+from wirespeed.transport.net import systemd
+from wirespeed.transport.net.group import Attendant, Group, Plan
+from wirespeed.transport.net.succession import Succession
 from wirespeed.transport.options import ListenFields, ListenOptions, OnListening
 from wirespeed.transport.service import Service, service_of
-from wirespeed.transport.signals import Together, signals_drain
 
 if TYPE_CHECKING:
     from wirespeed.server.server import Server
@@ -58,23 +57,9 @@ async def serve(
         TransportError: The server cannot listen at the address. The text is the reason.
         StartupError: The lifespan of a server failed.
     """
-    await _serve(*plan(url, services, options, more), on_listening)
-
-
-async def _serve(
-    address: Address,
-    services: Mapping[str, Service],
-    options: ListenOptions,
-    on_listening: OnListening | None,
-    *,
-    obey: Obey = signals_drain,
-) -> None:
-    if is_name(address.host):
-        found = await asyncio.get_running_loop().run_in_executor(None, bind.resolve, address)
-    else:
-        found = bind.resolve(address)
-    on_listening = _warning(address, services, options, on_listening)
-    await serve_at(address, found, services, options, on_listening, obey=obey)
+    address, by_path, options = plan(url, services, options, more)
+    on_listening = _warning(address, by_path, options, on_listening)
+    await Group().run([Plan(address, by_path, options, on_listening)])
 
 
 def run(
@@ -103,49 +88,59 @@ def run(
         from wirespeed.transport.net.forks import run_workers
 
         on_listening = _warning(address, by_path, options, on_listening)
-        run_workers(workers, address, by_path, options, on_listening)
+        run_workers(workers, [Plan(address, by_path, options, on_listening)])
         return
     from wirespeed.transport.loop import run as run_loop
 
     run_loop(serve(url, services, on_listening=on_listening, options=options))
 
 
-def run_together(places: Sequence[Place]) -> None:
-    """Serve at several URLs in one process, each with its servers and options, until one of them
-    ends. ValueError: an argument is wrong."""
+def run_together(
+    places: Sequence[Place],
+    *,
+    workers: int = 1,
+    attendant: Attendant | None = None,
+    succession: Succession | None = None,
+) -> None:
+    """Serve at several URLs, each with its servers and options, until all have ended or one has
+    failed.
+
+    Args:
+        places: URLs, and what is served there.
+        workers: The number of processes, as of `run`.
+        attendant: Knows the listeners.
+        succession: Starts the process that takes the place of this one at SIGUSR2; not with several
+            workers.
+
+    Raises:
+        ValueError: An argument is wrong.
+    """
     from wirespeed.transport.loop import run as run_loop
 
-    planned = _planned(places)
-    told = systemd.telling_ready([one[-1] for one in planned])
-    run_loop(_serve_together([(*one[:-1], on) for one, on in zip(planned, told, strict=True)]))
+    plans = planned(places)
+    told = systemd.telling_ready([plan.on_listening for plan in plans])
+    plans = [one._replace(on_listening=on) for one, on in zip(plans, told, strict=True)]
+    if workers > 1:
+        from wirespeed.transport.net.forks import run_workers
+
+        run_workers(workers, plans, attendant)
+    else:
+        run_loop(Group(attendant, succession=succession).run(plans))
 
 
-async def serve_together(places: Sequence[Place]) -> None:
-    """The same inside a running loop."""
-    await _serve_together(_planned(places))
+async def serve_together(places: Sequence[Place], *, attendant: Attendant | None = None) -> None:
+    """The same inside a running loop, in this process."""
+    await Group(attendant).run(planned(places))
 
 
-def _planned(places: Sequence[Place]) -> list[tuple[Any, ...]]:
-    return [
-        (*plan(url, services, None, fields), on_listening)
-        for url, services, on_listening, fields in places
-    ]
-
-
-async def _serve_together(planned: Sequence[tuple[Any, ...]]) -> None:
-    together = Together()
-    loop = asyncio.get_running_loop()
-    with signals_drain(loop, together):
-        tasks = [loop.create_task(_serve(*one, obey=together.obeyed)) for one in planned]
-        try:
-            await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.wait(tasks)
-    for task in tasks:
-        if not task.cancelled():
-            task.result()
+def planned(places: Sequence[Place]) -> list[Plan]:
+    """Check the arguments for several listeners. ValueError: one is wrong."""
+    plans = []
+    for url, services, on_listening, fields in places:
+        address, by_path, options = plan(url, services, None, fields)
+        on_listening = _warning(address, by_path, options, on_listening)
+        plans.append(Plan(address, by_path, options, on_listening))
+    return plans
 
 
 def announce(urls: Sequence[str]) -> None:
@@ -225,6 +220,8 @@ def plan(
         for service in by_path.values():
             if not hasattr(service, "http_target"):
                 raise ValueError(f"{address}: {service!r} cannot be served over HTTP")
+        if options.http.sse_path is not None and len(by_path) > 1:
+            raise ValueError("sse_path needs one server of MCP at the address")
     _check_options(address, options)
     check_authorities(by_path.values(), options)
     if not address.has_paths and any(map(authority_of, by_path.values())):

@@ -7,6 +7,7 @@ started again wait in the socket's queue and are not refused.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import logging
 import os
@@ -21,14 +22,31 @@ logger = logging.getLogger("wirespeed.server")
 _FIRST = 3  # the first descriptor of sd_listen_fds(3)
 _ANY_HOST = ("0.0.0.0", "::")
 
+# The variable with the descriptor of a pipe, where the process that this one succeeds waits.
+READY = "WIRESPEED_READY"
+# The name of a socket whose file is this server's, not a service manager's.
+OWN = "wirespeed-own"
+
+
+@functools.cache
+def _predecessor() -> int | None:
+    """The pipe to the process that this one succeeds; None without one."""
+    found = os.environ.pop(READY, None)  # not for child processes
+    if found is None or os.environ.get("LISTEN_PID") != str(os.getpid()):
+        return None
+    os.set_inheritable(int(found), False)
+    return int(found)
+
 
 @functools.cache
 def _passed() -> list[socket.socket]:
     """The listening sockets that this process was started with. They stay open until its end, and
     its workers share them."""
+    _predecessor()
     if os.environ.get("LISTEN_PID") != str(os.getpid()):
         return []
     n = int(os.environ.get("LISTEN_FDS", "0"))
+    names = os.environ.get("LISTEN_FDNAMES", "").split(":")
     for name in ("LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"):  # not for child processes
         os.environ.pop(name, None)
     found = []
@@ -40,7 +58,18 @@ def _passed() -> list[socket.socket]:
             continue
         if sock.type == socket.SOCK_STREAM:
             found.append(sock)
+            if names[fd - _FIRST : fd - _FIRST + 1] == [OWN]:
+                _own.add(str(sock.getsockname()))
     return found
+
+
+# The names of sockets that a predecessor has passed on with their files.
+_own: set[str] = set()
+
+
+def owns(address: Address) -> bool:
+    """Whether the file of a passed socket is this server's."""
+    return os.path.abspath(address.path) in _own
 
 
 def listening_at(address: Address, found: Sequence[Any]) -> list[socket.socket]:
@@ -97,6 +126,13 @@ def telling_ready(
             on_listening(urls)
         left -= 1
         if not left:
-            notify("READY=1")
+            predecessor = _predecessor()
+            if predecessor is None:
+                notify("READY=1")
+            else:  # which tells the service manager
+                with contextlib.suppress(OSError):
+                    os.write(predecessor, b"READY=1")
+                os.close(predecessor)
+                _predecessor.cache_clear()
 
     return [functools.partial(listens, one) for one in listeners]

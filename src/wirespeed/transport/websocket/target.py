@@ -21,8 +21,13 @@ if TYPE_CHECKING:
 
 
 class Opening(NamedTuple):
-    """A WebSocket whose opening handshake is answered."""
+    """A WebSocket whose opening handshake is answered.
 
+    Attributes:
+        target: Where it was opened.
+    """
+
+    target: WebSocketTarget
     service: Service
     framer: WebSocketFramer
     peer: Peer
@@ -86,7 +91,7 @@ class WebSocketTarget(HttpTarget):
         )
         peer = Peer(exchange.address, exchange.user, _Fields(exchange.head))
         admitted = Admission(exchange.user, exchange.principal, expires=exchange.expires)
-        connection.upgrade(answer, Opening(service, framer, peer, admitted))
+        connection.upgrade(answer, Opening(self, service, framer, peer, admitted))
 
     def _choose(self, offered: list[str]) -> str | None:
         """The subprotocol of the connection."""
@@ -113,15 +118,23 @@ def make_site(
     import wirespeed.transport.websocket.upgrade  # noqa: F401
 
     http = HttpOptions(max_requests=1)
-    targets: dict[str, HttpTarget] = {}
-    for path, service in services.items():
-        targets[path] = WebSocketTarget(service, options)
-        for place, target in getattr(service, "well_known", no_paths)(path).items():
-            targets.setdefault(place, target)
     return HttpSite(
-        targets,
+        service_targets(services, options, {}),
         options=http,
         limits=Limits(max_message=http.max_head),
         gate=Gate(options, address, local=local),
         loop=loop,
     )
+
+
+def service_targets(
+    services: Mapping[str, Service], options: ListenOptions, known: Mapping[str, HttpTarget]
+) -> dict[str, HttpTarget]:
+    """Return the targets of services by path. ``known``: those that there are already."""
+    targets = dict(known)
+    for path, service in services.items():
+        if path not in known:
+            targets[path] = WebSocketTarget(service, options)
+        for place, target in getattr(service, "well_known", no_paths)(path).items():
+            targets.setdefault(place, target)
+    return targets

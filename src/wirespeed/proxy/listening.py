@@ -1,0 +1,159 @@
+"""The listeners of a proxy, and what becomes of them when the configuration changes."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import msgspec
+
+from wirespeed.errors import ConfigError
+from wirespeed.transport.address import parse
+
+if TYPE_CHECKING:
+    from wirespeed.proxy.service import ProxyService
+    from wirespeed.transport.net.group import Group, Plan
+    from wirespeed.transport.net.listener import Listener
+    from wirespeed.transport.net.serve import Place
+
+logger = logging.getLogger("wirespeed.proxy")
+
+Routes: TypeAlias = "dict[str, ProxyService]"
+
+
+def routes(
+    url: str, services: Mapping[str, ProxyService], whole: ProxyService
+) -> tuple[str, Routes]:
+    """Return a URL to listen at without its path, and what is served there by path. ``whole``: all
+    servers as one. ValueError: the URL is wrong."""
+    address = parse(url)
+    found = {}
+    if not address.has_paths or address.path != "/" or len(services) == 1:
+        found[address.path if address.has_paths else "/"] = whole
+    if address.has_paths:
+        address = msgspec.structs.replace(address, path="/")
+        found |= {f"/servers/{name}": service for name, service in services.items()}
+    return str(address), found
+
+
+@dataclass
+class Moves:
+    """What becomes of listeners.
+
+    Attributes:
+        stay: What those serve that stay, by number.
+        end: The others.
+        begin: New ones.
+        refusal: Why some URLs stay as they are; None: all change.
+    """
+
+    stay: dict[int, Routes] = field(default_factory=dict)
+    end: list[int] = field(default_factory=list)
+    begin: list[tuple[str, Plan]] = field(default_factory=list)
+    refusal: str | None = None
+
+
+class Listening:
+    """A `wirespeed.transport.net.group.Attendant`.
+
+    Args:
+        urls: Where the listeners listen, in their order.
+
+    Attributes:
+        place: Makes the `Place` of a URL that is added.
+    """
+
+    def __init__(self, urls: tuple[str, ...]) -> None:
+        self.place: Callable[[str, Routes], Place] = lambda url, found: (url, found, None, {})
+        self._places = dict(enumerate(urls))  # URLs by the number of the listener
+        self._open: dict[int, tuple[Group, Listener]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._open)
+
+    @contextlib.contextmanager
+    def attend(self, group: Group, number: int, listener: Listener) -> Iterator[None]:
+        """Know a listener while it serves."""
+        self._open[number] = group, listener
+        try:
+            yield
+        finally:
+            del self._open[number]
+
+    def plan(self, wanted: Mapping[str, Routes]) -> Moves:
+        """Return what becomes of the listeners. ``wanted``: what is to be served, by the URL
+        without its path.
+
+        Raises:
+            ConfigError: An option does not fit.
+            TransportError: A URL cannot be listened at.
+        """
+        from wirespeed.transport.net import bind
+        from wirespeed.transport.net.serve import plan, planned
+
+        moves = Moves()
+        if not self._open:
+            return moves
+        bases = {number: _base(self._places[number]) for number in self._open}
+        new = {base: found for base, found in wanted.items() if base not in bases.values()}
+        try:
+            for number, base in bases.items():
+                if base in wanted:
+                    plan(base, wanted[base], self._open[number][1].options, {})
+                    moves.stay[number] = wanted[base]
+                else:
+                    moves.end.append(number)
+            plans = planned([self.place(base, found) for base, found in new.items()])
+        except ValueError as exc:
+            raise ConfigError(str(exc)) from None
+        group = next(iter(self._open.values()))[0]
+        if (new and not group.may_grow) or not wanted:
+            moves.end.clear()
+            moves.refusal = "the URLs to listen at change at a restart only"
+            return moves
+        freed = {self._open[number][1].address.port for number in moves.end}
+        for base, one in zip(new, plans, strict=True):
+            if one.address.port not in freed or one.address.port == 0:
+                with bind.listen(one.address, bind.resolve(one.address), one.options):
+                    moves.begin.append((base, one))
+            else:
+                moves.begin.append((base, one))
+        return moves
+
+    async def change(self, moves: Moves) -> None:
+        """Let the listeners do as planned."""
+        for number, found in moves.stay.items():
+            if number in self._open:
+                await self._open[number][1].replace(found)
+        if not self._open or not (moves.end or moves.begin):
+            return
+        group = next(iter(self._open.values()))[0]
+        for number in moves.end:
+            if number in self._open:
+                self._open[number][1].drain()
+        for base, plan in moves.begin:
+            number = max(self._places) + 1
+            self._places[number] = base
+            listens: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+            task = group.add(_telling(plan, listens), number)
+            await asyncio.wait((task, listens), return_when=asyncio.FIRST_COMPLETED)
+            if task.done() and (error := task.exception()) is not None:
+                logger.error("%s", error)
+
+
+def _base(url: str) -> str:
+    address = parse(url)
+    return str(msgspec.structs.replace(address, path="/") if address.has_paths else address)
+
+
+def _telling(plan: Plan, listens: asyncio.Future[Any]) -> Plan:
+    def on_listening(urls: tuple[str, ...]) -> None:
+        if plan.on_listening is not None:
+            plan.on_listening(urls)
+        listens.set_result(urls)
+
+    return plan._replace(on_listening=on_listening)

@@ -1,0 +1,135 @@
+"""A proxy with another configuration: what differs, and what becomes of it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any
+
+from wirespeed._exports import set_public_home
+
+if TYPE_CHECKING:
+    from wirespeed.proxy.config import BackendConfig, ProxyConfig
+
+# What concerns the endpoint of all servers only: no process and no session of a server.
+SHOWN = frozenset({"prefix", "tools"})
+# What holds from the next connection of a client on, or at once.
+LIVE = frozenset({"backends", "listen", "limits", "shutdown_grace", "page_size", "watch"})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Changes:
+    """What differs between two configurations of a proxy.
+
+    Attributes:
+        added, removed: Servers, by name.
+        changed: Servers that are started anew.
+        shown: Servers that are the same, but their tools or names are shown otherwise.
+        listening, closed: URLs.
+        settings: What else changes, by its name in `ProxyConfig`.
+        pending: What needs a restart, as sentences.
+    """
+
+    added: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()
+    shown: tuple[str, ...] = ()
+    listening: tuple[str, ...] = ()
+    closed: tuple[str, ...] = ()
+    settings: tuple[str, ...] = ()
+    pending: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        return any(getattr(self, field.name) for field in fields(self))
+
+    def __str__(self) -> str:
+        """What has changed, in one line."""
+        parts = [
+            f"{field.name}: {', '.join(found)}"
+            for field in fields(self)
+            if field.name != "pending" and (found := getattr(self, field.name))
+        ]
+        return "; ".join(parts) or "nothing has changed"
+
+
+@dataclass
+class Reloads:
+    """What became of reloads.
+
+    Attributes:
+        ok: How many succeeded.
+        failed: How many changed nothing, because of a fault in the configuration.
+        last: When the last one ended, in Unix seconds; None before the first.
+        error: The fault of the last one; None if it succeeded.
+    """
+
+    ok: int = 0
+    failed: int = 0
+    last: float | None = None
+    error: str | None = None
+
+    def count(self, error: str | None) -> None:
+        """One more has ended."""
+        self.ok += error is None
+        self.failed += error is not None
+        self.last, self.error = time.time(), error
+
+
+def compare(old: ProxyConfig, new: ProxyConfig) -> Changes:
+    """Return what differs."""
+    before = {one.name: one for one in old.backends}
+    after = {one.name: one for one in new.backends}
+    both = [name for name in after if name in before]
+    changed = [name for name in both if not same_server(before[name], after[name])]
+    settings = [field.name for field in fields(new) if field.name not in ("backends", "listen")]
+    differ = [name for name in settings if getattr(old, name) != getattr(new, name)]
+    return Changes(
+        added=_not_in(after, before),
+        removed=_not_in(before, after),
+        changed=tuple(changed),
+        shown=tuple(
+            name
+            for name in both
+            if name not in changed and _differ(before[name], after[name]) & SHOWN
+        ),
+        listening=_not_in(new.listen, old.listen),
+        closed=_not_in(old.listen, new.listen),
+        settings=tuple(name for name in differ if name in LIVE),
+        pending=tuple(f"{name} changes at a restart only" for name in differ if name not in LIVE),
+    )
+
+
+def same_server(old: BackendConfig, new: BackendConfig) -> bool:
+    """Whether the processes and sessions of a server can stay."""
+    return _differ(old, new) <= SHOWN
+
+
+def _differ(old: BackendConfig, new: BackendConfig) -> set[str]:
+    return {
+        field.name
+        for field in fields(new)
+        if not _same(getattr(old, field.name), getattr(new, field.name))
+    }
+
+
+def _same(old: Any, new: Any) -> bool:
+    """Whether two values mean the same. A file that is read again makes other objects of its
+    ``auth``, with the tokens that they have got."""
+    if old == new:
+        return True
+    if type(old) is not type(new):
+        return False
+    names = getattr(old, "__struct_fields__", ())
+    if any(name != "auth" and getattr(old, name) != getattr(new, name) for name in names):
+        return False
+    one = getattr(getattr(old, "auth", None), "origin", None)
+    return one is not None and one == getattr(getattr(new, "auth", None), "origin", None)
+
+
+def _not_in(these: Iterable[str], those: Iterable[str]) -> tuple[str, ...]:
+    known = set(those)
+    return tuple(one for one in these if one not in known)
+
+
+set_public_home(globals())

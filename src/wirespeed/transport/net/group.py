@@ -1,0 +1,163 @@
+"""The listeners of one process: they drain and end together, and others may join them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from wirespeed.transport.address import Address, is_name
+from wirespeed.transport.net import bind
+from wirespeed.transport.net.listener import Listener, Obey, serve_at
+from wirespeed.transport.net.succession import LINGER, Succession
+from wirespeed.transport.options import ListenOptions, OnListening
+from wirespeed.transport.service import Service
+from wirespeed.transport.signals import Drainable, Together, signals_drain
+
+if TYPE_CHECKING:
+    from wirespeed.transport.net.handover import Mailbox
+
+
+class Plan(NamedTuple):
+    """What a listener needs, checked.
+
+    Attributes:
+        address: Where it listens.
+        services: The services by path.
+        options: Its options.
+        on_listening: Called with the URLs as soon as clients can connect.
+        mailbox: Where other workers pass on connections to it.
+    """
+
+    address: Address
+    services: Mapping[str, Service]
+    options: ListenOptions
+    on_listening: OnListening | None = None
+    mailbox: Mailbox | None = None
+
+
+class Attendant(Protocol):
+    """Knows the listeners of a process while they serve."""
+
+    def attend(self, group: Group, number: int, listener: Listener) -> AbstractContextManager[None]:
+        """Enter while a listener serves. ``number``: which of the plans, or that of `Group.add`."""
+
+
+class Group:
+    """Several listeners, which drain and end together.
+
+    Args:
+        attendant: Knows them while they serve.
+        may_grow: Whether `add` may be used: the process serves its ports alone.
+        succession: Starts another process in place of this one at SIGUSR2; None: none does.
+    """
+
+    def __init__(
+        self,
+        attendant: Attendant | None = None,
+        *,
+        may_grow: bool = True,
+        succession: Succession | None = None,
+    ) -> None:
+        self.attendant = attendant
+        self.may_grow = may_grow
+        self._succession = succession
+        self._succeeding: asyncio.Task[None] | None = None
+        self._listeners: list[Listener] = []
+        self.together = Together()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def run(self, plans: Sequence[Plan], *, obey: Obey = signals_drain) -> None:
+        """Serve until all have ended, or one of the plans has failed. ``obey``: the source of the
+        signals to end."""
+        loop = asyncio.get_running_loop()
+        with obey(loop, self.together), self._succeeded(loop):
+            first = [self.add(plan, number) for number, plan in enumerate(plans)]
+            try:
+                while self._tasks:
+                    done, _ = await asyncio.wait(self._tasks, return_when=asyncio.FIRST_COMPLETED)
+                    self._tasks -= done
+                    if any(_failed(task) for task in done & {*first}):
+                        break
+            finally:
+                left = {*self._tasks}
+                for task in left:
+                    task.cancel()
+                if left:
+                    await asyncio.wait(left)
+        for task in first:
+            if not task.cancelled():
+                task.result()
+
+    @contextlib.contextmanager
+    def _succeeded(self, loop: asyncio.AbstractEventLoop) -> Iterator[None]:
+        """Meanwhile SIGUSR2 has another process take the place of this one."""
+        if self._succession is None:
+            yield
+            return
+
+        def begin() -> None:
+            if self._succeeding is None and not self.together.draining:
+                self._succeeding = loop.create_task(self._hand_over())
+
+        loop.add_signal_handler(signal.SIGUSR2, begin)
+        try:
+            yield
+        finally:
+            loop.remove_signal_handler(signal.SIGUSR2)
+            signal.signal(signal.SIGUSR2, signal.SIG_IGN)  # the process is ending already
+            if self._succeeding is not None:
+                self._succeeding.cancel()
+
+    async def _hand_over(self) -> None:
+        """Let another process listen, then end."""
+        assert self._succession is not None
+        sockets = [one for listener in self._listeners for one in listener.listening.passable]
+        if not await self._succession.start(sockets):
+            self._succeeding = None
+            return
+        for listener in self._listeners:
+            listener.leave()
+        await asyncio.sleep(LINGER)
+        self.together.drain()
+
+    def add(self, plan: Plan, number: int) -> asyncio.Task[None]:
+        """Serve at one more address. The task ends with the listener."""
+        task = asyncio.get_running_loop().create_task(self._serve(plan, number))
+        self._tasks.add(task)
+        return task
+
+    async def _serve(self, plan: Plan, number: int) -> None:
+        if is_name(plan.address.host):
+            loop = asyncio.get_running_loop()
+            found = await loop.run_in_executor(None, bind.resolve, plan.address)
+        else:
+            found = bind.resolve(plan.address)
+
+        @contextlib.contextmanager
+        def obeyed(loop: asyncio.AbstractEventLoop, served: Drainable) -> Iterator[None]:
+            with contextlib.ExitStack() as stack:
+                assert isinstance(served, Listener)
+                self._listeners.append(served)
+                stack.callback(self._listeners.remove, served)
+                stack.enter_context(self.together.obeyed(loop, served))
+                if self.attendant is not None:
+                    stack.enter_context(self.attendant.attend(self, number, served))
+                yield
+
+        await serve_at(
+            plan.address,
+            found,
+            plan.services,
+            plan.options,
+            plan.on_listening,
+            obey=obeyed,
+            mailbox=plan.mailbox,
+        )
+
+
+def _failed(task: asyncio.Task[None]) -> bool:
+    return task.cancelled() or task.exception() is not None

@@ -1,0 +1,168 @@
+"""The proxy as a process: its file and its certificates are read again."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import ssl
+import subprocess
+from pathlib import Path
+
+import pytest
+from raw import FOREVER
+
+from tests.unit.proxy.process_lab import HELLO, ProcessLab, ask, free_port, pid, unix
+from wirespeed import SyncClient
+
+pytestmark = [pytest.mark.own_environment]
+
+
+@pytest.mark.parametrize("how", ["SIGHUP", "watch"])
+def test_the_file_is_read_again(tmp_path: Path, how: str) -> None:
+    lab = ProcessLab(tmp_path)
+    listen = [f"unix:{tmp_path / 's'}"]
+    lab.write("a", "b", listen=listen, watch=how == "watch")
+    with lab.running(), unix(tmp_path / "s") as client:
+        before = pid(client, "a_echo"), pid(client, "b_echo")
+        lab.write("a", "c", listen=listen, watch=how == "watch")
+        if how == "SIGHUP":
+            lab.signal(signal.SIGHUP)
+        log = lab.until("reloaded: added: c; removed: b")
+        assert log.count("reloaded") == 1
+        with unix(tmp_path / "s") as other:
+            assert pid(other, "a_echo") == before[0]
+            assert pid(other, "c_echo") not in before
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("{", "line 1"),
+        ('{"mcpServers": {}}', "no server is enabled"),
+        (
+            '{"mcpServers": {"a": {"command": "x", "proxy": {"isolation": "none"}}}}',
+            "mcpServers.a.proxy",
+        ),
+        ('{"mcpServers": {"a": {"command": "x"}}, "proxy": {"lissten": []}}', "proxy"),
+        ('{"mcpServers": {"a": {"command": "x"}}, "proxy": {"listen": ["what://x"]}}', "what"),
+    ],
+)
+def test_a_bad_file_changes_nothing(tmp_path: Path, text: str, fault: str) -> None:
+    lab = ProcessLab(tmp_path)
+    lab.write("a", listen=[f"unix:{tmp_path / 's'}"], watch=False)
+    with lab.running(), unix(tmp_path / "s") as client:
+        before = pid(client)
+        lab.file.write_text(text)
+        lab.signal(signal.SIGHUP)
+        log = lab.until("the configuration stays as it was")
+        (line,) = [one for one in log.splitlines() if "stays as it was" in one]
+        assert fault in line
+        assert pid(client) == before
+        lab.write("a", "b", listen=[f"unix:{tmp_path / 's'}"], watch=False)
+        lab.signal(signal.SIGHUP)
+        lab.until("reloaded: added: b")
+
+
+def test_reloads_that_come_at_once_are_one(tmp_path: Path) -> None:
+    lab = ProcessLab(tmp_path)
+    lab.write("a", listen=[f"unix:{tmp_path / 's'}"], watch=False)
+    with lab.running(), unix(tmp_path / "s") as client:
+        pid(client)
+        for _ in range(50):
+            lab.signal(signal.SIGHUP)
+        lab.until("reloaded: nothing")
+        lab.write("a", "b", listen=[f"unix:{tmp_path / 's'}"], watch=False)
+        lab.signal(signal.SIGHUP)
+        assert lab.until("reloaded: added: b").count("reloaded") < 10
+
+
+def make_certificate(folder: Path, name: str) -> bytes:
+    """Write a certificate and its key. Returns the certificate (DER)."""
+    key, cert = folder / "new.key", folder / "new.pem"
+    command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"]
+    command += ["-nodes", "-days", "2", "-subj", f"/CN={name}", "-keyout", str(key)]
+    subprocess.run([*command, "-out", str(cert)], check=True, capture_output=True)
+    text = cert.read_text()
+    key.rename(folder / "key.pem")
+    cert.rename(folder / "cert.pem")
+    return ssl.PEM_cert_to_DER_cert(text)
+
+
+def shown(port: int) -> bytes:
+    """The certificate that the proxy shows."""
+    text = ssl.get_server_certificate(("127.0.0.1", port), timeout=FOREVER)
+    return ssl.PEM_cert_to_DER_cert(text)
+
+
+@pytest.mark.parametrize("watch", [True, False])
+def test_certificates_are_read_again(tmp_path: Path, watch: bool) -> None:
+    first = make_certificate(tmp_path, "first")
+    port = free_port()
+    lab = ProcessLab(tmp_path)
+    lab.write("a", listen=[f"wss://127.0.0.1:{port}/mcp"], watch=watch)
+    files = "--certfile", str(tmp_path / "cert.pem"), "--keyfile", str(tmp_path / "key.pem")
+    with lab.running(*files):
+        assert shown(port) == first
+        (tmp_path / "cert.pem").write_text("no certificate")
+        if not watch:
+            lab.signal(signal.SIGHUP)
+        log = lab.until("the certificate stays as it was")
+        assert "has no certificate (PEM)" in log
+        assert shown(port) == first
+        second = make_certificate(tmp_path, "second")
+        if not watch:
+            lab.signal(signal.SIGHUP)
+        lab.until("the certificate was read again")
+        assert shown(port) == second != first
+
+
+def test_a_server_reads_its_certificate_again(tmp_path: Path) -> None:
+    first = make_certificate(tmp_path, "first")
+    port = free_port()
+    lab = ProcessLab(tmp_path)
+    file = tmp_path / "server.py"
+    file.write_text("from wirespeed import Server\nserver = Server('s')\n")
+    command = ["serve", str(file), "--on", f"https://127.0.0.1:{port}/mcp", "--certfile"]
+    command += [str(tmp_path / "cert.pem"), "--keyfile", str(tmp_path / "key.pem")]
+    with lab.running_command(*command):
+        assert shown(port) == first
+        second = make_certificate(tmp_path, "second")
+        lab.signal(signal.SIGHUP)
+        lab.until("the certificate was read again")
+        assert shown(port) == second
+
+
+def test_reload_in_all_workers(tmp_path: Path) -> None:
+    lab = ProcessLab(tmp_path)
+    ports = free_port(), free_port()
+    listen = [f"tcp://127.0.0.1:{ports[0]}", f"http://127.0.0.1:{ports[1]}/mcp"]
+    lab.write("a", listen=listen, watch=False)
+    with lab.running("--workers", "2") as process:
+        before = _pids(ports[0], "echo")
+        assert len(before) == 2  # each worker has a server of its own
+        with SyncClient(f"http://127.0.0.1:{ports[1]}/mcp") as client:
+            for _ in range(20):  # reaches the worker of its session
+                client.call_tool("echo", {})
+        lab.write("a", listen=listen, watch=False, mark="new")
+        process.send_signal(signal.SIGHUP)
+        lab.until("reloaded: changed: a", 2)
+        after = _pids(ports[0], "echo")
+        assert len(after) == 2 and not before & after
+        with SyncClient(f"http://127.0.0.1:{ports[1]}/mcp") as client:
+            result = client.call_tool("echo", {})
+            assert result.meta is not None and result.meta["pid"] in after
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(FOREVER) == 0
+
+
+def _pids(port: int, tool: str) -> set[int]:
+    """The servers behind the workers of a port."""
+    found = set()
+    for _ in range(200):
+        with socket.create_connection(("127.0.0.1", port)) as sock:
+            sock.settimeout(FOREVER)
+            ask(sock, HELLO)
+            found.add(pid(sock, tool))
+        if len(found) == 2:
+            break
+    return found

@@ -1,0 +1,303 @@
+"""A new process takes the place of the proxy, and no client is refused."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import os
+import re
+import signal
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from raw import FOREVER
+from websockets.sync.client import connect
+
+from tests.unit.proxy.process_lab import HELLO, ProcessLab, call, free_port, pid, unix
+
+pytestmark = [pytest.mark.own_environment]
+
+
+BOTH = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
+
+
+class Load:
+    """Clients that connect, ask and leave, one after another, in threads.
+
+    Attributes:
+        pids: The servers that have answered, in their order.
+        failures: What went wrong.
+    """
+
+    def __init__(self, *asks: Callable[[], int]) -> None:
+        self.pids: list[int] = []
+        self.failures: list[str] = []
+        self._over = threading.Event()
+        self._threads = [threading.Thread(target=self._run, args=(one,)) for one in asks]
+
+    def _run(self, one: Callable[[], int]) -> None:
+        while not self._over.is_set():
+            try:
+                self.pids.append(one())
+            except Exception as exc:
+                self.failures.append(f"{one.__name__}: {exc!r}")
+
+    def end(self) -> None:
+        """Let the clients finish."""
+        self._over.set()
+        for thread in self._threads:
+            thread.join(FOREVER)
+
+    def until(self, n: int) -> None:
+        """Wait for so many more answers."""
+        until = time.monotonic() + FOREVER
+        n += len(self.pids)
+        while len(self.pids) < n:
+            assert time.monotonic() < until, self.failures[:5]
+            time.sleep(0.01)
+
+    @contextlib.contextmanager
+    def running(self) -> Iterator[Load]:
+        for thread in self._threads:
+            thread.start()
+        try:
+            yield self
+        finally:
+            self.end()
+
+
+def post(port: int, message: Any, fields: dict[str, str]) -> tuple[int, Any, bytes]:
+    """Send a message on a connection of its own: the status, the fields and the body."""
+    with contextlib.closing(http.client.HTTPConnection("127.0.0.1", port, timeout=FOREVER)) as one:
+        one.request("POST", "/mcp", json.dumps(message), {**BOTH, **fields})
+        with one.getresponse() as response:
+            return response.status, response.headers, response.read()
+
+
+def of_http(port: int) -> int:
+    """The server that answers in a session over HTTP. A session ends with its process, which
+    clients learn by 404."""
+    status = 404
+    while status == 404:
+        status, fields, text = post(port, HELLO, {})
+        assert status == 200, text
+        session = {"Mcp-Session-Id": fields["Mcp-Session-Id"]}
+        status, _, text = post(port, call(1, "echo"), session)
+    assert status == 200, (status, text)
+    found = json.loads(text)["result"]["_meta"]["pid"]
+    assert isinstance(found, int)
+    return found
+
+
+def of_modern_http(port: int) -> int:
+    """The server that answers a request without a session."""
+    version = "2026-07-28"
+    meta = {
+        "io.modelcontextprotocol/protocolVersion": version,
+        "io.modelcontextprotocol/clientCapabilities": {},
+    }
+    message = call(1, "echo")
+    message["params"]["_meta"] = meta
+    fields = {
+        "MCP-Protocol-Version": version,
+        "Mcp-Method": "tools/call",
+        "Mcp-Name": "echo",
+    }
+    status, _, text = post(port, message, fields)
+    assert status == 200, (status, text)
+    found = json.loads(text)["result"]["_meta"]["pid"]
+    assert isinstance(found, int)
+    return found
+
+
+def of_websocket(port: int) -> int:
+    """The server that answers over WebSocket."""
+    with connect(f"ws://127.0.0.1:{port}/mcp", compression=None) as ws:
+        ws.send(json.dumps(HELLO))
+        ws.recv(FOREVER)
+        ws.send(json.dumps(call(1, "echo")))
+        found = json.loads(ws.recv(FOREVER))["result"]["_meta"]["pid"]
+    assert isinstance(found, int)
+    return found
+
+
+def gone(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return True
+    return False
+
+
+def new_process(log: str) -> int:
+    """The last process that has taken the place of another."""
+    return int(re.findall(r"process (\d+) takes the place of this one", log)[-1])
+
+
+@pytest.mark.parametrize("versions", ["", "2026-07-28"])
+def test_no_client_is_refused(tmp_path: Path, versions: str) -> None:
+    lab = ProcessLab(tmp_path)
+    path = tmp_path / "s"
+    ports = free_port(), free_port()
+    listen = [f"unix:{path}", f"ws://127.0.0.1:{ports[0]}/mcp", f"http://127.0.0.1:{ports[1]}/mcp"]
+    lab.write("a", versions=versions, listen=listen, watch=False)
+
+    def over_unix() -> int:
+        with unix(path) as sock:
+            return pid(sock)
+
+    def over_http() -> int:
+        return of_http(ports[1])
+
+    def over_modern_http() -> int:
+        return of_modern_http(ports[1])
+
+    def over_websocket() -> int:
+        return of_websocket(ports[0])
+
+    asks = [over_modern_http] if versions else [over_unix, over_http, over_websocket]
+    with lab.running() as process, Load(*asks).running() as load:
+        successors = []
+        try:
+            load.until(1)
+            process.send_signal(signal.SIGUSR2)
+            successors.append(new_process(lab.until("takes the place of this one")))
+            assert process.wait(FOREVER) == 0
+            load.until(50)
+            # once more, by a process that was passed the sockets itself
+            os.kill(successors[0], signal.SIGUSR2)
+            successors.append(new_process(lab.until("takes the place of this one", 2)))
+            while not gone(successors[0]):
+                time.sleep(0.02)
+            load.until(50)
+        finally:
+            load.end()
+            for one in successors:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(one, signal.SIGTERM)
+    assert not load.failures, load.failures[:5]
+    assert len({*load.pids}) == 3
+    until = time.monotonic() + FOREVER
+    while not all(map(gone, successors)) and time.monotonic() < until:
+        time.sleep(0.02)
+    assert not path.exists()  # the last one removes it
+
+
+def test_requests_in_flight_are_answered(tmp_path: Path) -> None:
+    lab = ProcessLab(tmp_path)
+    path = tmp_path / "s"
+    lab.write("a", listen=[f"unix:{path}"], watch=False)
+    with lab.running() as process, unix(path) as client:
+        before = pid(client)
+        client.sendall(json.dumps(call("slow", "sleep", seconds=2)).encode() + b"\n")
+        time.sleep(0.2)
+        process.send_signal(signal.SIGUSR2)
+        successor = new_process(lab.until("takes the place of this one"))
+        try:
+            with unix(path) as other:
+                assert pid(other) != before
+            answer = json.loads(client.recv(65536))
+            assert answer["id"] == "slow" and answer["result"]["_meta"]["pid"] == before
+            assert client.recv(1) == b""
+            assert process.wait(FOREVER) == 0
+            assert path.exists()
+        finally:
+            os.kill(successor, signal.SIGTERM)
+
+
+def test_a_new_process_that_fails(tmp_path: Path) -> None:
+    lab = ProcessLab(tmp_path)
+    path = tmp_path / "s"
+    lab.write("a", listen=[f"unix:{path}"], watch=False)
+    with lab.running() as process, unix(path) as client:
+        before = pid(client)
+        lab.file.write_text("{")
+        process.send_signal(signal.SIGUSR2)
+        log = lab.until("this one goes on")
+        assert "ended before it was ready (status 3)" in log
+        assert "proxy.json" in log
+        assert pid(client) == before
+        lab.write("a", listen=[f"unix:{path}"], watch=False)
+        process.send_signal(signal.SIGUSR2)
+        successor = new_process(lab.until("takes the place of this one"))
+        os.kill(successor, signal.SIGTERM)
+        assert process.wait(FOREVER) == 0
+
+
+def test_the_service_manager_is_told(tmp_path: Path) -> None:
+    lab = ProcessLab(tmp_path)
+    lab.write("a", listen=[f"unix:{tmp_path / 's'}"], watch=False)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(str(tmp_path / "notify"))
+        manager.settimeout(FOREVER)
+        with lab.running(NOTIFY_SOCKET=str(tmp_path / "notify")) as process:
+            assert manager.recv(100) == b"READY=1"
+            process.send_signal(signal.SIGUSR2)
+            told = manager.recv(100).decode()
+            successor = new_process(lab.until("takes the place of this one"))
+            assert told == f"MAINPID={successor}\nREADY=1"
+            assert process.wait(FOREVER) == 0
+            os.kill(successor, signal.SIGTERM)
+
+
+@pytest.mark.parametrize("isolation", ["session", "shared"])
+def test_sigterm_waits_for_requests_in_flight(tmp_path: Path, isolation: str) -> None:
+    lab = ProcessLab(tmp_path)
+    path = tmp_path / "s"
+    lab.write("a", isolation=isolation, listen=[f"unix:{path}"], watch=False)
+    with lab.running() as process, unix(path) as client:
+        client.sendall(json.dumps(call("slow", "sleep", seconds=1)).encode() + b"\n")
+        time.sleep(0.2)
+        process.send_signal(signal.SIGTERM)
+        assert json.loads(client.recv(65536))["id"] == "slow"
+        assert client.recv(1) == b""
+        assert process.wait(FOREVER) == 0
+        assert "shutting down: 1 connections are open" in lab.log.read_text()
+
+
+def test_sigterm_has_a_deadline(tmp_path: Path) -> None:
+    lab = ProcessLab(tmp_path)
+    path = tmp_path / "s"
+    lab.write("a", listen=[f"unix:{path}"], watch=False, shutdownGrace=0.5)
+    with lab.running() as process, unix(path) as client:
+        client.sendall(json.dumps(call("slow", "sleep", seconds=60)).encode() + b"\n")
+        time.sleep(0.2)
+        process.send_signal(signal.SIGTERM)
+        assert client.recv(1) == b""
+        assert process.wait(FOREVER) == 0
+
+
+def test_a_second_signal_ends_at_once(tmp_path: Path) -> None:
+    lab = ProcessLab(tmp_path)
+    path = tmp_path / "s"
+    lab.write("a", listen=[f"unix:{path}"], watch=False, shutdownGrace=1000)
+    with lab.running() as process, unix(path) as client:
+        client.sendall(json.dumps(call("slow", "sleep", seconds=60)).encode() + b"\n")
+        time.sleep(0.2)
+        process.send_signal(signal.SIGTERM)
+        lab.until("shutting down")
+        process.send_signal(signal.SIGTERM)
+        assert client.recv(1) == b""
+        assert process.wait(FOREVER) == 0
+
+
+def test_idle_streams_do_not_hold_the_process(tmp_path: Path) -> None:
+    lab = ProcessLab(tmp_path)
+    port = free_port()
+    lab.write("a", listen=[f"http://127.0.0.1:{port}/mcp"], watch=False, shutdownGrace=1000)
+    with lab.running() as process:
+        _, fields, _ = post(port, HELLO, {})
+        accepts = {**BOTH, "Mcp-Session-Id": fields["Mcp-Session-Id"]}
+        with contextlib.closing(http.client.HTTPConnection("127.0.0.1", port)) as connection:
+            connection.request("GET", "/mcp", headers=accepts)
+            with connection.getresponse() as stream:
+                assert stream.status == 200
+                process.send_signal(signal.SIGTERM)
+                stream.read()
+        assert process.wait(FOREVER) == 0
