@@ -28,6 +28,9 @@ logger = logging.getLogger("wirespeed.proxy")
 
 # Requests of all clients at once that a server may have: the ids of `Pending` allow more.
 _OUTSTANDING = (1 << 20) - 1
+# Bytes that wait for a server to read them, at which the clients take turns: what it must read
+# before it sees the next message. The pipe holds 64 KiB more.
+_OUTPUT_HIGH, _OUTPUT_LOW = 256 * 1024, 64 * 1024
 
 
 class ProxyService:
@@ -61,7 +64,12 @@ class ProxyService:
     @classmethod
     def of(cls, config: ProxyConfig, backend: BackendConfig) -> Self:
         """The service that passes everything on to one server."""
-        limits = msgspec.structs.replace(config.limits, max_outstanding=_OUTSTANDING)
+        limits = msgspec.structs.replace(
+            config.limits,
+            max_outstanding=_OUTSTANDING,
+            output_high=min(config.limits.output_high, _OUTPUT_HIGH),
+            output_low=min(config.limits.output_low, _OUTPUT_LOW),
+        )
         kind = PerClient if backend.isolation == "session" else Pool
         return cls(config, backend.name, kind(backend, limits))
 

@@ -3,6 +3,7 @@ from libc.stdint cimport int64_t, uint8_t, uint64_t
 
 from wirespeed._core.envelope cimport Message
 from wirespeed._core.span cimport Span
+from wirespeed.proxy.flow.turns cimport Turn, Turns
 from wirespeed.transport.served cimport Served
 
 cdef enum:
@@ -40,7 +41,9 @@ cdef class Side(Served):
     cdef public bint admits_legacy       # False: `route` is asked for each request of this era
     cdef public bint admits_modern
     cdef public str tag                  # before what is to come back to this server; None: nothing
-    cdef list held                       # sides that wait until this one has read
+    cdef Turns turns                     # of sides that wait for room here; None: nobody waits
+    cdef Turn turn                       # its own, at another side; None: it never waited
+    cdef readonly long long n_turns      # turns that were given
     cdef readonly long long n_passed     # requests of this side
     cdef readonly long long n_abandoned  # requests left unanswered at its loss
     cdef readonly long long n_late       # answers and progress that nobody waits for
@@ -54,7 +57,9 @@ cdef class Side(Served):
     cdef int request_c(self, Message m) except -1
     cdef int notification_c(self, Message m) except -1
     cdef int fault_c(self, Message m) except -1
-    cdef int hold_c(self, Side asker) except -1
+    cdef int hold_c(self, Side asker, size_t n) except -1
+    cdef int give_turn_c(self) except -1
+    cdef int end_turn_c(self) except -1
     cdef int passed_c(self) except -1
     cdef bint last_c(self, Route route) except -1
     cdef int fail_c(self, Route route, int code, str message, object data) except -1

@@ -35,6 +35,7 @@ from wirespeed._core.inflight cimport InFlightSlot, inflight_id
 from wirespeed._core.session cimport Session
 from wirespeed._core.span cimport Span
 from wirespeed._core.splice cimport Edit, edit_of, splice_c
+from wirespeed.proxy.flow.turns cimport Turn, Turns
 from wirespeed.server.http.headers cimport check_headers_c
 from wirespeed.transport.served cimport Served
 
@@ -48,6 +49,9 @@ from wirespeed.protocol import codes, revisions
 from wirespeed.proxy.tags import tagged, whole
 
 logger = logging.getLogger("wirespeed.proxy")
+
+cdef enum:
+    QUANTUM = 65536       # bytes that a side may send in its turn, while others wait
 
 cdef dict NONE = {}
 # Not those of the proxy's own refusals: a server that is busy leaves the proxy ready.
@@ -144,19 +148,15 @@ cdef class Side(Served):
                 logger.error("internal error of the proxy at %s", m, exc_info=exc)
                 if m.kind_c == REQUEST:
                     self.session.error_c(m.ref, codes.INTERNAL_ERROR, "Internal error", None)
+        if self.turn is not None and not self.session.pauses_requests:
+            self.end_turn_c()
         if self.draining:
             me.check_drained()
 
     cpdef object on_drained(self):
         """This side has read: go on with what waited for that."""
-        cdef Side asker
-        cdef list held = self.held
-        self.held = None
-        if held is not None:
-            for asker in held:
-                asker.session.pauses_requests = False
-                if asker.link is not None:
-                    asker.link.wrote_c()
+        if self.turns is not None:
+            self.give_turn_c()
         if self.draining:
             self.check_drained()
 
@@ -176,7 +176,9 @@ cdef class Side(Served):
                 me.fail_c(<Route> token, codes.SERVER_LOST, me.loss(exc), None)
             else:
                 me.answered(None, token)
-        self.on_drained()
+        me.end_turn_c()
+        me.turn = None
+        me.give_turn_c()               # to all: nothing is sent here any more
         me.across = None
 
     def loss(self, exc):
@@ -248,17 +250,61 @@ cdef class Side(Served):
             to.link.wrote_more_c()
         else:
             to.link.wrote_c()
-        if to.session.outbox.size >= to.session.output_high:
-            to.hold_c(self)
+        if to.turns is not None or to.session.outbox.size >= to.session.output_high:
+            to.hold_c(self, m.n)
         return 0
 
-    cdef int hold_c(self, Side asker) except -1:
-        """Let the requests of another side wait until this one has read."""
-        if not asker.session.pauses_requests:
+    cdef int hold_c(self, Side asker, size_t n) except -1:
+        """Another side has sent n bytes here, while there is no room or others wait for it: let its
+        requests wait for its turn, unless it is its turn."""
+        cdef Turn turn = asker.turn
+        if turn is None:
+            turn = asker.turn = Turn(asker)
+        elif turn.at is not None and turn.at is not self.turns:
+            if asker.session.pauses_requests:
+                return 0               # it waits for another server
+            asker.end_turn_c()
+        if self.turns is None:
+            self.turns = Turns(QUANTUM, self)
+        if (
+            not self.turns.sent_c(turn, <long long> n)
+            or self.session.outbox.size >= self.session.output_high
+        ):
             asker.session.pauses_requests = True
-            if self.held is None:
-                self.held = []
-            self.held.append(asker)
+            self.give_turn_c()
+        return 0
+
+    cdef int give_turn_c(self) except -1:
+        """Let the next of those that wait send, if there is room: else `on_drained` will come."""
+        cdef Turn turn
+        cdef Side asker
+        cdef bint fresh
+        while self.turns is not None:
+            if self.link is not None and self.session.outbox.size >= self.session.output_high:
+                return 0
+            fresh = self.turns.current is None
+            turn = self.turns.next_c()
+            if turn is None:
+                self.turns = None
+                return 0
+            self.n_turns += fresh
+            asker = turn.owner
+            asker.session.pauses_requests = False
+            if asker.link is not None and asker.session.wants_turn_c():
+                asker.link.wrote_c()
+                if self.link is not None and asker.session.has_room_c():
+                    return 0
+            self.turns.leave_c(turn)
+        return 0
+
+    cdef int end_turn_c(self) except -1:
+        """This side has sent all that it may send now: the turn is another one's."""
+        cdef Side to
+        cdef Turn turn = self.turn
+        if turn is not None and turn.at is not None:
+            to = turn.at.owner
+            turn.at.leave_c(turn)
+            to.give_turn_c()
         return 0
 
     cdef int pass_answer_c(self, Route route, Message m) except -1:
