@@ -56,6 +56,7 @@ def run_proxy(
         found: list[Any] = []
         for place in places:
             place.url, routes = _routes(proxy, place.url, option)
+            place.options.update(proxy.listen_fields)
             found.append((place, routes))
         serve_at(found, settings.workers)
     else:

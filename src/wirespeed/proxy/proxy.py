@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from wirespeed._exports import set_public_home
+from wirespeed.proxy.flow.rates import Rates
 from wirespeed.proxy.service import ProxyService
 from wirespeed.transport.address import parse
 
 if TYPE_CHECKING:
     from wirespeed.proxy.config import ProxyConfig
-    from wirespeed.transport.options import OnListening
+    from wirespeed.transport.options import ListenFields, OnListening
 
 
 class Proxy:
@@ -29,6 +30,11 @@ class Proxy:
     def __init__(self, config: ProxyConfig) -> None:
         self.config = config
         self._services = {one.name: ProxyService.of(config, one) for one in config.backends}
+        self.rates: Rates | None = None
+        if config.rate is not None:
+            self.rates = Rates(config.rate)
+        for service in self._services.values():
+            service.rates = self.rates
 
     @property
     def services(self) -> dict[str, ProxyService]:
@@ -62,7 +68,14 @@ class Proxy:
             (self._services[one.name], Names(one), one.start_timeout)
             for one in self.config.backends
         ]
-        return ProxyService(self.config, "proxy", Merged(members, self.config.page_size))
+        service = ProxyService(self.config, "proxy", Merged(members, self.config.page_size))
+        service.rates = self.rates
+        return service
+
+    @property
+    def listen_fields(self) -> ListenFields:
+        """What the configuration says of all listeners."""
+        return {"slow_reader_timeout": self.config.slow_client_timeout}
 
     async def serve(self, *, on_listening: OnListening | None = None) -> None:
         """Serve at all URLs until SIGTERM or SIGINT; without a URL on stdio, until the client ends.
@@ -81,7 +94,10 @@ class Proxy:
             from wirespeed.transport.net.serve import serve_together
 
             await serve_together(
-                [(*self.routes(url), on_listening, {}) for url in self.config.listen]
+                [
+                    (*self.routes(url), on_listening, self.listen_fields)
+                    for url in self.config.listen
+                ]
             )
 
 

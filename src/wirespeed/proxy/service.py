@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 import msgspec
 
 from wirespeed.protocol.revisions import LEGACY_VERSIONS, MODERN_VERSIONS
+from wirespeed.proxy.flow.admission import Limited
 from wirespeed.proxy.front import Front
 from wirespeed.proxy.isolation.assignment import WithoutSession
 from wirespeed.proxy.isolation.per_client import PerClient
@@ -18,6 +19,7 @@ from wirespeed.proxy.isolation.pool import Pool
 if TYPE_CHECKING:
     from wirespeed._core.framing.base import Framer
     from wirespeed.proxy.config import BackendConfig, ProxyConfig
+    from wirespeed.proxy.flow.rates import Rates
     from wirespeed.proxy.isolation.assignment import Assignment
     from wirespeed.transport.http.exchange import HttpTarget
     from wirespeed.transport.http.options import HttpOptions
@@ -40,6 +42,9 @@ class ProxyService:
         name: The server's, or the proxy's.
         assignment: What knows which server.
         fronts: The clients at this moment.
+        flow: The limits of requests to the server; None without any, and for several servers.
+        rates: How many requests clients may send; None: any number.
+        cut: How many clients were disconnected, by reason.
     """
 
     subprotocol = "mcp"
@@ -53,6 +58,9 @@ class ProxyService:
 
     def __init__(self, config: ProxyConfig, name: str, assignment: Assignment) -> None:
         self.name = name
+        self.flow: Limited | None = None
+        self.rates: Rates | None = None
+        self.cut = {"slow reader": 0}
         self.limits = config.limits
         self.shutdown_grace = config.shutdown_grace
         self.assignment = assignment
@@ -71,7 +79,10 @@ class ProxyService:
             output_low=min(config.limits.output_low, _OUTPUT_LOW),
         )
         kind = PerClient if backend.isolation == "session" else Pool
-        return cls(config, backend.name, kind(backend, limits))
+        service = cls(config, backend.name, kind(backend, limits))
+        if backend.flow.is_on:
+            service.flow = Limited(backend.flow, backend.name)
+        return service
 
     async def hold(self) -> None:
         """Start the servers, for the first listener. TransportError: the only one cannot be
@@ -117,6 +128,7 @@ class ProxyService:
         without = lane and not self.assignment.serves_lanes
         front = Front(self, loop, framer, WithoutSession() if without else self.assignment)
         front.shared = lane
+        front.admission, front.rates = self.flow, self.rates
         make_link(front)
         self.fronts.add(front)
         front.router.joined(front)

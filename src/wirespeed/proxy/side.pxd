@@ -22,6 +22,9 @@ cdef class Route:
     cdef uint8_t n_token         # of the asker's progress token, JSON text
     cdef uint8_t[SHORT_TOKEN] token
     cdef bytes long_token        # one that has no room there, or None
+    cdef object permit           # of the asker's `Admission`, told when it is over; or None
+
+    cdef int over_c(self, int code) except -1
 
 
 cdef inline Span token_of(Route route) noexcept:
@@ -35,6 +38,16 @@ cdef inline Span token_of(Route route) noexcept:
     return s
 
 
+# Decides when requests are passed on. It is asked before, and told when they are over.
+cdef class Admission:
+    cdef object permit           # of the request that it was asked about last; None: it needs none
+
+    # 1: pass the request on; 0: it is refused, or held until there is room. `name`: as of
+    # `pass_request_c`.
+    cdef int admit_c(self, Side asker, Side to, Message m, bytes name) except -1
+    cdef int done_c(self, Route route) except -1
+
+
 cdef class Side(Served):
     cdef public Side across              # where its requests go; None: nowhere
     cdef public dict requests            # method -> function of (side, message), not of `across`
@@ -43,6 +56,9 @@ cdef class Side(Served):
     cdef public str tag                  # before what is to come back to this server; None: nothing
     cdef Turns turns                     # of sides that wait for room here; None: nobody waits
     cdef Turn turn                       # its own, at another side; None: it never waited
+    cdef public Admission admission      # of its requests; None: all are passed on at once
+    cdef public object rates             # how many requests it may send (`Rates`); None: any
+    cdef public Side outer               # the client's own, at the endpoint of several servers
     cdef readonly long long n_turns      # turns that were given
     cdef readonly long long n_passed     # requests of this side
     cdef readonly long long n_abandoned  # requests left unanswered at its loss
@@ -55,6 +71,7 @@ cdef class Side(Served):
     cdef int pass_notice_c(self, Route route, Message m) except -1
     cdef int pass_about_c(self, Route route, Message m, int which, Span text) except -1
     cdef int request_c(self, Message m) except -1
+    cdef bint is_in_rate_c(self, Message m) except -1
     cdef int notification_c(self, Message m) except -1
     cdef int fault_c(self, Message m) except -1
     cdef int hold_c(self, Side asker, size_t n) except -1

@@ -12,12 +12,18 @@ from wirespeed.transport.served import Served
 class Route: ...
 
 @disjoint_base
+class Admission: ...
+
+@disjoint_base
 class Side(Served):
     across: Side | None
     requests: dict[str, Callable[[Any, Message], None]]
     admits_legacy: bool
     admits_modern: bool
     tag: str | None
+    admission: Admission | None
+    rates: Any
+    outer: Side | None
     @property
     def n_passed(self) -> int: ...
     @property

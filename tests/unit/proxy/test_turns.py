@@ -260,7 +260,7 @@ async def test_a_cancellation_passes_what_waits(tmp_path: Path) -> None:
 @pytest.mark.parametrize("who", ["waits", "has the turn"])
 async def test_a_client_that_leaves_while_it_waits(who: str, tmp_path: Path) -> None:
     """The turn goes to the next one."""
-    lab = StuckLab(tmp_path)
+    lab = StuckLab(tmp_path, shutdown_grace=0.2)
     async with lab.serving():
         one, two, three = [await lab.connect() for _ in range(3)]
         lab.gate.unlink()
