@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,9 @@ import pytest
 from tests.unit.proxy.proxy_lab import MODERN, Lab, Raw, call
 from tests.unit.proxy.test_http_front import Front, hello
 from tests.unit.proxy.test_turns import until
+from wirespeed.errors import ConfigError
 from wirespeed.proxy import BackendConfig, FlowConfig, Proxy, ProxyConfig, RateConfig
+from wirespeed.proxy.file import load
 from wirespeed.proxy.flow.rates import MAX_CLIENTS, Rates, host_of
 
 pytestmark = [pytest.mark.compiled, pytest.mark.off_schema]
@@ -515,6 +518,42 @@ async def test_the_rate_counts_once_at_an_endpoint_of_several_servers(tmp_path: 
 
 
 # -- configurations ----------------------------------------------------------------------------
+
+
+def test_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "proxy.toml"
+    text = """
+[mcpServers.search]
+command = "s"
+[mcpServers.search.proxy.flow]
+maxInFlight = 16
+maxInFlightPerClient = 4
+tools = { "crawl_*" = 2 }
+maxQueued = 0
+maxQueuedBytes = 5
+[proxy]
+rate = { requests = 20 }
+slowClientTimeout = 10
+"""
+    path.write_text(text)
+    config = load(path)
+    assert config.backends[0].flow == FlowConfig(
+        max_in_flight=16,
+        max_in_flight_per_client=4,
+        tools={"crawl_*": 2},
+        max_queued=0,
+        max_queued_bytes=5,
+    )
+    assert config.rate == RateConfig(requests=20, burst=20)
+    assert config.slow_client_timeout == 10
+    for old, new, place in (
+        ("maxInFlight = 16", "maxInFlight = 0", "mcpServers.search.proxy.flow.maxInFlight"),
+        ("requests = 20", "burst = 3", "proxy.rate"),
+        ("maxQueued = 0", "queue = 0", "mcpServers.search.proxy.flow"),
+    ):
+        path.write_text(text.replace(old, new))
+        with pytest.raises(ConfigError, match=re.escape(place)):
+            load(path)
 
 
 @pytest.mark.parametrize(

@@ -170,21 +170,11 @@ async def test_a_client_over_http_that_does_not_read(tmp_path: Path, version: st
             hello = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params}
             with await post(hello) as sock:
                 answer = await asyncio.get_running_loop().sock_recv(sock, 4096)
-            session = answer.decode().lower().split("mcp-session-id: ")[1].split("\r\n")[0]
+            session = answer.decode().split("Mcp-Session-Id: ")[1].split("\r\n")[0]
             fields.append(f"Mcp-Session-Id: {session}")
         body = call(1, "hold", token="t", progress=80)
         sock = await post(body, *fields)
-        try:
-            await until(lambda: lab.cut == 1)
-        except AssertionError:
-            print(
-                "DBG",
-                lab.seen.read_text(),
-                [(f, f.session.counters, f.n_dropped) for f in lab.fronts],
-                fields,
-                sock.recv(300),
-            )
-            raise
+        await until(lambda: lab.cut == 1)
         if version == MODERN:
             await until(lambda: "notifications/cancelled" in lab.seen.read_text())
         else:
