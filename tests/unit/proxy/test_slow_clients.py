@@ -98,6 +98,7 @@ async def test_a_client_that_does_not_read(tmp_path: Path, isolation: str) -> No
         if isolation == "shared":
             await until(lambda: "notifications/cancelled" in lab.seen.read_text())
         assert (await other.ask(call("o", "talk", size=10)))["id"] == "o"
+        slow.writer.transport.abort()
 
 
 async def test_a_client_that_reads_a_little_stays(tmp_path: Path) -> None:
@@ -123,6 +124,7 @@ async def test_progress_that_nobody_reads(tmp_path: Path) -> None:
         front = await busy(lab)
         await until(lambda: front.n_dropped > 50)
         assert front.session.counters["bytes_queued"] <= 2 * HIGH + 60_200
+        client.writer.transport.abort()
 
 
 @pytest.mark.parametrize("version", ["2025-11-25", MODERN])
