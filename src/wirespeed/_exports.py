@@ -123,7 +123,7 @@ HOMES = {
         "wirespeed.tasks.store": "Page TaskStore",
     },
     "wirespeed.proxy": {
-        "wirespeed.proxy.config": "BackendConfig ProxyConfig ToolsConfig",
+        "wirespeed.proxy.config": "BackendConfig FlowConfig ProxyConfig RateConfig ToolsConfig",
         "wirespeed.proxy.mirror": "Mirror",
         "wirespeed.proxy.proxy": "Proxy",
         "wirespeed.proxy.reload": "Changes Reloads",

@@ -40,9 +40,11 @@ from wirespeed.litemcp import serve as serve_lite
 from wirespeed.proxy import (
     BackendConfig,
     Changes,
+    FlowConfig,
     Mirror,
     Proxy,
     ProxyConfig,
+    RateConfig,
     Reloads,
     ToolsConfig,
 )
@@ -190,8 +192,18 @@ def instrumented() -> None:
 
 async def proxied() -> None:
     tools = ToolsConfig(allow=("get_*",), rename={"get_time": "time"})
-    backend = BackendConfig(target=Stdio("server"), name="tools", isolation="shared", tools=tools)
-    config = ProxyConfig(backends=(backend,), listen=("ws://127.0.0.1:0/mcp",), shutdown_grace=1.0)
+    flow = FlowConfig(max_in_flight=8, max_in_flight_per_client=2, tools={"crawl_*": 1})
+    assert_type(flow.is_on, bool)
+    backend = BackendConfig(
+        target=Stdio("server"), name="tools", isolation="shared", tools=tools, flow=flow
+    )
+    config = ProxyConfig(
+        backends=(backend,),
+        listen=("ws://127.0.0.1:0/mcp",),
+        shutdown_grace=1.0,
+        rate=RateConfig(requests=10, burst=20),
+        slow_client_timeout=10,
+    )
     proxy = Proxy(config)
     assert_type(proxy.config.backends[0].isolation, Literal["session", "shared", "pool"])
     await proxy.serve(on_listening=lambda urls: print(*urls))

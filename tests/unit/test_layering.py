@@ -140,9 +140,10 @@ INSIDE = {
         sync
     """,
     "proxy": """
-        config eras tags
+        config eras tags flow.turns
         side
         front backend
+        flow
         supervision
         isolation
         merge

@@ -20,6 +20,9 @@ cdef class ReplyRoute(FrameWriter):
     cdef object peer_c(self):
         return None
 
+    def retry_after(self, seconds):
+        """Take note of when a request that gets an error may be sent again."""
+
     cdef FrameWriter notices_c(self):
         return None
 

@@ -71,6 +71,7 @@ def run_proxy(
         found: list[Any] = []
         for place in places:
             place.url, routes = _routes(proxy, place.url, option)
+            place.options.update(proxy.listen_fields)
             found.append((place, routes))
 
         def place_of(url: str, routes: Any) -> Place:
@@ -78,6 +79,7 @@ def run_proxy(
                 (place,) = places_of((url,), settings, option)
             except Failure as exc:
                 raise ConfigError(str(exc)) from None
+            place.options.update(proxy.listen_fields)
             places.append(place)
             return place.with_services(routes)
 

@@ -12,7 +12,9 @@ from wirespeed._exports import exports
 if TYPE_CHECKING:  # isort: off
     from wirespeed.proxy.config import (
         BackendConfig as BackendConfig,
+        FlowConfig as FlowConfig,
         ProxyConfig as ProxyConfig,
+        RateConfig as RateConfig,
         ToolsConfig as ToolsConfig,
     )
     from wirespeed.proxy.mirror import Mirror as Mirror

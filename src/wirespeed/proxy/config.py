@@ -38,6 +38,64 @@ class ToolsConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
+class FlowConfig:
+    """How many requests a server gets at once. The others wait in the proxy: the clients take
+    turns, a request each. A request for which there is no place is refused with ``-31000``, over
+    HTTP with status 503.
+
+    A client is a connection or a session. Requests of 2026-07-28 over HTTP have neither: there it
+    is the principal, or else the address.
+
+    Attributes:
+        max_in_flight: Requests at once that all processes of the server work on; None: any number.
+        max_in_flight_per_client: The same of one client.
+        tools: Globs of names of tools, and how many calls of those that match run at once. For each
+            tool the first glob counts that matches it.
+        max_queued: Requests that wait.
+        max_queued_bytes: Bytes of these.
+    """
+
+    max_in_flight: int | None = None
+    max_in_flight_per_client: int | None = None
+    tools: dict[str, int] = field(default_factory=dict)
+    max_queued: int = 1024
+    max_queued_bytes: int = 16 * 1024 * 1024
+
+    def __post_init__(self) -> None:
+        limits = self.max_in_flight, self.max_in_flight_per_client, *self.tools.values()
+        if any(limit is not None and limit < 1 for limit in limits):
+            raise ValueError("a limit of requests in flight must be at least 1")
+        if self.max_queued < 0 or self.max_queued_bytes < 0:
+            raise ValueError("the limits of what waits must not be negative")
+
+    @property
+    def is_on(self) -> bool:
+        """Whether there is a limit."""
+        return bool(self.max_in_flight or self.max_in_flight_per_client or self.tools)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RateConfig:
+    """How many requests a client may send: a token bucket.
+
+    Attributes:
+        requests: Requests a second.
+        burst: Requests at once, after a pause; by default as many as in a second.
+    """
+
+    requests: float
+    burst: int = 0
+
+    def __post_init__(self) -> None:
+        if not 0 < self.requests <= 1e9:
+            raise ValueError("requests must be above 0 and at most 1e9")
+        if self.burst < 0:
+            raise ValueError("burst must be at least 1")
+        if self.burst == 0:
+            object.__setattr__(self, "burst", max(1, int(self.requests)))
+
+
+@dataclass(frozen=True, kw_only=True)
 class BackendConfig:
     """One server behind the proxy.
 
@@ -57,6 +115,7 @@ class BackendConfig:
         prefix: What stands before the names of its tools and prompts, where its endpoint is shared
             with others; by default its name and ``_``. Letters, digits and ``_-`` fit all hosts.
         tools: Which of its tools are shown there.
+        flow: How many requests it gets at once.
     """
 
     target: Stdio | Http | WebSocket | Socket
@@ -68,6 +127,7 @@ class BackendConfig:
     max_clients: int = 256
     prefix: str | None = None
     tools: ToolsConfig = field(default_factory=ToolsConfig)
+    flow: FlowConfig = field(default_factory=FlowConfig)
 
     @property
     def shown_prefix(self) -> str:
@@ -101,6 +161,10 @@ class ProxyConfig:
         page_size: Entries on a page of a list that was merged of several servers.
         watch: Whether ``wirespeed proxy`` reads its file again when it changes; after SIGHUP it
             does so anyway.
+        rate: How many requests each principal may send; without principals, each address. None: any
+            number.
+        slow_client_timeout: Seconds for which a client may leave `Limits.output_high` bytes unread.
+            Then its connection is closed, and its requests are cancelled.
     """
 
     backends: tuple[BackendConfig, ...]
@@ -109,10 +173,14 @@ class ProxyConfig:
     shutdown_grace: float = 5.0
     page_size: int = 1000
     watch: bool = True
+    rate: RateConfig | None = None
+    slow_client_timeout: float = 30.0
 
     def __post_init__(self) -> None:
         if not self.backends:
             raise ValueError("a proxy needs a server behind it")
+        if self.slow_client_timeout <= 0:
+            raise ValueError("slow_client_timeout must be above 0")
         names = [backend.name for backend in self.backends]
         if len(set(names)) < len(names):
             raise ValueError(f"two servers have the same name: {', '.join(sorted(names))}")

@@ -20,8 +20,10 @@ from wirespeed.proxy.config import (
     NAME,
     PREFIX,
     BackendConfig,
+    FlowConfig,
     Isolation,
     ProxyConfig,
+    RateConfig,
     ToolsConfig,
 )
 
@@ -53,6 +55,40 @@ class Tools(_Keys):
     )
     rename: Annotated[dict[str, str], Meta(description="Other names.")] | UnsetType = UNSET
     describe: Annotated[dict[str, str], Meta(description="Other descriptions.")] | UnsetType = UNSET
+
+
+class Flow(_Keys):
+    """How many requests a server gets at once. Others wait."""
+
+    max_in_flight: (
+        Annotated[_Count, Meta(description="Requests at once, of all clients.")] | UnsetType
+    ) = UNSET
+    max_in_flight_per_client: (
+        Annotated[_Count, Meta(description="Requests at once, of one client.")] | UnsetType
+    ) = UNSET
+    tools: (
+        Annotated[
+            dict[str, _Count],
+            Meta(description="Globs of tools, and how many calls of these run at once."),
+        ]
+        | UnsetType
+    ) = UNSET
+    max_queued: (
+        Annotated[int, Meta(ge=0, le=1 << 31, description="Requests that wait.")] | UnsetType
+    ) = UNSET
+    max_queued_bytes: (
+        Annotated[int, Meta(ge=0, le=1 << 40, description="Bytes of the requests that wait.")]
+        | UnsetType
+    ) = UNSET
+
+
+class Rate(_Keys):
+    """How many requests a client may send."""
+
+    requests: Annotated[float, Meta(gt=0, le=1e9, description="Requests a second.")]
+    burst: (
+        Annotated[_Count, Meta(description="Requests at once; as many as in a second.")] | UnsetType
+    ) = UNSET
 
 
 class Backend(_Keys):
@@ -89,6 +125,7 @@ class Backend(_Keys):
         | UnsetType
     ) = UNSET
     tools: Tools | UnsetType = UNSET
+    flow: Flow | UnsetType = UNSET
 
 
 LimitKeys: Any = msgspec.defstruct(
@@ -119,6 +156,14 @@ class Top(_Keys):
     watch: Annotated[bool, Meta(description="Read the file again when it changes.")] | UnsetType = (
         UNSET
     )
+    rate: Rate | UnsetType = UNSET
+    slow_client_timeout: (
+        Annotated[
+            _Seconds,
+            Meta(description="Seconds until a client that does not read is disconnected."),
+        ]
+        | UnsetType
+    ) = UNSET
 
 
 def load(path: str | os.PathLike[str]) -> ProxyConfig:
@@ -138,6 +183,8 @@ def load(path: str | os.PathLike[str]) -> ProxyConfig:
         )
     if "limits" in top:
         top["limits"] = _made(document, "proxy.limits", Limits, top["limits"].given())
+    if "rate" in top:
+        top["rate"] = _made(document, "proxy.rate", RateConfig, top["rate"].given())
     top.setdefault("listen", ())
     top["backends"] = tuple(_backend(document, server) for server in servers)
     return _made(document, "", ProxyConfig, top)
@@ -153,6 +200,8 @@ def _backend(document: Document, server: ServerConfig) -> BackendConfig:
     own = document.convert(f"{place}.proxy", server.extra.get("proxy", {}), Backend).given()
     if "tools" in own:
         own["tools"] = _made(document, f"{place}.proxy.tools", ToolsConfig, own["tools"].given())
+    if "flow" in own:
+        own["flow"] = _made(document, f"{place}.proxy.flow", FlowConfig, own["flow"].given())
     own["target"] = server.target()
     own["name"] = server.name
     own["era"] = server.era

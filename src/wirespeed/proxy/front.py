@@ -53,6 +53,10 @@ class Front(Side):
         """The client sends no more: answer its requests, then close."""
         self._drain()
 
+    def on_slow(self) -> None:
+        """The client has not read for too long: its connection ends."""
+        self.service.cut["slow reader"] += 1
+
     def on_lost(self, exc: BaseException | None) -> None:
         """The client has left."""
         if self._grace_timer is not None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from wirespeed._exports import set_public_home
 from wirespeed.errors import ConfigError, TransportError
+from wirespeed.proxy.flow.rates import Rates
 from wirespeed.proxy.listening import Listening, routes
 from wirespeed.proxy.merge.merged import Merged, serve_lanes
 from wirespeed.proxy.merge.names import Names
@@ -19,7 +20,7 @@ from wirespeed.proxy.service import ProxyService
 if TYPE_CHECKING:
     from wirespeed.proxy.config import ProxyConfig
     from wirespeed.proxy.merge.merged import Offer
-    from wirespeed.transport.options import OnListening
+    from wirespeed.transport.options import ListenFields, OnListening
 
 logger = logging.getLogger("wirespeed.proxy")
 
@@ -44,6 +45,7 @@ class Proxy:
         self.reloads = Reloads()
         self._services = {one.name: ProxyService.of(config, one) for one in config.backends}
         self._whole = self._joined(config, self._services)
+        self.rates = self._adopted(config, self._services, self._whole)
         self.listening = Listening(config.listen)
         self._is_on_stdio = False
         self._reloading = asyncio.Lock()
@@ -67,6 +69,21 @@ class Proxy:
             return next(iter(services.values()))
         return ProxyService(config, "proxy", Merged(_offers(config, services), config.page_size))
 
+    @staticmethod
+    def _adopted(
+        config: ProxyConfig, services: dict[str, ProxyService], whole: ProxyService
+    ) -> Rates | None:
+        """Let all services take what they share."""
+        rates = None if config.rate is None else Rates(config.rate)
+        for one in (*services.values(), whole):
+            one.adopt(config, rates)
+        return rates
+
+    @property
+    def listen_fields(self) -> ListenFields:
+        """What the configuration says of all listeners."""
+        return {"slow_reader_timeout": self.config.slow_client_timeout}
+
     async def serve(self, *, on_listening: OnListening | None = None) -> None:
         """Serve at all URLs until SIGTERM or SIGINT; without a URL on stdio, until the client ends.
 
@@ -85,7 +102,10 @@ class Proxy:
             from wirespeed.transport.net.serve import serve_together
 
             await serve_together(
-                [(*self.routes(url), on_listening, {}) for url in self.config.listen],
+                [
+                    (*self.routes(url), on_listening, self.listen_fields)
+                    for url in self.config.listen
+                ],
                 attendant=self.listening,
             )
 
@@ -172,8 +192,7 @@ class Proxy:
                 one.farewell = f"the server {name} was changed"
         if whole is not self._whole and self._whole not in services.values():
             self._whole.farewell = "the servers were changed"
-        for one in (*services.values(), whole):
-            one.adopt(config)
+        self.rates = self._adopted(config, services, whole)
         if isinstance(whole.assignment, Merged):
             await whole.assignment.replace(_offers(config, services), config.page_size)
         self.config, self._services, self._whole = config, services, whole

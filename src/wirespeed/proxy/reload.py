@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 # What concerns the endpoint of all servers only: no process and no session of a server.
 SHOWN = frozenset({"prefix", "tools"})
 # What holds from the next connection of a client on, or at once.
-LIVE = frozenset({"backends", "listen", "limits", "shutdown_grace", "page_size", "watch"})
+LIVE = frozenset({"backends", "listen", "limits", "shutdown_grace", "page_size", "watch", "rate"})
 
 
 @dataclass(frozen=True, kw_only=True)

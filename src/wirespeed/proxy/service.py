@@ -11,6 +11,7 @@ import msgspec
 
 from wirespeed.protocol import codes
 from wirespeed.protocol.revisions import LEGACY_VERSIONS, MODERN_VERSIONS
+from wirespeed.proxy.flow.admission import Limited
 from wirespeed.proxy.front import Front
 from wirespeed.proxy.isolation.assignment import WithoutSession
 from wirespeed.proxy.isolation.per_client import PerClient
@@ -19,6 +20,7 @@ from wirespeed.proxy.isolation.pool import Pool
 if TYPE_CHECKING:
     from wirespeed._core.framing.base import Framer
     from wirespeed.proxy.config import BackendConfig, ProxyConfig
+    from wirespeed.proxy.flow.rates import Rates
     from wirespeed.proxy.isolation.assignment import Assignment
     from wirespeed.transport.http.exchange import HttpTarget
     from wirespeed.transport.http.options import HttpOptions
@@ -29,6 +31,9 @@ logger = logging.getLogger("wirespeed.proxy")
 
 # Requests of all clients at once that a server may have: the ids of `Pending` allow more.
 _OUTSTANDING = (1 << 20) - 1
+# Bytes that wait for a server to read them, at which the clients take turns: what it must read
+# before it sees the next message. The pipe holds 64 KiB more.
+_OUTPUT_HIGH, _OUTPUT_LOW = 256 * 1024, 64 * 1024
 
 
 class ProxyService:
@@ -39,6 +44,9 @@ class ProxyService:
         assignment: What knows which server.
         fronts: The clients at this moment.
         farewell: What requests get after the last ones that are answered.
+        flow: The limits of requests to the server; None without any, and for several servers.
+        rates: How many requests clients may send; None: any number.
+        cut: How many clients were disconnected, by reason.
     """
 
     subprotocol = "mcp"
@@ -52,6 +60,9 @@ class ProxyService:
 
     def __init__(self, config: ProxyConfig, name: str, assignment: Assignment) -> None:
         self.name = name
+        self.flow: Limited | None = None
+        self.rates: Rates | None = None
+        self.cut = {"slow reader": 0}
         self.limits = config.limits
         self.shutdown_grace = config.shutdown_grace
         self.assignment = assignment
@@ -65,13 +76,21 @@ class ProxyService:
     @classmethod
     def of(cls, config: ProxyConfig, backend: BackendConfig) -> Self:
         """The service that passes everything on to one server."""
-        limits = msgspec.structs.replace(config.limits, max_outstanding=_OUTSTANDING)
+        limits = msgspec.structs.replace(
+            config.limits,
+            max_outstanding=_OUTSTANDING,
+            output_high=min(config.limits.output_high, _OUTPUT_HIGH),
+            output_low=min(config.limits.output_low, _OUTPUT_LOW),
+        )
         kind = PerClient if backend.isolation == "session" else Pool
-        return cls(config, backend.name, kind(backend, limits))
+        service = cls(config, backend.name, kind(backend, limits))
+        if backend.flow.is_on:
+            service.flow = Limited(backend.flow, backend.name)
+        return service
 
-    def adopt(self, config: ProxyConfig) -> None:
+    def adopt(self, config: ProxyConfig, rates: Rates | None) -> None:
         """Take what may change while it serves: for connections of clients that come."""
-        self.limits, self.shutdown_grace = config.limits, config.shutdown_grace
+        self.limits, self.shutdown_grace, self.rates = config.limits, config.shutdown_grace, rates
         self._alone = len(config.backends) == 1
 
     async def hold(self) -> None:
@@ -134,6 +153,7 @@ class ProxyService:
         without = lane and not self.assignment.serves_lanes
         front = Front(self, loop, framer, WithoutSession() if without else self.assignment)
         front.shared = lane
+        front.admission, front.rates = self.flow, self.rates
         make_link(front)
         self.fronts.add(front)
         if self._ended:  # the client was on its way when the configuration changed

@@ -3,6 +3,7 @@ from libc.stdint cimport int64_t, uint8_t, uint64_t
 
 from wirespeed._core.envelope cimport Message
 from wirespeed._core.span cimport Span
+from wirespeed.proxy.flow.turns cimport Turn, Turns
 from wirespeed.transport.served cimport Served
 
 cdef enum:
@@ -21,6 +22,9 @@ cdef class Route:
     cdef uint8_t n_token         # of the asker's progress token, JSON text
     cdef uint8_t[SHORT_TOKEN] token
     cdef bytes long_token        # one that has no room there, or None
+    cdef object permit           # of the asker's `Admission`, told when it is over; or None
+
+    cdef int over_c(self, int code) except -1
 
 
 cdef inline Span token_of(Route route) noexcept:
@@ -34,13 +38,28 @@ cdef inline Span token_of(Route route) noexcept:
     return s
 
 
+# Decides when requests are passed on. It is asked before, and told when they are over.
+cdef class Admission:
+    cdef object permit           # of the request that it was asked about last; None: it needs none
+
+    # 1: pass the request on; 0: it is refused, or held until there is room. `name`: as of
+    # `pass_request_c`.
+    cdef int admit_c(self, Side asker, Side to, Message m, bytes name) except -1
+    cdef int done_c(self, Route route) except -1
+
+
 cdef class Side(Served):
     cdef public Side across              # where its requests go; None: nowhere
     cdef public dict requests            # method -> function of (side, message), not of `across`
     cdef public bint admits_legacy       # False: `route` is asked for each request of this era
     cdef public bint admits_modern
     cdef public str tag                  # before what is to come back to this server; None: nothing
-    cdef list held                       # sides that wait until this one has read
+    cdef Turns turns                     # of sides that wait for room here; None: nobody waits
+    cdef Turn turn                       # its own, at another side; None: it never waited
+    cdef public Admission admission      # of its requests; None: all are passed on at once
+    cdef public object rates             # how many requests it may send (`Rates`); None: any
+    cdef public Side outer               # the client's own, at the endpoint of several servers
+    cdef readonly long long n_turns      # turns that were given
     cdef readonly long long n_passed     # requests of this side
     cdef readonly long long n_abandoned  # requests left unanswered at its loss
     cdef readonly long long n_late       # answers and progress that nobody waits for
@@ -52,9 +71,12 @@ cdef class Side(Served):
     cdef int pass_notice_c(self, Route route, Message m) except -1
     cdef int pass_about_c(self, Route route, Message m, int which, Span text) except -1
     cdef int request_c(self, Message m) except -1
+    cdef bint is_in_rate_c(self, Message m) except -1
     cdef int notification_c(self, Message m) except -1
     cdef int fault_c(self, Message m) except -1
-    cdef int hold_c(self, Side asker) except -1
+    cdef int hold_c(self, Side asker, size_t n) except -1
+    cdef int give_turn_c(self) except -1
+    cdef int end_turn_c(self) except -1
     cdef int passed_c(self) except -1
     cdef bint last_c(self, Route route) except -1
     cdef int fail_c(self, Route route, int code, str message, object data) except -1

@@ -32,13 +32,17 @@ from wirespeed._core.envelope cimport (
     span_of,
 )
 from wirespeed._core.inflight cimport InFlightSlot, inflight_id
+from wirespeed._core.reply_route cimport ReplyRoute
 from wirespeed._core.session cimport Session
 from wirespeed._core.span cimport Span
 from wirespeed._core.splice cimport Edit, edit_of, splice_c
+from wirespeed.proxy.flow.turns cimport Turn, Turns
 from wirespeed.server.http.headers cimport check_headers_c
+from wirespeed.server.requests.observer cimport CANCELLED
 from wirespeed.transport.served cimport Served
 
 import logging
+from math import ceil
 
 import msgspec
 
@@ -48,6 +52,9 @@ from wirespeed.protocol import codes, revisions
 from wirespeed.proxy.tags import tagged, whole
 
 logger = logging.getLogger("wirespeed.proxy")
+
+cdef enum:
+    QUANTUM = 65536       # bytes that a side may send in its turn, while others wait
 
 cdef dict NONE = {}
 # Not those of the proxy's own refusals: a server that is busy leaves the proxy ready.
@@ -68,17 +75,38 @@ cdef bytes about_subscription(object result, bytes id):
     return msgspec.json.encode(decoded)
 
 
-cdef int verdict(object error) except? -1:
-    """The code of a server's error if it decides about the status of an HTTP response, or 0."""
+# What errors without a code of their own are counted as.
+cdef enum:
+    OTHER_CODE = 2
+
+
+cdef int code_of(object error) except? -1:
+    """The code of a server's error."""
     decoded = msgspec.json.decode(error)
     code = decoded.get("code") if isinstance(decoded, dict) else None
-    return code if isinstance(code, int) and code in VERDICTS else 0
+    small = type(code) is int and -1 << 31 <= code < 1 << 31 and not 0 <= code <= OTHER_CODE
+    return code if small else OTHER_CODE
 
 
 @cython.final
 @cython.freelist(256)
 cdef class Route:
-    pass
+
+    cdef int over_c(self, int code) except -1:
+        """The request has its answer, or needs none."""
+        if self.permit is not None:
+            self.asker.admission.done_c(self)
+        return 0
+
+
+cdef class Admission:
+    """The base of what decides when requests are passed on."""
+
+    cdef int admit_c(self, Side asker, Side to, Message m, bytes name) except -1:
+        raise NotImplementedError
+
+    cdef int done_c(self, Route route) except -1:
+        raise NotImplementedError
 
 
 cdef class Side(Served):
@@ -92,6 +120,9 @@ cdef class Side(Served):
         across: The side that requests are passed to; None: they are refused.
         requests: Functions by method, for the requests of legacy eras that the proxy answers
             itself. Each gets this side and the message.
+        admission: What decides when its requests are passed on; None: at once.
+        rates: How many requests it may send; None: any number.
+        outer: The client's own connection, where this one is a part of it.
         admits_legacy, admits_modern: Whether requests of these eras go to `across`. Others go where
             `route` says.
     """
@@ -149,19 +180,15 @@ cdef class Side(Served):
                 logger.error("internal error of the proxy at %s", m, exc_info=exc)
                 if m.kind_c == REQUEST:
                     self.session.error_c(m.ref, codes.INTERNAL_ERROR, "Internal error", None)
+        if self.turn is not None and not self.session.pauses_requests:
+            self.end_turn_c()
         if self.draining:
             me.check_drained()
 
     cpdef object on_drained(self):
         """This side has read: go on with what waited for that."""
-        cdef Side asker
-        cdef list held = self.held
-        self.held = None
-        if held is not None:
-            for asker in held:
-                asker.session.pauses_requests = False
-                if asker.link is not None:
-                    asker.link.wrote_c()
+        if self.turns is not None:
+            self.give_turn_c()
         if self.draining:
             self.check_drained()
 
@@ -175,13 +202,16 @@ cdef class Side(Served):
                 if route.answerer.session.pending.take_c(route.id) is not None:
                     me.n_abandoned += 1
                     route.answerer.cancel(route.id)
+                route.over_c(CANCELLED)
                 route = route.next
         for _, token in self.session.fail_all():
             if type(token) is Route:
                 me.fail_c(<Route> token, codes.SERVER_LOST, me.loss(exc), None)
             else:
                 me.answered(None, token)
-        self.on_drained()
+        me.end_turn_c()
+        me.turn = None
+        me.give_turn_c()               # to all: nothing is sent here any more
         me.across = None
 
     def loss(self, exc):
@@ -194,6 +224,8 @@ cdef class Side(Served):
         cdef bint modern = is_modern(m)
         cdef object function
         cdef Side to = self.across
+        if self.rates is not None and not self.is_in_rate_c(m):
+            return 0
         if modern:
             if self.head is not None:
                 try:
@@ -212,17 +244,39 @@ cdef class Side(Served):
                 return 0
         return self.pass_request_c(to, m, None)
 
+    cdef bint is_in_rate_c(self, Message m) except -1:
+        """Whether this side may send a request now. If not, it was refused."""
+        cdef ReplyRoute route
+        cdef double delay
+        if method_is(m, b'"ping"', "ping"):
+            return True
+        delay = self.rates.delay(self)
+        if delay == 0:
+            return True
+        route = self.session.route_of_c(m.ref)
+        if route is not None:
+            route.retry_after(ceil(delay))
+        self.session.error_c(
+            m.ref, codes.OVERLOADED, "too many requests: the limit is a rate",
+            {"retryAfterMs": ceil(1000 * delay)},
+        )
+        return False
+
     cdef int pass_request_c(self, Side to, Message m, bytes name) except -1:
         cdef Edit edit
         cdef Edit *more = NULL
         if to is None or to.link is None:
             self.unreachable(m)
             return 0
+        if self.admission is not None and not self.admission.admit_c(self, to, m, name):
+            return 0
         cdef Route route = Route.__new__(Route)
         cdef Span token = span_of(m, WS_META_PROGRESS_TOKEN)
         route.asker = self
         route.answerer = to
         route.ref = m.ref
+        if self.admission is not None:
+            route.permit = self.admission.permit
         if not poi_is(m, WS_METHOD, b'"tools/call"'):
             route.listens = method_is(m, b'"subscriptions/listen"', "subscriptions/listen")
             if route.listens:
@@ -237,6 +291,7 @@ cdef class Side(Served):
         try:
             route.id = to.session.reserve_c(route, INFINITY, None)
         except OverflowError:
+            route.over_c(codes.OVERLOADED)
             self.session.error_c(
                 m.ref, codes.OVERLOADED, "too many requests at once for the server", None
             )
@@ -253,25 +308,72 @@ cdef class Side(Served):
             to.link.wrote_more_c()
         else:
             to.link.wrote_c()
-        if to.session.outbox.size >= to.session.output_high:
-            to.hold_c(self)
+        if to.turns is not None or to.session.outbox.size >= to.session.output_high:
+            to.hold_c(self, m.n)
         return 0
 
-    cdef int hold_c(self, Side asker) except -1:
-        """Let the requests of another side wait until this one has read."""
-        if not asker.session.pauses_requests:
+    cdef int hold_c(self, Side asker, size_t n) except -1:
+        """Another side has sent n bytes here, while there is no room or others wait for it: let its
+        requests wait for its turn, unless it is its turn."""
+        cdef Turn turn = asker.turn
+        if turn is None:
+            turn = asker.turn = Turn(asker)
+        elif turn.at is not None and turn.at is not self.turns:
+            if asker.session.pauses_requests:
+                return 0               # it waits for another server
+            asker.end_turn_c()
+        if self.turns is None:
+            self.turns = Turns(QUANTUM, self)
+        if (
+            not self.turns.sent_c(turn, <long long> n)
+            or self.session.outbox.size >= self.session.output_high
+        ):
             asker.session.pauses_requests = True
-            if self.held is None:
-                self.held = []
-            self.held.append(asker)
+            self.give_turn_c()
+        return 0
+
+    cdef int give_turn_c(self) except -1:
+        """Let the next of those that wait send, if there is room: else `on_drained` will come."""
+        cdef Turn turn
+        cdef Side asker
+        cdef bint fresh
+        while self.turns is not None:
+            if self.link is not None and self.session.outbox.size >= self.session.output_high:
+                return 0
+            fresh = self.turns.current is None
+            turn = self.turns.next_c()
+            if turn is None:
+                self.turns = None
+                return 0
+            self.n_turns += fresh
+            asker = turn.owner
+            asker.session.pauses_requests = False
+            if asker.link is not None and asker.session.wants_turn_c():
+                asker.link.wrote_c()
+                if self.link is not None and asker.session.has_room_c():
+                    return 0
+            self.turns.leave_c(turn)
+        return 0
+
+    cdef int end_turn_c(self) except -1:
+        """This side has sent all that it may send now: the turn is another one's."""
+        cdef Side to
+        cdef Turn turn = self.turn
+        if turn is not None and turn.at is not None:
+            to = turn.at.owner
+            turn.at.leave_c(turn)
+            to.give_turn_c()
         return 0
 
     cdef int pass_answer_c(self, Route route, Message m) except -1:
         """This side has answered."""
         cdef Side asker = route.asker
-        cdef InFlightSlot *slot = asker.session.inflight.slot_c(route.ref)
+        cdef InFlightSlot *slot
         cdef Span id
         cdef bytes text
+        cdef int code = code_of(m.error) if m.kind_c == ERROR else 0
+        route.over_c(code)
+        slot = asker.session.inflight.slot_c(route.ref)
         if asker.link is None or slot is NULL:
             self.n_late += 1
             return 0
@@ -290,9 +392,8 @@ cdef class Side(Served):
         else:
             if route.greets and m.kind_c == RESULT:
                 asker.agreed(m)
-            asker.session.splice_reply_c(
-                route.ref, m, verdict(m.error) if m.kind_c == ERROR else 0
-            )
+            # some codes decide about the status of an HTTP response
+            asker.session.splice_reply_c(route.ref, m, code if code in VERDICTS else 0)
         return asker.passed_c()
 
     cdef int passed_c(self) except -1:
@@ -346,6 +447,7 @@ cdef class Side(Served):
                     route.answerer.session.splice_cancel_c(route.id, m)
                     if route.answerer.link is not None:
                         route.answerer.link.wrote_c()
+                route.over_c(CANCELLED)
                 route = route.next
             return self.session.cancelled_done_c()
         slot = route.asker.session.inflight.slot_c(route.ref)
@@ -393,6 +495,7 @@ cdef class Side(Served):
     cdef int fail_c(self, Route route, int code, str message, object data) except -1:
         """Answer a request that was passed on with an error of the proxy."""
         cdef Side asker = route.asker
+        route.over_c(code)
         if asker.link is None or (route.listens and not asker.last_c(route)):
             return 0
         if asker.session.error_c(route.ref, code, message, data):

@@ -72,6 +72,9 @@ cdef class Endpoint:
     cpdef object on_drained(self):
         """The outbox fell to its low mark after it had reached the high mark."""
 
+    def on_slow(self):
+        """The peer has read nothing for too long: its listener ends the link now."""
+
 
 @cython.final
 cdef class _Turn:

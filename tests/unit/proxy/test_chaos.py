@@ -24,7 +24,7 @@ from raw import surroundings
 
 from wirespeed import Client, Stdio
 from wirespeed.errors import CallTimeout, RemoteError, WirespeedError
-from wirespeed.proxy import BackendConfig, Proxy, ProxyConfig
+from wirespeed.proxy import BackendConfig, FlowConfig, Proxy, ProxyConfig
 
 pytestmark = [pytest.mark.compiled, pytest.mark.off_schema]
 
@@ -119,13 +119,18 @@ class Chaos:
 
 
 @contextlib.asynccontextmanager
-async def proxied(folder: Path) -> AsyncIterator[tuple[str, str]]:
+async def proxied(folder: Path) -> AsyncIterator[tuple[str, str, Proxy]]:
     script = folder / "server.py"
     script.write_text(SERVER)
     target = Stdio(sys.executable, [str(script)], env=surroundings())
     backends = (
         BackendConfig(target=target, name="one", isolation="shared"),
-        BackendConfig(target=target, name="two", isolation="shared"),
+        BackendConfig(
+            target=target,
+            name="two",
+            isolation="shared",
+            flow=FlowConfig(max_in_flight=16, max_in_flight_per_client=4, tools={"e*": 12}),
+        ),
         BackendConfig(target=target, name="three", isolation="pool", size=2),
         BackendConfig(target=target, name="four", isolation="session", max_clients=3),
     )
@@ -138,16 +143,15 @@ async def proxied(folder: Path) -> AsyncIterator[tuple[str, str]]:
             ready.set()
 
     listen = ("ws://127.0.0.1:0/mcp", "http://127.0.0.1:0/mcp")
-    serving = asyncio.ensure_future(
-        Proxy(ProxyConfig(backends=backends, listen=listen)).serve(on_listening=on_listening)
-    )
+    proxy = Proxy(ProxyConfig(backends=backends, listen=listen))
+    serving = asyncio.ensure_future(proxy.serve(on_listening=on_listening))
     waiting = asyncio.ensure_future(ready.wait())
     await asyncio.wait((serving, waiting), return_when=asyncio.FIRST_COMPLETED)
     if serving.done():
         serving.result()
     found.sort(reverse=True)  # ws: before http:
     try:
-        yield found[0], found[1]
+        yield found[0], found[1], proxy
     finally:
         serving.cancel()
         await asyncio.wait((serving,))
@@ -176,7 +180,7 @@ async def run_chaos(tmp_path: Path) -> None:
     n_children, n_tasks = children(), len(asyncio.all_tasks())
     n_open = len(os.listdir("/proc/self/fd"))
     loop = asyncio.get_running_loop()
-    async with proxied(tmp_path) as (ws, http):
+    async with proxied(tmp_path) as (ws, http, proxy):
         until = loop.time() + SECONDS
         names = ("one", "two", "three", "one", "two", "three", "four")
         tasks = [
@@ -193,6 +197,8 @@ async def run_chaos(tmp_path: Path) -> None:
         ]
         await asyncio.gather(*tasks, chaos.killer(until))
     print(dict(chaos.outcomes))
+    flow: Any = proxy.services["two"].flow
+    assert (flow.n_in_flight, flow.n_queued, flow.n_queued_bytes, flow.n_clients) == (0, 0, 0, 0)
     assert not chaos.wrong
     assert chaos.outcomes["no outcome"] == 0
     assert chaos.outcomes["answered"] > 20 * SECONDS

@@ -96,6 +96,7 @@ class Member:
             return links[1]
 
         self._inner = self.service.connect(make_link, loop=loop, pool=None)  # type: ignore[arg-type]
+        self._inner.outer, self._inner.rates = self._client, None
         self._inner.principal, self._inner.peer = self._client.principal, self._client.peer
         backend.across, self.backend = self._client, backend
         for link in links:

@@ -200,6 +200,11 @@ cdef class McpExchange(Exchange):
         self.leave()
         return True
 
+    def on_slow(self):
+        """What serves the client learns of it."""
+        if self.client is not None:
+            self.client.on_slow()
+
     cdef int gone_c(self) except -1:
         self.unwatch_c()
         Exchange.gone_c(self)

@@ -135,6 +135,11 @@ cdef class HttpConnection(Carrier):
         if self.exchange is not None:
             self.exchange.drained_c()
 
+    def on_slow(self):
+        """What answers the request that the client does not read learns of it."""
+        if self.exchange is not None:
+            self.exchange.on_slow()
+
     cpdef object on_eof(self):
         cdef HttpConnection me = self
         # A client that ends its side while its request is answered has left: a closed socket and

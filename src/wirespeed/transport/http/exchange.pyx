@@ -181,6 +181,15 @@ cdef class Exchange(ReplyRoute):
         self.carrier = None
         return carrier.over_c(self)
 
+    def on_slow(self):
+        """The client has read nothing for too long: its connection ends."""
+
+    def retry_after(self, seconds):
+        """Add the field Retry-After (RFC 9110 section 10.2.3) to the response, if its head is not
+        written yet."""
+        if self.status == 0 and b"Retry-After" not in self.more_fields:
+            self.more_fields += b"Retry-After: %d\r\n" % seconds
+
     cdef int check_open_c(self) except -1:
         if self.status:
             raise RuntimeError("the response has begun already")

@@ -164,6 +164,7 @@ class Keeper:
                 watched._asked_twice = True
                 return
             logger.warning("a client left %d bytes unread: the connection is closed", queued)
+            watched.endpoint.on_slow()
             link.end(CloseCode.POLICY, "too slow a reader", self._close_timeout)
             return
         watched.check(now)

@@ -1,0 +1,263 @@
+"""How many requests a server works on at once: in all, of one client, of one tool.
+
+Requests beyond these wait here, in a queue for each client and limit. The clients take turns, a
+request each. A client that waits for one tool does not wait with its other requests.
+"""
+
+cimport cython
+
+from wirespeed._core._simd cimport WS_METHOD, WS_NAME
+from wirespeed._core.envelope cimport Message, method_is, poi_is, span_of
+from wirespeed._core.span cimport Span
+from wirespeed.proxy.side cimport Admission, Route, Side
+
+from collections import OrderedDict
+from fnmatch import fnmatchcase
+
+import msgspec
+
+from wirespeed.protocol import codes
+from wirespeed.proxy.flow.rates import client_of
+
+cdef enum:
+    MAX_KINDS = 1000      # names of tools whose limits are remembered
+    MAX_SKIPPED = 64      # clients whose server has ended that are looked at in one go
+
+cdef double PAUSE = 0.1   # seconds until it is looked again whether there is another server
+
+
+@cython.final
+cdef class Share:
+    pass
+
+
+@cython.final
+cdef class Queue:
+    pass
+
+
+@cython.final
+@cython.freelist(256)
+cdef class Permit:
+    pass
+
+
+@cython.final
+cdef class Limited(Admission):
+    """The limits of one server, for the connections of all clients to all of its processes.
+
+    Args:
+        config: A `FlowConfig`.
+        server: The server's name, for errors.
+
+    Attributes:
+        n_in_flight: Requests that the server works on.
+        n_queued, n_queued_bytes: Requests that wait, and the bytes of their messages.
+        n_refused: Requests that were refused, because too many waited.
+    """
+
+    def __init__(self, config, str server not None):
+        cdef size_t none = <size_t> -1
+        self.server = server
+        self.max_in_flight = config.max_in_flight or none
+        self.max_in_flight_per_client = config.max_in_flight_per_client or none
+        self.max_queued = config.max_queued
+        self.max_queued_bytes = config.max_queued_bytes
+        self.globs = list(config.tools)
+        self.max_of = [none, *config.tools.values()]
+        self.n_of = [0] * len(self.max_of)
+        self.rings = [OrderedDict() for _ in self.max_of]
+        self.kinds = {}
+        self.shares = {}
+
+    @property
+    def n_clients(self):
+        """How many clients have requests here."""
+        return len(self.shares)
+
+    cdef int kind_c(self, Message m) except -1:
+        """The number of the first limit of tools that holds for a request; 0 for none."""
+        cdef Span name
+        cdef bytes text
+        if not self.globs or not (
+            poi_is(m, WS_METHOD, b'"tools/call"') or method_is(m, b'"tools/call"', "tools/call")
+        ):
+            return 0
+        name = span_of(m, WS_NAME)
+        text = (<const char *> name.p)[:name.n]
+        kind = self.kinds.get(text)
+        if kind is None:
+            tool = msgspec.json.decode(text) if text else None
+            kind = 0
+            if isinstance(tool, str):
+                for i, glob in enumerate(self.globs):
+                    if fnmatchcase(tool, glob):
+                        kind = i + 1
+                        break
+            if len(self.kinds) >= MAX_KINDS:
+                self.kinds.clear()
+            self.kinds[text] = kind
+        return kind
+
+    cdef Share share_c(self, Side asker):
+        cdef object key = client_of(asker)
+        cdef Share share = self.shares.get(key)
+        if share is None:
+            share = Share.__new__(Share)
+            share.key = key
+            share.queues = {}
+            self.shares[key] = share
+        return share
+
+    cdef bint has_room_c(self, Share share, int kind) except -1:
+        return (
+            self.n_in_flight < self.max_in_flight
+            and share.n < self.max_in_flight_per_client
+            and <size_t> self.n_of[kind] < <size_t> self.max_of[kind]
+        )
+
+    cdef int admit_c(self, Side asker, Side to, Message m, bytes name) except -1:
+        cdef Permit permit
+        self.permit = None
+        if method_is(m, b'"subscriptions/listen"', "subscriptions/listen"):
+            return 1                   # it has no end
+        permit = Permit.__new__(Permit)
+        permit.share = self.share_c(asker)
+        permit.kind = self.kind_c(m)
+        if self.passing or self.has_room_c(permit.share, permit.kind):
+            self.n_in_flight += 1
+            permit.share.n += 1
+            self.n_of[permit.kind] += 1
+            self.permit = permit
+            return 1
+        if self.n_queued >= self.max_queued or self.n_queued_bytes + m.n > self.max_queued_bytes:
+            self.n_refused += 1
+            asker.session.error_c(
+                m.ref, codes.OVERLOADED, f"too many requests wait for {self.server}", None
+            )
+            self.forget_c(permit.share)
+            return 0
+        permit.asker, permit.to, permit.message, permit.name = asker, to, m, name
+        self.hold_c(permit)
+        return 0
+
+    cdef int hold_c(self, Permit permit) except -1:
+        """Let a request wait. Its route tells us of its end."""
+        cdef Route route = Route.__new__(Route)
+        cdef Queue queue = permit.share.queues.get(permit.kind)
+        if queue is None:
+            queue = Queue.__new__(Queue)
+            queue.share, queue.kind, queue.waiting = permit.share, permit.kind, OrderedDict()
+            permit.share.queues[permit.kind] = queue
+            self.rings[permit.kind][queue] = None
+        permit.queue = queue
+        queue.waiting[permit] = None
+        self.n_queued += 1
+        self.n_queued_bytes += permit.message.n
+        route.asker, route.answerer, route.ref = permit.asker, permit.to, permit.message.ref
+        route.permit = permit
+        permit.route = route
+        permit.asker.session.set_token_c(route.ref, route)
+        return 0
+
+    cdef int leave_c(self, Permit permit) except -1:
+        """A request waits no more."""
+        cdef Queue queue = permit.queue
+        permit.queue = None
+        permit.route.permit = None
+        permit.route = None
+        del queue.waiting[permit]
+        self.n_queued -= 1
+        self.n_queued_bytes -= permit.message.n
+        if not queue.waiting:
+            del queue.share.queues[queue.kind]
+            self.rings[queue.kind].pop(queue, None)
+        return 0
+
+    cdef int done_c(self, Route route) except -1:
+        cdef Limited me = self         # what is freed may run any code
+        cdef Permit permit = route.permit
+        cdef Share share = permit.share
+        if permit.queue is not None:
+            me.leave_c(permit)
+        else:
+            route.permit = None
+            me.n_in_flight -= 1
+            me.n_of[permit.kind] -= 1
+            share.n -= 1
+            for kind, queue in share.queues.items():
+                me.rings[kind].setdefault(queue)     # it has left the ring at the client's limit
+        me.forget_c(share)
+        return me.go_on_c()
+
+    cdef Queue next_c(self):
+        """The queue whose turn it is and for which there is room; None: none."""
+        cdef Queue queue
+        cdef int kind
+        if self.n_in_flight >= self.max_in_flight:
+            return None
+        for _ in range(len(self.rings)):
+            kind = self.next_kind
+            self.next_kind = (kind + 1) % <int> len(self.rings)
+            ring = self.rings[kind]
+            while ring and <size_t> self.n_of[kind] < <size_t> self.max_of[kind]:
+                queue = ring.popitem(False)[0]
+                if queue.share.n < self.max_in_flight_per_client:
+                    ring[queue] = None
+                    return queue
+        return None
+
+    cdef int go_on_c(self) except -1:
+        """Pass on what has waited, as far as there is room."""
+        cdef Limited me = self         # what is freed may run any code
+        cdef Permit permit = None
+        cdef Queue queue
+        cdef Side to
+        cdef int n_skipped = 0
+        if self.passing:
+            return 0
+        while me.n_queued:
+            queue = me.next_c()
+            if queue is None:
+                return 0
+            permit = next(iter(queue.waiting))
+            to = permit.to
+            if to.link is None and permit.asker.is_open(permit.message):
+                if not me.looking or (
+                    permit.asker.across is None and permit.asker.session.pauses_requests
+                ):
+                    n_skipped += 1     # the server has ended: perhaps there will be another one
+                    if n_skipped == MAX_SKIPPED:
+                        break
+                    continue
+            me.leave_c(permit)
+            if permit.asker.is_open(permit.message):     # else its client leaves just now
+                permit.asker.session.set_token_c(permit.message.ref, None)
+                me.passing = True
+                try:
+                    if to.link is None:
+                        to = permit.asker.route(permit.message)
+                    if to is not None:
+                        permit.asker.pass_request_c(to, permit.message, permit.name)
+                    permit.asker.passed_c()
+                finally:
+                    me.passing = False
+            me.forget_c(permit.share)
+        if n_skipped and me.timer is None and permit is not None:
+            me.timer = permit.asker.loop.call_later(PAUSE if me.looking else 0, me._look)
+        return 0
+
+    def _look(self):
+        """Look again at what waits for servers that have ended."""
+        self.timer = None
+        self.looking = True
+        try:
+            self.go_on_c()
+        finally:
+            self.looking = False
+
+    cdef int forget_c(self, Share share) except -1:
+        """Forget a client without requests."""
+        if not share.n and not share.queues:
+            self.shares.pop(share.key, None)
+        return 0
