@@ -123,7 +123,10 @@ HOMES = {
         "wirespeed.tasks.store": "Page TaskStore",
     },
     "wirespeed.proxy": {
-        "wirespeed.proxy.config": "BackendConfig ProxyConfig ToolsConfig",
+        "wirespeed.proxy.config": (
+            "AuthorizationConfig BackendConfig IntrospectionConfig ListenConfig PrincipalConfig "
+            "ProxyConfig ToolRules ToolsConfig"
+        ),
         "wirespeed.proxy.mirror": "Mirror",
         "wirespeed.proxy.proxy": "Proxy",
     },

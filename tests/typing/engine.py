@@ -37,7 +37,18 @@ from wirespeed.litemcp import (
 )
 from wirespeed.litemcp import run as run_lite
 from wirespeed.litemcp import serve as serve_lite
-from wirespeed.proxy import BackendConfig, Mirror, Proxy, ProxyConfig, ToolsConfig
+from wirespeed.proxy import (
+    AuthorizationConfig,
+    BackendConfig,
+    IntrospectionConfig,
+    ListenConfig,
+    Mirror,
+    PrincipalConfig,
+    Proxy,
+    ProxyConfig,
+    ToolRules,
+    ToolsConfig,
+)
 from wirespeed.transport import (
     Child,
     Connection,
@@ -187,6 +198,15 @@ async def proxied() -> None:
     proxy = Proxy(config)
     assert_type(proxy.config.backends[0].isolation, Literal["session", "shared", "pool"])
     await proxy.serve(on_listening=lambda urls: print(*urls))
+    proxy.reopen_logs()
+    asked = IntrospectionConfig(url="https://auth.example/introspect", token="t")
+    auth = AuthorizationConfig(
+        resource="https://tools.example", issuers=("https://auth.example",), introspection=asked
+    )
+    anne = PrincipalConfig(name="anne", subject="a", tools=ToolRules(deny=("delete_*",)))
+    assert_type(anne.may_use("tools"), bool)
+    listen = ListenConfig(url="http://127.0.0.1:0/mcp", access_log="json")
+    ProxyConfig(backends=(backend,), listen=(listen,), principals=(anne,), auth=auth)
     mirror = Mirror(Stdio("server"), name="far", era="legacy")
     assert_type(mirror.server, Server)
     Server("near").mount("far", mirror.server)

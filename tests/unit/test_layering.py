@@ -145,7 +145,9 @@ INSIDE = {
         front backend
         supervision
         isolation
+        access
         merge
+        listening
         service mirror file
         proxy
     """,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from wirespeed.cli.failures import cannot_start, complain, usage
@@ -85,15 +86,27 @@ class Listening:
     """The address and the options of a listener. They are checked before the user's file is
     imported.
 
+    Args:
+        options: These options, in place of those of the command line.
+
     Failure (2 or 3): an option is wrong.
     """
 
-    def __init__(self, url: str, settings: Settings, secret: Secret | None) -> None:
+    def __init__(
+        self,
+        url: str,
+        settings: Settings,
+        secret: Secret | None,
+        options: ListenFields | None = None,
+    ) -> None:
         self.address = parsed(url)
         self.url = url
         self.settings = settings
         self.scheme = self.address.scheme
-        self.options: ListenFields = {}
+        if options is not None:
+            self.options = options
+            return
+        self.options = {}
         if settings.max_connections is not None:
             self.options["max_connections"] = settings.max_connections
         if self.has_paths:
@@ -150,7 +163,7 @@ class Listening:
     # -- TLS ---------------------------------------------------------------------------------------
 
     def _certificate(self) -> SSLContext:
-        import ssl
+        from wirespeed.transport.net.certificate import server_context
 
         certfile, keyfile = self.settings.certfile, self.settings.keyfile
         if certfile is None:
@@ -159,53 +172,22 @@ class Listening:
             )
         for path in filter(None, (certfile, keyfile)):
             check_file(path)
-        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-        password = _Password(keyfile or certfile)
+        password = partial(key_password, keyfile or certfile)
         try:
-            context.load_cert_chain(certfile, keyfile, password)
-        except ssl.SSLError as exc:
-            raise cannot_start(_why_tls(exc, certfile, keyfile, password.asked)) from None
-        return context
+            return server_context(certfile, keyfile, password, option="--keyfile FILE")
+        except ValueError as exc:
+            raise cannot_start(str(exc)) from None
 
 
-class _Password:
-    """The password of a key, looked up only if the key is encrypted."""
-
-    def __init__(self, path: str) -> None:
-        self.path = path
-        self.asked = False
-
-    def __call__(self) -> str:
-        self.asked = True
-        password = os.environ.get(KEY_PASSWORD)
-        if password is not None:
-            return password
-        if not sys.stdin.isatty():
-            raise cannot_start(
-                f"the key {self.path} is encrypted, and its password is not in {KEY_PASSWORD}"
-            )
-        import getpass
-
-        return getpass.getpass(f"Password of {self.path}: ")
-
-
-def _why_tls(exc: Any, certfile: str, keyfile: str | None, asked: bool) -> str:
-    """Return the fault of a certificate or key. OpenSSL reports most faults as the same error."""
-    if exc.reason == "KEY_VALUES_MISMATCH":
-        return (
-            f"the key in {keyfile or certfile} does not belong to the certificate in {certfile}; "
-            "--keyfile FILE is the key of this certificate"
+def key_password(path: str) -> str:
+    """Return the password of a key. Failure (3): nobody knows it."""
+    password = os.environ.get(KEY_PASSWORD)
+    if password is not None:
+        return password
+    if not sys.stdin.isatty():
+        raise cannot_start(
+            f"the key {path} is encrypted, and its password is not in {KEY_PASSWORD}"
         )
-    if not _has(certfile, b"-----BEGIN CERTIFICATE-----"):
-        return f"{certfile} has no certificate (PEM)"
-    if not _has(keyfile or certfile, b"PRIVATE KEY-----"):
-        more = "" if keyfile else "; name the file that has it with --keyfile"
-        return f"{keyfile or certfile} has no private key (PEM){more}"
-    if asked:
-        return f"the password does not open the key {keyfile or certfile}"
-    return f"{certfile} and its key cannot be used: {exc.reason or exc}"
+    import getpass
 
-
-def _has(path: str, words: bytes) -> bool:
-    with open(path, "rb") as file:
-        return words in file.read(1 << 20)
+    return getpass.getpass(f"Password of {path}: ")

@@ -13,8 +13,9 @@ from wirespeed.cli.serve import Settings, places_of
 from wirespeed.errors import ConfigError
 
 if TYPE_CHECKING:
-    from wirespeed.proxy import Proxy
+    from wirespeed.proxy import ListenConfig, Proxy
     from wirespeed.proxy.config import Isolation, ProxyConfig
+    from wirespeed.transport.options import ListenFields
 
 
 def run_proxy(
@@ -40,29 +41,57 @@ def run_proxy(
     config = _config(command, file, isolation, check)
     if urls:
         config = replace(config, listen=urls)
-    proxy = Proxy(config)
+    try:
+        proxy = Proxy(config)
+    except ValueError as exc:
+        raise ConfigError(f"{file}: proxy.auth: {exc}") from None
+    of_file = bool(config.listen) and not urls
+    option = f"{file}: proxy.listen" if of_file else "--listen"
+    plain, configured = [], []
+    for i, one in enumerate(config.listen):
+        place = f"{option}[{i}]" if of_file else option
+        if isinstance(one, str):
+            if of_file:
+                _routes(proxy, one, place)
+            plain.append(one)
+        else:
+            configured.append((one, _options(place, proxy, one)))
     if check:
-        for i, url in enumerate(config.listen):
-            _routes(proxy, url, "--listen" if urls else f"{file}: proxy.listen[{i}]")
         n = len(config.backends)
         complain(f"{file} is valid: {n} server{'s' * (n > 1)}", level="note")
         return 0
-    of_file = config.listen and not urls
-    option = f"{file}: proxy.listen" if of_file else "--listen"
-    places = places_of(config.listen, settings, option)
-    if places:
-        from wirespeed.cli.listen import serve_at
+    places = places_of(tuple(plain), settings, option) if plain or not configured else []
+    if places or configured:
+        from wirespeed.cli.listen import Listening, serve_at
 
+        forms = [one.access_log for one, _ in configured if one.access_log is not None]
+        if forms:
+            logs.show_requests(forms[0])
+        places += [Listening(one.url, settings, None, options) for one, options in configured]
         found: list[Any] = []
-        for place in places:
-            place.url, routes = _routes(proxy, place.url, option)
-            found.append((place, routes))
+        for listening in places:
+            listening.url, routes = _routes(proxy, listening.url, option)
+            found.append((listening, routes))
         serve_at(found, settings.workers)
     else:
         from wirespeed.transport.loop import run
 
         run(proxy.serve())
     return 0
+
+
+def _options(place: str, proxy: Proxy, listen: ListenConfig) -> ListenFields:
+    """The options of a listener of the file. ConfigError: they are wrong."""
+    from wirespeed.cli.listen import key_password
+    from wirespeed.proxy.listening import options_of
+    from wirespeed.transport.net.serve import plan
+
+    try:
+        options = options_of(listen, key_password)
+        plan(*proxy.routes(listen.url), None, options)
+    except (TypeError, ValueError) as exc:
+        raise ConfigError(f"{place}: {exc}") from None
+    return options
 
 
 def _config(

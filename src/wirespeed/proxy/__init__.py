@@ -11,8 +11,13 @@ from wirespeed._exports import exports
 
 if TYPE_CHECKING:  # isort: off
     from wirespeed.proxy.config import (
+        AuthorizationConfig as AuthorizationConfig,
         BackendConfig as BackendConfig,
+        IntrospectionConfig as IntrospectionConfig,
+        ListenConfig as ListenConfig,
+        PrincipalConfig as PrincipalConfig,
         ProxyConfig as ProxyConfig,
+        ToolRules as ToolRules,
         ToolsConfig as ToolsConfig,
     )
     from wirespeed.proxy.mirror import Mirror as Mirror

@@ -8,10 +8,15 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from wirespeed._exports import set_public_home
+from wirespeed.proxy.merge.names import Names
 from wirespeed.proxy.service import ProxyService
 from wirespeed.transport.address import parse
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from wirespeed.proxy.access.audit import AuditLog
+    from wirespeed.proxy.access.principals import Principals
     from wirespeed.proxy.config import ProxyConfig
     from wirespeed.transport.options import OnListening
 
@@ -29,11 +34,38 @@ class Proxy:
     def __init__(self, config: ProxyConfig) -> None:
         self.config = config
         self._services = {one.name: ProxyService.of(config, one) for one in config.backends}
+        self._audit: AuditLog | None = None
+        if config.audit is not None:
+            from wirespeed.proxy.access.audit import AuditLog
+
+            self._audit = AuditLog(config.audit)
+        self._principals: Principals | None = None
+        if config.principals or config.auth is not None:
+            from wirespeed.proxy.access.principals import Principals
+
+            self._principals = Principals(config)
+        for one in config.backends:
+            shown = None if len(self._services) == 1 else Names(one).full
+            self._guard(self._services[one.name], one.name, shown)
+
+    def _guard(
+        self, service: ProxyService, server: str | None, shown: Callable[[str], str] | None = None
+    ) -> None:
+        """Let only principals use a service, if there are any, and note what they call."""
+        service.audit = self._audit
+        if self._principals is not None:
+            service.auth = self._principals.authority(server)
+            service.access = self._principals.grants(server, shown)
 
     @property
     def services(self) -> dict[str, ProxyService]:
         """What transports serve: one for each server, by its name."""
         return dict(self._services)
+
+    def reopen_logs(self) -> None:
+        """Go on with the audit log in a new file: the old one has been given another name."""
+        if self._audit is not None:
+            self._audit.reopen()
 
     def routes(self, url: str) -> tuple[str, dict[str, ProxyService]]:
         """Return a URL to listen at without its path, and what is served there by path.
@@ -42,6 +74,10 @@ class Proxy:
             ValueError: The URL is wrong.
         """
         address = parse(url)
+        if self._principals is not None and not address.has_paths:
+            raise ValueError(
+                f"principals and auth are for HTTP and WebSocket only, not for {address.scheme}:"
+            )
         found = {}
         if not address.has_paths or address.path != "/" or len(self._services) == 1:
             found[address.path if address.has_paths else "/"] = self._whole
@@ -56,13 +92,16 @@ class Proxy:
         if len(self._services) == 1:
             return next(iter(self._services.values()))
         from wirespeed.proxy.merge.merged import Merged
-        from wirespeed.proxy.merge.names import Names
 
         members = [
             (self._services[one.name], Names(one), one.start_timeout)
             for one in self.config.backends
         ]
-        return ProxyService(self.config, "proxy", Merged(members, self.config.page_size))
+        merged = Merged(members, self.config.page_size)
+        service = ProxyService(self.config, "proxy", merged)
+        self._guard(service, None)
+        merged.access = service.access
+        return service
 
     async def serve(self, *, on_listening: OnListening | None = None) -> None:
         """Serve at all URLs until SIGTERM or SIGINT; without a URL on stdio, until the client ends.
@@ -74,14 +113,20 @@ class Proxy:
             TransportError: A listener or a server cannot be started.
         """
         if not self.config.listen:
+            if self._principals is not None:
+                raise ValueError("principals and auth need a URL to listen at: stdio has no tokens")
             from wirespeed.transport.stdio import serve_stdio
 
             await serve_stdio(self._whole)
         else:
+            from wirespeed.proxy.listening import options_of
             from wirespeed.transport.net.serve import serve_together
 
             await serve_together(
-                [(*self.routes(url), on_listening, {}) for url in self.config.listen]
+                [
+                    (*self.routes(one.url), on_listening, options_of(one))
+                    for one in self.config.listeners
+                ]
             )
 
 

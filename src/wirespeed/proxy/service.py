@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
@@ -17,6 +17,9 @@ from wirespeed.proxy.isolation.pool import Pool
 
 if TYPE_CHECKING:
     from wirespeed._core.framing.base import Framer
+    from wirespeed.proxy.access.audit import AuditLog
+    from wirespeed.proxy.access.grants import Grants
+    from wirespeed.proxy.access.principals import Authority
     from wirespeed.proxy.config import BackendConfig, ProxyConfig
     from wirespeed.proxy.isolation.assignment import Assignment
     from wirespeed.transport.http.exchange import HttpTarget
@@ -37,12 +40,14 @@ class ProxyService:
         name: The server's, or the proxy's.
         assignment: What knows which server.
         fronts: The clients at this moment.
+        auth: Who decides which clients may come in; None: the listener.
+        access: What they may do; None: everything.
+        audit: What notes their calls of tools; None: nothing does.
     """
 
     subprotocol = "mcp"
     auth_headers = ("authorization",)
     refusal_status = 401
-    auth = None
     # Over HTTP, where all requests of a client need the same server.
     legacy_versions = LEGACY_VERSIONS
     modern_versions = MODERN_VERSIONS
@@ -54,6 +59,9 @@ class ProxyService:
         self.shutdown_grace = config.shutdown_grace
         self.assignment = assignment
         self.fronts: set[Front] = set()
+        self.auth: Authority | None = None
+        self.access: Grants | None = None
+        self.audit: AuditLog | None = None
         self._alone = len(config.backends) == 1
         self._holders = 0
         self._starting: asyncio.Future[None]
@@ -67,7 +75,9 @@ class ProxyService:
 
     async def hold(self) -> None:
         """Start the servers, for the first listener. TransportError: the only one cannot be
-        started."""
+        started, or the audit log cannot be written."""
+        if self._holders == 0 and self.audit is not None:
+            self.audit.hold()
         self._holders += 1
         if self._holders > 1:
             return
@@ -80,6 +90,7 @@ class ProxyService:
         except BaseException:
             self._holders = 0
             await self.assignment.stop()
+            self._close_audit()
             raise
 
     def _started(self, done: asyncio.Future[None]) -> None:
@@ -92,6 +103,11 @@ class ProxyService:
         if self._holders == 0:
             self._starting.cancel()
             await self.assignment.stop()
+            self._close_audit()
+
+    def _close_audit(self) -> None:
+        if self.audit is not None:
+            self.audit.release()
 
     def stream_framer(self) -> None:
         """One message a line on a byte stream."""
@@ -109,10 +125,15 @@ class ProxyService:
         without = lane and not self.assignment.serves_lanes
         front = Front(self, loop, framer, WithoutSession() if without else self.assignment)
         front.shared = lane
+        front.access, front.audit = self.access, self.audit
         make_link(front)
         self.fronts.add(front)
         front.router.joined(front)
         return front
+
+    def well_known(self, path: str) -> Mapping[str, HttpTarget]:
+        """The targets of further paths, where it is served at ``path``."""
+        return {} if self.auth is None else self.auth.well_known(path)
 
     def http_target(
         self, options: HttpOptions, *, loop: asyncio.AbstractEventLoop, pool: TaskPool

@@ -21,6 +21,10 @@ cdef class Route:
     cdef uint8_t n_token         # of the asker's progress token, JSON text
     cdef uint8_t[SHORT_TOKEN] token
     cdef bytes long_token        # one that has no room there, or None
+    cdef object after            # what a result is replaced by, a function of its text; or None
+    cdef object record           # what notes the end of a request (`Audit`); or None
+
+    cdef int over_c(self, int code) except -1
 
 
 cdef inline Span token_of(Route route) noexcept:
@@ -34,12 +38,22 @@ cdef inline Span token_of(Route route) noexcept:
     return s
 
 
+# What clients may do. A side shows its requests to it, if it has one, before they are passed on.
+cdef class Access:
+    # Whether a request may be passed on. If not, it was answered.
+    cdef bint admits_c(self, Side asker, Message m) except -1
+    # What the result of a request is replaced by, a function of its text; None: it stays.
+    cdef object filter_c(self, Side asker, Message m)
+
+
 cdef class Side(Served):
     cdef public Side across              # where its requests go; None: nowhere
     cdef public dict requests            # method -> function of (side, message), not of `across`
     cdef public bint admits_legacy       # False: `route` is asked for each request of this era
     cdef public bint admits_modern
     cdef public str tag                  # before what is to come back to this server; None: nothing
+    cdef public Access access            # what its requests may be; None: everything
+    cdef public object audit             # what notes its calls of tools; None: nothing does
     cdef list held                       # sides that wait until this one has read
     cdef readonly long long n_passed     # requests of this side
     cdef readonly long long n_abandoned  # requests left unanswered at its loss
@@ -54,6 +68,7 @@ cdef class Side(Served):
     cdef int request_c(self, Message m) except -1
     cdef int notification_c(self, Message m) except -1
     cdef int fault_c(self, Message m) except -1
+    cdef int refused_c(self, Message m, int code) except -1
     cdef int hold_c(self, Side asker) except -1
     cdef int passed_c(self) except -1
     cdef bint last_c(self, Route route) except -1

@@ -11,6 +11,8 @@ from wirespeed.transport.served import Served
 @final
 class Route: ...
 
+class Access: ...
+
 @disjoint_base
 class Side(Served):
     across: Side | None
@@ -18,6 +20,8 @@ class Side(Served):
     admits_legacy: bool
     admits_modern: bool
     tag: str | None
+    access: Access | None
+    audit: Any
     @property
     def n_passed(self) -> int: ...
     @property
@@ -50,4 +54,5 @@ class Side(Served):
         name: bytes | None = None,
         text: bytes | None = None,
     ) -> None: ...
+    def refused(self, message: Message, code: int) -> None: ...
     def unreachable(self, message: Message) -> None: ...

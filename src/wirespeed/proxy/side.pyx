@@ -36,6 +36,7 @@ from wirespeed._core.session cimport Session
 from wirespeed._core.span cimport Span
 from wirespeed._core.splice cimport Edit, edit_of, splice_c
 from wirespeed.server.http.headers cimport check_headers_c
+from wirespeed.server.requests.observer cimport CANCELLED
 from wirespeed.transport.served cimport Served
 
 import logging
@@ -63,17 +64,39 @@ cdef bytes about_subscription(object result, bytes id):
     return msgspec.json.encode(decoded)
 
 
-cdef int verdict(object error) except? -1:
-    """The code of a server's error if it decides about the status of an HTTP response, or 0."""
+# What errors without a code of their own are counted as, and those of a server with many codes.
+cdef enum:
+    OTHER_CODE = 2
+    MAX_CODES = 32
+
+
+cdef int code_of(object error) except? -1:
+    """The code of a server's error."""
     decoded = msgspec.json.decode(error)
     code = decoded.get("code") if isinstance(decoded, dict) else None
-    return code if isinstance(code, int) and code in VERDICTS else 0
+    small = type(code) is int and -1 << 31 <= code < 1 << 31 and not 0 <= code <= OTHER_CODE
+    return code if small else OTHER_CODE
 
 
 @cython.final
 @cython.freelist(256)
 cdef class Route:
-    pass
+    cdef int over_c(self, int code) except -1:
+        """The request has its answer, or needs none: note it, once."""
+        if self.record is not None:
+            record, self.record = self.record, None
+            record.end(code)
+        return 0
+
+
+cdef class Access:
+    """The base of what says what clients may do."""
+
+    cdef bint admits_c(self, Side asker, Message m) except -1:
+        raise NotImplementedError
+
+    cdef object filter_c(self, Side asker, Message m):
+        raise NotImplementedError
 
 
 cdef class Side(Served):
@@ -89,6 +112,8 @@ cdef class Side(Served):
             itself. Each gets this side and the message.
         admits_legacy, admits_modern: Whether requests of these eras go to `across`. Others go where
             `route` says.
+        access: What its requests may be; None: everything.
+        audit: What notes its calls of tools; None: nothing does.
     """
 
     def __init__(self, Session session not None, loop):
@@ -167,6 +192,7 @@ cdef class Side(Served):
         for token in list(self.session.inflight.tokens):
             route = <Route> token if type(token) is Route else None
             while route is not None:
+                route.over_c(CANCELLED)
                 if route.answerer.session.pending.take_c(route.id) is not None:
                     me.n_abandoned += 1
                     route.answerer.cancel(route.id)
@@ -201,6 +227,10 @@ cdef class Side(Served):
             if function is not None:
                 function(self, m)
                 return 0
+        if self.audit is not None and self.shared and self.head is not None:
+            self.audit.arrive(self)
+        if self.access is not None and not self.access.admits_c(self, m):
+            return 0
         if not (self.admits_modern if modern else self.admits_legacy):
             to = self.route(m)
             if to is None:
@@ -232,11 +262,16 @@ cdef class Side(Served):
         try:
             route.id = to.session.reserve_c(route, INFINITY, None)
         except OverflowError:
+            self.refused_c(m, codes.OVERLOADED)
             self.session.error_c(
                 m.ref, codes.OVERLOADED, "too many requests at once for the server", None
             )
             return 0
         self.session.set_token_c(m.ref, route)
+        if self.access is not None:
+            route.after = self.access.filter_c(self, m)
+        if self.audit is not None and method_is(m, b'"tools/call"', "tools/call"):
+            route.record = self.audit.begin(self, to, m, m.n)
         if name is not None:
             edit = edit_of(m, WS_NAME, Span(<const unsigned char *> <char *> name,
                                             <size_t> len(name)))
@@ -251,6 +286,16 @@ cdef class Side(Served):
         if to.session.outbox.size >= to.session.output_high:
             to.hold_c(self)
         return 0
+
+    cdef int refused_c(self, Message m, int code) except -1:
+        """A request of this side is refused: note it if it is a call of a tool."""
+        if self.audit is not None and method_is(m, b'"tools/call"', "tools/call"):
+            self.audit.refuse(self, m, m.n, code)
+        return 0
+
+    def refused(self, Message message not None, int code):
+        """A request of this side is refused."""
+        self.refused_c(message, code)
 
     cdef int hold_c(self, Side asker) except -1:
         """Let the requests of another side wait until this one has read."""
@@ -267,11 +312,17 @@ cdef class Side(Served):
         cdef InFlightSlot *slot = asker.session.inflight.slot_c(route.ref)
         cdef Span id
         cdef bytes text
+        cdef int code = code_of(m.error) if m.kind_c == ERROR else 0
+        if route.record is not None:
+            route.record.bytes_out = m.n
+        route.over_c(code)
         if asker.link is None or slot is NULL:
             self.n_late += 1
             return 0
-        if self.tag is not None and m.kind_c == RESULT:
-            text = tagged(m.result, self.tag)
+        if (self.tag is not None or route.after is not None) and m.kind_c == RESULT:
+            text = None if self.tag is None else tagged(m.result, self.tag)
+            if route.after is not None:
+                text = route.after(m.result if text is None else text)
             if text is not None:
                 asker.session.result_c(route.ref, text)
                 return asker.passed_c()
@@ -285,9 +336,8 @@ cdef class Side(Served):
         else:
             if route.greets and m.kind_c == RESULT:
                 asker.agreed(m)
-            asker.session.splice_reply_c(
-                route.ref, m, verdict(m.error) if m.kind_c == ERROR else 0
-            )
+            # some codes decide about the status of an HTTP response
+            asker.session.splice_reply_c(route.ref, m, code if code in VERDICTS else 0)
         return asker.passed_c()
 
     cdef int passed_c(self) except -1:
@@ -337,6 +387,7 @@ cdef class Side(Served):
         cdef InFlightSlot *slot
         if m.ref:                      # its own request, which it cancels
             while route is not None:
+                route.over_c(CANCELLED)
                 if route.answerer.session.pending.is_live_c(route.id):
                     route.answerer.session.splice_cancel_c(route.id, m)
                     if route.answerer.link is not None:
@@ -388,6 +439,7 @@ cdef class Side(Served):
     cdef int fail_c(self, Route route, int code, str message, object data) except -1:
         """Answer a request that was passed on with an error of the proxy."""
         cdef Side asker = route.asker
+        route.over_c(code)
         if asker.link is None or (route.listens and not asker.last_c(route)):
             return 0
         if asker.session.error_c(route.ref, code, message, data):
@@ -466,4 +518,5 @@ cdef class Side(Served):
     def unreachable(self, Message message):
         """Refuse a request whose server is not there."""
         code, text = self.session.refusal or (codes.SERVER_LOST, "the server is not there")
+        self.refused_c(message, code)
         self.session.error_c(message.ref, code, text, None)
