@@ -34,6 +34,7 @@ HOMES = {
         "wirespeed.server.http.sqlite_events": "SQLiteEventStore",
         "wirespeed.server.server": "Server",
         "wirespeed.transport.child.command": "Stdio",
+        "wirespeed.transport.child.privileges": "ProcessLimits",
         "wirespeed.transport.http.options": "HttpOptions",
         "wirespeed.transport.http.response": "HttpResponse",
         "wirespeed.transport.net.serve": "run serve",

@@ -6,7 +6,7 @@ import asyncio
 from typing import Any, Literal, assert_type
 
 import wirespeed
-from wirespeed import Client, Http, HttpOptions, Server, Stdio, core, transport
+from wirespeed import Client, Http, HttpOptions, ProcessLimits, Server, Stdio, core, transport
 from wirespeed.core import (
     ABI,
     POINTS,
@@ -193,7 +193,8 @@ def instrumented() -> None:
 
 async def proxied() -> None:
     tools = ToolsConfig(allow=("get_*",), rename={"get_time": "time"})
-    backend = BackendConfig(target=Stdio("server"), name="tools", isolation="shared", tools=tools)
+    target = Stdio("server", user="tools", limits=ProcessLimits(memory=1 << 30))
+    backend = BackendConfig(target=target, name="tools", isolation="shared", tools=tools)
     config = ProxyConfig(backends=(backend,), listen=("ws://127.0.0.1:0/mcp",), shutdown_grace=1.0)
     proxy = Proxy(config)
     assert_type(proxy.config.backends[0].isolation, Literal["session", "shared", "pool"])

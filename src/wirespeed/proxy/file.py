@@ -32,11 +32,14 @@ from wirespeed.proxy.config import (
     ToolRules,
     ToolsConfig,
 )
+from wirespeed.transport.child.command import Stdio
+from wirespeed.transport.child.privileges import ProcessLimits
 
 T = TypeVar("T")
 
 _Seconds = Annotated[float, Meta(gt=0, le=1e9)]
 _Count = Annotated[int, Meta(ge=1, le=1 << 31)]
+_Size = Annotated[int, Meta(ge=1, le=1 << 61)]
 
 
 class _Keys(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
@@ -61,6 +64,24 @@ class Tools(_Keys):
     )
     rename: Annotated[dict[str, str], Meta(description="Other names.")] | UnsetType = UNSET
     describe: Annotated[dict[str, str], Meta(description="Other descriptions.")] | UnsetType = UNSET
+
+
+ProcessKeys: Any = msgspec.defstruct(
+    "ProcessLimits",
+    [(field.name, _Size | UnsetType, UNSET) for field in msgspec.structs.fields(ProcessLimits)],
+    bases=(_Keys,),
+    rename="camel",
+    forbid_unknown_fields=True,
+    namespace={"__doc__": "Limits of each process: bytes of memory, seconds of CPU, counts."},
+)
+
+
+class Process(_Keys):
+    """As whom a server runs that the proxy starts, and how much it may use."""
+
+    user: Annotated[str, Meta(description="Its user; it needs root.")] | UnsetType = UNSET
+    group: Annotated[str, Meta(description="Its group; the user's by default.")] | UnsetType = UNSET
+    limits: ProcessKeys | UnsetType = UNSET
 
 
 class Backend(_Keys):
@@ -97,6 +118,7 @@ class Backend(_Keys):
         | UnsetType
     ) = UNSET
     tools: Tools | UnsetType = UNSET
+    process: Process | UnsetType = UNSET
 
 
 LimitKeys: Any = msgspec.defstruct(
@@ -303,9 +325,22 @@ def _backend(document: Document, server: ServerConfig) -> BackendConfig:
     if "tools" in own:
         own["tools"] = _made(document, f"{place}.proxy.tools", ToolsConfig, own["tools"].given())
     own["target"] = server.target()
+    if "process" in own:
+        own["target"] = _process(
+            document, f"{place}.proxy.process", own.pop("process"), own["target"]
+        )
     own["name"] = server.name
     own["era"] = server.era
     return _made(document, place, BackendConfig, own)
+
+
+def _process(document: Document, place: str, keys: Process, target: Any) -> Stdio:
+    if not isinstance(target, Stdio):
+        raise ConfigError(f"{document.source}: {place}: the proxy does not start this server")
+    given = keys.given()
+    if "limits" in given:
+        given["limits"] = ProcessLimits(**given["limits"].given())
+    return msgspec.structs.replace(target, **given)
 
 
 def _made(document: Document, place: str, kind: Callable[..., T], fields: dict[str, Any]) -> T:

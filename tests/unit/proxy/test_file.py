@@ -10,7 +10,7 @@ from typing import Any
 import jsonschema_rs
 import pytest
 
-from wirespeed import Limits, Stdio, WebSocket
+from wirespeed import Limits, ProcessLimits, Stdio, WebSocket
 from wirespeed.errors import ConfigError
 from wirespeed.proxy import (
     AuthorizationConfig,
@@ -145,6 +145,19 @@ ACCESS: dict[str, Any] = {
     },
     "audit": "audit.log",
 }
+
+
+def test_processes(tmp_path: Path) -> None:
+    process = {"user": "tools", "group": "tools", "limits": {"memory": 1 << 30, "cpu": 60}}
+    config = load(written(tmp_path, server(process=process)))
+    assert config.backends[0].target == Stdio(
+        "a", user="tools", group="tools", limits=ProcessLimits(memory=1 << 30, cpu=60)
+    )
+    far = {"mcpServers": {"a": {"url": "ws://a", "proxy": {"process": {}}}}}
+    with pytest.raises(ConfigError, match=r"a.proxy.process: the proxy does not start this server"):
+        load(written(tmp_path, far))
+    with pytest.raises(ConfigError, match=r"mcpServers.a.proxy.process.limits.files"):
+        load(written(tmp_path, server(process={"limits": {"files": 0}})))
 
 
 def test_who_may_use_what(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
