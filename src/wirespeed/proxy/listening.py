@@ -34,6 +34,8 @@ def options_of(listen: ListenConfig, password: Callable[[str], str] | None = Non
         fields["headers"] = listen.headers
     if listen.max_connections is not None:
         fields["max_connections"] = listen.max_connections
+    if listen.access_log is not None:
+        fields["access_log"] = listen.access_log
     if address.is_http:
         fields["http"] = HttpOptions(
             trusted_proxies=listen.trusted_proxies,

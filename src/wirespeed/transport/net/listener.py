@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from wirespeed.transport.gate import Admission
     from wirespeed.transport.http.connection import HttpConnection
     from wirespeed.transport.http.targets import HttpSite
+    from wirespeed.transport.net.connection_log import ConnectionLog
     from wirespeed.transport.net.handover import Mailbox
     from wirespeed.transport.net.relay import Relay
     from wirespeed.transport.websocket.target import Opening
@@ -59,7 +60,7 @@ Obey = Callable[[asyncio.AbstractEventLoop, Drainable], AbstractContextManager[N
 class Served(Watched):
     """One connection of a listener."""
 
-    __slots__ = ("connection", "expires", "listener", "stream")
+    __slots__ = ("connection", "expires", "listener", "since", "stream")
 
     def __init__(
         self,
@@ -73,6 +74,7 @@ class Served(Watched):
         self.listener = listener
         self.stream = stream
         self.expires = math.inf  # of the client's credentials, in Unix seconds
+        self.since = math.inf  # when it was opened, by the clock of the loop, if that is logged
 
     def check(self, now: float) -> None:
         """End a connection whose client's credentials have ended: running requests are answered."""
@@ -85,6 +87,8 @@ class Served(Watched):
     def gone(self, closed: asyncio.Future[BaseException | None]) -> None:
         """The connection is closed: release its socket."""
         self.stream.close()
+        if self.since != math.inf:
+            self.listener.log_end(self)
         self.listener.left(self)
 
 
@@ -218,6 +222,11 @@ class Listener:
         self._over = self.loop.create_future()
         self._context = contextvars.copy_context()  # one for all connections
         self._quiet = Quiet(logger)
+        self._log: ConnectionLog | None = None
+        if options.access_log is not None:
+            from wirespeed.transport.net.connection_log import ConnectionLog
+
+            self._log = ConnectionLog(options.access_log, self.address.scheme)
         limit = options.open_timeout
         self.limits = {"request": limit, "head": limit, "body": limit, "verdict": limit}
         if self.address.is_http:
@@ -480,6 +489,9 @@ class Listener:
         )
         connection.peer = peer
         served = Served(self, connection, pings, stream)
+        if self._log is not None:
+            self._log.opened(peer)
+            served.since = self.loop.time()
         if admitted is not None:
             connection.principal, served.expires = admitted.principal, admitted.expires
         self._watch(served, rest)
@@ -502,6 +514,12 @@ class Listener:
         """A connection is closed."""
         self._keeper.forget(served)
         self._check_over()
+
+    def log_end(self, served: Served) -> None:
+        """Log that a connection has ended."""
+        connection: Any = served.connection
+        if self._log is not None:
+            self._log.closed(connection.peer, connection.wire, self.loop.time() - served.since)
 
     # -- the end ---------------------------------------------------------------------------------
 
