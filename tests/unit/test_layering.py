@@ -140,7 +140,7 @@ INSIDE = {
         sync
     """,
     "proxy": """
-        config eras tags
+        config eras tags trace_context
         side
         front backend
         supervision

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -61,6 +61,14 @@ class Proxy:
     def services(self) -> dict[str, ProxyService]:
         """What transports serve: one for each server, by its name."""
         return dict(self._services)
+
+    def trace(self, tracer: Any) -> None:
+        """Let a tracer make spans of requests, before clients connect. `wirespeed.ext.otel` calls
+        it. ValueError: there is a tracer already."""
+        if self._whole.tracer is not None:
+            raise ValueError(f"{self!r} is traced already")
+        for service in {*self._services.values(), self._whole}:
+            service.tracer = tracer
 
     def reopen_logs(self) -> None:
         """Go on with the audit log in a new file: the old one has been given another name."""

@@ -43,6 +43,7 @@ class ProxyService:
         auth: Who decides which clients may come in; None: the listener.
         access: What they may do; None: everything.
         audit: What notes their calls of tools; None: nothing does.
+        tracer: What makes spans of their requests; None: nothing does.
     """
 
     subprotocol = "mcp"
@@ -62,6 +63,7 @@ class ProxyService:
         self.auth: Authority | None = None
         self.access: Grants | None = None
         self.audit: AuditLog | None = None
+        self.tracer: Any = None
         self._alone = len(config.backends) == 1
         self._holders = 0
         self._starting: asyncio.Future[None]
@@ -125,7 +127,7 @@ class ProxyService:
         without = lane and not self.assignment.serves_lanes
         front = Front(self, loop, framer, WithoutSession() if without else self.assignment)
         front.shared = lane
-        front.access, front.audit = self.access, self.audit
+        front.access, front.audit, front.tracer = self.access, self.audit, self.tracer
         make_link(front)
         self.fronts.add(front)
         front.router.joined(front)

@@ -22,7 +22,8 @@ cdef class Route:
     cdef uint8_t[SHORT_TOKEN] token
     cdef bytes long_token        # one that has no room there, or None
     cdef object after            # what a result is replaced by, a function of its text; or None
-    cdef object record           # what notes the end of a request (`Audit`); or None
+    cdef object record           # what notes the end of a call for the audit log; or None
+    cdef object span             # that of the request, if the proxy is traced; or None
 
     cdef int over_c(self, int code) except -1
 
@@ -54,6 +55,7 @@ cdef class Side(Served):
     cdef public str tag                  # before what is to come back to this server; None: nothing
     cdef public Access access            # what its requests may be; None: everything
     cdef public object audit             # what notes its calls of tools; None: nothing does
+    cdef public object tracer            # makes spans of its requests; None: off
     cdef list held                       # sides that wait until this one has read
     cdef readonly long long n_passed     # requests of this side
     cdef readonly long long n_abandoned  # requests left unanswered at its loss
@@ -68,6 +70,7 @@ cdef class Side(Served):
     cdef int request_c(self, Message m) except -1
     cdef int notification_c(self, Message m) except -1
     cdef int fault_c(self, Message m) except -1
+    cdef Message trace_c(self, Route route, Message m)
     cdef int refused_c(self, Message m, int code) except -1
     cdef int hold_c(self, Side asker) except -1
     cdef int passed_c(self) except -1

@@ -22,6 +22,7 @@ class Side(Served):
     tag: str | None
     access: Access | None
     audit: Any
+    tracer: Any
     @property
     def n_passed(self) -> int: ...
     @property

@@ -37,6 +37,7 @@ from wirespeed._core.span cimport Span
 from wirespeed._core.splice cimport Edit, edit_of, splice_c
 from wirespeed.server.http.headers cimport check_headers_c
 from wirespeed.server.requests.observer cimport CANCELLED
+from wirespeed.proxy.trace_context cimport with_meta_c
 from wirespeed.transport.served cimport Served
 
 import logging
@@ -86,6 +87,9 @@ cdef class Route:
         if self.record is not None:
             record, self.record = self.record, None
             record.end(code)
+        if self.span is not None:
+            span, self.span = self.span, None
+            span.end(code)
         return 0
 
 
@@ -114,6 +118,7 @@ cdef class Side(Served):
             `route` says.
         access: What its requests may be; None: everything.
         audit: What notes its calls of tools; None: nothing does.
+        tracer: What makes spans of its requests; None: nothing does.
     """
 
     def __init__(self, Session session not None, loop):
@@ -272,6 +277,8 @@ cdef class Side(Served):
             route.after = self.access.filter_c(self, m)
         if self.audit is not None and method_is(m, b'"tools/call"', "tools/call"):
             route.record = self.audit.begin(self, to, m, m.n)
+        if self.tracer is not None:
+            m = self.trace_c(route, m)
         if name is not None:
             edit = edit_of(m, WS_NAME, Span(<const unsigned char *> <char *> name,
                                             <size_t> len(name)))
@@ -286,6 +293,11 @@ cdef class Side(Served):
         if to.session.outbox.size >= to.session.output_high:
             to.hold_c(self)
         return 0
+
+    cdef Message trace_c(self, Route route, Message m):
+        """Begin the span of a request, and return the request with the context of the span."""
+        route.span, meta = self.tracer.begin(self, route.answerer, m)
+        return m if meta is None else with_meta_c(m, meta)
 
     cdef int refused_c(self, Message m, int code) except -1:
         """A request of this side is refused: note it if it is a call of a tool."""

@@ -76,7 +76,8 @@ class Member:
 
         self._inner = self._service.connect(make_link, loop=loop, pool=None)  # type: ignore[arg-type]
         self._inner.principal, self._inner.peer = self._client.principal, self._client.peer
-        self._inner.access = self._inner.audit = None  # the client's own connection has these
+        # the client's own connection has these
+        self._inner.access = self._inner.audit = self._inner.tracer = None
         backend.across, self.backend = self._client, backend
         for link in links:
             link.start()
