@@ -6,19 +6,28 @@ import asyncio
 import contextlib
 import dataclasses
 import json
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any, Self
 
 import pytest
 
+from tests.unit.auth.issuer_lab import AUDIENCE, Issuer
 from tests.unit.proxy.merge_lab import MergeLab
 from tests.unit.proxy.proxy_lab import ENVELOPE, Lab, call
 from wirespeed import Client, Context, Http, HttpRequest, Server, WebSocket
 from wirespeed.auth import hash_token, new_token
 from wirespeed.errors import RemoteError, WirespeedError
 from wirespeed.protocol.codes import INVALID_PARAMS
-from wirespeed.proxy import BackendConfig, PrincipalConfig, Proxy, ProxyConfig, ToolRules
+from wirespeed.proxy import (
+    AuthorizationConfig,
+    BackendConfig,
+    PrincipalConfig,
+    Proxy,
+    ProxyConfig,
+    ToolRules,
+)
 from wirespeed.transport.address import parse
 
 pytestmark = [pytest.mark.compiled, pytest.mark.off_schema]
@@ -313,3 +322,59 @@ async def test_the_token_of_a_client_is_not_passed_on(back: str, isolation: str)
     for task in (near, far):
         task.cancel()
         await asyncio.wait([task])
+
+
+@pytest.mark.parametrize("scheme", ["http", "ws"])
+async def test_subjects_of_access_tokens(tmp_path: Path, scheme: str) -> None:
+    """Two issuers know the same name, and one of them the name of a principal with a token."""
+    async with Issuer() as one, Issuer() as two:
+        auth = AuthorizationConfig(resource=AUDIENCE, issuers=(one.url, two.url), scopes=("tools",))
+        principals = (
+            PrincipalConfig(name="first", subject="anne", issuer=one.url, servers=("a",)),
+            PrincipalConfig(name="second", subject="anne", issuer=two.url, servers=("b",)),
+            principal("root"),
+        )
+        lab = MergeLab(tmp_path, principals=principals, auth=auth, audit=str(tmp_path / "audit"))
+        lab.backends = [lab.backend(name, isolation="shared") for name in ("a", "b")]
+        async with lab.serving(f"{scheme}://127.0.0.1:0/mcp") as urls:
+            url = next(url for url in urls if url.endswith("/mcp"))
+            kind = WebSocket if scheme == "ws" else Http
+
+            async def tools(token: str) -> set[str]:
+                async with Client(kind(url, token=token), era="modern") as client:
+                    await client.call_tool(f"{'b' if token == second else 'a'}_who", {"nonce": ""})
+                    return {tool.name[:2] for tool in await client.list_tools()}
+
+            good = {"exp": time.time() + 600, "scope": "tools"}
+            second = two.token(**good)
+            assert await tools(one.token(**good)) == {"a_"}
+            assert await tools(second) == {"b_"}
+            assert await tools(TOKENS["root"]) == {"a_", "b_"}
+            for bad, status in (
+                (one.token(**good, sub="bob"), 403),  # no principal
+                (one.token(**good, sub="root"), 403),
+                (one.token(exp=good["exp"]), 403),  # no scope
+                (one.token(**good, aud="https://other.example"), 401),
+                (one.token(exp=1, scope="tools"), 401),
+            ):
+                with pytest.raises(WirespeedError, match=str(status)):
+                    await tools(bad)
+        found = [json.loads(line) for line in (tmp_path / "audit").read_text().splitlines()]
+        assert [line["principal"] for line in found] == ["first", "second", "root"]
+
+
+async def test_where_clients_get_tokens(tmp_path: Path) -> None:
+    auth = AuthorizationConfig(resource="https://tools.example", issuers=("https://auth.example",))
+    lab = MergeLab(tmp_path, auth=auth)
+    lab.backends = [lab.backend("a", isolation="shared")]
+    async with lab.serving(HTTP) as urls, Requests(urls[0]) as requests:
+        body, *fields = modern("tools/list")
+        status, found, _ = await requests.post(body, None, *fields)
+        assert status == 401
+        place = "https://tools.example/.well-known/oauth-protected-resource"
+        assert f'resource_metadata="{place}"' in found["www-authenticate"]
+        requests.writer.write(
+            b"GET /.well-known/oauth-protected-resource HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+        )
+        head = await requests.reader.readuntil(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 200")
