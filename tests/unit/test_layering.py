@@ -37,8 +37,8 @@ tasks
 auth
 server client
 config
-proxy
 litemcp
+proxy
 ext
 cli demo
 __main__
@@ -147,7 +147,7 @@ INSIDE = {
         isolation
         access
         merge
-        listening
+        listening lite
         service mirror file
         proxy
     """,

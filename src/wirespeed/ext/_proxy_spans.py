@@ -35,7 +35,7 @@ class ProxyTracer:
         context = propagate.extract(strings_of(lease))
         request = described(message, asker.revision)
         attributes = request_attributes(request)
-        attributes["wirespeed.proxy.server"] = answerer.name
+        attributes["peer.service"] = answerer.name
         span = self._tracer.start_span(text_of(request[0]), context, SpanKind.SERVER, attributes)
         carrier: dict[str, str] = {}
         propagate.inject(carrier, trace.set_span_in_context(span, context))

@@ -21,7 +21,7 @@ Values that are not valid are ignored. In a handler and in a server's middleware
 is the current span, so that their own spans become its children.
 
 A request that the proxy passes on becomes a span of kind SERVER, which ends with the answer. Its
-name is the method, and ``wirespeed.proxy.server`` is the server that got it. That server's span
+name is the method, and ``peer.service`` is the server that got it. That server's span
 becomes its child: the proxy edits ``_meta`` of the request, and nothing else of it.
 
 With a TracerProvider, a sampler and an id generator of the SDK, the SDK makes the span of a

@@ -63,6 +63,8 @@ class BackendConfig:
     Attributes:
         target: How to start or reach it.
         name: Its name in paths, errors and logs: letters, digits and ``._~-``, at most 64.
+        protocol: What it speaks: ``"mcp"``, or ``"litemcp"`` (1.0.0), whose one tool is shown as a
+            tool of MCP with strings as parameters. Clients share a server of LiteMCP.
         isolation: ``"session"``: each client has a server of its own, and everything passes.
             ``"shared"``: one server for all clients. What such a server says without naming a
             request reaches a client only while that client is alone. ``"pool"``: the same with
@@ -80,6 +82,7 @@ class BackendConfig:
 
     target: Stdio | Http | WebSocket | Socket
     name: str = "server"
+    protocol: Literal["mcp", "litemcp"] = "mcp"
     isolation: Isolation = "session"
     size: int = 4
     era: Era = "auto"
@@ -98,6 +101,8 @@ class BackendConfig:
             raise ValueError(f"a name has at most 64 letters, digits and ._~-, not {self.name!r}")
         if self.isolation not in ("session", "shared", "pool"):
             raise ValueError(f'isolation is "session", "shared" or "pool", not {self.isolation!r}')
+        if self.protocol not in ("mcp", "litemcp"):
+            raise ValueError(f'protocol is "mcp" or "litemcp", not {self.protocol!r}')
         if not 1 <= self.size <= 1000:
             raise ValueError(f"size is 1 to 1000, not {self.size}")
         if self.era not in ("auto", "legacy", "modern"):

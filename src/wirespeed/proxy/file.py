@@ -87,6 +87,9 @@ class Process(_Keys):
 class Backend(_Keys):
     """How the proxy uses a server."""
 
+    protocol: (
+        Annotated[Literal["mcp", "litemcp"], Meta(description="What it speaks.")] | UnsetType
+    ) = UNSET
     isolation: (
         Annotated[
             Isolation,

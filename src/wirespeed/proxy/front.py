@@ -31,7 +31,8 @@ class Front(Side):
         request_id: What the client calls its HTTP request, if its requests come one by one.
     """
 
-    __slots__ = ("_grace_timer", "request_id", "router", "service")  # a dict for each idle client is too much
+    # a dict for each idle client is too much
+    __slots__ = ("_grace_timer", "request_id", "router", "service")
 
     def __init__(
         self,

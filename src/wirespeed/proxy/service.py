@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
@@ -72,6 +73,11 @@ class ProxyService:
     def of(cls, config: ProxyConfig, backend: BackendConfig) -> Self:
         """The service that passes everything on to one server."""
         limits = msgspec.structs.replace(config.limits, max_outstanding=_OUTSTANDING)
+        if backend.protocol == "litemcp":
+            from wirespeed.proxy.lite import lite_server
+
+            server: Any = lite_server(backend.name, backend.target, config.limits)
+            backend = replace(backend, target=server, isolation="shared")
         kind = PerClient if backend.isolation == "session" else Pool
         return cls(config, backend.name, kind(backend, limits))
 

@@ -71,7 +71,7 @@ async def test_a_server_gets_the_context_of_the_span(
     assert one.kind == SpanKind.SERVER
     assert (one.context.trace_id, one.parent.span_id) == (TRACE_ID, SPAN_ID)
     assert one.attributes["gen_ai.tool.name"] == "echo"
-    assert one.attributes["wirespeed.proxy.server"] == "b"
+    assert one.attributes["peer.service"] == "b"
     assert one.attributes["jsonrpc.request.id"] == "1"
     meta = first["params"]["_meta"]
     assert meta["traceparent"] == traceparent(one)
@@ -135,7 +135,7 @@ async def test_several_servers_behind_one_endpoint(tmp_path: Path, era: Any) -> 
             for name in ("a_who", "b_who"):
                 await client.call_tool(name, {"nonce": "1"}, meta={"traceparent": PARENT})
     spans = [span for span in traces.spans if span.name == "tools/call"]
-    assert [span.attributes["wirespeed.proxy.server"] for span in spans] == ["a", "b"]
+    assert [span.attributes["peer.service"] for span in spans] == ["a", "b"]
     assert {span.context.trace_id for span in spans} == {TRACE_ID}
 
 
