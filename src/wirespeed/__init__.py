@@ -44,6 +44,7 @@ if TYPE_CHECKING:  # isort: off
     from wirespeed.server.http.sqlite_events import SQLiteEventStore as SQLiteEventStore
     from wirespeed.server.server import Server as Server
     from wirespeed.transport.child.command import Stdio as Stdio
+    from wirespeed.transport.child.privileges import ProcessLimits as ProcessLimits
     from wirespeed.transport.http.options import HttpOptions as HttpOptions
     from wirespeed.transport.http.response import HttpResponse as HttpResponse
     from wirespeed.transport.net.serve import run as run, serve as serve

@@ -34,6 +34,7 @@ HOMES = {
         "wirespeed.server.http.sqlite_events": "SQLiteEventStore",
         "wirespeed.server.server": "Server",
         "wirespeed.transport.child.command": "Stdio",
+        "wirespeed.transport.child.privileges": "ProcessLimits",
         "wirespeed.transport.http.options": "HttpOptions",
         "wirespeed.transport.http.response": "HttpResponse",
         "wirespeed.transport.net.serve": "run serve",
@@ -123,7 +124,10 @@ HOMES = {
         "wirespeed.tasks.store": "Page TaskStore",
     },
     "wirespeed.proxy": {
-        "wirespeed.proxy.config": "BackendConfig FlowConfig ProxyConfig RateConfig ToolsConfig",
+        "wirespeed.proxy.config": (
+            "AuthorizationConfig BackendConfig FlowConfig IntrospectionConfig ListenConfig "
+            "PrincipalConfig ProxyConfig RateConfig ToolRules ToolsConfig"
+        ),
         "wirespeed.proxy.mirror": "Mirror",
         "wirespeed.proxy.proxy": "Proxy",
         "wirespeed.proxy.reload": "Changes Reloads",

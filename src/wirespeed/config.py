@@ -356,6 +356,10 @@ class Document:
         except _Fault as exc:
             raise ConfigError(f"{self.source}: {exc}") from None
 
+    def resolve(self, path: str) -> str:
+        """Return a path of the file: a relative one is relative to the folder of the file."""
+        return _Reader("", self._folder, self._environ).resolve(path)
+
     def expand(self, path: str, text: str) -> str:
         """Return a text with its variables replaced. ConfigError: one is not set."""
         head, _, key = path.rpartition(".")

@@ -6,7 +6,7 @@ import asyncio
 from typing import Any, Literal, assert_type
 
 import wirespeed
-from wirespeed import Client, Http, HttpOptions, Server, Stdio, core, transport
+from wirespeed import Client, Http, HttpOptions, ProcessLimits, Server, Stdio, core, transport
 from wirespeed.core import (
     ABI,
     POINTS,
@@ -38,14 +38,19 @@ from wirespeed.litemcp import (
 from wirespeed.litemcp import run as run_lite
 from wirespeed.litemcp import serve as serve_lite
 from wirespeed.proxy import (
+    AuthorizationConfig,
     BackendConfig,
     Changes,
     FlowConfig,
+    IntrospectionConfig,
+    ListenConfig,
     Mirror,
+    PrincipalConfig,
     Proxy,
     ProxyConfig,
     RateConfig,
     Reloads,
+    ToolRules,
     ToolsConfig,
 )
 from wirespeed.transport import (
@@ -194,9 +199,8 @@ async def proxied() -> None:
     tools = ToolsConfig(allow=("get_*",), rename={"get_time": "time"})
     flow = FlowConfig(max_in_flight=8, max_in_flight_per_client=2, tools={"crawl_*": 1})
     assert_type(flow.is_on, bool)
-    backend = BackendConfig(
-        target=Stdio("server"), name="tools", isolation="shared", tools=tools, flow=flow
-    )
+    target = Stdio("server", user="tools", limits=ProcessLimits(memory=1 << 30))
+    backend = BackendConfig(target=target, name="tools", isolation="shared", tools=tools, flow=flow)
     config = ProxyConfig(
         backends=(backend,),
         listen=("ws://127.0.0.1:0/mcp",),
@@ -212,6 +216,15 @@ async def proxied() -> None:
     assert_type(changes.added, tuple[str, ...])
     assert_type(proxy.reloads, Reloads)
     assert_type(proxy.reloads.ok, int)
+    proxy.reopen_logs()
+    asked = IntrospectionConfig(url="https://auth.example/introspect", token="t")
+    auth = AuthorizationConfig(
+        resource="https://tools.example", issuers=("https://auth.example",), introspection=asked
+    )
+    anne = PrincipalConfig(name="anne", subject="a", tools=ToolRules(deny=("delete_*",)))
+    assert_type(anne.may_use("tools"), bool)
+    listen = ListenConfig(url="http://127.0.0.1:0/mcp", access_log="json")
+    ProxyConfig(backends=(backend,), listen=(listen,), principals=(anne,), auth=auth)
     mirror = Mirror(Stdio("server"), name="far", era="legacy")
     assert_type(mirror.server, Server)
     Server("near").mount("far", mirror.server)

@@ -37,8 +37,8 @@ tasks
 auth
 server client
 config
-proxy
 litemcp
+proxy
 ext
 cli demo
 __main__
@@ -140,13 +140,15 @@ INSIDE = {
         sync
     """,
     "proxy": """
-        config eras tags flow.turns
+        config eras tags trace_context flow.turns
         side
         front backend
         flow
         supervision
         isolation
+        access
         merge
+        listen_options lite
         service mirror file reload
         listening
         proxy

@@ -7,7 +7,7 @@ import logging
 import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from wirespeed.cli.failures import Failure, cannot_start, complain, usage
 from wirespeed.cli.modules import title
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from wirespeed.cli.credentials import Secret
     from wirespeed.cli.modules import Routes, Service
     from wirespeed.cli.serve import Settings
+    from wirespeed.transport.net.certificate import Certificate
     from wirespeed.transport.net.group import Attendant
     from wirespeed.transport.net.serve import Place
     from wirespeed.transport.options import ListenFields, OnListening
@@ -83,7 +84,7 @@ async def renew(certificates: Iterable[Certificate]) -> None:
     for certificate in certificates:
         try:
             certificate.load()
-        except (Failure, OSError) as exc:
+        except (Failure, ValueError) as exc:
             logger.error("the certificate stays as it was: %s", exc)
             return
     logger.info("the certificate was read again")
@@ -116,16 +117,28 @@ class Listening:
     """The address and the options of a listener. They are checked before the user's file is
     imported.
 
+    Args:
+        options: These options and this certificate, in place of those of the command line.
+
     Failure (2 or 3): an option is wrong.
     """
 
-    def __init__(self, url: str, settings: Settings, secret: Secret | None) -> None:
+    def __init__(
+        self,
+        url: str,
+        settings: Settings,
+        secret: Secret | None,
+        options: tuple[ListenFields, Certificate | None] | None = None,
+    ) -> None:
         self.address = parsed(url)
         self.url = url
         self.settings = settings
         self.scheme = self.address.scheme
-        self.options: ListenFields = {}
         self.certificate: Certificate | None = None
+        if options is not None:
+            self.options, self.certificate = options
+            return
+        self.options: ListenFields = {}
         if settings.max_connections is not None:
             self.options["max_connections"] = settings.max_connections
         if self.has_paths:
@@ -136,7 +149,7 @@ class Listening:
             if settings.hosts:
                 self.options["hosts"] = settings.hosts
         if self.address.secure:
-            self.certificate = Certificate(self.scheme, settings)
+            self.certificate = self._certificate()
             self.options["ssl"] = self.certificate.context
         if self.address.is_http:
             self.options["http"] = self._http()
@@ -184,92 +197,33 @@ class Listening:
                 level="warning",
             )
 
+    # -- TLS ---------------------------------------------------------------------------------------
 
-class Certificate:
-    """The certificate of a listener.
+    def _certificate(self) -> Certificate:
+        from wirespeed.transport.net.certificate import Certificate
 
-    Failure (2 or 3): it cannot be used.
-
-    Attributes:
-        files: Where it and its key are.
-        context: Serves it.
-    """
-
-    def __init__(self, scheme: str, settings: Settings) -> None:
-        import ssl
-
-        self._certfile, self._keyfile = settings.certfile, settings.keyfile
-        if self._certfile is None:
+        certfile, keyfile = self.settings.certfile, self.settings.keyfile
+        if certfile is None:
             raise usage(
-                f"{scheme}:// needs --certfile FILE, and --keyfile FILE unless both are in one"
+                f"{self.scheme}:// needs --certfile FILE, and --keyfile FILE unless both are in one"
             )
-        self.files = [path for path in (self._certfile, self._keyfile) if path is not None]
-        self._password = _Password(self._keyfile or self._certfile)
-        for path in self.files:
+        for path in filter(None, (certfile, keyfile)):
             check_file(path)
-        self.context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-        self.load()
-
-    def load(self) -> None:
-        """Read it, again if it is in use: for the handshakes that come. Failure (3), OSError: it
-        cannot be used; the earlier one stays."""
-        import ssl
-
-        assert self._certfile is not None
-        # a context whose certificate has come in part would be useless
-        for context in (ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), self.context):
-            try:
-                context.load_cert_chain(self._certfile, self._keyfile, self._password)
-            except ssl.SSLError as exc:
-                raise cannot_start(
-                    _why_tls(exc, self._certfile, self._keyfile, self._password.asked)
-                ) from None
+        try:
+            return Certificate(certfile, keyfile, key_password, option="--keyfile FILE")
+        except ValueError as exc:
+            raise cannot_start(str(exc)) from None
 
 
-class _Password:
-    """The password of a key, looked up only if the key is encrypted, and kept."""
-
-    def __init__(self, path: str) -> None:
-        self.path = path
-        self.asked = False
-        self._found: str | None = None
-
-    def __call__(self) -> str:
-        if self._found is None:
-            self._found = self._look_up()
-        return self._found
-
-    def _look_up(self) -> str:
-        self.asked = True
-        password = os.environ.get(KEY_PASSWORD)
-        if password is not None:
-            return password
-        if not sys.stdin.isatty():
-            raise cannot_start(
-                f"the key {self.path} is encrypted, and its password is not in {KEY_PASSWORD}"
-            )
-        import getpass
-
-        return getpass.getpass(f"Password of {self.path}: ")
-
-
-def _why_tls(exc: Any, certfile: str, keyfile: str | None, asked: bool) -> str:
-    """Return the fault of a certificate or key. OpenSSL reports most faults as the same error."""
-    if exc.reason == "KEY_VALUES_MISMATCH":
-        return (
-            f"the key in {keyfile or certfile} does not belong to the certificate in {certfile}; "
-            "--keyfile FILE is the key of this certificate"
+def key_password(path: str) -> str:
+    """Return the password of a key. Failure (3): nobody knows it."""
+    password = os.environ.get(KEY_PASSWORD)
+    if password is not None:
+        return password
+    if not sys.stdin.isatty():
+        raise cannot_start(
+            f"the key {path} is encrypted, and its password is not in {KEY_PASSWORD}"
         )
-    if not _has(certfile, b"-----BEGIN CERTIFICATE-----"):
-        return f"{certfile} has no certificate (PEM)"
-    if not _has(keyfile or certfile, b"PRIVATE KEY-----"):
-        more = "" if keyfile else "; name the file that has it with --keyfile"
-        return f"{keyfile or certfile} has no private key (PEM){more}"
-    if asked:
-        return f"the password does not open the key {keyfile or certfile}"
-    return f"{certfile} and its key cannot be used: {exc.reason or exc}"
+    import getpass
 
-
-def _has(path: str, words: bytes) -> bool:
-    with open(path, "rb") as file:
-        return words in file.read(1 << 20)
+    return getpass.getpass(f"Password of {path}: ")

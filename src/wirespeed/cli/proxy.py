@@ -16,12 +16,14 @@ from wirespeed.errors import ConfigError
 from wirespeed.transport.watch import Watch
 
 if TYPE_CHECKING:
-    from wirespeed.cli.listen import Certificate, Listening
-    from wirespeed.proxy import Proxy
+    from wirespeed.cli.listen import Listening
+    from wirespeed.proxy import ListenConfig, Proxy
     from wirespeed.proxy.config import Isolation, ProxyConfig
+    from wirespeed.transport.net.certificate import Certificate
     from wirespeed.transport.net.group import Attendant, Group
     from wirespeed.transport.net.listener import Listener
     from wirespeed.transport.net.serve import Place
+    from wirespeed.transport.options import ListenFields
 
 
 def run_proxy(
@@ -53,33 +55,47 @@ def run_proxy(
     option = f"{file}: proxy.listen" if of_file else "--listen"
     service = None if file is None else _FileService(file, load)  # notes how the file is now
     config = load()
-    proxy = Proxy(config)
+    try:
+        proxy = Proxy(config)
+    except ValueError as exc:
+        raise ConfigError(f"{file}: proxy.auth: {exc}") from None
+    configured = {}
+    for i, one in enumerate(config.listen):
+        if isinstance(one, str):
+            _routes(proxy, one, f"{option}[{i}]" if of_file else option)
+        else:
+            configured[one.url] = _options(f"{option}[{i}]", proxy, one)
     if check:
-        for i, url in enumerate(config.listen):
-            _routes(proxy, url, "--listen" if urls else f"{file}: proxy.listen[{i}]")
         n = len(config.backends)
         complain(f"{file} is valid: {n} server{'s' * (n > 1)}", level="note")
         return 0
-    places = places_of(config.listen, settings, option)
+    plain = tuple(one for one in config.listen if isinstance(one, str))
+    places = places_of(plain, settings, option) if plain or not configured else []
     attendant: Attendant = proxy.listening
     if service is not None:
         service.serves(proxy, places)
         attendant = service
-    if places:
-        from wirespeed.cli.listen import serve_at
+    if places or configured:
+        from wirespeed.cli.listen import Listening, serve_at
 
+        for form in {one.access_log for one in config.listeners if one.access_log is not None}:
+            logs.show_requests(form)
+        places += [Listening(url, settings, None, one) for url, one in configured.items()]
         found: list[Any] = []
         for place in places:
             place.url, routes = _routes(proxy, place.url, option)
-            place.options.update(proxy.listen_fields)
+            place.options = {**proxy.listen_fields, **place.options}
             found.append((place, routes))
 
-        def place_of(url: str, routes: Any) -> Place:
-            try:
-                (place,) = places_of((url,), settings, option)
-            except Failure as exc:
-                raise ConfigError(str(exc)) from None
-            place.options.update(proxy.listen_fields)
+        def place_of(listen: ListenConfig, url: str, routes: Any) -> Place:
+            if listen == ListenConfig(url=listen.url):
+                try:
+                    (place,) = places_of((url,), settings, option)
+                except Failure as exc:
+                    raise ConfigError(str(exc)) from None
+            else:
+                place = Listening(url, settings, None, _options(listen.url, proxy, listen))
+            place.options = {**proxy.listen_fields, **place.options}
             places.append(place)
             return place.with_services(routes)
 
@@ -121,6 +137,7 @@ class _FileService:
     async def _read(self) -> None:
         from wirespeed.cli.listen import renew
 
+        self._proxy.reopen_logs()
         if certificates := self._certificates():
             await renew(certificates)
         await self._proxy.reload_from(self._load)
@@ -136,6 +153,22 @@ class _FileService:
         """Serve on stdio."""
         with self._watch.running():
             await self._proxy.serve()
+
+
+def _options(
+    place: str, proxy: Proxy, listen: ListenConfig
+) -> tuple[ListenFields, Certificate | None]:
+    """The options of a listener of the file, and its certificate. ConfigError: they are wrong."""
+    from wirespeed.cli.listen import key_password
+    from wirespeed.proxy.listen_options import options_of
+    from wirespeed.transport.net.serve import plan
+
+    try:
+        options, certificate = options_of(listen, key_password)
+        plan(*proxy.routes(listen.url), None, options)
+    except (TypeError, ValueError) as exc:
+        raise ConfigError(f"{place}: {exc}") from None
+    return options, certificate
 
 
 def _config(

@@ -1,4 +1,4 @@
-"""OpenTelemetry traces of servers and clients.
+"""OpenTelemetry traces of servers, clients and the proxy.
 
 They need ``pip install wirespeed[otel]``. To record spans, they also need an SDK
 (``opentelemetry-sdk``) with an exporter.
@@ -19,6 +19,10 @@ The context of the parent span is sent in ``_meta`` as ``traceparent``, ``traces
 ``baggage`` (2026-07-28 basic, "OpenTelemetry trace context"), in requests of legacy revisions, too.
 Values that are not valid are ignored. In a handler and in a server's middleware the request's span
 is the current span, so that their own spans become its children.
+
+A request that the proxy passes on becomes a span of kind SERVER, which ends with the answer. Its
+name is the method, and ``peer.service`` is the server that got it. That server's span
+becomes its child: the proxy edits ``_meta`` of the request, and nothing else of it.
 
 With a TracerProvider, a sampler and an id generator of the SDK, the SDK makes the span of a
 server's request only when a handler writes to the span or an exporter reads it. Until then the span
@@ -54,6 +58,7 @@ if TYPE_CHECKING:
     from wirespeed.client.client import Client
     from wirespeed.client.sync import SyncClient
     from wirespeed.protocol.revisions import Revision
+    from wirespeed.proxy.proxy import Proxy
     from wirespeed.server.server import Server
 
 __all__ = ["instrument"]
@@ -64,21 +69,23 @@ SCOPE = "wirespeed"
 
 
 def instrument(
-    target: Server | Client | SyncClient, *, tracer_provider: TracerProvider | None = None
+    target: Server | Client | SyncClient | Proxy, *, tracer_provider: TracerProvider | None = None
 ) -> None:
-    """Trace the requests of a server or a client.
+    """Trace the requests of a server, a client or the proxy.
 
     Args:
-        target: A `wirespeed.Server`, before its clients connect, or a client, before its calls.
+        target: A `wirespeed.Server` or a `wirespeed.proxy.Proxy`, before its clients connect, or a
+            client, before its calls.
         tracer_provider: The provider of tracers; by default the global provider, which must be set
             before this call.
 
     Raises:
-        ValueError: The server is traced already.
+        ValueError: The server or the proxy is traced already.
     """
     from wirespeed import __version__
     from wirespeed.client.client import Client
     from wirespeed.client.sync import SyncClient
+    from wirespeed.server.server import Server
 
     provider = trace.get_tracer_provider() if tracer_provider is None else tracer_provider
     tracer = provider.get_tracer(SCOPE, __version__)
@@ -90,6 +97,11 @@ def instrument(
         target._sender.middleware = (
             OutboundChain([link]) if chain is None else chain.with_outermost(link)
         )
+        return
+    if not isinstance(target, Server):
+        from wirespeed.ext._proxy_spans import ProxyTracer
+
+        target.trace(ProxyTracer(tracer))
         return
     observer = target.observe()
     if observer.tracer is not None:

@@ -11,10 +11,15 @@ from wirespeed._exports import exports
 
 if TYPE_CHECKING:  # isort: off
     from wirespeed.proxy.config import (
+        AuthorizationConfig as AuthorizationConfig,
         BackendConfig as BackendConfig,
         FlowConfig as FlowConfig,
+        IntrospectionConfig as IntrospectionConfig,
+        ListenConfig as ListenConfig,
+        PrincipalConfig as PrincipalConfig,
         ProxyConfig as ProxyConfig,
         RateConfig as RateConfig,
+        ToolRules as ToolRules,
         ToolsConfig as ToolsConfig,
     )
     from wirespeed.proxy.mirror import Mirror as Mirror

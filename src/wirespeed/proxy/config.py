@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from wirespeed._exports import set_public_home
@@ -18,10 +19,30 @@ Isolation: TypeAlias = Literal["session", "shared", "pool"]
 
 PREFIX = re.compile(r"[A-Za-z0-9_.-]{0,65}")
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._~-]{0,63}")
+SHA256 = re.compile(r"[0-9A-Fa-f]{64}")
 
 
 @dataclass(frozen=True, kw_only=True)
-class ToolsConfig:
+class ToolRules:
+    """Which tools are allowed.
+
+    Attributes:
+        allow: Globs of names; what none matches is not allowed.
+        deny: Globs of names; what one matches is not allowed.
+    """
+
+    allow: tuple[str, ...] = ("*",)
+    deny: tuple[str, ...] = ()
+
+    def allows(self, name: str) -> bool:
+        """Whether a tool of this name is allowed."""
+        return any(fnmatchcase(name, glob) for glob in self.allow) and not any(
+            fnmatchcase(name, glob) for glob in self.deny
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ToolsConfig(ToolRules):
     """Which tools of a server clients see, and how, where its endpoint is shared with others.
 
     Attributes:
@@ -31,8 +52,6 @@ class ToolsConfig:
         describe: Names of the server's tools, and their descriptions instead of its own.
     """
 
-    allow: tuple[str, ...] = ("*",)
-    deny: tuple[str, ...] = ()
     rename: dict[str, str] = field(default_factory=dict)
     describe: dict[str, str] = field(default_factory=dict)
 
@@ -102,6 +121,8 @@ class BackendConfig:
     Attributes:
         target: How to start or reach it.
         name: Its name in paths, errors and logs: letters, digits and ``._~-``, at most 64.
+        protocol: What it speaks: ``"mcp"``, or ``"litemcp"`` (1.0.0), whose one tool is shown as a
+            tool of MCP with strings as parameters. Clients share a server of LiteMCP.
         isolation: ``"session"``: each client has a server of its own, and everything passes.
             ``"shared"``: one server for all clients. What such a server says without naming a
             request reaches a client only while that client is alone. ``"pool"``: the same with
@@ -120,6 +141,7 @@ class BackendConfig:
 
     target: Stdio | Http | WebSocket | Socket
     name: str = "server"
+    protocol: Literal["mcp", "litemcp"] = "mcp"
     isolation: Isolation = "session"
     size: int = 4
     era: Era = "auto"
@@ -139,6 +161,8 @@ class BackendConfig:
             raise ValueError(f"a name has at most 64 letters, digits and ._~-, not {self.name!r}")
         if self.isolation not in ("session", "shared", "pool"):
             raise ValueError(f'isolation is "session", "shared" or "pool", not {self.isolation!r}')
+        if self.protocol not in ("mcp", "litemcp"):
+            raise ValueError(f'protocol is "mcp" or "litemcp", not {self.protocol!r}')
         if not 1 <= self.size <= 1000:
             raise ValueError(f"size is 1 to 1000, not {self.size}")
         if self.era not in ("auto", "legacy", "modern"):
@@ -148,14 +172,129 @@ class BackendConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ListenConfig:
+    """A listener of the proxy. `wirespeed.ListenOptions` and `wirespeed.HttpOptions` describe the
+    fields of the same names.
+
+    Attributes:
+        url: Where to listen.
+        tokens: The bearer tokens of which clients must bring one; empty for none. With principals,
+            these have the tokens.
+        certfile: The file of the certificate and its chain (PEM), for ``https://`` and ``wss://``.
+        keyfile: The file of its key; None: it is in ``certfile``.
+        origins: Web pages that may connect; None for the default.
+        hosts: Names of the server; None for the default.
+        headers: More header fields of the answer that accepts a WebSocket.
+        max_connections: Connections at once.
+        trusted_proxies: Proxies whose ``X-Forwarded-For`` or ``Forwarded`` names the client.
+        sse_path: The path of HTTP+SSE (2024-11-05).
+        access_log: One line for each request over HTTP, and for each other connection.
+        access_log_sample: The share of requests over HTTP that is logged.
+    """
+
+    url: str
+    tokens: tuple[str, ...] = field(default=(), repr=False)
+    certfile: str | None = None
+    keyfile: str | None = None
+    origins: tuple[str, ...] | None = None
+    hosts: tuple[str, ...] | None = None
+    headers: dict[str, str] = field(default_factory=dict, repr=False)
+    max_connections: int | None = None
+    trusted_proxies: tuple[str, ...] = ()
+    sse_path: str | None = None
+    access_log: Literal["text", "json"] | None = None
+    access_log_sample: float = 1.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrincipalConfig:
+    """Who may use what. A principal is known by a token, or by the subject of its access tokens.
+
+    Attributes:
+        name: Its name in the audit log.
+        token_sha256: The SHA-256 of its token, as 64 hexadecimal digits, which
+            `wirespeed.auth.hash_token` returns after ``sha256:``.
+        subject: The subject (``sub``) of its access tokens, which `AuthorizationConfig` verifies.
+        issuer: Who issues these tokens; needed where there are several issuers.
+        servers: Globs of the names of the servers that it may use.
+        tools: Which of their tools it may see and call, by the names at the endpoint of all
+            servers. They hold at ``/servers/NAME`` as well, where names have no prefix.
+        rate: How many requests it may send, in place of the rate of the proxy.
+    """
+
+    name: str
+    token_sha256: str | None = field(default=None, repr=False)
+    subject: str | None = None
+    issuer: str | None = None
+    servers: tuple[str, ...] = ("*",)
+    tools: ToolRules = field(default_factory=ToolRules)
+    rate: RateConfig | None = None
+
+    def __post_init__(self) -> None:
+        if not NAME.fullmatch(self.name):
+            raise ValueError(f"a name has at most 64 letters, digits and ._~-, not {self.name!r}")
+        if (self.token_sha256 is None) == (self.subject is None):
+            raise ValueError("a principal has either a token or a subject")
+        if self.token_sha256 is not None and not SHA256.fullmatch(self.token_sha256):
+            raise ValueError("the SHA-256 of a token has 64 hexadecimal digits")
+        if self.subject is None and self.issuer is not None:
+            raise ValueError("an issuer goes with a subject")
+
+    def may_use(self, server: str) -> bool:
+        """Whether it may use a server."""
+        return any(fnmatchcase(server, glob) for glob in self.servers)
+
+
+@dataclass(frozen=True, kw_only=True)
+class IntrospectionConfig:
+    """An authorization server that is asked about access tokens (RFC 7662):
+    `wirespeed.auth.IntrospectionVerifier` describes the fields."""
+
+    url: str
+    client_id: str | None = None
+    client_secret: str | None = field(default=None, repr=False)
+    token: str | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AuthorizationConfig:
+    """Which access tokens let clients in. `wirespeed.auth.ResourceServer` checks them.
+
+    Attributes:
+        resource: The URL of the proxy as clients know it. It is the audience of tokens. Where
+            clients use ``/servers/NAME``, it is the part of the URL before that.
+        issuers: The authorization servers. Their tokens are JWTs, unless ``introspection`` is
+            given.
+        jwks_url: Where the keys of the only issuer are; None: its metadata names them.
+        introspection: Who is asked about tokens of the only issuer.
+        scopes: The scopes that every client needs.
+    """
+
+    resource: str
+    issuers: tuple[str, ...]
+    jwks_url: str | None = None
+    introspection: IntrospectionConfig | None = None
+    scopes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.issuers:
+            raise ValueError("there must be an issuer")
+        if len(self.issuers) > 1 and (self.jwks_url or self.introspection):
+            raise ValueError("jwksUrl and introspection are for one issuer")
+        if self.jwks_url and self.introspection:
+            raise ValueError("give either jwksUrl or introspection")
+
+
+@dataclass(frozen=True, kw_only=True)
 class ProxyConfig:
     """A proxy.
 
     Attributes:
         backends: The servers behind it. Their names differ.
-        listen: URLs to listen at, such as ``ws://127.0.0.1:8765/mcp``, ``tcp://…``, ``unix:…``.
-            Where URLs have paths, each server is at ``/servers/`` and its name, too. At a URL with
-            a path of its own, and at one that has no paths, several servers are merged.
+        listen: URLs to listen at, such as ``ws://127.0.0.1:8765/mcp``, ``tcp://…``, ``unix:…``, or
+            a `ListenConfig` for each. Where URLs have paths, each server is at ``/servers/`` and
+            its name, too. At a URL with a path of its own, and at one that has no paths, several
+            servers are merged.
         limits: The limits of each client's connection.
         shutdown_grace: Seconds that requests in flight have when the proxy ends.
         page_size: Entries on a page of a list that was merged of several servers.
@@ -165,16 +304,27 @@ class ProxyConfig:
             number.
         slow_client_timeout: Seconds for which a client may leave `Limits.output_high` bytes unread.
             Then its connection is closed, and its requests are cancelled.
+        principals: Who may use what; empty: whoever a listener lets in may use everything.
+        auth: Which access tokens let clients in, besides the tokens of principals.
+        audit: Where calls of tools are noted: ``"stderr"`` or the path of a file; None: nowhere.
     """
 
     backends: tuple[BackendConfig, ...]
-    listen: tuple[str, ...]
+    listen: tuple[str | ListenConfig, ...]
     limits: Limits = field(default_factory=Limits)
     shutdown_grace: float = 5.0
     page_size: int = 1000
     watch: bool = True
     rate: RateConfig | None = None
     slow_client_timeout: float = 30.0
+    principals: tuple[PrincipalConfig, ...] = ()
+    auth: AuthorizationConfig | None = None
+    audit: str | None = None
+
+    @property
+    def listeners(self) -> tuple[ListenConfig, ...]:
+        """What ``listen`` says, as values of one kind."""
+        return tuple(ListenConfig(url=one) if isinstance(one, str) else one for one in self.listen)
 
     def __post_init__(self) -> None:
         if not self.backends:
@@ -190,6 +340,26 @@ class ProxyConfig:
         shown = [name for one in self.backends for name in one.tools.rename.values()]
         if len(set(shown)) < len(shown):
             raise ValueError(f"two tools have the same new name: {', '.join(sorted(shown))}")
+        self._check_principals()
+
+    def _check_principals(self) -> None:
+        names = [one.name for one in self.principals]
+        if len(set(names)) < len(names):
+            raise ValueError(f"two principals have the same name: {', '.join(sorted(names))}")
+        tokens = [one.token_sha256.lower() for one in self.principals if one.token_sha256]
+        if len(set(tokens)) < len(tokens):
+            raise ValueError("two principals have the same token")
+        subjects = [one for one in self.principals if one.subject is not None]
+        if subjects and self.auth is None:
+            raise ValueError(f"the principal {subjects[0].name} has a subject, which needs auth")
+        issuers = () if self.auth is None else self.auth.issuers
+        for one in subjects:
+            if one.issuer is None and len(issuers) > 1:
+                raise ValueError(f"the principal {one.name} needs an issuer: there are several")
+            if one.issuer is not None and one.issuer not in issuers:
+                raise ValueError(f"the issuer of the principal {one.name} is not one of auth")
+        if len({(one.issuer or issuers[0], one.subject) for one in subjects}) < len(subjects):
+            raise ValueError("two principals have the same subject")
 
 
 set_public_home(globals())

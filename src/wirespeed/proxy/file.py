@@ -8,29 +8,40 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
+from wirespeed.auth.verifiers.hashes import PREFIX as PREFIX_OF_HASHES
+from wirespeed.auth.verifiers.hashes import hash_token
 from wirespeed.config import Document, Entry, ServerConfig
 from wirespeed.errors import ConfigError
 from wirespeed.limits import Limits
 from wirespeed.proxy.config import (
     NAME,
     PREFIX,
+    SHA256,
+    AuthorizationConfig,
     BackendConfig,
     FlowConfig,
+    IntrospectionConfig,
     Isolation,
+    ListenConfig,
+    PrincipalConfig,
     ProxyConfig,
     RateConfig,
+    ToolRules,
     ToolsConfig,
 )
+from wirespeed.transport.child.command import Stdio
+from wirespeed.transport.child.privileges import ProcessLimits
 
 T = TypeVar("T")
 
 _Seconds = Annotated[float, Meta(gt=0, le=1e9)]
 _Count = Annotated[int, Meta(ge=1, le=1 << 31)]
+_Size = Annotated[int, Meta(ge=1, le=1 << 61)]
 
 
 class _Keys(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
@@ -91,9 +102,30 @@ class Rate(_Keys):
     ) = UNSET
 
 
+ProcessKeys: Any = msgspec.defstruct(
+    "ProcessLimits",
+    [(field.name, _Size | UnsetType, UNSET) for field in msgspec.structs.fields(ProcessLimits)],
+    bases=(_Keys,),
+    rename="camel",
+    forbid_unknown_fields=True,
+    namespace={"__doc__": "Limits of each process: bytes of memory, seconds of CPU, counts."},
+)
+
+
+class Process(_Keys):
+    """As whom a server runs that the proxy starts, and how much it may use."""
+
+    user: Annotated[str, Meta(description="Its user; it needs root.")] | UnsetType = UNSET
+    group: Annotated[str, Meta(description="Its group; the user's by default.")] | UnsetType = UNSET
+    limits: ProcessKeys | UnsetType = UNSET
+
+
 class Backend(_Keys):
     """How the proxy uses a server."""
 
+    protocol: (
+        Annotated[Literal["mcp", "litemcp"], Meta(description="What it speaks.")] | UnsetType
+    ) = UNSET
     isolation: (
         Annotated[
             Isolation,
@@ -126,6 +158,7 @@ class Backend(_Keys):
     ) = UNSET
     tools: Tools | UnsetType = UNSET
     flow: Flow | UnsetType = UNSET
+    process: Process | UnsetType = UNSET
 
 
 LimitKeys: Any = msgspec.defstruct(
@@ -138,11 +171,96 @@ LimitKeys: Any = msgspec.defstruct(
 )
 
 
+_Names: TypeAlias = tuple[str, ...] | UnsetType
+
+
+class Listen(_Keys):
+    """A listener. Variables are replaced in all texts."""
+
+    url: str
+    token: Annotated[str, Meta(description="The bearer token of clients.")] | UnsetType = UNSET
+    tokens: (
+        Annotated[tuple[str, ...], Meta(min_length=1, description="Several of them.")] | UnsetType
+    ) = UNSET
+    certfile: (
+        Annotated[str, Meta(description="The certificate and its chain (PEM).")] | UnsetType
+    ) = UNSET
+    keyfile: Annotated[str, Meta(description="Its key, if elsewhere.")] | UnsetType = UNSET
+    origins: Annotated[_Names, Meta(description="Web pages that may connect.")] = UNSET
+    hosts: Annotated[_Names, Meta(description="Names of the proxy.")] = UNSET
+    headers: (
+        Annotated[
+            dict[str, str],
+            Meta(description="Header fields of the answer that accepts a WebSocket."),
+        ]
+        | UnsetType
+    ) = UNSET
+    max_connections: Annotated[_Count, Meta(description="Connections at once.")] | UnsetType = UNSET
+    trusted_proxies: Annotated[_Names, Meta(description="Proxies that name the client.")] = UNSET
+    sse_path: Annotated[str, Meta(description="The path of HTTP+SSE.")] | UnsetType = UNSET
+    access_log: Literal["text", "json"] | UnsetType = UNSET
+    access_log_sample: (
+        Annotated[float, Meta(gt=0, le=1, description="The share of requests that is logged.")]
+        | UnsetType
+    ) = UNSET
+
+
+class Rules(_Keys):
+    """Which tools a principal may see and call, by the names at the endpoint of all servers."""
+
+    allow: Annotated[_Names, Meta(description="Globs: others are not allowed.")] = UNSET
+    deny: Annotated[_Names, Meta(description="Globs: these are not allowed.")] = UNSET
+
+
+class Principal(_Keys):
+    """Who may use what. It has one of token, tokenSha256 and subject."""
+
+    name: Annotated[str, Meta(pattern=f"^{NAME.pattern}$")]
+    token: (
+        Annotated[str, Meta(description="Its token, mostly a variable: at least 32 characters.")]
+        | UnsetType
+    ) = UNSET
+    token_sha256: Annotated[str, Meta(pattern=f"^{SHA256.pattern}$")] | UnsetType = msgspec.field(
+        default=UNSET, name="tokenSha256"
+    )
+    subject: Annotated[str, Meta(description="Of its access tokens.")] | UnsetType = UNSET
+    issuer: Annotated[str, Meta(description="Of these, among several.")] | UnsetType = UNSET
+    servers: Annotated[_Names, Meta(description="Globs of servers that it may use.")] = UNSET
+    tools: Rules | UnsetType = UNSET
+    rate: Rate | UnsetType = UNSET
+
+
+class Introspection(_Keys):
+    """An authorization server that is asked about tokens: with a client or a token."""
+
+    url: str
+    client_id: str | UnsetType = UNSET
+    client_secret: str | UnsetType = UNSET
+    token: str | UnsetType = UNSET
+
+
+class Authorization(_Keys):
+    """Which access tokens let clients in."""
+
+    resource: Annotated[str, Meta(description="The URL of the proxy as clients know it.")]
+    issuers: Annotated[tuple[str, ...], Meta(min_length=1)]
+    jwks_url: Annotated[str, Meta(description="Where the keys are.")] | UnsetType = UNSET
+    introspection: Introspection | UnsetType = UNSET
+    scopes: Annotated[_Names, Meta(description="What every client needs.")] = UNSET
+
+
 class Top(_Keys):
     """What holds for all servers."""
 
     listen: (
-        Annotated[tuple[str, ...], Meta(description="URLs to listen at; none: stdio.")] | UnsetType
+        Annotated[tuple[str | Listen, ...], Meta(description="Where to listen; nowhere: stdio.")]
+        | UnsetType
+    ) = UNSET
+    principals: tuple[Principal, ...] | UnsetType = UNSET
+    auth: Authorization | UnsetType = UNSET
+    audit: (
+        Annotated[str, Meta(min_length=1, description="stderr, or a file for calls of tools.")]
+        | UnsetType
     ) = UNSET
     limits: LimitKeys | UnsetType = UNSET
     shutdown_grace: (
@@ -179,8 +297,17 @@ def load(path: str | os.PathLike[str]) -> ProxyConfig:
     top = document.convert("proxy", document.content.get("proxy", {}), Top).given()
     if "listen" in top:
         top["listen"] = tuple(
-            document.expand(f"proxy.listen[{i}]", url) for i, url in enumerate(top["listen"])
+            _listen(document, f"proxy.listen[{i}]", one) for i, one in enumerate(top["listen"])
         )
+    if "principals" in top:
+        top["principals"] = tuple(
+            _principal(document, f"proxy.principals[{i}]", one)
+            for i, one in enumerate(top["principals"])
+        )
+    if "auth" in top:
+        top["auth"] = _authorization(document, "proxy.auth", top["auth"])
+    if "audit" in top and top["audit"] != "stderr":
+        top["audit"] = document.resolve(document.expand("proxy.audit", top["audit"]))
     if "limits" in top:
         top["limits"] = _made(document, "proxy.limits", Limits, top["limits"].given())
     if "rate" in top:
@@ -188,6 +315,59 @@ def load(path: str | os.PathLike[str]) -> ProxyConfig:
     top.setdefault("listen", ())
     top["backends"] = tuple(_backend(document, server) for server in servers)
     return _made(document, "", ProxyConfig, top)
+
+
+def _listen(document: Document, place: str, keys: str | Listen) -> str | ListenConfig:
+    if isinstance(keys, str):
+        return document.expand(place, keys)
+    given = _expanded(document, place, keys)
+    if "token" in given and "tokens" in given:
+        raise ConfigError(f'{document.source}: {place}: give either "token" or "tokens"')
+    if "token" in given:
+        given["tokens"] = (given.pop("token"),)
+    for name in ("certfile", "keyfile"):
+        if name in given:
+            given[name] = document.resolve(given[name])
+    return _made(document, place, ListenConfig, given)
+
+
+def _principal(document: Document, place: str, keys: Principal) -> PrincipalConfig:
+    given = _expanded(document, place, keys)
+    if "token" in given and "token_sha256" in given:
+        raise ConfigError(f'{document.source}: {place}: give either "token" or "tokenSha256"')
+    if "token" in given:
+        token = given.pop("token")
+        hashed = _made(document, f"{place}.token", hash_token, {"token": token})
+        given["token_sha256"] = hashed.removeprefix(PREFIX_OF_HASHES)
+    if "tools" in given:
+        given["tools"] = ToolRules(**given["tools"].given())
+    if "rate" in given:
+        given["rate"] = _made(document, f"{place}.rate", RateConfig, given["rate"].given())
+    return _made(document, place, PrincipalConfig, given)
+
+
+def _authorization(document: Document, place: str, keys: Authorization) -> AuthorizationConfig:
+    given = _expanded(document, place, keys)
+    if "introspection" in given:
+        inner = f"{place}.introspection"
+        found = _expanded(document, inner, given["introspection"])
+        given["introspection"] = _made(document, inner, IntrospectionConfig, found)
+    return _made(document, place, AuthorizationConfig, given)
+
+
+def _expanded(document: Document, place: str, keys: _Keys) -> dict[str, Any]:
+    """The keys that are given, with variables replaced in their texts."""
+    found = keys.given()
+    names = {field.name: field.encode_name for field in msgspec.structs.fields(keys)}
+    for name, value in found.items():
+        path = f"{place}.{names[name]}"
+        if isinstance(value, str):
+            found[name] = document.expand(path, value)
+        elif isinstance(value, tuple):
+            found[name] = tuple(document.expand(f"{path}[{i}]", one) for i, one in enumerate(value))
+        elif isinstance(value, dict):
+            found[name] = {key: document.expand(f"{path}.{key}", one) for key, one in value.items()}
+    return found
 
 
 def _backend(document: Document, server: ServerConfig) -> BackendConfig:
@@ -203,9 +383,22 @@ def _backend(document: Document, server: ServerConfig) -> BackendConfig:
     if "flow" in own:
         own["flow"] = _made(document, f"{place}.proxy.flow", FlowConfig, own["flow"].given())
     own["target"] = server.target()
+    if "process" in own:
+        own["target"] = _process(
+            document, f"{place}.proxy.process", own.pop("process"), own["target"]
+        )
     own["name"] = server.name
     own["era"] = server.era
     return _made(document, place, BackendConfig, own)
+
+
+def _process(document: Document, place: str, keys: Process, target: Any) -> Stdio:
+    if not isinstance(target, Stdio):
+        raise ConfigError(f"{document.source}: {place}: the proxy does not start this server")
+    given = keys.given()
+    if "limits" in given:
+        given["limits"] = ProcessLimits(**given["limits"].given())
+    return msgspec.structs.replace(target, **given)
 
 
 def _made(document: Document, place: str, kind: Callable[..., T], fields: dict[str, Any]) -> T:

@@ -28,9 +28,11 @@ class Front(Side):
     Attributes:
         router: What decides to which server.
         revision: The `Revision` that `initialize` agreed on.
+        request_id: What the client calls its HTTP request, if its requests come one by one.
     """
 
-    __slots__ = ("_grace_timer", "router", "service")  # a dict for each idle client is too much
+    # a dict for each idle client is too much
+    __slots__ = ("_grace_timer", "request_id", "router", "service")
 
     def __init__(
         self,
@@ -43,6 +45,7 @@ class Front(Side):
         self.service = service
         self.closed = loop.create_future()
         self.router = router
+        self.request_id: str | None = None
         self._grace_timer: asyncio.TimerHandle | None = None
 
     def route(self, message: Message) -> Side | None:
@@ -76,6 +79,7 @@ class Front(Side):
     def refuse(self, message: Message, code: int, text: str, data: Any = None) -> None:
         """Answer a request with an error, unless the client has left."""
         if self.link is not None:
+            self.refused(message, code)
             self.session.send_error(message, code, text, data)
             self.link.wrote()
             if self.draining:

@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import msgspec
 
 from wirespeed.errors import ConfigError
+from wirespeed.proxy.listen_options import options_of
 from wirespeed.transport.address import parse
 
 if TYPE_CHECKING:
+    from wirespeed.proxy.config import ListenConfig
     from wirespeed.proxy.service import ProxyService
     from wirespeed.transport.net.group import Group, Plan
     from wirespeed.transport.net.listener import Listener
@@ -61,15 +63,17 @@ class Listening:
     """A `wirespeed.transport.net.group.Attendant`.
 
     Args:
-        urls: Where the listeners listen, in their order.
+        listeners: The listeners, in their order.
 
     Attributes:
-        place: Makes the `Place` of a URL that is added.
+        place: Makes the `Place` of a listener that is added, of the listener, its URL without
+            the path, and what is served there.
     """
 
-    def __init__(self, urls: tuple[str, ...]) -> None:
-        self.place: Callable[[str, Routes], Place] = lambda url, found: (url, found, None, {})
-        self._places = dict(enumerate(urls))  # URLs by the number of the listener
+    def __init__(self, listeners: tuple[ListenConfig, ...]) -> None:
+        self.place: Callable[[ListenConfig, str, Routes], Place] = _place
+        # URLs by the number of the listener
+        self._places = {number: one.url for number, one in enumerate(listeners)}
         self._open: dict[int, tuple[Group, Listener]] = {}
 
     def __bool__(self) -> bool:
@@ -84,9 +88,9 @@ class Listening:
         finally:
             del self._open[number]
 
-    def plan(self, wanted: Mapping[str, Routes]) -> Moves:
-        """Return what becomes of the listeners. ``wanted``: what is to be served, by the URL
-        without its path.
+    def plan(self, listeners: list[tuple[ListenConfig, str, Routes]]) -> Moves:
+        """Return what becomes of the listeners. ``listeners``: those that there are to be, their
+        URLs without a path, and what is served there.
 
         Raises:
             ConfigError: An option does not fit.
@@ -98,8 +102,9 @@ class Listening:
         moves = Moves()
         if not self._open:
             return moves
+        wanted = {base: found for _, base, found in listeners}
         bases = {number: _base(self._places[number]) for number in self._open}
-        new = {base: found for base, found in wanted.items() if base not in bases.values()}
+        new = [one for one in listeners if one[1] not in bases.values()]
         try:
             for number, base in bases.items():
                 if base in wanted:
@@ -107,7 +112,7 @@ class Listening:
                     moves.stay[number] = wanted[base]
                 else:
                     moves.end.append(number)
-            plans = planned([self.place(base, found) for base, found in new.items()])
+            plans = planned([self.place(*one) for one in new])
         except ValueError as exc:
             raise ConfigError(str(exc)) from None
         group = next(iter(self._open.values()))[0]
@@ -116,7 +121,7 @@ class Listening:
             moves.refusal = "the URLs to listen at change at a restart only"
             return moves
         freed = {self._open[number][1].address.port for number in moves.end}
-        for base, one in zip(new, plans, strict=True):
+        for (_, base, _), one in zip(new, plans, strict=True):
             if one.address.port not in freed or one.address.port == 0:
                 with bind.listen(one.address, bind.resolve(one.address), one.options):
                     moves.begin.append((base, one))
@@ -143,6 +148,10 @@ class Listening:
             await asyncio.wait((task, listens), return_when=asyncio.FIRST_COMPLETED)
             if task.done() and (error := task.exception()) is not None:
                 logger.error("%s", error)
+
+
+def _place(listen: ListenConfig, url: str, found: Routes) -> Place:
+    return url, found, None, options_of(listen)[0]
 
 
 def _base(url: str) -> str:

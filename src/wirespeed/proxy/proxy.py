@@ -6,18 +6,22 @@ import asyncio
 import logging
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from wirespeed._exports import set_public_home
 from wirespeed.errors import ConfigError, TransportError
 from wirespeed.proxy.flow.rates import Rates
+from wirespeed.proxy.listen_options import options_of
 from wirespeed.proxy.listening import Listening, routes
 from wirespeed.proxy.merge.merged import Merged, serve_lanes
 from wirespeed.proxy.merge.names import Names
 from wirespeed.proxy.reload import Changes, Reloads, compare
 from wirespeed.proxy.service import ProxyService
+from wirespeed.transport.address import parse
 
 if TYPE_CHECKING:
+    from wirespeed.proxy.access.audit import AuditLog
+    from wirespeed.proxy.access.principals import Principals
     from wirespeed.proxy.config import ProxyConfig
     from wirespeed.proxy.merge.merged import Offer
     from wirespeed.transport.options import ListenFields, OnListening
@@ -44,9 +48,16 @@ class Proxy:
         self.config = config
         self.reloads = Reloads()
         self._services = {one.name: ProxyService.of(config, one) for one in config.backends}
+        self._tracer: Any = None
+        self._audit: AuditLog | None = None
+        if config.audit is not None:
+            from wirespeed.proxy.access.audit import AuditLog
+
+            self._audit = AuditLog(config.audit)
+        self._principals = _principals_of(config)
         self._whole = self._joined(config, self._services)
         self.rates = self._adopted(config, self._services, self._whole)
-        self.listening = Listening(config.listen)
+        self.listening = Listening(config.listeners)
         self._is_on_stdio = False
         self._reloading = asyncio.Lock()
 
@@ -55,12 +66,28 @@ class Proxy:
         """What transports serve: one for each server, by its name."""
         return dict(self._services)
 
+    def trace(self, tracer: Any) -> None:
+        """Let a tracer make spans of requests, before clients connect. `wirespeed.ext.otel` calls
+        it. ValueError: there is a tracer already."""
+        if self._whole.tracer is not None:
+            raise ValueError(f"{self!r} is traced already")
+        self._tracer = tracer
+        for service in {*self._services.values(), self._whole}:
+            service.tracer = tracer
+
+    def reopen_logs(self) -> None:
+        """Go on with the audit log in a new file: the old one has been given another name."""
+        if self._audit is not None:
+            self._audit.reopen()
+
     def routes(self, url: str) -> tuple[str, dict[str, ProxyService]]:
         """Return a URL to listen at without its path, and what is served there by path.
 
         Raises:
             ValueError: The URL is wrong.
         """
+        if self._principals is not None and not parse(url).has_paths:
+            raise ValueError(f"principals and auth are for HTTP and WebSocket only, not for {url}")
         return routes(url, self._services, self._whole)
 
     def _joined(self, config: ProxyConfig, services: dict[str, ProxyService]) -> ProxyService:
@@ -69,15 +96,40 @@ class Proxy:
             return next(iter(services.values()))
         return ProxyService(config, "proxy", Merged(_offers(config, services), config.page_size))
 
-    @staticmethod
     def _adopted(
-        config: ProxyConfig, services: dict[str, ProxyService], whole: ProxyService
+        self, config: ProxyConfig, services: dict[str, ProxyService], whole: ProxyService
     ) -> Rates | None:
         """Let all services take what they share."""
-        rates = None if config.rate is None else Rates(config.rate)
-        for one in (*services.values(), whole):
-            one.adopt(config, rates)
+        by_principal = {} if self._principals is None else self._principals.rates
+        rates = None
+        if config.rate is not None or by_principal:
+            rates = Rates(config.rate, by_principal)
+        for one in config.backends:
+            shown = None if len(services) == 1 else Names(one).full
+            self._guard(services[one.name], one.name, shown)
+        if isinstance(whole.assignment, Merged):
+            self._guard(whole, None)
+            whole.assignment.access = whole.access
+        for service in (*services.values(), whole):
+            service.adopt(config, rates)
         return rates
+
+    def _guard(
+        self, service: ProxyService, server: str | None, shown: Callable[[str], str] | None = None
+    ) -> None:
+        """Let only principals use a service, if there are any, and note what they call."""
+        service.audit, service.tracer = self._audit, self._tracer
+        if self._principals is None:
+            return
+        grants = self._principals.grants(server, shown)
+        if service.auth is None:
+            service.auth = self._principals.authority(server)
+        else:
+            service.auth.adopt(self._principals)
+        if service.access is None or grants is None:
+            service.access = grants
+        else:
+            service.access.adopt(grants)
 
     @property
     def listen_fields(self) -> ListenFields:
@@ -94,6 +146,8 @@ class Proxy:
             TransportError: A listener or a server cannot be started.
         """
         if not self.config.listen:
+            if self._principals is not None:
+                raise ValueError("principals and auth need a URL to listen at: stdio has no tokens")
             from wirespeed.transport.stdio import serve_stdio
 
             self._is_on_stdio = True
@@ -103,8 +157,12 @@ class Proxy:
 
             await serve_together(
                 [
-                    (*self.routes(url), on_listening, self.listen_fields)
-                    for url in self.config.listen
+                    (
+                        *self.routes(one.url),
+                        on_listening,
+                        {**self.listen_fields, **options_of(one)[0]},
+                    )
+                    for one in self.config.listeners
                 ],
                 attendant=self.listening,
             )
@@ -151,7 +209,15 @@ class Proxy:
             return changes
 
     async def _reload(self, config: ProxyConfig) -> Changes:
+        if _is_guarded(config) != _is_guarded(self.config):
+            raise ConfigError("whether there are principals or auth changes at a restart only")
         changes = compare(self.config, config)
+        principals = self._principals
+        if changes.settings and {"principals", "auth"} & {*changes.settings}:
+            try:
+                principals = _principals_of(config)
+            except ValueError as exc:
+                raise ConfigError(f"proxy.auth: {exc}") from None
         stay = self._services.keys() - {*changes.changed, *changes.removed}
         services = {
             one.name: self._services[one.name] if one.name in stay else ProxyService.of(config, one)
@@ -162,10 +228,10 @@ class Proxy:
             text = "the server of stdio changes at a restart only"
             return replace(changes, pending=(*changes.pending, text))
         try:
-            wanted = dict(routes(url, services, whole) for url in config.listen)
+            found = [(one, *routes(one.url, services, whole)) for one in config.listeners]
         except ValueError as exc:
             raise ConfigError(str(exc)) from None
-        moves = self.listening.plan(wanted)
+        moves = self.listening.plan(found)
         if moves.refusal is not None:
             changes = replace(changes, pending=(*changes.pending, moves.refusal))
         fresh = [one for name, one in services.items() if name not in stay]
@@ -175,6 +241,7 @@ class Proxy:
             if starts:  # clients have the old ones meanwhile
                 patience = max(one.start_timeout for one in config.backends)
                 await asyncio.wait(starts, timeout=patience)
+            self._principals = principals
             await self._swap(config, services, whole)
             await self.listening.change(moves)
         finally:
@@ -203,6 +270,18 @@ class Proxy:
             return self._joined(config, services)
         same = serve_lanes(_offers(config, services)) == self._whole.assignment.serves_lanes
         return self._whole if same else self._joined(config, services)
+
+
+def _is_guarded(config: ProxyConfig) -> bool:
+    return bool(config.principals) or config.auth is not None
+
+
+def _principals_of(config: ProxyConfig) -> Principals | None:
+    if not _is_guarded(config):
+        return None
+    from wirespeed.proxy.access.principals import Principals
+
+    return Principals(config)
 
 
 def _offers(config: ProxyConfig, services: dict[str, ProxyService]) -> list[Offer]:

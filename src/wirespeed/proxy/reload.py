@@ -15,7 +15,11 @@ if TYPE_CHECKING:
 # What concerns the endpoint of all servers only: no process and no session of a server.
 SHOWN = frozenset({"prefix", "tools"})
 # What holds from the next connection of a client on, or at once.
-LIVE = frozenset({"backends", "listen", "limits", "shutdown_grace", "page_size", "watch", "rate"})
+LIVE = frozenset({"backends", "listen", "limits", "shutdown_grace", "page_size", "watch"}) | {
+    "rate",
+    "principals",
+    "auth",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,6 +86,8 @@ def compare(old: ProxyConfig, new: ProxyConfig) -> Changes:
     after = {one.name: one for one in new.backends}
     both = [name for name in after if name in before]
     changed = [name for name in both if not same_server(before[name], after[name])]
+    here = {one.url: one for one in old.listeners}
+    there = {one.url: one for one in new.listeners}
     settings = [field.name for field in fields(new) if field.name not in ("backends", "listen")]
     differ = [name for name in settings if getattr(old, name) != getattr(new, name)]
     return Changes(
@@ -93,10 +99,17 @@ def compare(old: ProxyConfig, new: ProxyConfig) -> Changes:
             for name in both
             if name not in changed and _differ(before[name], after[name]) & SHOWN
         ),
-        listening=_not_in(new.listen, old.listen),
-        closed=_not_in(old.listen, new.listen),
+        listening=_not_in(there, here),
+        closed=_not_in(here, there),
         settings=tuple(name for name in differ if name in LIVE),
-        pending=tuple(f"{name} changes at a restart only" for name in differ if name not in LIVE),
+        pending=(
+            *(f"{name} changes at a restart only" for name in differ if name not in LIVE),
+            *(
+                f"the options of {url} change at a restart only"
+                for url, one in there.items()
+                if url in here and here[url] != one
+            ),
+        ),
     )
 
 

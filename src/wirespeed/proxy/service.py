@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
@@ -19,6 +20,9 @@ from wirespeed.proxy.isolation.pool import Pool
 
 if TYPE_CHECKING:
     from wirespeed._core.framing.base import Framer
+    from wirespeed.proxy.access.audit import AuditLog
+    from wirespeed.proxy.access.grants import Grants
+    from wirespeed.proxy.access.principals import Authority
     from wirespeed.proxy.config import BackendConfig, ProxyConfig
     from wirespeed.proxy.flow.rates import Rates
     from wirespeed.proxy.isolation.assignment import Assignment
@@ -47,12 +51,15 @@ class ProxyService:
         flow: The limits of requests to the server; None without any, and for several servers.
         rates: How many requests clients may send; None: any number.
         cut: How many clients were disconnected, by reason.
+        auth: Who decides which clients may come in; None: the listener.
+        access: What they may do; None: everything.
+        audit: What notes their calls of tools; None: nothing does.
+        tracer: What makes spans of their requests; None: nothing does.
     """
 
     subprotocol = "mcp"
     auth_headers = ("authorization",)
     refusal_status = 401
-    auth = None
     # Over HTTP, where all requests of a client need the same server.
     legacy_versions = LEGACY_VERSIONS
     modern_versions = MODERN_VERSIONS
@@ -68,6 +75,10 @@ class ProxyService:
         self.assignment = assignment
         self.fronts: set[Front] = set()
         self.farewell = "the proxy is shutting down"
+        self.auth: Authority | None = None
+        self.access: Grants | None = None
+        self.audit: AuditLog | None = None
+        self.tracer: Any = None
         self._alone = len(config.backends) == 1
         self._holders = 0
         self._ended = False
@@ -82,6 +93,11 @@ class ProxyService:
             output_high=min(config.limits.output_high, _OUTPUT_HIGH),
             output_low=min(config.limits.output_low, _OUTPUT_LOW),
         )
+        if backend.protocol == "litemcp":
+            from wirespeed.proxy.lite import lite_server
+
+            server: Any = lite_server(backend.name, backend.target, config.limits)
+            backend = replace(backend, target=server, isolation="shared")
         kind = PerClient if backend.isolation == "session" else Pool
         service = cls(config, backend.name, kind(backend, limits))
         if backend.flow.is_on:
@@ -95,29 +111,33 @@ class ProxyService:
 
     async def hold(self) -> None:
         """Start the servers, for the first listener. TransportError: the only one cannot be
-        started."""
-        if self._alone:
-            self._holders += 1
-            if self._holders == 1:
-                self._ended = False
-                self._starting = asyncio.ensure_future(self.assignment.start())
-                try:
-                    await self._starting
-                except BaseException:
-                    self._holders = 0
-                    await self.assignment.stop()
-                    raise
-        else:  # the others do not wait for it
+        started, or the audit log cannot be written."""
+        if not self._alone:  # the others do not wait for it
             self.begin()
+        elif self._hold():
+            try:
+                await self._starting
+            except BaseException:
+                self._holders = 0
+                await self.assignment.stop()
+                self._close_audit()
+                raise
 
     def begin(self) -> asyncio.Future[None]:
         """The same without waiting. A server that cannot be started is logged."""
+        if self._hold():
+            self._starting.add_done_callback(self._started)
+        return self._starting
+
+    def _hold(self) -> bool:
+        """Hold the servers once more. Return whether this is the first time, so that they start."""
+        if self._holders == 0 and self.audit is not None:
+            self.audit.hold()
         self._holders += 1
         if self._holders == 1:
             self._ended = False
             self._starting = asyncio.ensure_future(self.assignment.start())
-            self._starting.add_done_callback(self._started)
-        return self._starting
+        return self._holders == 1
 
     def _started(self, done: asyncio.Future[None]) -> None:
         if not done.cancelled() and (error := done.exception()) is not None:
@@ -136,6 +156,11 @@ class ProxyService:
             self._ended = True
             self._starting.cancel()
             await self.assignment.stop()
+            self._close_audit()
+
+    def _close_audit(self) -> None:
+        if self.audit is not None:
+            self.audit.release()
 
     def stream_framer(self) -> None:
         """One message a line on a byte stream."""
@@ -154,6 +179,7 @@ class ProxyService:
         front = Front(self, loop, framer, WithoutSession() if without else self.assignment)
         front.shared = lane
         front.admission, front.rates = self.flow, self.rates
+        front.access, front.audit, front.tracer = self.access, self.audit, self.tracer
         make_link(front)
         self.fronts.add(front)
         if self._ended:  # the client was on its way when the configuration changed
@@ -161,6 +187,10 @@ class ProxyService:
             front.router = WithoutSession()
         front.router.joined(front)
         return front
+
+    def well_known(self, path: str) -> Mapping[str, HttpTarget]:
+        """The targets of further paths, where it is served at ``path``."""
+        return {} if self.auth is None else self.auth.well_known(path)
 
     def http_target(
         self, options: HttpOptions, *, loop: asyncio.AbstractEventLoop, pool: TaskPool

@@ -23,6 +23,9 @@ cdef class Route:
     cdef uint8_t[SHORT_TOKEN] token
     cdef bytes long_token        # one that has no room there, or None
     cdef object permit           # of the asker's `Admission`, told when it is over; or None
+    cdef object after            # what a result is replaced by, a function of its text; or None
+    cdef object record           # what notes the end of a call for the audit log; or None
+    cdef object span             # that of the request, if the proxy is traced; or None
 
     cdef int over_c(self, int code) except -1
 
@@ -46,6 +49,12 @@ cdef class Admission:
     # `pass_request_c`.
     cdef int admit_c(self, Side asker, Side to, Message m, bytes name) except -1
     cdef int done_c(self, Route route) except -1
+# What clients may do. A side shows its requests to it, if it has one, before they are passed on.
+cdef class Access:
+    # Whether a request may be passed on. If not, it was answered.
+    cdef bint admits_c(self, Side asker, Message m) except -1
+    # What the result of a request is replaced by, a function of its text; None: it stays.
+    cdef object filter_c(self, Side asker, Message m)
 
 
 cdef class Side(Served):
@@ -60,6 +69,9 @@ cdef class Side(Served):
     cdef public object rates             # how many requests it may send (`Rates`); None: any
     cdef public Side outer               # the client's own, at the endpoint of several servers
     cdef readonly long long n_turns      # turns that were given
+    cdef public Access access            # what its requests may be; None: everything
+    cdef public object audit             # what notes its calls of tools; None: nothing does
+    cdef public object tracer            # makes spans of its requests; None: off
     cdef readonly long long n_passed     # requests of this side
     cdef readonly long long n_abandoned  # requests left unanswered at its loss
     cdef readonly long long n_late       # answers and progress that nobody waits for
@@ -77,6 +89,8 @@ cdef class Side(Served):
     cdef int hold_c(self, Side asker, size_t n) except -1
     cdef int give_turn_c(self) except -1
     cdef int end_turn_c(self) except -1
+    cdef Message trace_c(self, Route route, Message m)
+    cdef int refused_c(self, Message m, int code) except -1
     cdef int passed_c(self) except -1
     cdef bint last_c(self, Route route) except -1
     cdef int fail_c(self, Route route, int code, str message, object data) except -1

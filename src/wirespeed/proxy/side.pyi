@@ -11,6 +11,8 @@ from wirespeed.transport.served import Served
 @final
 class Route: ...
 
+class Access: ...
+
 @disjoint_base
 class Admission: ...
 
@@ -24,6 +26,9 @@ class Side(Served):
     admission: Admission | None
     rates: Any
     outer: Side | None
+    access: Access | None
+    audit: Any
+    tracer: Any
     @property
     def n_passed(self) -> int: ...
     @property
@@ -59,4 +64,5 @@ class Side(Served):
         name: bytes | None = None,
         text: bytes | None = None,
     ) -> None: ...
+    def refused(self, message: Message, code: int) -> None: ...
     def unreachable(self, message: Message) -> None: ...

@@ -39,6 +39,7 @@ from wirespeed._core.splice cimport Edit, edit_of, splice_c
 from wirespeed.proxy.flow.turns cimport Turn, Turns
 from wirespeed.server.http.headers cimport check_headers_c
 from wirespeed.server.requests.observer cimport CANCELLED
+from wirespeed.proxy.trace_context cimport with_meta_c
 from wirespeed.transport.served cimport Served
 
 import logging
@@ -75,9 +76,10 @@ cdef bytes about_subscription(object result, bytes id):
     return msgspec.json.encode(decoded)
 
 
-# What errors without a code of their own are counted as.
+# What errors without a code of their own are counted as, and those of a server with many codes.
 cdef enum:
     OTHER_CODE = 2
+    MAX_CODES = 32
 
 
 cdef int code_of(object error) except? -1:
@@ -93,9 +95,15 @@ cdef int code_of(object error) except? -1:
 cdef class Route:
 
     cdef int over_c(self, int code) except -1:
-        """The request has its answer, or needs none."""
+        """The request has its answer, or needs none: note it, once."""
         if self.permit is not None:
             self.asker.admission.done_c(self)
+        if self.record is not None:
+            record, self.record = self.record, None
+            record.end(code)
+        if self.span is not None:
+            span, self.span = self.span, None
+            span.end(code)
         return 0
 
 
@@ -106,6 +114,16 @@ cdef class Admission:
         raise NotImplementedError
 
     cdef int done_c(self, Route route) except -1:
+        raise NotImplementedError
+
+
+cdef class Access:
+    """The base of what says what clients may do."""
+
+    cdef bint admits_c(self, Side asker, Message m) except -1:
+        raise NotImplementedError
+
+    cdef object filter_c(self, Side asker, Message m):
         raise NotImplementedError
 
 
@@ -125,6 +143,9 @@ cdef class Side(Served):
         outer: The client's own connection, where this one is a part of it.
         admits_legacy, admits_modern: Whether requests of these eras go to `across`. Others go where
             `route` says.
+        access: What its requests may be; None: everything.
+        audit: What notes its calls of tools; None: nothing does.
+        tracer: What makes spans of its requests; None: nothing does.
     """
 
     def __init__(self, Session session not None, loop):
@@ -199,6 +220,7 @@ cdef class Side(Served):
         for token in list(self.session.inflight.tokens):
             route = <Route> token if type(token) is Route else None
             while route is not None:
+                route.over_c(CANCELLED)
                 if route.answerer.session.pending.take_c(route.id) is not None:
                     me.n_abandoned += 1
                     route.answerer.cancel(route.id)
@@ -238,6 +260,10 @@ cdef class Side(Served):
             if function is not None:
                 function(self, m)
                 return 0
+        if self.audit is not None and self.shared and self.head is not None:
+            self.audit.arrive(self)
+        if self.access is not None and not self.access.admits_c(self, m):
+            return 0
         if not (self.admits_modern if modern else self.admits_legacy):
             to = self.route(m)
             if to is None:
@@ -292,11 +318,18 @@ cdef class Side(Served):
             route.id = to.session.reserve_c(route, INFINITY, None)
         except OverflowError:
             route.over_c(codes.OVERLOADED)
+            self.refused_c(m, codes.OVERLOADED)
             self.session.error_c(
                 m.ref, codes.OVERLOADED, "too many requests at once for the server", None
             )
             return 0
         self.session.set_token_c(m.ref, route)
+        if self.access is not None:
+            route.after = self.access.filter_c(self, m)
+        if self.audit is not None and method_is(m, b'"tools/call"', "tools/call"):
+            route.record = self.audit.begin(self, to, m, m.n)
+        if self.tracer is not None:
+            m = self.trace_c(route, m)
         if name is not None:
             edit = edit_of(m, WS_NAME, Span(<const unsigned char *> <char *> name,
                                             <size_t> len(name)))
@@ -311,6 +344,21 @@ cdef class Side(Served):
         if to.turns is not None or to.session.outbox.size >= to.session.output_high:
             to.hold_c(self, m.n)
         return 0
+
+    cdef Message trace_c(self, Route route, Message m):
+        """Begin the span of a request, and return the request with the context of the span."""
+        route.span, meta = self.tracer.begin(self, route.answerer, m)
+        return m if meta is None else with_meta_c(m, meta)
+
+    cdef int refused_c(self, Message m, int code) except -1:
+        """A request of this side is refused: note it if it is a call of a tool."""
+        if self.audit is not None and method_is(m, b'"tools/call"', "tools/call"):
+            self.audit.refuse(self, m, m.n, code)
+        return 0
+
+    def refused(self, Message message not None, int code):
+        """A request of this side is refused."""
+        self.refused_c(message, code)
 
     cdef int hold_c(self, Side asker, size_t n) except -1:
         """Another side has sent n bytes here, while there is no room or others wait for it: let its
@@ -372,13 +420,17 @@ cdef class Side(Served):
         cdef Span id
         cdef bytes text
         cdef int code = code_of(m.error) if m.kind_c == ERROR else 0
+        if route.record is not None:
+            route.record.bytes_out = m.n
         route.over_c(code)
         slot = asker.session.inflight.slot_c(route.ref)
         if asker.link is None or slot is NULL:
             self.n_late += 1
             return 0
-        if self.tag is not None and m.kind_c == RESULT:
-            text = tagged(m.result, self.tag)
+        if (self.tag is not None or route.after is not None) and m.kind_c == RESULT:
+            text = None if self.tag is None else tagged(m.result, self.tag)
+            if route.after is not None:
+                text = route.after(m.result if text is None else text)
             if text is not None:
                 asker.session.result_c(route.ref, text)
                 return asker.passed_c()
@@ -443,6 +495,7 @@ cdef class Side(Served):
         cdef InFlightSlot *slot
         if m.ref:                      # its own request, which it cancels
             while route is not None:
+                route.over_c(CANCELLED)
                 if route.answerer.session.pending.is_live_c(route.id):
                     route.answerer.session.splice_cancel_c(route.id, m)
                     if route.answerer.link is not None:
@@ -599,4 +652,5 @@ cdef class Side(Served):
     def unreachable(self, Message message):
         """Refuse a request whose server is not there."""
         code, text = self.session.refusal or (codes.SERVER_LOST, "the server is not there")
+        self.refused_c(message, code)
         self.session.error_c(message.ref, code, text, None)

@@ -3,7 +3,7 @@
 import math
 import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, TypedDict
 
 import msgspec
 
@@ -179,6 +179,9 @@ class ListenOptions(msgspec.Struct, frozen=True, kw_only=True):
         reuse_port: Let several processes listen at one port (SO_REUSEPORT).
         backlog: Connections that the system keeps until they are accepted.
         socket_mode: Permissions of the file of a ``unix:`` socket.
+        access_log: Log a line when a connection is opened and one when it has ended, as text or
+            JSON, to the logger ``wirespeed.access`` at the level INFO; None logs none. Over HTTP,
+            `HttpOptions.access_log` logs requests instead.
         http: What is for ``http://`` and ``https://`` alone.
     """
 
@@ -199,6 +202,7 @@ class ListenOptions(msgspec.Struct, frozen=True, kw_only=True):
     reuse_port: bool = False
     backlog: int = 1024
     socket_mode: int = 0o600
+    access_log: Literal["text", "json"] | None = None
     http: HttpOptions = msgspec.field(default_factory=HttpOptions)
 
     def __post_init__(self) -> None:
@@ -225,6 +229,8 @@ class ListenOptions(msgspec.Struct, frozen=True, kw_only=True):
             value = getattr(self, name)
             if value is not None and not 0 < value < math.inf:
                 raise ValueError(f"{name} must be seconds above 0")
+        if self.access_log not in (None, "text", "json"):
+            raise ValueError('access_log must be "text", "json" or None')
         if not isinstance(self.http, HttpOptions):
             raise TypeError(f"http is an HttpOptions, not {type(self.http).__name__}")
         check_headers(self.headers)
@@ -275,6 +281,7 @@ class ListenFields(AsgiOptions, total=False):
     reuse_port: bool
     backlog: int
     socket_mode: int
+    access_log: Literal["text", "json"] | None
 
 
 class ServeOptions(ListenFields, total=False):

@@ -5,12 +5,16 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cli_lab import one_line, wirespeed
 from raw import call, initialize, tool_server
 
 pytestmark = pytest.mark.smoke
+
+
+ANNE = {"name": "anne", "tokenSha256": "ab" * 32}
 
 
 def test_on_stdio() -> None:
@@ -75,5 +79,31 @@ def test_a_file(tmp_path: Path) -> None:
     assert done.returncode == 3
     assert f"{file}: proxy.listen[1]: " in one_line(done)
     done = wirespeed("proxy", "--config", str(file))
-    assert done.returncode == 2
-    assert f"{file}: proxy.listen: " in one_line(done)
+    assert done.returncode == 3
+    assert f"{file}: proxy.listen[1]: " in one_line(done)
+
+
+@pytest.mark.parametrize(
+    ("listen", "more", "problem"),
+    [
+        ({"url": "https://127.0.0.1:0/mcp"}, {}, "needs ssl"),
+        ({"url": "wss://127.0.0.1:0/mcp", "certfile": "none.pem"}, {}, "cannot read"),
+        ({"url": "wss://127.0.0.1:0/mcp", "certfile": "proxy.json"}, {}, "has no certificate"),
+        ({"url": "ws://127.0.0.1:0/mcp", "certfile": "proxy.json"}, {}, "certfile is for"),
+        ({"url": "ws://127.0.0.1:0/mcp", "ssePath": "/sse"}, {}, "ssePath is for"),
+        ({"url": "unix:s", "token": "t"}, {}, "token is for HTTP"),
+        ({"url": "http://127.0.0.1:0/mcp", "trustedProxies": ["x"]}, {}, "'x'"),
+        ({"url": "http://127.0.0.1:0/mcp", "token": "t"}, {"principals": [ANNE]}, "has auth"),
+        ("unix:s", {"principals": [ANNE]}, "auth are for HTTP and WebSocket only"),
+    ],
+)
+def test_a_listener_of_a_file(
+    tmp_path: Path, listen: Any, more: dict[str, Any], problem: str
+) -> None:
+    file = tmp_path / "proxy.json"
+    servers = {"mcpServers": {"one": {"command": "x"}}}
+    file.write_text(json.dumps(servers | {"proxy": {"listen": [listen], **more}}))
+    done = wirespeed("proxy", "--config", str(file), "--check")
+    assert done.returncode == 3
+    assert f"{file}: proxy.listen[0]" in one_line(done)
+    assert problem in one_line(done)

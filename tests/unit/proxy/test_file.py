@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 from typing import Any
@@ -9,9 +10,17 @@ from typing import Any
 import jsonschema_rs
 import pytest
 
-from wirespeed import Limits, Stdio, WebSocket
+from wirespeed import Limits, ProcessLimits, Stdio, WebSocket
 from wirespeed.errors import ConfigError
-from wirespeed.proxy import BackendConfig, ProxyConfig, ToolsConfig
+from wirespeed.proxy import (
+    AuthorizationConfig,
+    BackendConfig,
+    IntrospectionConfig,
+    ListenConfig,
+    ProxyConfig,
+    ToolRules,
+    ToolsConfig,
+)
 from wirespeed.proxy.file import load, schema
 
 pytestmark = pytest.mark.smoke
@@ -101,6 +110,135 @@ def test_every_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "s3cret" not in repr(config)
 
 
+ACCESS: dict[str, Any] = {
+    "listen": [
+        "unix:/tmp/plain",
+        {
+            "url": "https://127.0.0.1:${PORT:-8765}/mcp",
+            "certfile": "tls/cert.pem",
+            "keyfile": "/tls/key.pem",
+            "origins": ["https://app.example"],
+            "hosts": ["${HOST_NAME:-tools.example}"],
+            "trustedProxies": ["10.0.0.0/8"],
+            "ssePath": "/sse",
+            "accessLog": "json",
+            "accessLogSample": 0.1,
+            "maxConnections": 9,
+        },
+        {"url": "ws://127.0.0.1:1/mcp", "token": "${TOKEN}", "headers": {"X-A": "${TOKEN}"}},
+        {"url": "ws://127.0.0.1:2/mcp", "tokens": ["${TOKEN}", "other"]},
+    ],
+    "principals": [
+        {"name": "anne", "token": "${TOKEN}", "servers": ["a"]},
+        {"name": "bob", "tokenSha256": "AB" * 32, "tools": {"allow": ["x_*"], "deny": ["x_y"]}},
+        {"name": "carl", "subject": "c@example"},
+    ],
+    "auth": {
+        "resource": "https://tools.example",
+        "issuers": ["https://auth.example"],
+        "introspection": {
+            "url": "https://auth.example/introspect",
+            "clientId": "proxy",
+            "clientSecret": "${TOKEN}",
+        },
+        "scopes": ["tools"],
+    },
+    "audit": "audit.log",
+}
+
+
+def test_processes(tmp_path: Path) -> None:
+    process = {"user": "tools", "group": "tools", "limits": {"memory": 1 << 30, "cpu": 60}}
+    config = load(written(tmp_path, server(process=process)))
+    assert config.backends[0].target == Stdio(
+        "a", user="tools", group="tools", limits=ProcessLimits(memory=1 << 30, cpu=60)
+    )
+    far = {"mcpServers": {"a": {"url": "ws://a", "proxy": {"process": {}}}}}
+    with pytest.raises(ConfigError, match=r"a.proxy.process: the proxy does not start this server"):
+        load(written(tmp_path, far))
+    with pytest.raises(ConfigError, match=r"mcpServers.a.proxy.process.limits.files"):
+        load(written(tmp_path, server(process={"limits": {"files": 0}})))
+
+
+def test_who_may_use_what(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    token = "t" * 40
+    monkeypatch.setenv("TOKEN", token)
+    config = load(written(tmp_path, {"mcpServers": {"a": {"command": "a"}}, "proxy": ACCESS}))
+    plain, tls, one, several = config.listeners
+    assert plain == ListenConfig(url="unix:/tmp/plain")
+    assert tls == ListenConfig(
+        url="https://127.0.0.1:8765/mcp",
+        certfile=str(tmp_path / "tls/cert.pem"),
+        keyfile="/tls/key.pem",
+        origins=("https://app.example",),
+        hosts=("tools.example",),
+        trusted_proxies=("10.0.0.0/8",),
+        sse_path="/sse",
+        access_log="json",
+        access_log_sample=0.1,
+        max_connections=9,
+    )
+    assert (one.tokens, one.headers, several.tokens) == ((token,), {"X-A": token}, (token, "other"))
+    anne, bob, carl = config.principals
+    assert anne.token_sha256 == hashlib.sha256(token.encode()).hexdigest()
+    assert (anne.servers, anne.may_use("a"), anne.may_use("b")) == (("a",), True, False)
+    assert bob.tools == ToolRules(allow=("x_*",), deny=("x_y",))
+    assert carl.subject == "c@example"
+    assert config.auth == AuthorizationConfig(
+        resource="https://tools.example",
+        issuers=("https://auth.example",),
+        introspection=IntrospectionConfig(
+            url="https://auth.example/introspect", client_id="proxy", client_secret=token
+        ),
+        scopes=("tools",),
+    )
+    assert config.audit == str(tmp_path / "audit.log")
+    assert token not in repr(config)
+    assert hashlib.sha256(token.encode()).hexdigest() not in repr(config)
+
+
+@pytest.mark.parametrize(
+    ("proxy", "problem"),
+    [
+        ({"listen": [{"ur": 1}]}, "proxy.listen[0]"),
+        ({"listen": [{"url": "ws://127.0.0.1:1", "token": "${NONE}"}]}, "proxy.listen[0].token"),
+        (
+            {"listen": [{"url": "ws://a", "token": "a", "tokens": ["b"]}]},
+            'proxy.listen[0]: give either "token" or "tokens"',
+        ),
+        ({"principals": [{"name": "a", "token": "short"}]}, "proxy.principals[0].token: a token"),
+        ({"principals": [{"name": "a"}]}, "proxy.principals[0]: a principal has either"),
+        (
+            {"principals": [{"name": "a", "subject": "s"}]},
+            "the principal a has a subject, which needs auth",
+        ),
+        (
+            {"principals": [{"name": "a", "tokenSha256": "ab"}]},
+            "proxy.principals[0].tokenSha256",
+        ),
+        (
+            {"principals": [{"name": n, "tokenSha256": "ab" * 32} for n in "ab"]},
+            "two principals have the same token",
+        ),
+        ({"principals": [{"name": "a", "tool": {}}]}, "proxy.principals[0]"),
+        ({"auth": {"resource": "https://a", "issuers": []}}, "proxy.auth.issuers"),
+        (
+            {
+                "auth": {"resource": "https://a", "issuers": ["https://b", "https://c"]},
+                "principals": [{"name": "a", "subject": "s"}],
+            },
+            "the principal a needs an issuer",
+        ),
+    ],
+)
+def test_faults_of_access(tmp_path: Path, proxy: dict[str, Any], problem: str) -> None:
+    path = written(tmp_path, {"mcpServers": {"a": {"command": "a"}}, "proxy": proxy})
+    with pytest.raises(ConfigError) as caught:
+        load(path)
+    assert str(caught.value).startswith(f"{path}: ")
+    assert problem in str(caught.value)
+
+
 def test_a_file_of_a_host(tmp_path: Path) -> None:
     config = load(written(tmp_path, OF_A_HOST))
     assert config == ProxyConfig(backends=(BackendConfig(target=Stdio("a"), name="a"),), listen=())
@@ -156,7 +294,10 @@ def server(**proxy: Any) -> dict[str, Any]:
             "two servers have the same prefix: p_, p_",
         ),
         (OF_A_HOST | {"proxy": {"listens": []}}, "proxy: object contains unknown field `listens`"),
-        (OF_A_HOST | {"proxy": {"listen": [1]}}, "proxy.listen[0]: expected `str`, got `int`"),
+        (
+            OF_A_HOST | {"proxy": {"listen": [1]}},
+            "proxy.listen[0]: expected `str | object`, got `int`",
+        ),
         (
             OF_A_HOST | {"proxy": {"listen": ["unix:${NOT_SET_ANYWHERE}"]}},
             "proxy.listen[0]: the environment variable NOT_SET_ANYWHERE is not set; "

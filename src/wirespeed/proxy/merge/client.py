@@ -29,6 +29,7 @@ from wirespeed.server.pagination import page_of
 
 if TYPE_CHECKING:
     from wirespeed._core.envelope import Message
+    from wirespeed.proxy.access.grants import Grant
     from wirespeed.proxy.backend import Backend
     from wirespeed.proxy.front import Front
     from wirespeed.proxy.merge.merged import Merged, Offer
@@ -49,6 +50,9 @@ Params = dict[str, Any]
 class MergedClient:
     """One client of a merged endpoint. For its servers it is an `Owner`.
 
+    Over HTTP its requests of 2026-07-28 may be of different principals. Each sees the servers that
+    it may use, and nothing of the others.
+
     Attributes:
         members: The servers, in the order of the configuration.
     """
@@ -61,7 +65,7 @@ class MergedClient:
         self._greeted = False
         self._told: frozenset[str] = frozenset()  # the capabilities of which it knows
         self._initialized = False
-        self._lists: dict[str, MergedList] = {}
+        self._lists: dict[tuple[str, Grant | None], MergedList] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._methods: dict[str, Callable[[Message, Params, bool], Coroutine[Any, Any, Any]]] = {
             "server/discover": self._discover,
@@ -97,6 +101,20 @@ class MergedClient:
             for capability in ("tools", "prompts", "resources"):
                 if capability in self._told:
                     self._tell_change(capability)
+
+    @property
+    def _grant(self) -> Grant | None:
+        """What the client may use; None: everything. Others were refused before."""
+        access = self._merged.access
+        return None if access is None else access.of(self._front.principal)
+
+    @property
+    def _visible(self) -> list[Member]:
+        """The servers that the client may use."""
+        grant = self._grant
+        if grant is None:
+            return self.members if self._merged.access is None else []
+        return [one for one in self.members if grant.may_use(one.name)]
 
     # -- requests --------------------------------------------------------------------------------
 
@@ -221,9 +239,10 @@ class MergedClient:
     ) -> dict[Member, Any]:
         """Call a function for each server. Those that fail are logged and left out."""
         members: list[Member] | None = None
-        while members is not self.members:  # again if the configuration has changed meanwhile
-            members = self.members
+        while members != self._visible:  # again if the configuration has changed meanwhile
+            members = self._visible
             ended = await asyncio.gather(*map(function, members), return_exceptions=True)
+        assert members is not None
         found = {}
         for member, one in zip(members, ended, strict=True):
             if isinstance(one, WirespeedError):
@@ -250,7 +269,7 @@ class MergedClient:
         cursor = params.get("cursor")
         if cursor is not None and not isinstance(cursor, str):
             raise ProtocolError(codes.INVALID_PARAMS, "cursor must be a string")
-        merged = self._lists.get(kind.method)
+        merged = self._list_of(kind)
         if cursor is None or merged is None:
             merged = await self._merge(kind, params.get("_meta") if modern else None)
         page = page_of(list(merged.entries.items()), cursor, self._merged.page_size)
@@ -269,8 +288,13 @@ class MergedClient:
                 await self._ready(member)
             return await member.list(kind, meta)
 
+        grant = self._grant
         found = await self._each(ask, kind.name)
-        merged = self._lists[kind.method] = merge(kind, found)
+        merged = self._lists[kind.method, grant] = merge(kind, found)
+        if grant is not None and kind.name == "tools":
+            merged.entries = {
+                name: entry for name, entry in merged.entries.items() if grant.shows(name)
+            }
         self._merged.collisions += merged.collisions
         merged.rest = discovery.modern(
             {"ttlMs": one.ttl, "cacheScope": one.scope} for one in found.values()
@@ -301,7 +325,7 @@ class MergedClient:
         several servers may be so."""
         found = self._candidates(kind, shown)
         if len(found) > 1:
-            merged = self._lists.get(kind.method)
+            merged = self._list_of(kind)
             if merged is None or shown not in merged.owners:
                 merged = await self._merge(kind, _meta(message) if modern else None)
             found = [one for one in found if one[0] is merged.owners.get(shown)]
@@ -310,7 +334,7 @@ class MergedClient:
     def _candidates(self, kind: Kind, shown: str) -> list[tuple[Member, str]]:
         return [
             (member, real)
-            for member in self.members
+            for member in self._visible
             if (real := member.names.real(kind.name, shown)) is not None
         ]
 
@@ -345,12 +369,15 @@ class MergedClient:
         return owner.backend
 
     def _owner(self, uri: str) -> Member | None:
-        return owner_of(uri, self._lists.get(_RESOURCES.method), self._lists.get(_TEMPLATES.method))
+        return owner_of(uri, self._list_of(_RESOURCES), self._list_of(_TEMPLATES))
+
+    def _list_of(self, kind: Kind) -> MergedList | None:
+        return self._lists.get((kind.method, self._grant))
 
     async def _load_owners(self, modern: bool, message: Message) -> None:
         meta = _meta(message) if modern else None
         for kind in (_RESOURCES, _TEMPLATES):
-            if kind.method not in self._lists:
+            if self._list_of(kind) is None:
                 await self._merge(kind, meta)
 
     async def _find(self, message: Message, uri: str, modern: bool) -> None:
@@ -370,7 +397,7 @@ class MergedClient:
         """Read a resource that no server lists: the first that has it answers."""
         error: WirespeedError | None = None
         params = _without_token(_params(message))
-        for member in self.members:
+        for member in self._visible:
             if member.has("resources"):
                 try:
                     return await member.ask("resources/read", params)
@@ -418,7 +445,7 @@ class MergedClient:
         """Pass a request about a task on, where a single server has tasks."""
         found = [
             member
-            for member in self.members
+            for member in self._visible
             if member.hello is not None and "tasks" in member.hello.get("capabilities", {})
         ]
         if len(found) == 1 and found[0].backend is not None:
@@ -438,9 +465,9 @@ class MergedClient:
             raise ProtocolError(codes.METHOD_NOT_FOUND, "Method not found: logging/setLevel")
         if params.get("level") not in LOG_LEVELS:
             raise ProtocolError(codes.INVALID_PARAMS, f"level is one of {', '.join(LOG_LEVELS)}")
-        ended = await asyncio.gather(*map(tell, self.members), return_exceptions=True)
+        ended = await asyncio.gather(*map(tell, self._visible), return_exceptions=True)
         errors = [one for one in ended if isinstance(one, BaseException)]
-        if len(errors) == len(self.members):
+        if errors and len(errors) == len(ended):
             raise errors[0]
         return {}
 
@@ -481,7 +508,8 @@ class MergedClient:
                     member.forget(method.split("/")[1])
             for kind in KINDS.values():
                 if kind.capability == method.split("/")[1]:
-                    self._lists.pop(kind.method, None)
+                    for key in [one for one in self._lists if one[0] == kind.method]:
+                        del self._lists[key]
         if self._greeted:
             backend.pass_notification(message, self._front)
 

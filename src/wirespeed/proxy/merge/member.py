@@ -98,6 +98,8 @@ class Member:
         self._inner = self.service.connect(make_link, loop=loop, pool=None)  # type: ignore[arg-type]
         self._inner.outer, self._inner.rates = self._client, None
         self._inner.principal, self._inner.peer = self._client.principal, self._client.peer
+        # the client's own connection has these
+        self._inner.access = self._inner.audit = self._inner.tracer = None
         backend.across, self.backend = self._client, backend
         for link in links:
             link.start()

@@ -12,6 +12,7 @@ from wirespeed.proxy.merge.member import Member
 
 if TYPE_CHECKING:
     from wirespeed._core.envelope import Message
+    from wirespeed.proxy.access.grants import Grants
     from wirespeed.proxy.front import Front
     from wirespeed.proxy.merge.names import Names
     from wirespeed.proxy.service import ProxyService
@@ -36,11 +37,13 @@ class Merged:
         page_size: Entries on a page of a list.
 
     Attributes:
+        access: What clients may use; None: everything.
         collisions: Entries of lists that were left out, because an earlier server has their key.
     """
 
     def __init__(self, services: list[Offer], page_size: int) -> None:
         self.page_size = page_size
+        self.access: Grants | None = None
         self.collisions = 0
         self._services = services
         self._held: list[ProxyService] = []

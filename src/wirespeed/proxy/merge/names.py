@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -32,11 +31,12 @@ class Names:
     def shown(self, kind: str, real: str) -> str | None:
         """Return what clients call a tool or prompt of the server; None: they do not see it."""
         if kind == "tools":
-            if not self._allows(real):
-                return None
-            if real in self._tools.rename:
-                return self._tools.rename[real]
+            return self.full(real) if self._tools.allows(real) else None
         return self._prefix + real
+
+    def full(self, real: str) -> str:
+        """Return what clients call a tool, or would if they saw it."""
+        return self._tools.rename.get(real, self._prefix + real)
 
     def real(self, kind: str, shown: str) -> str | None:
         """Return what the server may call it; None: it is not this server's, or hidden."""
@@ -56,8 +56,3 @@ class Names:
         if kind == "tools" and real in self._tools.describe:
             entry["description"] = self._tools.describe[real]
         return entry
-
-    def _allows(self, real: str) -> bool:
-        return any(fnmatchcase(real, glob) for glob in self._tools.allow) and not any(
-            fnmatchcase(real, glob) for glob in self._tools.deny
-        )

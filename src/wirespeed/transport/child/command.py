@@ -12,6 +12,7 @@ import msgspec
 from msgspec.structs import force_setattr
 
 from wirespeed._exports import set_public_home
+from wirespeed.transport.child.privileges import ProcessLimits, account_of
 from wirespeed.transport.options import Names
 
 __all__ = ["SAFE_ENV", "SAFE_ENV_PREFIXES", "StderrTarget", "Stdio", "safe_environment"]
@@ -63,6 +64,9 @@ class _Options(msgspec.Struct, frozen=True, kw_only=True):
     restart: int = 0
     shutdown_grace: float = 2.0
     shown: Sequence[str] | None = None
+    user: str | None = None
+    group: str | None = None
+    limits: ProcessLimits | None = None
 
 
 class Stdio(_Options, frozen=True):
@@ -90,6 +94,14 @@ class Stdio(_Options, frozen=True):
     shown
         The command and its arguments as errors, logs and ``repr`` show them, where the
         real ones hold a secret; None for the real ones.
+
+    user
+        The name of the user that it runs as, with the groups of this user; ``HOME`` and the
+        like are this user's. It needs root. None for the caller's.
+    group
+        The name of its group, in place of the user's.
+    limits
+        How much it may use; None for the caller's own limits.
 
     Raises TypeError or ValueError for an argument of the wrong type or value.
     """
@@ -146,9 +158,14 @@ class Stdio(_Options, frozen=True):
         return os.path.abspath(self.cwd or ".")
 
     def environment(self) -> dict[str, str]:
-        """Return the complete environment of the child, from the variables of this moment."""
+        """Return the complete environment of the child, from the variables of this moment.
+        ValueError: there is no such user."""
         base = dict(os.environ) if self.inherit_env else safe_environment()
         base.pop(_TOKEN, None)
+        if self.user is not None:
+            account = account_of(self.user)
+            base |= {"HOME": account.pw_dir, "SHELL": account.pw_shell}
+            base |= dict.fromkeys(("LOGNAME", "USER"), self.user)
         return base | dict(self.env or {})
 
     def __rich_repr__(self) -> list[tuple[str, Any]]:  # msgspec's own shows env
@@ -161,7 +178,10 @@ class Stdio(_Options, frozen=True):
         default = Stdio("default")
         return parts + [
             (name, value)
-            for name in ("cwd", "stderr", "inherit_env", "restart", "shutdown_grace")
+            for name in (
+                *("cwd", "stderr", "inherit_env", "restart", "shutdown_grace"),
+                *("user", "group", "limits"),
+            )
             if (value := getattr(self, name)) != getattr(default, name)
         ]
 

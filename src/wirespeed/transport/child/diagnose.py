@@ -30,6 +30,9 @@ def launch_reason(target: Stdio, cwd: str, environ: dict[str, str], exc: Excepti
     """Return the reason of a failed launch, in words for the author of the target."""
     code = exc.errno if isinstance(exc, OSError) else None
     reason = _cwd_fault(target, cwd)
+    if reason is None and code == errno.EPERM and (target.user or target.group):
+        who = f"the user {target.user!r}" if target.user else f"the group {target.group!r}"
+        reason = f"only root may start it as {who}"
     if reason is None and code in (errno.ENOENT, errno.EACCES, errno.ENOEXEC, errno.ENOTDIR):
         reason = _command_fault(target, cwd, environ, code)
     if reason is None:

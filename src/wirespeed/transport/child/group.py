@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from wirespeed.transport.child.guard import guard
+from wirespeed.transport.child.privileges import command_of, identity_of
 
 if TYPE_CHECKING:
     from wirespeed.transport.child.command import Stdio
@@ -48,7 +49,7 @@ class ProcessGroup:
         """Launch the leader. Its ends of the pipes, `fds` (-1: inherited), are closed here."""
         try:
             popen = subprocess.Popen(
-                target.argv,
+                command_of(target, environ),
                 bufsize=0,
                 stdin=fds[0],
                 stdout=fds[1],
@@ -58,6 +59,7 @@ class ProcessGroup:
                 # A session rather than a group alone: a prompt on /dev/tty then fails at once
                 # instead of stopping the child with SIGTTIN.
                 start_new_session=True,
+                **identity_of(target),
             )
         finally:
             for fd in fds:

@@ -140,7 +140,10 @@ class Child:
 
     async def _launch(self) -> None:
         group, loop, target = self.group, self._loop, self.target
-        environ = target.environment()
+        try:
+            environ = target.environment()
+        except ValueError as exc:
+            raise LaunchError(self._describe(f"cannot start the server: {exc}")) from None
         launched: asyncio.Future[None] = loop.create_future()
         theirs: list[int] = []
         sink, stderr = None, -1

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from wirespeed.transport.http.connection import HttpConnection
     from wirespeed.transport.http.exchange import HttpTarget
     from wirespeed.transport.http.targets import HttpSite
+    from wirespeed.transport.net.connection_log import ConnectionLog
     from wirespeed.transport.net.handover import Mailbox
     from wirespeed.transport.net.relay import Relay
     from wirespeed.transport.websocket.target import Opening
@@ -60,7 +61,7 @@ Obey = Callable[[asyncio.AbstractEventLoop, Drainable], AbstractContextManager[N
 class Served(Watched):
     """One connection of a listener."""
 
-    __slots__ = ("connection", "expires", "listener", "origin", "stream")
+    __slots__ = ("connection", "expires", "listener", "origin", "since", "stream")
 
     def __init__(
         self,
@@ -75,6 +76,7 @@ class Served(Watched):
         self.stream = stream
         self.expires = math.inf  # of the client's credentials, in Unix seconds
         self.origin: object = None  # the WebSocketTarget or service that the client has come for
+        self.since = math.inf  # when it was opened, by the clock of the loop, if that is logged
 
     def check(self, now: float) -> None:
         """End a connection whose client's credentials have ended: running requests are answered."""
@@ -87,6 +89,8 @@ class Served(Watched):
     def gone(self, closed: asyncio.Future[BaseException | None]) -> None:
         """The connection is closed: release its socket."""
         self.stream.close()
+        if self.since != math.inf:
+            self.listener.log_end(self)
         self.listener.left(self)
 
 
@@ -226,6 +230,11 @@ class Listener:
         self._over = self.loop.create_future()
         self._context = contextvars.copy_context()  # one for all connections
         self._quiet = Quiet(logger)
+        self._log: ConnectionLog | None = None
+        if options.access_log is not None:
+            from wirespeed.transport.net.connection_log import ConnectionLog
+
+            self._log = ConnectionLog(options.access_log, self.address.scheme)
         limit = options.open_timeout
         self.limits = {"request": limit, "head": limit, "body": limit, "verdict": limit}
         if self.address.is_http:
@@ -514,6 +523,9 @@ class Listener:
         connection.peer = peer
         served = Served(self, connection, pings, stream)
         served.origin = origin
+        if self._log is not None:
+            self._log.opened(peer)
+            served.since = self.loop.time()
         if admitted is not None:
             connection.principal, served.expires = admitted.principal, admitted.expires
         self._watch(served, rest)
@@ -589,6 +601,12 @@ class Listener:
         if self._site is not None:
             await self._site.forget(gone)
         self._gone -= origins
+
+    def log_end(self, served: Served) -> None:
+        """Log that a connection has ended."""
+        connection: Any = served.connection
+        if self._log is not None:
+            self._log.closed(connection.peer, connection.wire, self.loop.time() - served.since)
 
     # -- the end ---------------------------------------------------------------------------------
 

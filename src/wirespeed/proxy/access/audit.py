@@ -1,0 +1,236 @@
+"""The audit log: who called which tool, and how it ended. One JSON object a line, no arguments.
+
+A thread writes the lines, so that a slow disk does not hold up the event loop. Of more lines than
+wait at a time some are left out, and the log says how many.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import queue
+import re
+import threading
+from collections.abc import Callable
+from datetime import UTC, datetime
+from time import monotonic, time
+from typing import TYPE_CHECKING, Any
+
+from wirespeed.errors import TransportError
+from wirespeed.protocol import codes
+from wirespeed.transport.quiet import Quiet
+
+if TYPE_CHECKING:
+    from wirespeed._core.envelope import Message
+    from wirespeed.proxy.backend import Backend
+    from wirespeed.proxy.front import Front
+
+logger = logging.getLogger("wirespeed.proxy")
+
+MAX_WAITING = 10_000  # lines
+MAX_NAME = 200  # characters of the name of a tool
+_MAX_A_WRITE = 256  # lines
+_LAST_WAIT = 5.0  # seconds for the last lines at the end
+_GIVEN_ID = re.compile(r"[A-Za-z0-9._~:/+=@-]{1,128}")
+_CANCELLED = 1  # as of `wirespeed.server.requests.observer`
+
+
+class AuditLog:
+    """The audit log of a proxy.
+
+    Args:
+        target: ``"stderr"``, or the path of a file, which only its owner may read.
+
+    Attributes:
+        written: The lines that were written.
+        dropped: The lines that were left out.
+    """
+
+    def __init__(self, target: str) -> None:
+        self.written = 0
+        self.dropped = 0
+        self._target = target
+        self._told = 0  # of `dropped`
+        self._lines: queue.Queue[Callable[[], str] | None] = queue.Queue(MAX_WAITING)
+        self._fd = -1
+        self._holders = 0
+        self._thread: threading.Thread | None = None
+        self._stale = False
+        self._quiet = Quiet(logger)
+        self._prefix = ""
+        self._n = 0
+
+    # -- its life --------------------------------------------------------------------------------
+
+    def hold(self) -> None:
+        """Open it, for the first that needs it. TransportError: it cannot be written."""
+        self._holders += 1
+        if self._holders > 1:
+            return
+        try:
+            self._open()
+        except OSError as exc:
+            self._holders = 0
+            raise TransportError(f"the audit log {self._target}: {exc.strerror}") from None
+        self._prefix = os.urandom(4).hex()
+        self._thread = threading.Thread(target=self._write, name="wirespeed-audit", daemon=True)
+        self._thread.start()
+
+    def release(self) -> None:
+        """Write the last lines and close it, after the last that needs it."""
+        self._holders -= 1
+        if self._holders == 0 and self._thread is not None:
+            with contextlib.suppress(queue.Full):
+                self._lines.put(None, timeout=_LAST_WAIT)
+            self._thread.join(_LAST_WAIT)
+            self._thread = None
+
+    def reopen(self) -> None:
+        """Go on in a new file: the old one has been given another name."""
+        self._stale = True
+
+    def _open(self) -> None:
+        if self._target == "stderr":
+            self._fd = os.dup(2)
+        else:
+            flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+            self._fd = os.open(self._target, flags, 0o600)
+
+    # -- calls -----------------------------------------------------------------------------------
+
+    def arrive(self, asker: Front) -> None:
+        """A request has come over HTTP from a client without a session. It may have to wait before
+        it is passed on, and its header fields are gone then."""
+        asker.request_id = _given_id(asker)
+
+    def begin(self, asker: Front, answerer: Backend, message: Message, size: int) -> Record:
+        """A call is passed on to a server."""
+        return Record(self, self._facts(asker, message, size), answerer.name)
+
+    def refuse(self, asker: Front, message: Message, size: int, code: int) -> None:
+        """A call is refused."""
+        facts = self._facts(asker, message, size)
+        self.add(lambda: _line(facts, None, "refused", code, None, 0))
+
+    def _facts(self, asker: Front, message: Message, size: int) -> tuple[Any, ...]:
+        self._n += 1
+        peer, access = asker.peer, asker.access
+        grant = None if access is None else access.of(asker.principal)  # type: ignore[attr-defined]
+        who = getattr(peer, "user", None) if grant is None else grant.name
+        return (
+            time(),
+            f"{self._prefix}-{self._n}",
+            _given_id(asker),
+            who,
+            getattr(peer, "address", None),
+            message.text("params.name"),
+            size,
+        )
+
+    def add(self, line: Callable[[], str]) -> None:
+        """Write a line later. It is left out if too many wait."""
+        try:
+            self._lines.put_nowait(line)
+        except queue.Full:
+            self.dropped += 1
+
+    # -- the thread ------------------------------------------------------------------------------
+
+    def _write(self) -> None:
+        ended = False
+        while not ended:
+            lines = [self._lines.get()]
+            while len(lines) < _MAX_A_WRITE and not self._lines.empty():
+                lines.append(self._lines.get())
+            ended = None in lines
+            texts = [line() for line in lines if line is not None]
+            dropped = self.dropped - self._told
+            if dropped:
+                self._told += dropped
+                texts.append(json.dumps({"time": _text_of(time()), "dropped": dropped}))
+            try:
+                if self._stale:
+                    self._stale = False
+                    old = self._fd
+                    self._open()
+                    os.close(old)
+                _write_all(self._fd, "".join(f"{text}\n" for text in texts).encode())
+                self.written += len(texts)
+            except OSError as exc:
+                self.dropped += len(texts)
+                self._quiet.log(logging.ERROR, "the audit log cannot be written: %s", exc)
+        os.close(self._fd)
+        self._fd = -1
+
+
+class Record:
+    """A call that was passed on.
+
+    Attributes:
+        bytes_out: The size of its answer; 0 without one.
+    """
+
+    __slots__ = ("_began", "_facts", "_log", "_server", "bytes_out")
+
+    def __init__(self, log: AuditLog, facts: tuple[Any, ...], server: str) -> None:
+        self._log = log
+        self._facts = facts
+        self._server = server
+        self._began = monotonic()
+        self.bytes_out = 0
+
+    def end(self, code: int) -> None:
+        """The call is over: see `wirespeed.server.requests.observer` for the codes."""
+        ms = round((monotonic() - self._began) * 1000, 3)
+        outcome = "error" if code else "ok"
+        if code == _CANCELLED:
+            outcome, code = "cancelled", 0
+        elif code == codes.SERVER_LOST:
+            outcome = "lost"
+        facts, server, size = self._facts, self._server, self.bytes_out
+        self._log.add(lambda: _line(facts, server, outcome, code, ms, size))
+
+
+def _line(
+    facts: tuple[Any, ...],
+    server: str | None,
+    outcome: str,
+    code: int,
+    ms: float | None,
+    bytes_out: int,
+) -> str:
+    at, id, given, who, peer, tool, bytes_in = facts
+    line = {
+        "time": _text_of(at),
+        "id": id,
+        "request_id": given,
+        "principal": None if who is None else str(who),
+        "peer": peer,
+        "server": server,
+        "tool": None if tool is None else tool[:MAX_NAME],
+        "outcome": outcome,
+        "code": code or None,
+        "ms": ms,
+        "bytes_in": bytes_in,
+        "bytes_out": bytes_out,
+    }
+    return json.dumps({key: value for key, value in line.items() if value is not None})
+
+
+def _text_of(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds")
+
+
+def _given_id(asker: Front) -> str | None:
+    """The id that a client, or a proxy before this one, has given to its HTTP request."""
+    if asker.head is None:
+        return asker.request_id if asker.shared else None
+    found = [value for name, value in asker.head.fields if name.lower() == "x-request-id"]
+    return found[0] if len(found) == 1 and _GIVEN_ID.fullmatch(found[0]) else None
+
+
+def _write_all(fd: int, data: bytes) -> None:
+    while data:
+        data = data[os.write(fd, data) :]

@@ -1,0 +1,18 @@
+from wirespeed.proxy.side cimport Access
+
+
+# What one principal may use at one endpoint.
+cdef class Grant:
+    cdef readonly str name             # the principal's
+    cdef object servers                # function of the name of a server
+    cdef object allows                 # function of the name of a tool; None: all of them
+    cdef dict known                    # JSON text of a name -> whether it is allowed
+
+    cdef bint allows_c(self, bytes text, str name) except -1
+
+
+cdef class Grants(Access):
+    cdef dict grants                   # digest of a principal -> Grant
+    cdef readonly long long n_refused  # requests
+
+    cdef Grant of_c(self, object principal)

@@ -1,0 +1,180 @@
+"""Who clients are, and which servers they may use: what the gate asks for each server."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from wirespeed.auth.access_token import AccessToken
+from wirespeed.auth.resource_server import ResourceServer
+from wirespeed.auth.verifiers.any_of import AnyOf
+from wirespeed.auth.verifiers.hashes import PREFIX, TokenHash, TokenHashes
+from wirespeed.proxy.access.grants import Grant, Grants
+from wirespeed.transport.gate import Admission, Refused, digest
+from wirespeed.transport.options import Refusal, User
+
+if TYPE_CHECKING:
+    from wirespeed.auth.access_token import Verifier
+    from wirespeed.proxy.config import AuthorizationConfig, PrincipalConfig, ProxyConfig
+    from wirespeed.transport.http.exchange import HttpTarget
+    from wirespeed.transport.options import HttpRequest
+
+# The issuer of the tokens in the configuration: no authorization server has this name.
+_STATIC = "wirespeed:static"
+
+
+class Principals:
+    """The principals of a proxy.
+
+    Attributes:
+        rates: How many requests those may send that have a rate of their own, by their digests.
+
+    Raises:
+        ValueError: A URL, a scope or a hash cannot be used.
+        ModuleNotFoundError: JWTs need ``pip install 'wirespeed[auth]'``.
+    """
+
+    def __init__(self, config: ProxyConfig) -> None:
+        auth = config.auth
+        verifiers: list[Verifier] = []
+        hashes = [
+            TokenHash(
+                hash=PREFIX + one.token_sha256,
+                subject=one.name,
+                scopes=frozenset(() if auth is None else auth.scopes),
+            )
+            for one in config.principals
+            if one.token_sha256 is not None
+        ]
+        if hashes:
+            verifiers.append(_Static(hashes))
+        if auth is not None:
+            verifiers += _verifiers(auth)
+        self._resource = ResourceServer(
+            "http://localhost" if auth is None else auth.resource,
+            () if auth is None else auth.issuers,
+            verifier=AnyOf(*verifiers),
+            scopes=() if auth is None else auth.scopes,
+        )
+        self._known: dict[tuple[str, str], PrincipalConfig] = {}
+        for one in config.principals:
+            if one.subject is None:
+                self._known[_STATIC, one.name] = one
+                continue
+            assert auth is not None
+            self._known[one.issuer or auth.issuers[0], one.subject] = one
+        self._all = config.principals
+        self.rates = {_digest(one): one.rate for one in config.principals if one.rate is not None}
+
+    def authority(self, server: str | None) -> Authority:
+        """What decides who may use a server; None: the endpoint of all servers."""
+        return Authority(self, server)
+
+    def grants(
+        self, server: str | None, shown: Callable[[str], str] | None = None
+    ) -> Grants | None:
+        """What principals may use at the endpoint of a server; None as of `authority`, or as the
+        result: whoever comes in may use everything.
+
+        ``shown``: What the server's tools are called at the endpoint of all servers, if that is
+        another name.
+        """
+        if not self._all:
+            return None
+        found = {}
+        for one in self._all:
+            if server is not None and not one.may_use(server):
+                continue
+            allows = None
+            if one.tools.allow != ("*",) or one.tools.deny:
+                allows = one.tools.allows if shown is None else _by_shown(one, shown)
+            found[_digest(one)] = Grant(one.name, one.may_use, allows)
+        return Grants(found)
+
+    def check(self, request: HttpRequest) -> Admission | Awaitable[Admission]:
+        """Return the admission of a client by its token. Refused: the token does not let it in."""
+        return self._resource.check(request)
+
+    def identified(self, admission: Admission, server: str | None) -> Admission:
+        """Return the admission of a client as its principal. Refused: the principal may not use the
+        server, or there is none."""
+        if not self._all:
+            return admission
+        assert admission.user is not None
+        token: AccessToken = admission.user.data
+        principal = self._known.get((token.issuer or "", token.subject))
+        if principal is None:
+            raise Refused(Refusal(403, "this client may use no server"))
+        if server is not None and not principal.may_use(server):
+            raise Refused(Refusal(403, "this client may not use this server"))
+        user = User(principal.name, admission.user.scopes, token)
+        return admission._replace(user=user, principal=_digest(principal))
+
+    def well_known(self, path: str) -> Mapping[str, HttpTarget]:
+        """The targets of the metadata of the resource, by path."""
+        return self._resource.well_known(path, tuple)
+
+
+class Authority:
+    """A `wirespeed.transport.gate.Authority` of one server, or of the endpoint of all."""
+
+    def __init__(self, principals: Principals, server: str | None) -> None:
+        self._principals = principals
+        self._server = server
+
+    def adopt(self, principals: Principals) -> None:
+        """Ask others from now on. What the gate has decided holds for a minute at most."""
+        self._principals = principals
+
+    def check(self, request: HttpRequest) -> Admission | Awaitable[Admission]:
+        """Return the admission of a client. Refused: it may not come in."""
+        found = self._principals.check(request)
+        if inspect.isawaitable(found):
+            return self._wait(found)
+        return self._principals.identified(found, self._server)
+
+    async def _wait(self, found: Awaitable[Admission]) -> Admission:
+        return self._principals.identified(await found, self._server)
+
+    def well_known(self, path: str) -> Mapping[str, HttpTarget]:
+        """The targets of the metadata of the resource, by path."""
+        return self._principals.well_known(path)
+
+
+class _Static:
+    """Verifies the tokens in the configuration. Nobody else issues tokens in its name."""
+
+    def __init__(self, tokens: list[TokenHash]) -> None:
+        self._hashes = TokenHashes(tokens)
+
+    def verify(self, token: str) -> AccessToken:
+        return msgspec.structs.replace(self._hashes.verify(token), issuer=_STATIC)
+
+    async def close(self) -> None:
+        await self._hashes.close()
+
+
+def _digest(principal: PrincipalConfig) -> bytes:
+    return digest("principal", principal.name)
+
+
+def _by_shown(principal: PrincipalConfig, shown: Callable[[str], str]) -> Callable[[str], bool]:
+    return lambda real: principal.tools.allows(shown(real))
+
+
+def _verifiers(auth: AuthorizationConfig) -> list[Verifier]:
+    if auth.introspection is not None:
+        from wirespeed.auth.verifiers.introspection import IntrospectionVerifier
+
+        asked = auth.introspection
+        how: dict[str, Any] = {"token": asked.token} if asked.token is not None else {}
+        if asked.client_id is not None:
+            how = {"client_id": asked.client_id, "client_secret": asked.client_secret, **how}
+        how["issuer"] = auth.issuers[0]
+        return [IntrospectionVerifier(asked.url, audience=auth.resource, **how)]
+    from wirespeed.auth.verifiers.jwt import JwtVerifier
+
+    return [JwtVerifier(issuer, auth.resource, jwks_url=auth.jwks_url) for issuer in auth.issuers]

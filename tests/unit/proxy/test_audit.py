@@ -1,0 +1,172 @@
+"""The audit log: a line for each call of a tool, whatever becomes of it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.unit.proxy.proxy_lab import Lab, Raw, call
+from tests.unit.proxy.test_principals import Requests, modern, serving
+from wirespeed.errors import TransportError
+from wirespeed.protocol.codes import INVALID_PARAMS, SERVER_LOST
+from wirespeed.proxy.access import audit
+from wirespeed.proxy.access.audit import AuditLog
+
+pytestmark = [pytest.mark.compiled, pytest.mark.off_schema]
+
+
+def lines(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+async def until(path: Path, n: int) -> list[dict[str, Any]]:
+    while not path.exists() or len(lines(path)) < n:
+        await asyncio.sleep(0.01)
+    return lines(path)
+
+
+def lab(folder: Path, isolation: str = "shared") -> Lab:
+    return Lab(folder, isolation, audit=str(folder / "audit"))
+
+
+async def holds(client: Raw, id: Any) -> None:
+    await client.send(call(id, "hold", token="t", **{"as": "x"}))
+    await client.recv()  # its progress
+
+
+@pytest.mark.parametrize("isolation", ["session", "shared"])
+async def test_each_outcome(tmp_path: Path, isolation: str) -> None:
+    path = tmp_path / "audit"
+    one = lab(tmp_path, isolation)
+    async with one.serving():
+        client = await one.connect()
+        await client.ask(call(1, "echo", nonce="secret argument"))
+        text = '{"jsonrpc":"2.0","id":$id,"error":{"code":-32055,"message":"no"}}'
+        await client.ask(call(2, "fail", text=text.replace("$id", '"$id"')))
+        await holds(client, 3)
+        await client.send(
+            {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 3}}
+        )
+        await until(path, 3)
+        other = await one.connect()
+        await holds(other, 4)
+        await other.close()  # a client that leaves cancels what it had asked
+        await until(path, 4)
+        await client.ask(call(5, "crash"))
+        found = await until(path, 5)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert [one["outcome"] for one in found] == ["ok", "error", "cancelled", "cancelled", "lost"]
+    assert [one.get("code") for one in found] == [None, -32055, None, None, SERVER_LOST]
+    assert [one["tool"] for one in found] == ["echo", "fail", "hold", "hold", "crash"]
+    assert {one["server"] for one in found} == {"b"}
+    assert all(one["ms"] >= 0 and one["bytes_in"] > 0 for one in found)
+    assert found[0]["bytes_out"] > 0
+    assert len({one["id"] for one in found}) == 5
+    assert "secret argument" not in path.read_text()
+
+
+async def test_principals_and_refusals(tmp_path: Path) -> None:
+    path = tmp_path / "audit"
+    async with serving(tmp_path, "http", audit=str(path)) as url, Requests(url) as requests:
+        for tool, name, given in (
+            ("a_who", "anne", "from-a-proxy.1"),
+            ("b_who", "anne", 'bad"id'),
+            ("b_none", "root", "x" * 200),
+            ("a\n{}", "bob", None),
+        ):
+            body, *fields = modern("tools/call", name=tool, arguments={})
+            if "\n" in tool:
+                fields[-1] = "Mcp-Name: =?base64?YQp7fQ==?="
+            if given is not None:
+                fields.append(f"X-Request-Id: {given}")
+            status, _, _ = await requests.post(body, name, *fields)
+            assert status in (200, 400)
+        found = await until(path, 4)
+    assert [(one["principal"], one["tool"], one["outcome"]) for one in found] == [
+        ("anne", "a_who", "ok"),
+        ("anne", "b_who", "refused"),
+        ("root", "b_none", "error"),
+        ("bob", "a\n{}", "refused"),
+    ]
+    assert [one.get("request_id") for one in found] == ["from-a-proxy.1", None, None, None]
+    assert [one.get("code") for one in found[1:]] == [INVALID_PARAMS] * 3
+    assert [one.get("server") for one in found] == ["a", None, "b", None]
+    assert all(one["peer"].startswith("127.0.0.1") for one in found)
+    assert len(path.read_text().splitlines()) == 4
+
+
+async def test_a_new_file_after_a_rotation(tmp_path: Path) -> None:
+    one = lab(tmp_path)
+    path = tmp_path / "audit"
+    async with one.serving():
+        client = await one.connect()
+        await client.ask(call(1, "echo"))
+        await until(path, 1)
+        path.rename(tmp_path / "old")
+        await client.ask(call(2, "echo"))
+        await until(tmp_path / "old", 2)
+        one.proxy.reopen_logs()
+        await client.ask(call(3, "echo"))
+        await until(path, 1)
+    assert len(lines(tmp_path / "old")) == 2
+
+
+async def test_a_log_that_cannot_be_written(tmp_path: Path) -> None:
+    one = lab(tmp_path)
+    (tmp_path / "audit").mkdir()
+    with pytest.raises(TransportError, match=r"the audit log .*: Is a directory"):
+        async with one.serving():
+            pass
+
+
+async def test_calls_do_not_wait_for_a_log_that_is_not_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Lines above the limit are left out and counted; the log says how many."""
+    monkeypatch.setattr(audit, "MAX_WAITING", 100)
+    path = tmp_path / "audit"
+    os.mkfifo(path)
+    reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    one = lab(tmp_path)
+    async with one.serving():
+        client = await one.connect()
+        for i in range(600):  # a pipe has room for 64 KiB
+            await client.ask(call(i, "echo"))
+        log = one.proxy._audit
+        assert log is not None
+        assert log.dropped > 0
+        text = b""
+        while b"dropped" not in text:
+            await asyncio.sleep(0.01)
+            try:
+                text += os.read(reader, 1 << 20)
+            except BlockingIOError:
+                await client.ask(call("more", "echo"))
+        dropped = log.dropped
+    while True:
+        try:
+            more = os.read(reader, 1 << 20)
+        except BlockingIOError:  # pragma: no cover
+            more = b""
+        text += more
+        if not more:
+            break
+    os.close(reader)
+    found = [json.loads(line) for line in text.splitlines()]
+    assert sum(line.get("dropped", 0) for line in found) == dropped
+
+
+def test_it_is_open_as_long_as_somebody_needs_it(tmp_path: Path) -> None:
+    log = AuditLog(str(tmp_path / "audit"))
+    log.hold()
+    log.hold()
+    log.release()
+    log.add(lambda: "{}")
+    log.release()
+    assert (tmp_path / "audit").read_text() == "{}\n"
