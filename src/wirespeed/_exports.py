@@ -123,7 +123,10 @@ HOMES = {
         "wirespeed.tasks.store": "Page TaskStore",
     },
     "wirespeed.proxy": {
-        "wirespeed.proxy.config": "BackendConfig ProxyConfig ToolsConfig",
+        "wirespeed.proxy.config": (
+            "BackendConfig BreakerConfig HealthConfig ProxyConfig RecycleConfig RetryConfig "
+            "ToolsConfig"
+        ),
         "wirespeed.proxy.mirror": "Mirror",
         "wirespeed.proxy.proxy": "Proxy",
     },

@@ -37,7 +37,17 @@ from wirespeed.litemcp import (
 )
 from wirespeed.litemcp import run as run_lite
 from wirespeed.litemcp import serve as serve_lite
-from wirespeed.proxy import BackendConfig, Mirror, Proxy, ProxyConfig, ToolsConfig
+from wirespeed.proxy import (
+    BackendConfig,
+    BreakerConfig,
+    HealthConfig,
+    Mirror,
+    Proxy,
+    ProxyConfig,
+    RecycleConfig,
+    RetryConfig,
+    ToolsConfig,
+)
 from wirespeed.transport import (
     Child,
     Connection,
@@ -182,10 +192,22 @@ def instrumented() -> None:
 
 async def proxied() -> None:
     tools = ToolsConfig(allow=("get_*",), rename={"get_time": "time"})
-    backend = BackendConfig(target=Stdio("server"), name="tools", isolation="shared", tools=tools)
+    backend = BackendConfig(
+        target=Stdio("server"),
+        name="tools",
+        isolation="shared",
+        tools=tools,
+        health=HealthConfig(interval=30, timeout=5),
+        recycle=RecycleConfig(max_age=3600, max_requests=10_000, max_memory=1 << 30),
+        retry=RetryConfig(tools=("get_*",), trust_annotations=True),
+        breaker=BreakerConfig(failures=3, pause=5),
+        request_timeout=60,
+        idle_timeout=600,
+        ask=True,
+    )
     config = ProxyConfig(backends=(backend,), listen=("ws://127.0.0.1:0/mcp",), shutdown_grace=1.0)
     proxy = Proxy(config)
-    assert_type(proxy.config.backends[0].isolation, Literal["session", "shared", "pool"])
+    assert_type(proxy.config.backends[0].isolation, Literal["auto", "session", "shared", "pool"])
     await proxy.serve(on_listening=lambda urls: print(*urls))
     mirror = Mirror(Stdio("server"), name="far", era="legacy")
     assert_type(mirror.server, Server)

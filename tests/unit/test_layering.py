@@ -140,7 +140,7 @@ INSIDE = {
         sync
     """,
     "proxy": """
-        config eras tags
+        config eras tags supervision.garbage
         side
         front backend
         supervision

@@ -12,7 +12,11 @@ from wirespeed._exports import exports
 if TYPE_CHECKING:  # isort: off
     from wirespeed.proxy.config import (
         BackendConfig as BackendConfig,
+        BreakerConfig as BreakerConfig,
+        HealthConfig as HealthConfig,
         ProxyConfig as ProxyConfig,
+        RecycleConfig as RecycleConfig,
+        RetryConfig as RetryConfig,
         ToolsConfig as ToolsConfig,
     )
     from wirespeed.proxy.mirror import Mirror as Mirror

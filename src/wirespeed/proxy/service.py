@@ -12,11 +12,10 @@ import msgspec
 from wirespeed.protocol.revisions import LEGACY_VERSIONS, MODERN_VERSIONS
 from wirespeed.proxy.front import Front
 from wirespeed.proxy.isolation.assignment import WithoutSession
-from wirespeed.proxy.isolation.per_client import PerClient
-from wirespeed.proxy.isolation.pool import Pool
 
 if TYPE_CHECKING:
     from wirespeed._core.framing.base import Framer
+    from wirespeed.limits import Limits
     from wirespeed.proxy.config import BackendConfig, ProxyConfig
     from wirespeed.proxy.isolation.assignment import Assignment
     from wirespeed.transport.http.exchange import HttpTarget
@@ -62,8 +61,7 @@ class ProxyService:
     def of(cls, config: ProxyConfig, backend: BackendConfig) -> Self:
         """The service that passes everything on to one server."""
         limits = msgspec.structs.replace(config.limits, max_outstanding=_OUTSTANDING)
-        kind = PerClient if backend.isolation == "session" else Pool
-        return cls(config, backend.name, kind(backend, limits))
+        return cls(config, backend.name, assignment_of(backend, limits))
 
     async def hold(self) -> None:
         """Start the servers, for the first listener. TransportError: the only one cannot be
@@ -131,3 +129,18 @@ class ProxyService:
         from wirespeed.server.http.sse import SseEndpoint
 
         return SseEndpoint(self, options, loop, pool)
+
+
+def assignment_of(config: BackendConfig, limits: Limits) -> Assignment:
+    """Return what assigns clients to a server as its isolation says."""
+    if config.isolation == "auto" and config.era == "auto":
+        from wirespeed.proxy.isolation.auto import Auto
+
+        return Auto(config, limits)
+    if config.isolation == "session" or (config.isolation, config.era) == ("auto", "legacy"):
+        from wirespeed.proxy.isolation.per_client import PerClient
+
+        return PerClient(config, limits)
+    from wirespeed.proxy.isolation.pool import Pool
+
+    return Pool(config, limits)

@@ -21,6 +21,7 @@ cdef class Route:
     cdef uint8_t n_token         # of the asker's progress token, JSON text
     cdef uint8_t[SHORT_TOKEN] token
     cdef bytes long_token        # one that has no room there, or None
+    cdef Message message         # kept, to be sent again if the answerer is lost; None: it is not
 
 
 cdef inline Span token_of(Route route) noexcept:
@@ -40,14 +41,20 @@ cdef class Side(Served):
     cdef public bint admits_legacy       # False: `route` is asked for each request of this era
     cdef public bint admits_modern
     cdef public str tag                  # before what is to come back to this server; None: nothing
+    cdef public double deadline          # seconds that it has for a request; inf: it has all time
+    cdef public object retries           # function of a request: may it be sent again? None: none
+    cdef public bint retries_calls       # whether calls of tools are among these
     cdef list held                       # sides that wait until this one has read
     cdef readonly long long n_passed     # requests of this side
     cdef readonly long long n_abandoned  # requests left unanswered at its loss
+    cdef readonly long long n_answered   # requests that it has answered
+    cdef readonly long long n_given_up   # requests to it that were cancelled, or expired
     cdef readonly long long n_late       # answers and progress that nobody waits for
     cdef readonly long long n_dropped    # notifications that this side did not read in time
 
     # `name`: JSON text that stands in the place of `params.name`, or None
     cdef int pass_request_c(self, Side to, Message m, bytes name) except -1
+    cdef int keep_c(self, Route route, Message m) except -1
     cdef int pass_answer_c(self, Route route, Message m) except -1
     cdef int pass_notice_c(self, Route route, Message m) except -1
     cdef int pass_about_c(self, Route route, Message m, int which, Span text) except -1

@@ -74,7 +74,12 @@ class Member:
             links.extend(pair(loop, backend, front))
             return links[1]
 
-        self._inner = self._service.connect(make_link, loop=loop, pool=None)  # type: ignore[arg-type]
+        self._inner = self._service.connect(
+            make_link,
+            loop=loop,
+            pool=None,  # type: ignore[arg-type]
+            lane=self._client.shared,
+        )
         self._inner.principal, self._inner.peer = self._client.principal, self._client.peer
         backend.across, self.backend = self._client, backend
         for link in links:

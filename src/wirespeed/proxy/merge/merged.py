@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from wirespeed.proxy.merge.names import Names
     from wirespeed.proxy.service import ProxyService
     from wirespeed.proxy.side import Side
+    from wirespeed.proxy.supervision.upstream import Upstream
 
 logger = logging.getLogger("wirespeed.proxy")
 
@@ -35,8 +36,17 @@ class Merged:
         self._services = services
         self._held: list[ProxyService] = []
         self._clients: dict[Front, MergedClient] = {}
-        self.serves_lanes = all(service.assignment.serves_lanes for service, *_ in services)
         self._complaints: dict[tuple[str, str], str] = {}
+
+    @property
+    def serves_lanes(self) -> bool:
+        """Whether all servers do."""
+        return all(service.assignment.serves_lanes for service, *_ in self._services)
+
+    @property
+    def upstreams(self) -> list[Upstream]:
+        """None: the services of the servers have them."""
+        return []
 
     async def start(self) -> None:
         """Start the servers. One that cannot be started does not hold the others up."""
