@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -73,6 +75,19 @@ async def test_a_server_that_ends_at_the_question(tmp_path: Path) -> None:
         assert len(lab.read("server/discover")) == 1
 
 
+async def test_a_spare_that_has_ended(tmp_path: Path) -> None:
+    """The first client gets a new server."""
+    lab = Lab(tmp_path, "auto")
+    async with lab.serving():
+        (spare,) = lab.assignment.upstreams
+        os.kill(spare.status.pid, signal.SIGKILL)
+        while spare.status.state != "stopped":
+            await asyncio.sleep(0.01)
+        one = await lab.connect()
+        assert said(await one.ask(call(1, "echo", nonce=1)))["nonce"] == 1
+        assert spare not in lab.assignment.upstreams
+
+
 async def test_the_era_may_be_given(tmp_path: Path) -> None:
     lab = Lab(tmp_path, "auto", era="legacy")
     async with lab.serving():
@@ -122,12 +137,8 @@ async def test_over_http(tmp_path: Path, versions: str, era: Any) -> None:
     speaks = {"": "legacy", MODERN: "modern"}.get(versions, "both")
     try:
         async with Client(url, era=era) as one, Client(url, era=era) as two:
-            found = {
-                (await client.call_tool_raw("echo", {}))["_meta"]["pid"]
-                if hasattr(client, "call_tool_raw")
-                else (await client.call_tool("echo", {})).meta["pid"]
-                for client in (one, two)
-            }
+            answers = [await client.call_tool("echo", {}) for client in (one, two)]
+            found = {(answer.meta or {})["pid"] for answer in answers}
             is_legacy = speaks == "legacy" or era == "legacy"
             assert len(found) == (2 if is_legacy else 1)
     except WirespeedError as exc:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from proxy_lab import MODERN, Lab, call, said
 
-from wirespeed.proxy import RetryConfig
+from wirespeed import Client
+from wirespeed.proxy import Proxy, RetryConfig
 
 pytestmark = [pytest.mark.compiled, pytest.mark.off_schema]
 
@@ -140,3 +143,34 @@ async def test_a_cursor_is_for_one_process(tmp_path: Path) -> None:
             request(2, "tools/list", cursor=page["nextCursor"], _meta={"once": "x"})
         )
         assert answer["error"]["code"] == LOST
+
+
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+async def test_over_http(tmp_path: Path, era: Any) -> None:
+    """What came as a body is kept as well, and a client that leaves meanwhile loses only itself."""
+    versions = MODERN if era == "modern" else ""
+    lab = Lab(tmp_path, "shared", versions=versions, config={"retry": RetryConfig(tools=("on*",))})
+    lab.proxy = Proxy(replace(lab.proxy.config, listen=("http://127.0.0.1:0/mcp",)))
+    listening: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    serving = asyncio.ensure_future(
+        lab.proxy.serve(on_listening=lambda urls: listening.set_result(urls[0]))
+    )
+    try:
+        async with Client(await listening, era=era) as one, Client(listening.result()) as two:
+            for n in range(3):
+                calls = [
+                    asyncio.ensure_future(
+                        client.call_tool("once", {"as": f"{n}", "nonce": f"{n}/{k}"})
+                    )
+                    for k, client in enumerate((one, two, one))
+                ]
+                calls.append(asyncio.ensure_future(two.call_tool("once", {"as": f"{n}"})))
+                await asyncio.sleep(0.01)
+                calls.pop().cancel()
+                answers = await asyncio.gather(*calls)
+                assert [(answer.meta or {})["nonce"] for answer in answers] == [
+                    f"{n}/{k}" for k in range(3)
+                ]
+    finally:
+        serving.cancel()
+        await asyncio.wait((serving,))

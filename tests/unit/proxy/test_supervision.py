@@ -45,6 +45,19 @@ async def test_a_server_that_hangs_is_ended(tmp_path: Path, version: str, versio
     assert upstream.status.pid is None
 
 
+async def test_a_hanging_server_of_one_client(tmp_path: Path) -> None:
+    """Its client gets the reason, and is disconnected."""
+    health = HealthConfig(interval=0.2, timeout=0.3)
+    lab = Lab(tmp_path, "session", config={"health": health})
+    async with lab.serving():
+        one, two = await lab.connect(), await lab.connect()
+        await one.send(call(1, "hang"))
+        error = (await one.recv())["error"]
+        assert error["message"].endswith("was ended: it did not answer a ping within 0.3 s")
+        assert await one.reader.read() == b""
+        assert said(await two.ask(call(1, "echo", nonce=1)))["nonce"] == 1
+
+
 async def test_a_server_that_works_is_left_alone(tmp_path: Path) -> None:
     """It answers the pings, however long a request takes. Nobody asks an idle server."""
     health = HealthConfig(interval=0.05, timeout=5.0)

@@ -112,9 +112,10 @@ async def ping(backend: Backend, timeout: float) -> None:
             await backend.ask("ping")
 
 
-async def learn_tools(backend: Backend, retries: Retries) -> None:
+async def learn_tools(backend: Backend, retries: Retries, timeout: float) -> None:
     """Learn from the list of its tools which arguments of a server over HTTP are header fields,
-    too, and which tools change nothing, where either is needed. TransportError: it has ended."""
+    too, and which tools change nothing, where either is needed. What it does not say within
+    ``timeout`` seconds is not known. TransportError: it has ended."""
     from wirespeed.client.results.tools import ToolInfo
 
     learn = getattr(getattr(backend.link, "mirrored", None), "learn", None)
@@ -124,17 +125,24 @@ async def learn_tools(backend: Backend, retries: Retries) -> None:
     modern = backend.revision is not None and backend.revision.modern
     params: dict[str, Any] = {"_meta": envelope()} if modern else {}
     try:
-        for _ in range(_MAX_PAGES):
-            page = await backend.ask("tools/list", params)
-            found += page.get("tools", [])
-            if learn is not None and modern:
-                learn(msgspec.convert(page.get("tools", []), list[ToolInfo]))
-            cursor = page.get("nextCursor")
-            if cursor is None or cursor == params.get("cursor"):
-                break
-            params["cursor"] = cursor
-    except (WirespeedError, msgspec.ValidationError, AttributeError, TypeError) as exc:
-        logger.info("%s: its tools cannot be listed: %s", backend.name, exc)
+        async with asyncio.timeout(timeout):
+            for _ in range(_MAX_PAGES):
+                page = await backend.ask("tools/list", params)
+                found += page.get("tools", [])
+                if learn is not None and modern:
+                    learn(msgspec.convert(page.get("tools", []), list[ToolInfo]))
+                cursor = page.get("nextCursor")
+                if cursor is None or cursor == params.get("cursor"):
+                    break
+                params["cursor"] = cursor
+    except (
+        WirespeedError,
+        TimeoutError,
+        msgspec.ValidationError,
+        AttributeError,
+        TypeError,
+    ) as exc:
+        logger.info("%s: its tools cannot be listed: %r", backend.name, exc)
     if backend.lost.done():
         raise TransportError("it ended in its handshake")
     if retries.learns:

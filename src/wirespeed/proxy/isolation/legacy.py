@@ -94,7 +94,7 @@ class Legacy(Instance):
                 await _ignored(backend.ask("logging/setLevel", {"level": self._level}))
             for uri in {uri for client in self._fronts.values() for uri in client.uris}:
                 await _ignored(backend.ask("resources/subscribe", {"uri": uri}))
-            await learn_tools(backend, self.retries)
+            await learn_tools(backend, self.retries, self.config.start_timeout)
         self.use(backend)
         self.attach_all()
 

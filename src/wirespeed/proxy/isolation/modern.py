@@ -46,7 +46,7 @@ class Modern(Instance):
 
     async def ready(self, backend: Backend) -> None:
         """The server is of this era: let the requests go on."""
-        await learn_tools(backend, self.retries)
+        await learn_tools(backend, self.retries, self.config.start_timeout)
         backend.session.answers_requests = False
         if not self._pool.has_one:
             backend.tag = f"{self.index}~"

@@ -63,7 +63,9 @@ class PerClient:
         return [pair.life.upstream for pair in pairs]
 
     def adopt(self, backend: Backend, life: Life) -> None:
-        """Take a server that was started to find out its era: it is for the first client."""
+        """Take a server that was started to find out its era: it is for the first client. If it
+        ends before, another one is started when that client comes."""
+        life.upstream.restarts = self._config.spares > 0
         self._spares.add(Pair.of(life, backend))
 
     def joined(self, front: Front, first: Message | None = None) -> None:

@@ -86,7 +86,8 @@ class Pool:
         }
         self._running: dict[Owner, Life] = {}
         self._replacing: dict[Owner, asyncio.Task[None]] = {}
-        self._ending: set[asyncio.Task[None]] = set()  # servers that get nothing new
+        self._retiring: set[asyncio.Task[None]] = set()  # of servers that were replaced
+        self._ending: set[asyncio.Task[None]] = set()  # servers whose tasks were cancelled
         self._probe = Probe(config.start_timeout / 2)
         self._has_legacy = config.era != "modern"
 
@@ -146,8 +147,7 @@ class Pool:
     async def stop(self) -> None:
         """End all servers."""
         tasks = [life.task for life in self._running.values()]
-        tasks += self._replacing.values()
-        tasks += self._ending
+        tasks += [*self._replacing.values(), *self._retiring]
         owners = list(self._running)
         self._running.clear()
         self.versions, self._refusal = (), None
@@ -157,6 +157,8 @@ class Pool:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
+        if self._ending:
+            await asyncio.wait(self._ending)
         for owner in owners:
             if isinstance(owner, Instance):
                 owner.stopped()
@@ -197,9 +199,13 @@ class Pool:
             self._end(new.task)
             return
         self._running[owner] = new
-        ending = asyncio.ensure_future(old.end(RETIREMENT))
-        self._ending.add(ending)
-        ending.add_done_callback(self._ending.discard)
+        backend = new.upstream.backend
+        if isinstance(owner, Instance) and backend is not None and owner.backend is not backend:
+            owner.use(backend)  # the old one has come back a moment ago
+            owner.attach_all()
+        retiring = asyncio.ensure_future(old.end(RETIREMENT))
+        self._retiring.add(retiring)
+        retiring.add_done_callback(self._retiring.discard)
 
     async def opened(self, backend: Backend) -> None:
         """The first connection is there: find out the eras."""
@@ -215,9 +221,9 @@ class Pool:
     async def adopt(self, backend: Backend, life: Life, versions: tuple[str, ...]) -> None:
         """Take a connection to a server of the modern era."""
         self._give(backend, life, self.modern[0])
-        await self.modern[0].ready(backend)
         self.versions = versions
         self._go_on()
+        await self.modern[0].ready(backend)
 
     def _give(self, backend: Backend, life: Life, owner: Instance) -> None:
         self._running[owner] = life

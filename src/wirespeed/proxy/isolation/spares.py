@@ -40,6 +40,8 @@ class Spares:
                 if pair.life.upstream.status.state == state:
                     self.pairs.remove(pair)
                     return pair
+        for pair in [one for one in self.pairs if one.life.task.done()]:
+            self.pairs.remove(pair)
         return Pair.start(self._config, self._limits, restarts=False)
 
     def take_all(self) -> list[Pair]:
