@@ -459,7 +459,9 @@ cdef class Side(Served):
         for id, token in found:
             if type(token) is Route:   # the proxy's own have no deadline
                 route = <Route> token
-                if not route.greets:   # `initialize` must not be cancelled
+                if route.greets:       # `initialize` must not be cancelled
+                    me.n_given_up += 1
+                else:
                     me.cancel(id, "it took too long")
                 me.fail_c(
                     route, codes.REQUEST_TIMEOUT, f"no answer within {me.deadline:g} s", None

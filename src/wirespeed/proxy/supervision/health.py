@@ -13,6 +13,11 @@ if TYPE_CHECKING:
     from wirespeed.proxy.config import HealthConfig
 
 
+# Looks in an interval. So a server is asked after 1.25 intervals of silence at most, and no message
+# has to be noted when it comes.
+_LOOKS = 4
+
+
 class Health:
     """Asks a server for a sign of life when it is silent while requests wait, and ends it if there
     is none. Any message is a sign, an error too."""
@@ -34,9 +39,10 @@ class Health:
         elif self._asked is not None and now >= self._asked_at + self._config.timeout:
             self._asked = None
             backend.end(f"it did not answer a ping within {self._config.timeout:g} s")
+        due = self._silent_since + self._config.interval
         if self._asked is not None:
-            return self._asked_at + self._config.timeout - now
-        return self._silent_since + self._config.interval - now
+            due = self._asked_at + self._config.timeout
+        return min(due - now, self._config.interval / _LOOKS)
 
     def _ask(self, backend: Backend) -> asyncio.Future[Any]:
         """There is no ping in 2026-07-28."""
