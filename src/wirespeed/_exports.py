@@ -125,8 +125,9 @@ HOMES = {
     },
     "wirespeed.proxy": {
         "wirespeed.proxy.config": (
-            "AuthorizationConfig BackendConfig FlowConfig IntrospectionConfig ListenConfig "
-            "PrincipalConfig ProxyConfig RateConfig ToolRules ToolsConfig"
+            "AuthorizationConfig BackendConfig BreakerConfig FlowConfig HealthConfig "
+            "IntrospectionConfig ListenConfig PrincipalConfig ProxyConfig RateConfig RecycleConfig "
+            "RetryConfig ToolRules ToolsConfig"
         ),
         "wirespeed.proxy.mirror": "Mirror",
         "wirespeed.proxy.proxy": "Proxy",

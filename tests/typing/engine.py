@@ -40,8 +40,10 @@ from wirespeed.litemcp import serve as serve_lite
 from wirespeed.proxy import (
     AuthorizationConfig,
     BackendConfig,
+    BreakerConfig,
     Changes,
     FlowConfig,
+    HealthConfig,
     IntrospectionConfig,
     ListenConfig,
     Mirror,
@@ -49,7 +51,9 @@ from wirespeed.proxy import (
     Proxy,
     ProxyConfig,
     RateConfig,
+    RecycleConfig,
     Reloads,
+    RetryConfig,
     ToolRules,
     ToolsConfig,
 )
@@ -199,8 +203,20 @@ async def proxied() -> None:
     tools = ToolsConfig(allow=("get_*",), rename={"get_time": "time"})
     flow = FlowConfig(max_in_flight=8, max_in_flight_per_client=2, tools={"crawl_*": 1})
     assert_type(flow.is_on, bool)
-    target = Stdio("server", user="tools", limits=ProcessLimits(memory=1 << 30))
-    backend = BackendConfig(target=target, name="tools", isolation="shared", tools=tools, flow=flow)
+    backend = BackendConfig(
+        target=Stdio("server", user="tools", limits=ProcessLimits(memory=1 << 30)),
+        name="tools",
+        isolation="shared",
+        tools=tools,
+        flow=flow,
+        health=HealthConfig(interval=30, timeout=5),
+        recycle=RecycleConfig(max_age=3600, max_requests=10_000, max_memory=1 << 30),
+        retry=RetryConfig(tools=("get_*",), trust_annotations=True),
+        breaker=BreakerConfig(failures=3, pause=5),
+        request_timeout=60,
+        idle_timeout=600,
+        ask=True,
+    )
     config = ProxyConfig(
         backends=(backend,),
         listen=("ws://127.0.0.1:0/mcp",),
@@ -209,7 +225,7 @@ async def proxied() -> None:
         slow_client_timeout=10,
     )
     proxy = Proxy(config)
-    assert_type(proxy.config.backends[0].isolation, Literal["session", "shared", "pool"])
+    assert_type(proxy.config.backends[0].isolation, Literal["auto", "session", "shared", "pool"])
     await proxy.serve(on_listening=lambda urls: print(*urls))
     changes = await proxy.reload(config)
     assert_type(changes, Changes)

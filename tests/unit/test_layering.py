@@ -140,7 +140,7 @@ INSIDE = {
         sync
     """,
     "proxy": """
-        config eras tags trace_context flow.turns
+        config eras tags trace_context flow.turns supervision.garbage
         side
         front backend
         flow

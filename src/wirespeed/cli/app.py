@@ -473,8 +473,9 @@ def serve(
 @click.option("--check", is_flag=True, help="Check FILE, and do not serve.")
 @click.option(
     "--isolation",
-    type=click.Choice(("session", "shared", "pool")),
-    help="session: a server for each client (default). shared: one for all clients. "
+    type=click.Choice(("auto", "session", "shared", "pool")),
+    help="auto (default): session for clients of revisions up to 2025-11-25, pool for requests of "
+    "2026-07-28. session: a server for each client. shared: one for all clients. "
     "pool: up to four for all clients.",
 )
 @_listening_options

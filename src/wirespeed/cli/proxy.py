@@ -190,7 +190,7 @@ def _config(
     if not command:
         raise usage("give the command of the server after --, or --config FILE")
     target = Stdio(command[0], command[1:], inherit_env=True)
-    backend = BackendConfig(target=target, name=_name(command[0]), isolation=isolation or "session")
+    backend = BackendConfig(target=target, name=_name(command[0]), isolation=isolation or "auto")
     return ProxyConfig(backends=(backend,), listen=())
 
 

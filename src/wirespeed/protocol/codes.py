@@ -33,5 +33,7 @@ TASK_CANCELLED = -31002
 INSUFFICIENT_SCOPE = -31003
 # The server behind a proxy ended, or its connection was lost, before it had answered.
 SERVER_LOST = -31004
+# The server behind a proxy did not answer within the time that the proxy gives it.
+REQUEST_TIMEOUT = -31005
 # Of servers and proxies of this package that cannot serve now: they say nothing about an era.
-UNAVAILABLE = frozenset({OVERLOADED, SHUTTING_DOWN, SERVER_LOST})
+UNAVAILABLE = frozenset({OVERLOADED, SHUTTING_DOWN, SERVER_LOST, REQUEST_TIMEOUT})

@@ -13,12 +13,16 @@ if TYPE_CHECKING:  # isort: off
     from wirespeed.proxy.config import (
         AuthorizationConfig as AuthorizationConfig,
         BackendConfig as BackendConfig,
+        BreakerConfig as BreakerConfig,
         FlowConfig as FlowConfig,
+        HealthConfig as HealthConfig,
         IntrospectionConfig as IntrospectionConfig,
         ListenConfig as ListenConfig,
         PrincipalConfig as PrincipalConfig,
         ProxyConfig as ProxyConfig,
         RateConfig as RateConfig,
+        RecycleConfig as RecycleConfig,
+        RetryConfig as RetryConfig,
         ToolRules as ToolRules,
         ToolsConfig as ToolsConfig,
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
@@ -12,16 +11,13 @@ from wirespeed._core.session import Session
 from wirespeed.errors import RemoteError, TransportError
 from wirespeed.protocol import codes
 from wirespeed.proxy.side import Side
+from wirespeed.proxy.supervision.garbage import BAD_MESSAGE, UNKNOWN_ID, Garbage
 
 if TYPE_CHECKING:
     from wirespeed._core.envelope import Message
     from wirespeed._core.framing.base import Framer
     from wirespeed._core.slab import Lease
     from wirespeed.limits import Limits
-
-logger = logging.getLogger("wirespeed.proxy")
-
-MAX_LOGGED_FAULTS = 100
 
 
 class Owner(Protocol):
@@ -32,6 +28,12 @@ class Owner(Protocol):
 
     def closed(self, backend: Backend) -> None:
         """That connection is gone."""
+
+    def failed(self) -> None:
+        """The server has ended, could not be started, or did not answer in time."""
+
+    def again(self, asker: Side, message: Message) -> bool:
+        """Return whether a request that the lost server has not answered will be sent again."""
 
     def down(self, reason: str | None) -> None:
         """Starts fail again and again, for this reason; None: one has succeeded."""
@@ -54,6 +56,10 @@ class Backend(Side):
         name: The server's, in the configuration.
         lost: Done when the connection is gone; the result is the reason of a loss, or None.
         exit_note: What is known of the exit of its program.
+        ended_for: Why the proxy has ended it; "" if the proxy has not.
+        retired: Whether another connection has taken its place, so that it gets no new requests.
+        garbage: What it wrote that is of no use.
+        began: When the connection was made, on the clock of the loop.
     """
 
     def __init__(
@@ -70,8 +76,13 @@ class Backend(Side):
         self.owner = owner
         self.lost: asyncio.Future[BaseException | None] = loop.create_future()
         self.exit_note = ""
-        self.faults = 0
+        self.ended_for = ""
+        self.retired = False
+        self.garbage = Garbage()
+        self.began = loop.time()
+        self._n_excused = 0
         self.probing = False
+        session.shows_late_responses = True
 
     def ask(self, method: str, params: object = None) -> asyncio.Future[Any]:
         """Send a request of the proxy itself. The future gets the decoded result, or RemoteError or
@@ -98,6 +109,11 @@ class Backend(Side):
 
     def answered(self, message: Message | None, token: Any) -> None:
         """Take the answer to a request of the proxy itself."""
+        if token is None and message is not None:
+            if self._n_excused < self.n_given_up:  # it may have answered before it was cancelled
+                self._n_excused += 1
+            else:
+                self.garbage.add(self, UNKNOWN_ID, "an answer to no request")
         if not isinstance(token, asyncio.Future) or token.done():
             return
         if message is None:
@@ -122,12 +138,18 @@ class Backend(Side):
         return self.owner.server_asks(self, message)
 
     def faulty(self, message: Message) -> None:
-        """Log the first faults."""
-        self.faults += 1
-        if self.faults <= MAX_LOGGED_FAULTS:
-            logger.warning("%s: bad output: %s", self.name, message.reason)
-            if self.faults == MAX_LOGGED_FAULTS:
-                logger.warning("%s: further bad output is not logged", self.name)
+        """Count a message that is not valid."""
+        self.garbage.add(self, BAD_MESSAGE, message.reason or "")
+
+    def again(self, asker: Side, message: Message) -> bool:
+        """Return whether a request that this lost server has not answered will be sent again."""
+        return self.owner.again(asker, message)
+
+    def end(self, reason: str) -> None:
+        """End a connection that is of no use any more. What it was asked fails."""
+        if self.link is not None:
+            self.ended_for = reason
+            self.link.lose(TransportError(reason))
 
     def refuse(self, message: Message, text: str) -> None:
         """Answer a request of the server with an error."""
@@ -137,6 +159,8 @@ class Backend(Side):
 
     def loss(self, exc: BaseException | None) -> str:
         """Return the text of the error for requests that were not answered."""
+        if self.ended_for:
+            return f"the server {self.name} was ended: {self.ended_for}"
         return f"the server {self.name} ended before it answered"
 
     def on_eof(self) -> None:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from wirespeed.transport.child.command import Stdio
 
 Era: TypeAlias = Literal["auto", "legacy", "modern"]
-Isolation: TypeAlias = Literal["session", "shared", "pool"]
+Isolation: TypeAlias = Literal["auto", "session", "shared", "pool"]
 
 PREFIX = re.compile(r"[A-Za-z0-9_.-]{0,65}")
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._~-]{0,63}")
@@ -115,6 +115,69 @@ class RateConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
+class HealthConfig:
+    """How a server that hangs is found.
+
+    Attributes:
+        interval: Seconds without a message of the server, while requests wait for it, after which
+            it is asked for a sign of life.
+        timeout: Seconds that it has to answer. Then it is ended, and started again.
+    """
+
+    interval: float = 30.0
+    timeout: float = 10.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecycleConfig:
+    """When a process that clients share is replaced. None: never for this reason.
+
+    Attributes:
+        max_age: Seconds since its start.
+        max_requests: Requests that it has answered.
+        max_memory: Bytes in memory, of the process and of those that it has started. They are
+            looked at every few seconds, where the system tells them.
+    """
+
+    max_age: float | None = None
+    max_requests: int | None = None
+    max_memory: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class RetryConfig:
+    """Which calls of tools are sent again when a server that clients share ends before it has
+    answered. Lists and reads always are.
+
+    Attributes:
+        tools: Globs of the names of tools that may run twice.
+        trust_annotations: Whether those may as well that the server calls read-only or idempotent.
+    """
+
+    tools: tuple[str, ...] = ()
+    trust_annotations: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class BreakerConfig:
+    """When requests to a server are refused for a while.
+
+    Attributes:
+        failures: How many in a row: ends of the server, starts that failed, requests that took
+            longer than they may.
+        pause: Seconds for which requests are refused. Then one is passed on: its answer ends the
+            refusal.
+    """
+
+    failures: int = 5
+    pause: float = 10.0
+
+    def __post_init__(self) -> None:
+        if self.failures < 1:
+            raise ValueError(f"failures is 1 or more, not {self.failures}")
+
+
+@dataclass(frozen=True, kw_only=True)
 class BackendConfig:
     """One server behind the proxy.
 
@@ -126,13 +189,25 @@ class BackendConfig:
         isolation: ``"session"``: each client has a server of its own, and everything passes.
             ``"shared"``: one server for all clients. What such a server says without naming a
             request reaches a client only while that client is alone. ``"pool"``: the same with
-            several servers. A client of a legacy era stays with one of them.
+            several servers. A client of a legacy era stays with one of them. ``"auto"``: clients
+            of a legacy era get ``"session"``, requests of 2026-07-28 a ``"pool"``.
         size: The most servers of a pool, for each era.
         era: What a shared server speaks: ``"auto"`` to ask it, ``"legacy"`` (with ``initialize``),
             ``"modern"`` (2026-07-28).
         start_timeout: Seconds for its handshake.
         max_clients: The most clients at a time with isolation ``"session"``, so the most processes.
             Further clients are refused.
+        spares: With isolation ``"session"``, how many servers wait for clients to come.
+        idle_timeout: Seconds without requests and clients after which a shared server is stopped.
+            The next request starts it. None: it runs on.
+        recycle: When a shared server is replaced by a new one.
+        ask: Whether a shared server of a legacy era may ask clients (sampling, elicitation,
+            roots). A question reaches a client only while that client is alone.
+        health: How a server that hangs is found. None: by deadlines only.
+        request_timeout: Seconds that the server has for a request. Then the client gets an error,
+            and the server a cancellation. Progress does not extend it. None: as long as it takes.
+        retry: Which requests are sent again when a shared server ends.
+        breaker: When requests are refused for a while. None: only while starts fail.
         prefix: What stands before the names of its tools and prompts, where its endpoint is shared
             with others; by default its name and ``_``. Letters, digits and ``_-`` fit all hosts.
         tools: Which of its tools are shown there.
@@ -142,11 +217,19 @@ class BackendConfig:
     target: Stdio | Http | WebSocket | Socket
     name: str = "server"
     protocol: Literal["mcp", "litemcp"] = "mcp"
-    isolation: Isolation = "session"
+    isolation: Isolation = "auto"
     size: int = 4
     era: Era = "auto"
     start_timeout: float = 30.0
     max_clients: int = 256
+    spares: int = 0
+    idle_timeout: float | None = None
+    recycle: RecycleConfig = field(default_factory=RecycleConfig)
+    ask: bool = False
+    health: HealthConfig | None = None
+    request_timeout: float | None = None
+    retry: RetryConfig = field(default_factory=RetryConfig)
+    breaker: BreakerConfig | None = None
     prefix: str | None = None
     tools: ToolsConfig = field(default_factory=ToolsConfig)
     flow: FlowConfig = field(default_factory=FlowConfig)
@@ -159,10 +242,14 @@ class BackendConfig:
     def __post_init__(self) -> None:
         if not NAME.fullmatch(self.name):
             raise ValueError(f"a name has at most 64 letters, digits and ._~-, not {self.name!r}")
-        if self.isolation not in ("session", "shared", "pool"):
-            raise ValueError(f'isolation is "session", "shared" or "pool", not {self.isolation!r}')
+        if self.isolation not in ("auto", "session", "shared", "pool"):
+            raise ValueError(
+                f'isolation is "auto", "session", "shared" or "pool", not {self.isolation!r}'
+            )
         if self.protocol not in ("mcp", "litemcp"):
             raise ValueError(f'protocol is "mcp" or "litemcp", not {self.protocol!r}')
+        if not 0 <= self.spares <= 1000:
+            raise ValueError(f"spares is 0 to 1000, not {self.spares}")
         if not 1 <= self.size <= 1000:
             raise ValueError(f"size is 1 to 1000, not {self.size}")
         if self.era not in ("auto", "legacy", "modern"):

@@ -1,4 +1,4 @@
-"""Of which era a client's request is."""
+"""Of which era a client's request is, and what the proxy's own requests say of it."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from wirespeed.protocol import codes
 from wirespeed.protocol.revisions import (
+    LATEST_MODERN,
     META_CLIENT_CAPABILITIES,
     META_CLIENT_INFO,
     META_PROTOCOL_VERSION,
@@ -37,3 +38,19 @@ def unsupported(versions: Sequence[str], wanted: object) -> tuple[int, str, dict
         f"the server speaks {', '.join(versions)}",
         {"supported": list(versions), "requested": wanted},
     )
+
+
+def envelope() -> dict[str, Any]:
+    """``_meta`` of a modern request of the proxy itself."""
+    return {
+        META_PROTOCOL_VERSION: LATEST_MODERN,
+        META_CLIENT_CAPABILITIES: {},
+        META_CLIENT_INFO: client_info(),
+    }
+
+
+def client_info() -> dict[str, str]:
+    """What the proxy says of itself to servers."""
+    from wirespeed import __version__
+
+    return {"name": "wirespeed-proxy", "version": __version__}

@@ -26,12 +26,16 @@ from wirespeed.proxy.config import (
     BackendConfig,
     FlowConfig,
     IntrospectionConfig,
+    BreakerConfig,
+    HealthConfig,
     Isolation,
     ListenConfig,
     PrincipalConfig,
     ProxyConfig,
     RateConfig,
     ToolRules,
+    RecycleConfig,
+    RetryConfig,
     ToolsConfig,
 )
 from wirespeed.transport.child.command import Stdio
@@ -120,6 +124,54 @@ class Process(_Keys):
     limits: ProcessKeys | UnsetType = UNSET
 
 
+class Health(_Keys):
+    """How a server that hangs is found: it is asked for a sign of life."""
+
+    interval: (
+        Annotated[_Seconds, Meta(description="Seconds of silence, while requests wait.")]
+        | UnsetType
+    ) = UNSET
+    timeout: (
+        Annotated[_Seconds, Meta(description="Seconds for the answer; then it is ended.")]
+        | UnsetType
+    ) = UNSET
+
+
+class Recycle(_Keys):
+    """When a process that clients share is replaced by a new one."""
+
+    max_age: Annotated[_Seconds, Meta(description="Seconds since its start.")] | UnsetType = UNSET
+    max_requests: (
+        Annotated[_Count, Meta(description="Requests that it has answered.")] | UnsetType
+    ) = UNSET
+    max_memory: (
+        Annotated[int, Meta(ge=1, description="Bytes in memory, with its children.")] | UnsetType
+    ) = UNSET
+
+
+class Retry(_Keys):
+    """Which calls of tools are sent again when a server ends before it has answered."""
+
+    tools: (
+        Annotated[tuple[str, ...], Meta(description="Globs of tools that may run twice.")]
+        | UnsetType
+    ) = UNSET
+    trust_annotations: (
+        Annotated[
+            bool,
+            Meta(description="Whether tools may that the server calls read-only or idempotent."),
+        ]
+        | UnsetType
+    ) = UNSET
+
+
+class Breaker(_Keys):
+    """When requests to a server are refused for a while."""
+
+    failures: Annotated[_Count, Meta(description="Failures in a row.")] | UnsetType = UNSET
+    pause: Annotated[_Seconds, Meta(description="Seconds.")] | UnsetType = UNSET
+
+
 class Backend(_Keys):
     """How the proxy uses a server."""
 
@@ -130,7 +182,8 @@ class Backend(_Keys):
         Annotated[
             Isolation,
             Meta(
-                description="session: a server for each client. shared: one for all clients. "
+                description="auto: session for clients of legacy eras, pool for requests of "
+                "2026-07-28. session: a server for each client. shared: one for all clients. "
                 "pool: several for all clients."
             ),
         ]
@@ -145,6 +198,35 @@ class Backend(_Keys):
     max_clients: (
         Annotated[_Count, Meta(description="Clients at a time with isolation session.")] | UnsetType
     ) = UNSET
+    spares: (
+        Annotated[
+            int,
+            Meta(ge=0, le=1000, description="Servers that wait for clients, isolation session."),
+        ]
+        | UnsetType
+    ) = UNSET
+    idle_timeout: (
+        Annotated[
+            _Seconds,
+            Meta(description="Seconds without work after which a shared server is stopped."),
+        ]
+        | UnsetType
+    ) = UNSET
+    recycle: Recycle | UnsetType = UNSET
+    ask: (
+        Annotated[
+            bool,
+            Meta(description="Whether a shared server may ask a client that is alone."),
+        ]
+        | UnsetType
+    ) = UNSET
+    health: Health | UnsetType = UNSET
+    request_timeout: (
+        Annotated[_Seconds, Meta(description="Seconds that the server has for a request.")]
+        | UnsetType
+    ) = UNSET
+    retry: Retry | UnsetType = UNSET
+    breaker: Breaker | UnsetType = UNSET
     prefix: (
         Annotated[
             str,
@@ -284,6 +366,17 @@ class Top(_Keys):
     ) = UNSET
 
 
+# Keys of a server whose values are objects, and what is made of them.
+_OBJECTS: dict[str, Callable[..., Any]] = {
+    "breaker": BreakerConfig,
+    "flow": FlowConfig,
+    "health": HealthConfig,
+    "recycle": RecycleConfig,
+    "retry": RetryConfig,
+    "tools": ToolsConfig,
+}
+
+
 def load(path: str | os.PathLike[str]) -> ProxyConfig:
     """Read the configuration of a proxy: JSON, or TOML if the name ends so.
 
@@ -378,10 +471,9 @@ def _backend(document: Document, server: ServerConfig) -> BackendConfig:
             "use client_credentials or a token"
         )
     own = document.convert(f"{place}.proxy", server.extra.get("proxy", {}), Backend).given()
-    if "tools" in own:
-        own["tools"] = _made(document, f"{place}.proxy.tools", ToolsConfig, own["tools"].given())
-    if "flow" in own:
-        own["flow"] = _made(document, f"{place}.proxy.flow", FlowConfig, own["flow"].given())
+    for name, kind in _OBJECTS.items():
+        if name in own:
+            own[name] = _made(document, f"{place}.proxy.{name}", kind, own[name].given())
     own["target"] = server.target()
     if "process" in own:
         own["target"] = _process(

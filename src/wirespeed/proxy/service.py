@@ -15,14 +15,13 @@ from wirespeed.protocol.revisions import LEGACY_VERSIONS, MODERN_VERSIONS
 from wirespeed.proxy.flow.admission import Limited
 from wirespeed.proxy.front import Front
 from wirespeed.proxy.isolation.assignment import WithoutSession
-from wirespeed.proxy.isolation.per_client import PerClient
-from wirespeed.proxy.isolation.pool import Pool
 
 if TYPE_CHECKING:
     from wirespeed._core.framing.base import Framer
     from wirespeed.proxy.access.audit import AuditLog
     from wirespeed.proxy.access.grants import Grants
     from wirespeed.proxy.access.principals import Authority
+    from wirespeed.limits import Limits
     from wirespeed.proxy.config import BackendConfig, ProxyConfig
     from wirespeed.proxy.flow.rates import Rates
     from wirespeed.proxy.isolation.assignment import Assignment
@@ -98,8 +97,7 @@ class ProxyService:
 
             server: Any = lite_server(backend.name, backend.target, config.limits)
             backend = replace(backend, target=server, isolation="shared")
-        kind = PerClient if backend.isolation == "session" else Pool
-        service = cls(config, backend.name, kind(backend, limits))
+        service = cls(config, backend.name, assignment_of(backend, limits))
         if backend.flow.is_on:
             service.flow = Limited(backend.flow, backend.name)
         return service
@@ -209,3 +207,18 @@ class ProxyService:
         from wirespeed.server.http.sse import SseEndpoint
 
         return SseEndpoint(self, options, loop, pool)
+
+
+def assignment_of(config: BackendConfig, limits: Limits) -> Assignment:
+    """Return what assigns clients to a server as its isolation says."""
+    if config.isolation == "auto" and config.era == "auto":
+        from wirespeed.proxy.isolation.auto import Auto
+
+        return Auto(config, limits)
+    if config.isolation == "session" or (config.isolation, config.era) == ("auto", "legacy"):
+        from wirespeed.proxy.isolation.per_client import PerClient
+
+        return PerClient(config, limits)
+    from wirespeed.proxy.isolation.pool import Pool
+
+    return Pool(config, limits)

@@ -26,6 +26,7 @@ cdef class Route:
     cdef object after            # what a result is replaced by, a function of its text; or None
     cdef object record           # what notes the end of a call for the audit log; or None
     cdef object span             # that of the request, if the proxy is traced; or None
+    cdef Message message         # kept, to be sent again if the answerer is lost; None: it is not
 
     cdef int over_c(self, int code) except -1
 
@@ -72,13 +73,19 @@ cdef class Side(Served):
     cdef public Access access            # what its requests may be; None: everything
     cdef public object audit             # what notes its calls of tools; None: nothing does
     cdef public object tracer            # makes spans of its requests; None: off
+    cdef public double deadline          # seconds that it has for a request; inf: it has all time
+    cdef public object retries           # function of a request: may it be sent again? None: none
+    cdef public bint retries_calls       # whether calls of tools are among these
     cdef readonly long long n_passed     # requests of this side
     cdef readonly long long n_abandoned  # requests left unanswered at its loss
+    cdef readonly long long n_answered   # requests that it has answered
+    cdef readonly long long n_given_up   # requests to it that were cancelled, or expired
     cdef readonly long long n_late       # answers and progress that nobody waits for
     cdef readonly long long n_dropped    # notifications that this side did not read in time
 
     # `name`: JSON text that stands in the place of `params.name`, or None
     cdef int pass_request_c(self, Side to, Message m, bytes name) except -1
+    cdef int keep_c(self, Route route, Message m) except -1
     cdef int pass_answer_c(self, Route route, Message m) except -1
     cdef int pass_notice_c(self, Route route, Message m) except -1
     cdef int pass_about_c(self, Route route, Message m, int which, Span text) except -1

@@ -146,11 +146,17 @@ cdef class Side(Served):
         access: What its requests may be; None: everything.
         audit: What notes its calls of tools; None: nothing does.
         tracer: What makes spans of its requests; None: nothing does.
+        deadline: The seconds that this side has for a request; inf: as long as it takes. See
+            `expire`.
+        retries: A function that says whether a request may be sent again, where this side is lost
+            before it has answered (`again`); None: none may.
+        retries_calls: Whether it is asked about calls of tools, too.
     """
 
     def __init__(self, Session session not None, loop):
         Served.__init__(self, session, loop)
         self.requests = NONE
+        self.deadline = INFINITY
 
     # -- for subclasses ------------------------------------------------------------------------
 
@@ -174,6 +180,10 @@ cdef class Side(Served):
 
     def faulty(self, Message message):
         """Take note of a message that is not valid."""
+
+    def again(self, Side asker, Message message):
+        """Return whether a request that this lost side has not answered will be sent again."""
+        return False
 
     # -- events of the link ----------------------------------------------------------------------
 
@@ -223,12 +233,14 @@ cdef class Side(Served):
                 route.over_c(CANCELLED)
                 if route.answerer.session.pending.take_c(route.id) is not None:
                     me.n_abandoned += 1
-                    route.answerer.cancel(route.id)
-                route.over_c(CANCELLED)
+                    route.answerer.cancel(route.id, "the client has left")
                 route = route.next
         for _, token in self.session.fail_all():
             if type(token) is Route:
-                me.fail_c(<Route> token, codes.SERVER_LOST, me.loss(exc), None)
+                route = <Route> token
+                route.over_c(codes.SERVER_LOST)
+                if route.message is None or not me.again(route.asker, route.message):
+                    me.fail_c(route, codes.SERVER_LOST, me.loss(exc), None)
             else:
                 me.answered(None, token)
         me.end_turn_c()
@@ -291,6 +303,7 @@ cdef class Side(Served):
     cdef int pass_request_c(self, Side to, Message m, bytes name) except -1:
         cdef Edit edit
         cdef Edit *more = NULL
+        cdef double deadline = INFINITY
         if to is None or to.link is None:
             self.unreachable(m)
             return 0
@@ -309,13 +322,19 @@ cdef class Side(Served):
                 held = self.session.inflight.token_c(m.ref)
                 route.next = <Route> held if type(held) is Route else None
             route.greets = method_is(m, b'"initialize"', "initialize")
+            if to.retries is not None:
+                self.keep_c(route, m)
+        elif to.retries_calls:
+            self.keep_c(route, m)
         if token.n <= SHORT_TOKEN:
             memcpy(route.token, token.p, token.n)
             route.n_token = <uint8_t> token.n
         else:
             route.long_token = (<const char *> token.p)[:token.n]
+        if to.deadline != INFINITY and not route.listens:
+            deadline = self.loop.time() + to.deadline
         try:
-            route.id = to.session.reserve_c(route, INFINITY, None)
+            route.id = to.session.reserve_c(route, deadline, None)
         except OverflowError:
             route.over_c(codes.OVERLOADED)
             self.refused_c(m, codes.OVERLOADED)
@@ -413,6 +432,12 @@ cdef class Side(Served):
             to.give_turn_c()
         return 0
 
+    cdef int keep_c(self, Route route, Message m) except -1:
+        """Keep a request that may be sent again, once."""
+        if type(self.session.inflight.token_c(m.ref)) is not Route and route.answerer.retries(m):
+            route.message = m
+        return 0
+
     cdef int pass_answer_c(self, Route route, Message m) except -1:
         """This side has answered."""
         cdef Side asker = route.asker
@@ -420,6 +445,7 @@ cdef class Side(Served):
         cdef Span id
         cdef bytes text
         cdef int code = code_of(m.error) if m.kind_c == ERROR else 0
+        self.n_answered += 1
         if route.record is not None:
             route.record.bytes_out = m.n
         route.over_c(code)
@@ -497,6 +523,7 @@ cdef class Side(Served):
             while route is not None:
                 route.over_c(CANCELLED)
                 if route.answerer.session.pending.is_live_c(route.id):
+                    route.answerer.n_given_up += 1
                     route.answerer.session.splice_cancel_c(route.id, m)
                     if route.answerer.link is not None:
                         route.answerer.link.wrote_c()
@@ -523,6 +550,7 @@ cdef class Side(Served):
         if token_of(route).n == 0:     # the asker wants no progress
             self.n_late += 1
             return 0
+        route.message = None           # what another server said would begin anew
         return self.pass_about_c(route, m, WS_PROGRESS_TOKEN, token_of(route))
 
     cdef int pass_about_c(self, Route route, Message m, int which, Span text) except -1:
@@ -608,13 +636,32 @@ cdef class Side(Served):
         else:
             self.fail_c(<Route> token, codes.SERVER_LOST, str(exc), None)
 
+    def expire(self, double now):
+        """Fail the requests that this side has not answered by their deadline, and cancel them.
+        Returns how many there were."""
+        cdef Side me = self
+        cdef Route route
+        cdef list found = self.session.expire(now)
+        for id, token in found:
+            if type(token) is Route:   # the proxy's own have no deadline
+                route = <Route> token
+                if route.greets:       # `initialize` must not be cancelled
+                    me.n_given_up += 1
+                else:
+                    me.cancel(id, "it took too long")
+                me.fail_c(
+                    route, codes.REQUEST_TIMEOUT, f"no answer within {me.deadline:g} s", None
+                )
+        return len(found)
+
     # -- what the proxy says itself --------------------------------------------------------------
 
-    def cancel(self, int64_t id):
-        """Cancel a request that this side was asked: its asker has left."""
+    def cancel(self, int64_t id, str reason not None):
+        """Cancel a request that this side was asked, and that the session has forgotten."""
+        self.n_given_up += 1
         if self.link is not None:
             self.session.send_notification(
-                "notifications/cancelled", b'{"requestId":%d,"reason":"the client has left"}' % id
+                "notifications/cancelled", b'{"requestId":%d,"reason":"%b"}' % (id, reason.encode())
             )
             self.link.wrote_c()
 
@@ -647,6 +694,10 @@ cdef class Side(Served):
             m = parse(text, max_depth=1024)
             m.ref = message.ref
         self.pass_request_c(to, m, name)
+        if text is not None and self.is_open(message):
+            held = self.session.inflight.token_c(m.ref)
+            if type(held) is Route:
+                (<Route> held).message = None    # it is for this server alone
         self.link.wrote_c()            # of a refusal
 
     def unreachable(self, Message message):

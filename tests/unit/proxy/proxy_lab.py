@@ -35,6 +35,14 @@ def answer(i, **result):
 def told(i, **said):
     answer(i, content=[], _meta=said)
 
+def once(name):
+    # whether this is the first process that does it
+    try:
+        os.close(os.open(sys.argv[1] + "." + name, os.O_CREAT | os.O_EXCL))
+    except FileExistsError:
+        return False
+    return True
+
 if len(sys.argv) > 2:
     sys.exit(int(sys.argv[2]))
 versions = os.environ.get("VERSIONS", "").split()
@@ -64,6 +72,14 @@ for line in sys.stdin:
         token = p.get("_meta", {}).get("progressToken")
         if what == "crash":
             os._exit(3)
+        elif what == "hang":
+            time.sleep(3600)
+        elif what == "once" and once(a["as"]):
+            note("progress", progressToken=token, progress=1, message="first") if token else None
+            os._exit(3)
+        elif what == "grow":
+            held["memory"] = b"x" * a["bytes"]
+            told(i)
         elif what == "hold":
             held[a["as"]] = (i, token)
             note("progress", progressToken=token, progress=1, message=a["as"])
@@ -82,13 +98,17 @@ for line in sys.stdin:
             told(i, pid=os.getpid())
         elif what == "fail":
             send(a["text"].replace('"$id"', str(i)))
+        elif what == "half":
+            sys.stdout.write(a["text"].replace("$id", str(i)))
+            sys.stdout.flush()
+            os._exit(3)
         elif what == "raw":
             send(a["text"])
             told(i)
         elif what == "ask":
             send({"jsonrpc": "2.0", "id": a["its"], "method": a["method"], "params": {}})
             held["asked"] = (i, token)
-        elif what != "want":
+        elif what not in ("want", "hang", "grow"):
             if token is not None:
                 note("progress", progressToken=token, progress=1, message=a.get("nonce"))
             told(i, nonce=a.get("nonce"), pid=os.getpid())
@@ -107,6 +127,10 @@ for line in sys.stdin:
         held.setdefault("listening", []).append(i)
         note("subscriptions/acknowledged", _meta={SUBSCRIPTION: i},
              notifications=p["notifications"])
+    elif p.get("_meta", {}).get("once") and once(p["_meta"]["once"]):
+        os._exit(3)
+    elif method == "tools/list" and os.environ.get("TOOLS"):
+        answer(i, tools=json.loads(os.environ["TOOLS"]))
     elif method == "tools/list":
         answer(i, tools=[], nextCursor=f"{os.getpid()}~é", _meta={"cursor": p.get("cursor")})
     elif method == "tasks/get":
@@ -217,6 +241,8 @@ class Lab:
         versions: str = "",
         era: Any = "auto",
         size: int = 4,
+        env: dict[str, str] | None = None,
+        config: dict[str, Any] | None = None,
         **options: Any,
     ) -> None:
         self.seen = folder / "seen"
@@ -226,9 +252,14 @@ class Lab:
         self.clients: list[Raw] = []
         self.urls: tuple[str, ...] = ()
         target = Stdio(
-            sys.executable, [str(script), str(self.seen), *arguments], {"VERSIONS": versions}
+            sys.executable,
+            [str(script), str(self.seen), *arguments],
+            {"VERSIONS": versions, **(env or {})},
+            shutdown_grace=0.2,
         )
-        backend = BackendConfig(target=target, name=name, isolation=isolation, era=era, size=size)
+        backend = BackendConfig(
+            target=target, name=name, isolation=isolation, era=era, size=size, **(config or {})
+        )
         listen = (f"unix:{self.path}",)
         self.proxy = Proxy(ProxyConfig(backends=(backend,), listen=listen, **options))
 
@@ -236,6 +267,11 @@ class Lab:
     def fronts(self) -> set[Front]:
         """The proxy's ends of the clients' connections."""
         return next(iter(self.proxy.services.values())).fronts
+
+    @property
+    def assignment(self) -> Any:
+        """What knows the servers."""
+        return next(iter(self.proxy.services.values())).assignment
 
     @contextlib.asynccontextmanager
     async def serving(self) -> AsyncIterator[None]:

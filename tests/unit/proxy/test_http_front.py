@@ -319,10 +319,14 @@ async def test_a_crash_while_modern_clients_ask(tmp_path: Path) -> None:
 
 async def test_one_endpoint_of_shared_servers(tmp_path: Path) -> None:
     """It serves clients of 2026-07-28 over HTTP, unless a server has a process for each client."""
-    for other, version in (("shared", MODERN), ("session", "2025-11-25")):
+    for one, other, version in (
+        ("shared", "shared", MODERN),
+        ("shared", "session", "2025-11-25"),
+        ("auto", "auto", MODERN),
+    ):
         lab = MergeLab(tmp_path)
         lab.backends = [
-            lab.backend("red", isolation="shared"),
+            lab.backend("red", isolation=one),
             lab.backend("blue", isolation=other),
         ]
         async with lab.serving("http://127.0.0.1:0/mcp") as urls, Client(urls[0]) as client:

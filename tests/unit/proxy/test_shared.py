@@ -201,7 +201,7 @@ async def test_bad_output(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> N
             assert (await one.ask(call(1, "raw", text=text)))["id"] == 1
             await one.silent()
             await two.silent()
-    assert "b: bad output: " in caplog.text
+    assert "b: bad message: " in caplog.text
 
 
 async def test_a_server_that_does_not_read(tmp_path: Path) -> None:

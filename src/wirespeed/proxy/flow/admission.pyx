@@ -178,10 +178,10 @@ cdef class Limited(Admission):
         cdef Limited me = self         # what is freed may run any code
         cdef Permit permit = route.permit
         cdef Share share = permit.share
+        route.permit = None
         if permit.queue is not None:
             me.leave_c(permit)
         else:
-            route.permit = None
             me.n_in_flight -= 1
             me.n_of[permit.kind] -= 1
             share.n -= 1

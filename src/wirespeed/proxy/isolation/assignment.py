@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from wirespeed._core.envelope import Message
     from wirespeed.proxy.front import Front
     from wirespeed.proxy.side import Side
+    from wirespeed.proxy.supervision.upstream import Upstream
 
 
 class Router(Protocol):
@@ -37,7 +38,13 @@ class Assignment(Router, Protocol):
             any client.
     """
 
-    serves_lanes: bool
+    @property
+    def serves_lanes(self) -> bool:
+        """See above."""
+
+    @property
+    def upstreams(self) -> list[Upstream]:
+        """The servers that it keeps running."""
 
     async def start(self) -> None:
         """Get ready for clients. TransportError: the server cannot be started; `stop` is due all

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import logging
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,7 @@ from wirespeed.errors import (
     HttpStatusError,
     InvalidResponse,
     RemoteError,
+    TransportError,
     VersionMismatch,
     WirespeedError,
 )
@@ -22,15 +24,15 @@ from wirespeed.protocol.revisions import (
     LATEST_LEGACY,
     LATEST_MODERN,
     LEGACY_VERSIONS,
-    META_CLIENT_CAPABILITIES,
-    META_CLIENT_INFO,
-    META_PROTOCOL_VERSION,
     MODERN_VERSIONS,
     REVISIONS,
 )
+from wirespeed.proxy.eras import client_info, envelope
+from wirespeed.proxy.supervision.upstream import StartAgain
 
 if TYPE_CHECKING:
     from wirespeed.proxy.backend import Backend
+    from wirespeed.proxy.supervision.retries import Retries
 
 
 logger = logging.getLogger("wirespeed.proxy")
@@ -71,37 +73,95 @@ async def discover(backend: Backend, timeout: float) -> tuple[str, ...]:
     return found
 
 
-async def learn_fields(backend: Backend) -> None:
-    """Learn which arguments of a server over HTTP are header fields, too. Pages of its tools are
-    asked for, and what it does not say is not known."""
+class Probe:
+    """Asks a server which eras it speaks, and asks it once.
+
+    Args:
+        timeout: Seconds after which a server that does not answer counts as a legacy one.
+
+    Attributes:
+        was_fatal: Whether the server has ended at the question.
+    """
+
+    def __init__(self, timeout: float) -> None:
+        self._timeout = timeout
+        self.was_fatal = False
+        self._is_done = False
+
+    async def ask(self, backend: Backend) -> tuple[str, ...]:
+        """Return the versions as `discover` does. A server that was asked before is of a legacy
+        era. StartAgain: it ended at the question, as some legacy servers do."""
+        if self._is_done:
+            return ()
+        self._is_done = True
+        try:
+            return await discover(backend, self._timeout)
+        except TransportError as exc:
+            if backend.lost.done():
+                self.was_fatal = True
+                raise StartAgain(str(exc)) from exc
+            self._is_done = False  # a server elsewhere that is not there yet
+            raise
+
+
+async def ping(backend: Backend, timeout: float) -> None:
+    """Wait until a server shows that it is there, but no longer than ``timeout`` seconds.
+    TransportError: it has ended."""
+    with contextlib.suppress(RemoteError, TimeoutError):
+        async with asyncio.timeout(timeout):
+            await backend.ask("ping")
+
+
+async def learn_tools(backend: Backend, retries: Retries, timeout: float) -> None:
+    """Learn from the list of its tools which arguments of a server over HTTP are header fields,
+    too, and which tools change nothing, where either is needed. What it does not say within
+    ``timeout`` seconds is not known. TransportError: it has ended."""
     from wirespeed.client.results.tools import ToolInfo
 
     learn = getattr(getattr(backend.link, "mirrored", None), "learn", None)
-    if learn is None:
+    if learn is None and not retries.learns:
         return
-    params: dict[str, Any] = {"_meta": envelope()}
-    for _ in range(_MAX_PAGES):
-        try:
-            page = await backend.ask("tools/list", params)
-            learn(msgspec.convert(page.get("tools", []), list[ToolInfo]))
-        except (WirespeedError, msgspec.ValidationError, AttributeError) as exc:
-            logger.info("%s: its tools cannot be listed: %s", backend.name, exc)
-            return
-        cursor = page.get("nextCursor")
-        if cursor is None or cursor == params.get("cursor"):
-            return
-        params["cursor"] = cursor
+    found: list[Any] = []
+    modern = backend.revision is not None and backend.revision.modern
+    params: dict[str, Any] = {"_meta": envelope()} if modern else {}
+    try:
+        async with asyncio.timeout(timeout):
+            for _ in range(_MAX_PAGES):
+                page = await backend.ask("tools/list", params)
+                found += page.get("tools", [])
+                if learn is not None and modern:
+                    learn(msgspec.convert(page.get("tools", []), list[ToolInfo]))
+                cursor = page.get("nextCursor")
+                if cursor is None or cursor == params.get("cursor"):
+                    break
+                params["cursor"] = cursor
+    except (
+        WirespeedError,
+        TimeoutError,
+        msgspec.ValidationError,
+        AttributeError,
+        TypeError,
+    ) as exc:
+        logger.info("%s: its tools cannot be listed: %r", backend.name, exc)
+    if backend.lost.done():
+        raise TransportError("it ended in its handshake")
+    if retries.learns:
+        retries.learn(found)
 
 
-async def initialize(backend: Backend) -> dict[str, Any]:
+async def initialize(backend: Backend, capabilities: dict[str, Any]) -> dict[str, Any]:
     """Shake hands with a server of a legacy era, and return what it says of itself.
 
-    No capability is declared: a question could not be attributed to a client. VersionMismatch: the
-    server wants another version. RemoteError: it refuses.
+    ``capabilities``: What the server may ask. VersionMismatch: the server wants another version.
+    RemoteError: it refuses.
     """
     backend.revision = None
     backend.session.batches = True  # a server of 2025-03-26 may answer in a batch
-    params = {"protocolVersion": LATEST_LEGACY, "capabilities": {}, "clientInfo": _info()}
+    params = {
+        "protocolVersion": LATEST_LEGACY,
+        "capabilities": capabilities,
+        "clientInfo": client_info(),
+    }
     for n in itertools.count():
         try:
             answer = await backend.ask("initialize", params)
@@ -117,18 +177,3 @@ async def initialize(backend: Backend) -> dict[str, Any]:
     backend.session.batches = version == "2025-03-26"
     backend.tell("notifications/initialized")
     return hello
-
-
-def envelope() -> dict[str, Any]:
-    """``_meta`` of a modern request of the proxy itself."""
-    return {
-        META_PROTOCOL_VERSION: LATEST_MODERN,
-        META_CLIENT_CAPABILITIES: {},
-        META_CLIENT_INFO: _info(),
-    }
-
-
-def _info() -> dict[str, str]:
-    from wirespeed import __version__
-
-    return {"name": "wirespeed-proxy", "version": __version__}

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import asyncio
+from typing import TYPE_CHECKING, cast
 
 from wirespeed.protocol import codes
+from wirespeed.proxy.config import BreakerConfig
+from wirespeed.proxy.supervision.breaker import Breaker
+from wirespeed.proxy.supervision.retries import MAX_KEPT, Retries
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -14,6 +18,7 @@ if TYPE_CHECKING:
     from wirespeed.proxy.backend import Backend
     from wirespeed.proxy.config import BackendConfig
     from wirespeed.proxy.front import Front
+    from wirespeed.proxy.side import Side
 
 # Seconds for which a request of a client that has left counts as unfinished: servers need not
 # answer a request that was cancelled.
@@ -25,15 +30,29 @@ class Instance:
 
     Attributes:
         backend: The connection; None while there is none, or it is not ready.
-        refusal: What requests get while the server cannot be started: code and text.
+        refusal: What requests get while the server cannot be used: code and text.
         dropped: How many messages of the server were dropped, by reason.
+        breaker: What counts its failures; None: nothing does.
+        n_retries: How many requests were sent again.
     """
 
-    def __init__(self, config: BackendConfig, limits: Limits) -> None:
+    def __init__(self, config: BackendConfig, limits: Limits, *, is_one_of_several: bool) -> None:
         self.config = config
         self.backend: Backend | None = None
         self.refusal: tuple[int, str] | None = None
-        self.dropped = {"not attributed": 0, "no subscriber": 0, "below the level": 0}
+        self.dropped = {
+            "not attributed": 0,
+            "no subscriber": 0,
+            "below the level": 0,
+            "not supported": 0,
+        }
+        self.n_retries = 0
+        self.retries = Retries(config.retry)
+        self.breaker: Breaker | None = None
+        self._ejects = is_one_of_several
+        self._down: str | None = None
+        self._n_answered = 0  # by the connections before
+        self._kept: list[tuple[Front, Message]] = []
         self._orphaned_until = 0.0
 
     async def opened(self, backend: Backend) -> None:
@@ -51,18 +70,118 @@ class Instance:
 
     def closed(self, backend: Backend) -> None:
         """The server is gone: requests wait for the next one."""
+        self._n_answered += backend.n_answered
         if self.backend is backend:
             self.backend = None
             self.attach_all()
+        elif self.backend is not None:  # it was replaced
+            self.send_kept()
+
+    def stopped(self) -> None:
+        """The server is not started again until there is a request for it."""
+        self._refuse_kept(codes.SERVER_LOST, f"the server {self.config.name} was stopped")
+        if self.breaker is not None:
+            self.breaker.close()
+
+    def use(self, backend: Backend) -> None:
+        """The server is ready: the requests go to it, the kept ones first."""
+        backend.retries, backend.retries_calls = self.retries, self.retries.has_calls
+        self.backend = backend
+        self._orphaned_until = 0.0
+        self.send_kept()
+
+    # -- requests that are sent again ------------------------------------------------------------
+
+    def again(self, asker: Side, message: Message) -> bool:
+        """Keep a request that the lost server has not answered, for the next one."""
+        if len(self._kept) >= MAX_KEPT or self.refusal is not None:
+            return False
+        self._kept.append((cast("Front", asker), message))
+        return True
+
+    def send_kept(self) -> None:
+        """Send the kept requests, now that the server is there."""
+        kept, self._kept = self._kept, []
+        self.n_retries += len(kept)
+        for front, message in kept:
+            front.pass_request(message, self.backend)
+
+    def _refuse_kept(self, code: int, text: str) -> None:
+        kept, self._kept = self._kept, []
+        for front, message in kept:
+            if front.is_open(message):
+                front.refuse(message, code, text)
+
+    # -- when it fails ---------------------------------------------------------------------------
+
+    @property
+    def n_answered(self) -> int:
+        """What it has answered so far."""
+        return self._n_answered + (0 if self.backend is None else self.backend.n_answered)
+
+    @property
+    def is_free(self) -> bool:
+        """Whether it may get a request now."""
+        if self._down is not None:
+            return False
+        return self.breaker is None or self.breaker.is_free(self.n_answered)
+
+    def failed(self) -> None:
+        """Count a failure."""
+        if self.breaker is None and (self.config.breaker is not None or self._ejects):
+            self.breaker = Breaker(
+                self.config.breaker or BreakerConfig(),
+                asyncio.get_running_loop(),
+                self._update,
+            )
+        if self.breaker is not None:
+            self.breaker.failed(self.n_answered)
 
     def down(self, reason: str | None) -> None:
         """Refuse requests while the server cannot be started."""
-        refusal = None if reason is None else (codes.SERVER_LOST, f"the server is down: {reason}")
+        self._down = reason
+        self._update()
+
+    def _update(self) -> None:
+        """What requests get may have changed."""
+        refusal = None
+        if self._down is not None:
+            refusal = codes.SERVER_LOST, f"the server is down: {self._down}"
+        elif self.config.breaker is not None and self._is_broken:
+            assert self.breaker is not None
+            refusal = codes.SERVER_LOST, f"the server is down: {self.breaker.reason}"
         if refusal != self.refusal:
             self.refusal = refusal
-            self.attach_all()
+            if refusal is not None:
+                self._refuse_kept(*refusal)
+        self.attach_all()
 
-    def server_asks(self, backend: Backend, message: Message) -> None:
+    @property
+    def _is_broken(self) -> bool:
+        return self.breaker is not None and self.breaker.state == "open"
+
+    @property
+    def is_tried(self) -> bool:
+        """Whether each request is to be looked at: `admits`."""
+        return (
+            self.config.breaker is not None
+            and self.breaker is not None
+            and self.breaker.state == "half open"
+        )
+
+    def admits(self, front: Front, message: Message) -> bool:
+        """Whether a request may pass. If not, it was refused."""
+        if self.breaker is None or not self.is_tried:
+            return True
+        if not self.is_free:
+            front.refuse(message, codes.SERVER_LOST, f"the server is down: {self.breaker.reason}")
+            return False
+        self.breaker.passes(front, message)
+        return True
+
+    # -- what the server says --------------------------------------------------------------------
+
+    def server_asks(self, backend: Backend, message: Message) -> Side | None:
         """Answer a ping, and refuse all else."""
         if message.method == "ping":
             backend.session.send_result(message, b"{}")
@@ -72,6 +191,7 @@ class Instance:
             backend.refuse(
                 message, "several clients share this server, so none of them can be asked"
             )
+        return None
 
     def server_said(self, backend: Backend, message: Message) -> None:
         """Take a notification that belongs to no request."""

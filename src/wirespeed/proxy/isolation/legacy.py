@@ -22,7 +22,7 @@ from wirespeed.protocol.revisions import (
     LOG_LEVELS,
 )
 from wirespeed.proxy.eras import modern_version, unsupported
-from wirespeed.proxy.isolation.handshake import initialize
+from wirespeed.proxy.isolation.handshake import initialize, learn_tools
 from wirespeed.proxy.isolation.instance import Instance
 from wirespeed.proxy.supervision.upstream import Unsuitable
 
@@ -44,6 +44,13 @@ _SINCE = {"completions": "2025-03-26", "tasks": "2025-11-25"}
 _LIST_CHANGES = frozenset(
     f"notifications/{kind}/list_changed" for kind in ("tools", "prompts", "resources")
 )
+# What a server that may ask is told of its client, and which capability a question needs.
+QUESTIONS: dict[str, Any] = {"sampling": {}, "elicitation": {}, "roots": {"listChanged": True}}
+_ASKED = {
+    "sampling/createMessage": "sampling",
+    "elicitation/create": "elicitation",
+    "roots/list": "roots",
+}
 # Resources that one client may be subscribed to.
 MAX_SUBSCRIPTIONS = 1000
 _NO_URIS: frozenset[str] = frozenset()
@@ -53,7 +60,7 @@ class Legacy(Instance):
     """One server of a legacy era, with all clients on its one connection."""
 
     def __init__(self, config: BackendConfig, limits: Limits, pool: Pool) -> None:
-        super().__init__(config, limits)
+        super().__init__(config, limits, is_one_of_several=not pool.has_one)
         self._pool = pool
         self._fronts: dict[Front, _Client] = {}
         self._hello: dict[str, Any] = {}
@@ -77,7 +84,7 @@ class Legacy(Instance):
         """Shake hands, and bring the server to the state that the clients know."""
         async with asyncio.timeout(self.config.start_timeout):
             try:
-                self._hello = await initialize(backend)
+                self._hello = await initialize(backend, QUESTIONS if self.config.ask else {})
             except (RemoteError, VersionMismatch) as exc:
                 if self._pool.is_modern:
                     self._pool.without_legacy()
@@ -87,13 +94,41 @@ class Legacy(Instance):
                 await _ignored(backend.ask("logging/setLevel", {"level": self._level}))
             for uri in {uri for client in self._fronts.values() for uri in client.uris}:
                 await _ignored(backend.ask("resources/subscribe", {"uri": uri}))
-        self.backend = backend
-        self._orphaned_until = 0.0
+            await learn_tools(backend, self.retries, self.config.start_timeout)
+        self.use(backend)
         self.attach_all()
+
+    def server_asks(self, backend: Backend, message: Message) -> Side | None:
+        """Return the client that a question is for, where that is certain."""
+        capability = _ASKED.get(message.method or "")
+        if not self.config.ask or capability is None:
+            return super().server_asks(backend, message)
+        front = None if backend.retired else self.only(self._fronts)
+        if front is None:
+            backend.refuse(message, "it is not certain which client this question is about")
+            return None
+        if capability not in self._fronts[front].capabilities:
+            self.dropped["not supported"] += 1
+            backend.refuse(message, f"the client does not support {capability}")
+            return None
+        return front
+
+    def client_said(self, front: Front, message: Message) -> None:
+        """Tell a server that may ask for roots that they have changed."""
+        if (
+            self.config.ask
+            and self.backend is not None
+            and message.method == "notifications/roots/list_changed"
+            and self.only(self._fronts) is front
+        ):
+            front.pass_notification(message, self.backend)
 
     def server_said(self, backend: Backend, message: Message) -> None:
         """Show a notification to those that it is for."""
         method = message.method
+        if backend.retired:
+            self.dropped["not attributed"] += 1
+            return
         if method in _LIST_CHANGES:
             for front, client in list(self._fronts.items()):
                 if client.version is not None:
@@ -147,6 +182,7 @@ class Legacy(Instance):
 
     def _attach(self, front: Front) -> None:
         front.across = self.backend
+        front.admits_legacy = self._fronts[front].version is not None and not self.is_tried
         if not front.draining:
             front.session.refusal = self.refusal
         if self.backend is None and self.refusal is None:
@@ -177,6 +213,8 @@ class Legacy(Instance):
             return None
         if front.across is None:
             front.unreachable(message)
+        elif not self.admits(front, message):
+            return None
         return front.across
 
     def _admits(self, front: Front, message: Message) -> bool:
@@ -218,7 +256,9 @@ class Legacy(Instance):
         }
         hello = {**self._hello, "protocolVersion": version, "capabilities": capabilities}
         client.version = version
-        front.admits_legacy = True
+        offered = params.get("capabilities")
+        client.capabilities = frozenset(offered if isinstance(offered, dict) else ())
+        front.admits_legacy = not self.is_tried
         front.speak(version)
         front.session.send_result(message, msgspec.json.encode(hello))
 
@@ -278,11 +318,12 @@ class Legacy(Instance):
 class _Client:
     """What the proxy knows of a client: its revision, log level and subscriptions."""
 
-    __slots__ = ("greeting", "level", "uris", "version")
+    __slots__ = ("capabilities", "greeting", "level", "uris", "version")
 
     def __init__(self) -> None:
         self.greeting: Message | None = None  # an `initialize` that waits for the server
         self.version: str | None = None
+        self.capabilities: frozenset[str] = frozenset()  # what it said that it can be asked
         self.level: str | None = None
         self.uris = _NO_URIS
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from wirespeed.errors import VersionMismatch
-from wirespeed.proxy.isolation.handshake import discover, learn_fields
+from wirespeed.proxy.isolation.handshake import discover, learn_tools
 from wirespeed.proxy.isolation.instance import Instance
 from wirespeed.proxy.tags import of_server
 
@@ -27,7 +27,7 @@ class Modern(Instance):
     """
 
     def __init__(self, config: BackendConfig, limits: Limits, pool: Pool, index: int) -> None:
-        super().__init__(config, limits)
+        super().__init__(config, limits, is_one_of_several=not pool.has_one)
         self._pool = pool
         self.index = index
         self._fronts: set[Front] = set()
@@ -42,16 +42,15 @@ class Modern(Instance):
         """Ask whether the server is of this era."""
         if not await discover(backend, self.config.start_timeout):
             raise VersionMismatch("the server does not speak 2026-07-28", [])
-        await learn_fields(backend)
-        self.ready(backend)
+        await self.ready(backend)
 
-    def ready(self, backend: Backend) -> None:
+    async def ready(self, backend: Backend) -> None:
         """The server is of this era: let the requests go on."""
+        await learn_tools(backend, self.retries, self.config.start_timeout)
         backend.session.answers_requests = False
         if not self._pool.has_one:
             backend.tag = f"{self.index}~"
-        self.backend = backend
-        self._orphaned_until = 0.0
+        self.use(backend)
         for front, message in self._pool.subscriptions:
             self.listen(front, message)
         self.attach_all()
@@ -60,6 +59,15 @@ class Modern(Instance):
         """Pass a subscription of a client of several servers on."""
         self._fronts.add(front)
         front.pass_request(message, self.backend, text=of_server(message, self.index))
+
+    def closed(self, backend: Backend) -> None:
+        """The server is gone: another one of the pool can do what it has not done."""
+        super().closed(backend)
+        if self._pool.has_free(self):
+            kept, self._kept = self._kept, []
+            self.n_retries += len(kept)
+            for front, message in kept:
+                self._pool.replay(front, message)
 
     def attach_all(self) -> None:
         """Let all clients go on, wait, or be refused, as the server is there."""
@@ -73,19 +81,21 @@ class Modern(Instance):
     def _attach(self, front: Front) -> None:
         """A client of one server needs no further look at its requests."""
         if self._pool.has_one:
-            front.across = self.backend
-            front.admits_modern = self.backend is not None
+            front.across = None if self.is_tried else self.backend
+            front.admits_modern = front.across is not None and self.refusal is None
 
     def route(self, front: Front, message: Message) -> Side | None:
         """Return the server, or None if the request waits or was refused."""
         if front not in self._fronts:
             self._fronts.add(front)
             self._attach(front)
+        if self.refusal is not None:
+            front.refuse(message, *self.refusal)
+            return None
         if self.backend is None:
-            if self.refusal is None:
-                self._waiting.append((front, message))
-            else:
-                front.refuse(message, *self.refusal)
+            self._waiting.append((front, message))
+        elif not self.admits(front, message):
+            return None
         return self.backend
 
     def left(self, front: Front) -> None:
@@ -96,7 +106,9 @@ class Modern(Instance):
 
     def server_said(self, backend: Backend, message: Message) -> None:
         """Pass a log message on if it can only be for one client."""
-        if message.method == "notifications/message":
+        if backend.retired:
+            self.dropped["not attributed"] += 1
+        elif message.method == "notifications/message":
             front = self.only(self._fronts)
             if front is not None:
                 backend.pass_notification(message, front)

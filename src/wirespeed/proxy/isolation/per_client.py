@@ -9,7 +9,9 @@ from wirespeed.client.targets.remote import Http
 from wirespeed.protocol import codes
 from wirespeed.protocol.revisions import LATEST_MODERN, REVISIONS
 from wirespeed.proxy.eras import modern_version
-from wirespeed.proxy.supervision.upstream import Upstream
+from wirespeed.proxy.isolation.pair import Pair
+from wirespeed.proxy.isolation.spares import Spares
+from wirespeed.proxy.supervision.breaker import Breaker
 
 if TYPE_CHECKING:
     from wirespeed._core.envelope import Message
@@ -18,50 +20,103 @@ if TYPE_CHECKING:
     from wirespeed.proxy.config import BackendConfig
     from wirespeed.proxy.front import Front
     from wirespeed.proxy.side import Side
+    from wirespeed.proxy.supervision.upstream import Life, Upstream
 
 
 class PerClient:
-    """Each client has a server of its own: all that the two say passes, but for the ids."""
+    """Each client has a server of its own: all that the two say passes, but for the ids.
+
+    Attributes:
+        breaker: What counts failures of all servers; None: nothing does, or there were none.
+    """
 
     serves_lanes = False
 
     def __init__(self, config: BackendConfig, limits: Limits) -> None:
         self._config = config
         self._limits = limits
-        self._tasks: dict[Front, asyncio.Task[None]] = {}
+        self._pairs: dict[Front, Pair] = {}
         self._ending: set[asyncio.Task[None]] = set()
+        self._spares = Spares(config, limits)
+        self.breaker: Breaker | None = None
+        self._n_answered = 0
 
     async def start(self) -> None:
-        """Servers are started for their clients."""
+        """Servers are started for their clients, and as spares."""
+        self._spares.fill()
 
     async def stop(self) -> None:
         """End all servers."""
-        for front in list(self._tasks):
+        for front in list(self._pairs):
             self.left(front)
+        for pair in self._spares.take_all():
+            self._end(pair)
+        if self.breaker is not None:
+            self.breaker.close()
         if self._ending:
             await asyncio.wait(self._ending)
 
-    def joined(self, front: Front) -> None:
-        """Start a server for a client, whose requests wait for it."""
-        if len(self._tasks) >= self._config.max_clients:
-            front.session.refusal = (
+    @property
+    def upstreams(self) -> list[Upstream]:
+        """The servers of clients, and those that wait for clients."""
+        pairs = [*self._pairs.values(), *self._spares.pairs]
+        return [pair.life.upstream for pair in pairs]
+
+    def adopt(self, backend: Backend, life: Life) -> None:
+        """Take a server that was started to find out its era: it is for the first client. If it
+        ends before, another one is started when that client comes."""
+        life.upstream.restarts = self._config.spares > 0
+        self._spares.add(Pair.of(life, backend))
+
+    def joined(self, front: Front, first: Message | None = None) -> None:
+        """Give a client a server, which its requests wait for. ``first``: one of these, which was
+        read already."""
+        config = self._config
+        refusal: tuple[int, str] | None = None
+        if len(self._pairs) >= config.max_clients:
+            refusal = (
                 codes.OVERLOADED,
-                f"{self._config.name} has {self._config.max_clients} clients: there may be no more",
+                f"{config.name} has {config.max_clients} clients: there may be no more",
             )
+        elif self.breaker is not None and not self.breaker.is_free(self._answered()):
+            refusal = codes.SERVER_LOST, f"the server is down: {self.breaker.reason}"
+        if refusal is not None:
+            front.session.refusal = refusal
+            if first is not None:
+                front.refuse(first, *refusal)
             return
         front.admits_legacy = True
-        front.admits_modern = not isinstance(self._config.target, Http)
+        front.admits_modern = not isinstance(config.target, Http)
         front.session.pauses_requests = True
-        upstream = Upstream(self._config, _Pair(front), self._limits, restarts=False)
-        self._tasks[front] = asyncio.ensure_future(upstream.run())
+        pair = self._pairs[front] = self._spares.take()
+        pair.join(front, first, self.failed)
+        self._spares.fill()
 
     def left(self, front: Front) -> None:
         """End the server of a client."""
-        task = self._tasks.pop(front, None)
-        if task is not None:
-            task.cancel()
-            self._ending.add(task)
-            task.add_done_callback(self._ending.discard)
+        pair = self._pairs.pop(front, None)
+        if pair is not None:
+            if pair.backend is not None:
+                self._n_answered += pair.backend.n_answered
+            self._end(pair)
+
+    def _end(self, pair: Pair) -> None:
+        task = pair.life.task
+        task.cancel()
+        self._ending.add(task)
+        task.add_done_callback(self._ending.discard)
+
+    def failed(self, pair: Pair) -> None:
+        """The server of a client has ended, could not be started, or took too long."""
+        if self.breaker is None and self._config.breaker is not None:
+            self.breaker = Breaker(self._config.breaker, asyncio.get_running_loop(), lambda: None)
+        if self.breaker is not None:
+            self.breaker.failed(self._answered())
+
+    def _answered(self) -> int:
+        """How many requests all servers have answered."""
+        running = (one.backend for one in self._pairs.values())
+        return self._n_answered + sum(one.n_answered for one in running if one is not None)
 
     def route(self, front: Front, message: Message) -> Side | None:
         """Return the client's own server."""
@@ -76,37 +131,3 @@ class PerClient:
         """Pass it on."""
         if front.across is not None:
             front.pass_notification(message, front.across)
-
-
-class _Pair:
-    """What the server of one client belongs to."""
-
-    def __init__(self, front: Front) -> None:
-        self._front = front
-
-    async def opened(self, backend: Backend) -> None:
-        backend.admits_legacy = backend.admits_modern = True
-        # a server of 2025-03-26 may answer in a batch
-        backend.session.batches = True
-        backend.across, self._front.across = self._front, backend
-        self._front.release()
-
-    def closed(self, backend: Backend) -> None:
-        if self._front.across is backend:
-            self._end(backend.loss(None))
-
-    def down(self, reason: str | None) -> None:
-        if reason is not None:
-            self._end(reason)
-
-    def _end(self, reason: str) -> None:
-        """The client leaves as well: what its server knew of it is lost."""
-        self._front.session.refusal = (codes.SERVER_LOST, reason)
-        self._front.release()
-        self._front.drain()
-
-    def server_asks(self, backend: Backend, message: Message) -> Side | None:
-        return self._front
-
-    def server_said(self, backend: Backend, message: Message) -> None:
-        backend.pass_notification(message, self._front)

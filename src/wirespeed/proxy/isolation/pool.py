@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from wirespeed.errors import TransportError
+from wirespeed.errors import WirespeedError
 from wirespeed.protocol import codes
 from wirespeed.protocol.revisions import LEGACY_VERSIONS, MODERN_VERSIONS
+from wirespeed.proxy.config import RecycleConfig
 from wirespeed.proxy.eras import modern_version, unsupported
-from wirespeed.proxy.isolation.handshake import discover, learn_fields
+from wirespeed.proxy.isolation.handshake import Probe
+from wirespeed.proxy.isolation.instance import Instance
 from wirespeed.proxy.isolation.legacy import Legacy
 from wirespeed.proxy.isolation.modern import Modern
-from wirespeed.proxy.supervision.upstream import StartAgain, Upstream
+from wirespeed.proxy.supervision.recycling import Idle, Recycling
+from wirespeed.proxy.supervision.upstream import Life, Upstream
 from wirespeed.proxy.tags import addressed
+from wirespeed.transport.child.command import Stdio
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,8 +30,13 @@ if TYPE_CHECKING:
     from wirespeed.proxy.backend import Backend, Owner
     from wirespeed.proxy.config import BackendConfig
     from wirespeed.proxy.front import Front
-    from wirespeed.proxy.isolation.instance import Instance
+    from wirespeed.proxy.isolation.per_client import PerClient
     from wirespeed.proxy.side import Side
+
+logger = logging.getLogger("wirespeed.proxy")
+
+# Seconds that the requests of a server that was replaced have to end.
+RETIREMENT = 300.0
 
 
 class Pool:
@@ -40,6 +50,11 @@ class Pool:
     client of a legacy era stays with one server. Further servers are started when those that run
     have work.
 
+    Args:
+        config: The server.
+        limits: The limits of its connections.
+        per_client: What gets the clients of legacy eras instead; None: nothing does.
+
     Attributes:
         has_one: Whether there is one server for each era.
         versions: What the server speaks, the oldest first; empty until it is known.
@@ -49,11 +64,15 @@ class Pool:
 
     serves_lanes = True
 
-    def __init__(self, config: BackendConfig, limits: Limits) -> None:
+    def __init__(
+        self, config: BackendConfig, limits: Limits, per_client: PerClient | None = None
+    ) -> None:
         self._config = config
         self._limits = limits
         self.versions: tuple[str, ...] = ()
-        size = config.size if config.isolation == "pool" else 1
+        several = config.isolation == "pool" or isinstance(config.target, Stdio)
+        size = config.size if several and config.isolation != "shared" else 1
+        self._per_client = per_client
         self.has_one = size == 1
         self.legacy = [Legacy(config, limits, self) for _ in range(size)]
         self.modern = [Modern(config, limits, self, index) for index in range(size)]
@@ -65,8 +84,11 @@ class Pool:
             "initialize": self._initialize,
             "ping": self._ping,
         }
-        self._running: dict[Owner, tuple[Upstream, asyncio.Task[None]]] = {}
-        self._is_probed = False
+        self._running: dict[Owner, Life] = {}
+        self._replacing: dict[Owner, asyncio.Task[None]] = {}
+        self._retiring: set[asyncio.Task[None]] = set()  # of servers that were replaced
+        self._ending: set[asyncio.Task[None]] = set()  # servers whose tasks were cancelled
+        self._probe = Probe(config.start_timeout / 2)
         self._has_legacy = config.era != "modern"
 
     # -- the servers -----------------------------------------------------------------------------
@@ -84,55 +106,138 @@ class Pool:
             upstream = self._run(self)
         await asyncio.shield(upstream.ready)
 
+    @property
+    def upstreams(self) -> list[Upstream]:
+        """The servers that run, or are started again."""
+        return [life.upstream for life in self._running.values()]
+
     def _run(self, owner: Owner) -> Upstream:
         """Start a connection, if it does not run yet."""
         if owner not in self._running:
-            upstream = Upstream(self._config, owner, self._limits, restarts=True)
-            self._running[owner] = upstream, asyncio.ensure_future(upstream.run())
-        return self._running[owner][0]
+            self._running[owner] = self._begin(owner)
+        return self._running[owner].upstream
+
+    def _begin(self, owner: Owner) -> Life:
+        upstream = Upstream(self._config, owner, self._limits, restarts=True)
+        self.watch(upstream)
+        return Life(upstream, asyncio.ensure_future(upstream.run()))
+
+    def watch(self, upstream: Upstream) -> None:
+        """Look at the age and the idleness of a server."""
+        recycle, idle_timeout = self._config.recycle, self._config.idle_timeout
+        if recycle != RecycleConfig():
+            upstream.checks.append(
+                Recycling(
+                    recycle,
+                    lambda reason: self._recycle(upstream.owner, reason),
+                    lambda: upstream.status.pid,
+                )
+            )
+        if idle_timeout is not None:
+            upstream.checks.append(
+                Idle(
+                    idle_timeout,
+                    lambda: any(
+                        home is upstream.owner and home.n_clients > 0 for home in self.legacy
+                    ),
+                    lambda: self._stop_idle(upstream.owner),
+                )
+            )
 
     async def stop(self) -> None:
         """End all servers."""
-        tasks = [task for _, task in self._running.values()]
+        tasks = [life.task for life in self._running.values()]
+        tasks += [*self._replacing.values(), *self._retiring]
+        owners = list(self._running)
         self._running.clear()
-        self.versions, self._refusal, self._is_probed = (), None, False
+        self.versions, self._refusal = (), None
+        self._probe = Probe(self._config.start_timeout / 2)
         self._has_legacy = self._config.era != "modern"
         for task in tasks:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
+        if self._ending:
+            await asyncio.wait(self._ending)
+        for owner in owners:
+            if isinstance(owner, Instance):
+                owner.stopped()
+
+    def _stop_idle(self, owner: Owner) -> None:
+        """Stop a server that has nothing to do. The next request starts it."""
+        life = self._running.pop(owner, None)
+        if life is not None:
+            logger.info("%s: it is stopped, as it has nothing to do", self._config.name)
+            self._end(life.task)
+
+    def _end(self, task: asyncio.Task[None]) -> None:
+        task.cancel()
+        self._ending.add(task)
+        task.add_done_callback(self._ending.discard)
+
+    def _recycle(self, owner: Owner, reason: str) -> None:
+        """Put a new server in the place of another."""
+        if owner not in self._replacing and owner in self._running:
+            logger.info("%s: it is replaced: %s", self._config.name, reason)
+            task = self._replacing[owner] = asyncio.ensure_future(self._replace(owner))
+            task.add_done_callback(lambda done: self._replacing.pop(owner, None))
+
+    async def _replace(self, owner: Owner) -> None:
+        new = self._begin(owner)
+        try:
+            await asyncio.shield(new.upstream.ready)
+        except WirespeedError as exc:
+            logger.warning("%s: it cannot be replaced: %s", self._config.name, exc)
+            new.task.cancel()
+            await asyncio.wait((new.task,))
+            return
+        except asyncio.CancelledError:
+            self._end(new.task)
+            raise
+        old = self._running.get(owner)
+        if old is None:  # it was stopped meanwhile
+            self._end(new.task)
+            return
+        self._running[owner] = new
+        backend = new.upstream.backend
+        if isinstance(owner, Instance) and backend is not None and owner.backend is not backend:
+            owner.use(backend)  # the old one has come back a moment ago
+            owner.attach_all()
+        retiring = asyncio.ensure_future(old.end(RETIREMENT))
+        self._retiring.add(retiring)
+        retiring.add_done_callback(self._retiring.discard)
 
     async def opened(self, backend: Backend) -> None:
-        """The first connection is there: find out the eras. StartAgain: the server ended at the
-        probe, as some legacy servers do."""
-        versions: tuple[str, ...] = ()
-        if not self._is_probed:
-            self._is_probed = True
-            try:
-                versions = await discover(backend, self._config.start_timeout / 2)
-            except TransportError as exc:
-                if backend.lost.done():
-                    raise StartAgain(str(exc)) from exc
-                self._is_probed = False  # a server elsewhere that is not there yet
-                raise
+        """The first connection is there: find out the eras."""
+        versions = await self._probe.ask(backend)
         if versions:
-            await learn_fields(backend)
-            self._give(backend, self.modern[0])
-            self.modern[0].ready(backend)
+            await self.adopt(backend, self._running.pop(self), versions)
         else:
             await self.legacy[0].opened(backend)
-            versions = self.legacy[0].versions
-            self._give(backend, self.legacy[0])
+            self._give(backend, self._running.pop(self), self.legacy[0])
+            self.versions = self.legacy[0].versions
+            self._go_on()
+
+    async def adopt(self, backend: Backend, life: Life, versions: tuple[str, ...]) -> None:
+        """Take a connection to a server of the modern era."""
+        self._give(backend, life, self.modern[0])
         self.versions = versions
         self._go_on()
+        await self.modern[0].ready(backend)
 
-    def _give(self, backend: Backend, owner: Instance) -> None:
-        upstream, task = self._running.pop(self)
-        self._running[owner] = upstream, task
-        upstream.owner = backend.owner = owner
+    def _give(self, backend: Backend, life: Life, owner: Instance) -> None:
+        self._running[owner] = life
+        life.upstream.owner = backend.owner = owner
 
     def closed(self, backend: Backend) -> None:
         """The first connection was lost in its handshake."""
+
+    def failed(self) -> None:
+        """The first start has failed."""
+
+    def again(self, asker: Side, message: Message) -> bool:
+        """Nothing was passed on yet."""
+        return False
 
     def down(self, reason: str | None) -> None:
         """Refuse requests while the server cannot be started."""
@@ -167,7 +272,11 @@ class Pool:
             one.left(front)
 
     def client_said(self, front: Front, message: Message) -> None:
-        """What a client says of itself is not the server's business: it knows the proxy."""
+        """What a client says of itself is not the server's business, which knows the proxy, but
+        where the server may ask."""
+        home = self._homes[front]
+        if home is not None:
+            home.client_said(front, message)
 
     def route(self, front: Front, message: Message) -> Side | None:
         """Return the server that a request goes to, or None if it waits or was answered."""
@@ -191,6 +300,7 @@ class Pool:
             self._run(self.modern[0])
             return self.modern[0].route(front, message)
         ready = [one for one in self.modern if one.backend is not None]
+        ready = [one for one in ready if one.is_free] or ready
         found = addressed(message, len(self.modern))
         if found is not None:
             chosen = self.modern[found[0]]
@@ -202,13 +312,19 @@ class Pool:
                 self._listen(front, message, ready)
                 return None
         else:
-            chosen = min(self.modern, key=lambda one: (one.refusal is not None, one.index))
+            chosen = min(self.modern, key=lambda one: (not one.is_free, one.index))
         self._run(chosen)
         to = chosen.route(front, message)
         if found is None or to is None:
             return to
         front.pass_request(message, to, text=found[1])
         return None
+
+    def has_free(self, other: Modern) -> bool:
+        """Whether another server of the modern era can take a request at once."""
+        return any(
+            one.backend is not None and one.is_free for one in self.modern if one is not other
+        )
 
     def _listen(self, front: Front, message: Message, ready: list[Modern]) -> None:
         """Subscribe a client at all servers, and at those to come."""
@@ -238,7 +354,13 @@ class Pool:
                 self._initialize(front, message)
 
     def _initialize(self, front: Front, message: Message) -> None:
-        if not self.versions:
+        if self._per_client is not None:
+            self._homes.pop(front)
+            self._leave_modern(front)
+            front.across, front.requests = None, {}
+            front.router = self._per_client
+            self._per_client.joined(front, message)
+        elif not self.versions:
             front.session.pauses_requests = self._refusal is None  # what follows waits, too
             self._wait(front, message)
         elif not self._has_legacy:
@@ -249,7 +371,7 @@ class Pool:
                 self._leave_modern(front)
             home = self._homes[front] = min(
                 self.legacy,
-                key=lambda one: (one.refusal is not None, one.n_clients, one not in self._running),
+                key=lambda one: (not one.is_free, one.n_clients, one not in self._running),
             )
             self._run(home)
             home.greet(front, message)

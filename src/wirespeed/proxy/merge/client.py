@@ -476,6 +476,13 @@ class MergedClient:
     async def opened(self, backend: Backend) -> None:
         """Not called: a server of the proxy opens no connection here."""
 
+    def failed(self) -> None:
+        """The service of each server counts its failures."""
+
+    def again(self, asker: Side, message: Message) -> bool:
+        """The service of a server sends it again."""
+        return False
+
     def down(self, reason: str | None) -> None:
         """Not called."""
 

@@ -95,7 +95,12 @@ class Member:
             links.extend(pair(loop, backend, front))
             return links[1]
 
-        self._inner = self.service.connect(make_link, loop=loop, pool=None)  # type: ignore[arg-type]
+        self._inner = self.service.connect(
+            make_link,
+            loop=loop,
+            pool=None,  # type: ignore[arg-type]
+            lane=self._client.shared,
+        )
         self._inner.outer, self._inner.rates = self._client, None
         self._inner.principal, self._inner.peer = self._client.principal, self._client.peer
         # the client's own connection has these

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from wirespeed.proxy.merge.names import Names
     from wirespeed.proxy.service import ProxyService
     from wirespeed.proxy.side import Side
+    from wirespeed.proxy.supervision.upstream import Upstream
 
 logger = logging.getLogger("wirespeed.proxy")
 
@@ -48,9 +49,18 @@ class Merged:
         self._services = services
         self._held: list[ProxyService] = []
         self._clients: dict[Front, MergedClient] = {}
-        self.serves_lanes = serve_lanes(services)
         self._complaints: dict[tuple[str, str], str] = {}
         self._releases: set[asyncio.Task[None]] = set()
+
+    @property
+    def serves_lanes(self) -> bool:
+        """Whether all servers do."""
+        return serve_lanes(self._services)
+
+    @property
+    def upstreams(self) -> list[Upstream]:
+        """None: the services of the servers have them."""
+        return []
 
     async def start(self) -> None:
         """Start the servers. One that cannot be started does not hold the others up."""

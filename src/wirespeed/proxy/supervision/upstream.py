@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
 from wirespeed.client.connection.channels import channel_for
-from wirespeed.errors import WirespeedError
+from wirespeed.errors import TransportError, WirespeedError
 from wirespeed.proxy.backend import Backend, Owner
+from wirespeed.proxy.supervision.deadlines import Deadlines
+from wirespeed.proxy.supervision.health import Health
+from wirespeed.proxy.supervision.stderr import NamedLines
+from wirespeed.proxy.supervision.watch import Check, Watch
 from wirespeed.transport.child.command import Stdio
 
 if TYPE_CHECKING:
     from wirespeed._core.framing.base import Framer
+    from wirespeed.client.connection.channels import Channel
     from wirespeed.limits import Limits
     from wirespeed.proxy.config import BackendConfig
 
@@ -28,6 +34,29 @@ _SETTLED = 60.0
 # Starts in a row, of servers that answered nothing, after which requests are refused until one
 # succeeds.
 _CRASH_LOOP = 5
+
+
+State: TypeAlias = Literal["starting", "ready", "restarting", "crash loop", "stopped"]
+
+
+@dataclass(slots=True)
+class Status:
+    """How a server is.
+
+    Attributes:
+        state: ``"restarting"``: it has ended, or could not be started, and is started again.
+            ``"crash loop"``: the same so often that requests are refused.
+        since: When that began, on the clock of the loop.
+        restarts: How often it was started again.
+        error: Why it ended the last time; "" if it never did.
+        pid: Its process, while there is one.
+    """
+
+    state: State
+    since: float
+    restarts: int = 0
+    error: str = ""
+    pid: int | None = None
 
 
 class StartAgain(WirespeedError):
@@ -44,77 +73,113 @@ class Upstream:
     Attributes:
         owner: What the server belongs to.
         ready: Done when the first start has succeeded or failed.
-        starts: How often the server was started.
+        restarts: Whether it is started again when it has ended.
+        checks: What is looked at while it runs, besides its health and its deadlines.
+        retired: Whether another server has taken its place.
+        backend: The connection while it can be used.
+        status: How the server is.
     """
 
     def __init__(
-        self, config: BackendConfig, owner: Owner, limits: Limits, *, restarts: bool
+        self,
+        config: BackendConfig,
+        owner: Owner,
+        limits: Limits,
+        *,
+        restarts: bool,
     ) -> None:
         self._config = config
         self._target = config.target
-        if isinstance(self._target, Stdio):  # so that errors do not advise to start it again
-            self._target = msgspec.structs.replace(self._target, restart=True)
+        if isinstance(self._target, Stdio):
+            stderr = self._target.stderr
+            self._target = msgspec.structs.replace(
+                self._target,
+                restart=True,  # so that errors do not advise to start it again
+                stderr=NamedLines(config.name) if stderr == "inherit" else stderr,
+            )
         self.owner = owner
         self._limits = limits
-        self._restarts = restarts
-        self.ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.starts = 0
+        self.checks: list[Check] = []
+        self.retired = False
+        self._loop = asyncio.get_running_loop()
+        self.restarts = restarts
+        self.backend: Backend | None = None
+        self.ready: asyncio.Future[None] = self._loop.create_future()
+        self.status = Status("starting", self._loop.time())
         self._failed = 0
         self._answered = False  # whether it said something after its handshake
 
     async def run(self) -> None:
         """Start the server, and start it again when it has ended, until this is cancelled."""
-        loop = asyncio.get_running_loop()
+        try:
+            await self._run()
+        finally:
+            self._become("stopped")
+
+    async def _run(self) -> None:
         while True:
-            began = loop.time()
+            began = self._loop.time()
             error = await self._live()
             if isinstance(error, StartAgain):
                 continue
-            if isinstance(error, Unsuitable):
+            if isinstance(error, Unsuitable) or self.retired:
                 return
+            self.status.error = _first_line(error)
             first = not self.ready.done()
             if first:
                 self.ready.set_exception(error)
                 self.ready.exception()  # for those who do not wait for it
-            if not first or not self._restarts:  # else who waits for the start reports it
+            if not first or not self.restarts:  # else who waits for the start reports it
                 logger.warning("%s: %s", self._config.name, error)
-            if not self._restarts:
-                self.owner.down(_first_line(error))
+            self.owner.failed()
+            if not self.restarts:
+                self.owner.down(self.status.error)
                 return
-            good = self._answered or loop.time() - began >= _SETTLED
+            good = self._answered or self._loop.time() - began >= _SETTLED
             self._failed = 1 if good else self._failed + 1
             if self._failed >= _CRASH_LOOP:
-                self.owner.down(_first_line(error))
+                self.owner.down(self.status.error)
+                self._become("crash loop")
+            else:
+                self._become("restarting")
             if self._failed > 1:
                 await asyncio.sleep(min(_DELAY * 2 ** (self._failed - 2), _MAX_DELAY))
             elif self._answered:  # the next request may be its end, too
-                await asyncio.sleep(max(0.0, began + _DELAY - loop.time()))
+                await asyncio.sleep(max(0.0, began + _DELAY - self._loop.time()))
+            self.status.restarts += 1
+
+    def _become(self, state: State) -> None:
+        self.status.pid = None
+        if state != self.status.state:
+            self.status.state, self.status.since = state, self._loop.time()
 
     async def _live(self) -> WirespeedError:
         """Start the server once, and wait for its end. Returns why it ended."""
         backend: Backend | None = None
-        loop = asyncio.get_running_loop()
+        watch: Watch | None = None
 
         def join(framer: Framer | None) -> Any:
             nonlocal backend
-            backend = Backend(self._config.name, self.owner, self._limits, loop, framer)
+            backend = Backend(self._config.name, self.owner, self._limits, self._loop, framer)
+            if self._config.request_timeout is not None:
+                backend.deadline = self._config.request_timeout
             return backend
 
         channel = channel_for(self._target)
-        self.starts += 1
         self._answered = False
         try:
             await channel.open(join, self._limits)
             assert backend is not None
+            child = getattr(channel, "child", None)
+            self.status.pid = None if child is None else child.pid
             await self.owner.opened(backend)
-            if not self.ready.done():
-                self.ready.set_result(None)
-            self.owner.down(None)
+            self.backend = backend
+            self._become_ready()
+            watch = Watch(backend, self._checks_of_all())
             greeted = backend.session.messages_in
             lost = await backend.lost
             self._answered = backend.session.messages_in > greeted
-            text = "it ended" if lost is None else f"the connection was lost: {lost}"
-            error: WirespeedError = await channel.failure(text)
+            error = await self._reason(channel, backend, lost)
         except (StartAgain, Unsuitable) as exc:
             error = exc
         except TimeoutError:
@@ -125,12 +190,67 @@ class Upstream:
                 ended = backend.lost.done()
                 error = await channel.failure("it ended in its handshake" if ended else str(exc))
         finally:
+            self.backend = None
+            if watch is not None:
+                watch.stop()
             if backend is not None:
+                backend.retries = None  # no other process of this server will follow
                 if backend.link is not None:
                     channel.hang_up()
                 channel.released()
             await channel.close()
         return error
+
+    def _become_ready(self) -> None:
+        pid = self.status.pid
+        self._become("ready")
+        self.status.pid = pid
+        if not self.ready.done():
+            self.ready.set_result(None)
+        self.owner.down(None)
+
+    def _checks_of_all(self) -> list[Check]:
+        """What is looked at while the server runs."""
+        found = list(self.checks)
+        if self._config.request_timeout is not None:
+            found.append(Deadlines())
+        if self._config.health is not None:
+            found.append(Health(self._config.health))
+        return found
+
+    async def _reason(
+        self, channel: Channel, backend: Backend, lost: BaseException | None
+    ) -> WirespeedError:
+        """Why a server that was good has ended."""
+        if backend.ended_for:
+            return TransportError(f"it was ended: {backend.ended_for}")
+        text = "it ended" if lost is None else f"the connection was lost: {lost}"
+        return await channel.failure(text)
+
+
+class Life(NamedTuple):
+    """A server that runs."""
+
+    upstream: Upstream
+    task: asyncio.Task[None]
+
+    async def end(self, grace: float) -> None:
+        """End a server whose place another one has taken, when its requests have ended."""
+        self.upstream.retired = True
+        loop = asyncio.get_running_loop()
+        until = loop.time() + grace
+        backend = self.upstream.backend
+        try:
+            if backend is not None:
+                backend.retired = True
+                while backend.link is not None and backend.session.pending.live:
+                    if loop.time() >= until:
+                        backend.end("it was replaced, and its requests took too long")
+                        break
+                    await asyncio.sleep(0.05)
+        finally:
+            self.task.cancel()
+            await asyncio.wait((self.task,))
 
 
 def _first_line(error: BaseException) -> str:

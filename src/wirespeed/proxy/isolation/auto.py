@@ -1,0 +1,164 @@
+"""The isolation that suits the era of a server, which the server is asked for once."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from wirespeed.protocol import codes
+from wirespeed.proxy.isolation.assignment import WithoutSession
+from wirespeed.proxy.isolation.handshake import Probe, ping
+from wirespeed.proxy.isolation.per_client import PerClient
+from wirespeed.proxy.isolation.pool import Pool
+from wirespeed.proxy.supervision.upstream import Life, Upstream
+
+if TYPE_CHECKING:
+    from wirespeed._core.envelope import Message
+    from wirespeed.limits import Limits
+    from wirespeed.proxy.backend import Backend
+    from wirespeed.proxy.config import BackendConfig
+    from wirespeed.proxy.front import Front
+    from wirespeed.proxy.side import Side
+
+
+class Auto:
+    """An `Assignment` by era. A client that uses ``initialize`` has a server of its own, requests
+    of 2026-07-28 go to a pool, where the server speaks that revision.
+
+    It asks the server once. Until it knows, clients wait. The server that was asked is used: it is
+    the first of the pool, or that of the first client.
+    """
+
+    def __init__(self, config: BackendConfig, limits: Limits) -> None:
+        self._config = config
+        self._limits = limits
+        self._per_client = PerClient(config, limits)
+        self._pool: Pool | None = None
+        self._is_known = False
+        self._life: Life | None = None
+        self._probe = Probe(config.start_timeout / 2)
+        self._fronts: dict[Front, None] = {}  # that wait
+        self._refusal: tuple[int, str] | None = None
+
+    async def start(self) -> None:
+        """Start a server, and ask it. WirespeedError: it cannot be used yet, and is started again
+        until `stop`."""
+        upstream = Upstream(self._config, self, self._limits, restarts=True)
+        self._life = Life(upstream, asyncio.ensure_future(upstream.run()))
+        await asyncio.shield(upstream.ready)
+
+    async def stop(self) -> None:
+        """End all servers, and forget what was found out."""
+        life, self._life = self._life, None
+        pool, self._pool = self._pool, None
+        self._probe = Probe(self._config.start_timeout / 2)
+        self._is_known, self._refusal = False, None
+        if life is not None:
+            life.task.cancel()
+            await asyncio.wait((life.task,))
+        if pool is not None:
+            await pool.stop()
+        await self._per_client.stop()
+
+    @property
+    def serves_lanes(self) -> bool:
+        """Whether the server speaks 2026-07-28. Until that is known, all requests wait."""
+        return self._pool is not None or not self._is_known
+
+    @property
+    def upstreams(self) -> list[Upstream]:
+        """The servers that run, or are started again."""
+        found = [] if self._life is None else [self._life.upstream]
+        found += self._per_client.upstreams
+        return found if self._pool is None else found + self._pool.upstreams
+
+    # -- the first server ------------------------------------------------------------------------
+
+    async def opened(self, backend: Backend) -> None:
+        """The server is there: ask it. StartAgain: it ended at the question."""
+        versions = await self._probe.ask(backend)
+        if self._probe.was_fatal:  # a program that always fails looks like that, too
+            await ping(backend, self._config.start_timeout / 2)
+        life, self._life = self._life, None
+        assert life is not None
+        if versions:
+            self._pool = Pool(self._config, self._limits, self._per_client)
+            self._pool.watch(life.upstream)
+            self._go_on()
+            await self._pool.adopt(backend, life, versions)
+        else:
+            self._per_client.adopt(backend, life)
+            await self._per_client.start()
+            self._go_on()
+
+    def _go_on(self) -> None:
+        """The era is known."""
+        self._is_known, self._refusal = True, None
+        fronts, self._fronts = self._fronts, {}
+        for front in fronts:
+            front.session.pauses_requests = False
+            self.joined(front)
+            if front.link is not None:
+                front.link.wrote()
+
+    def closed(self, backend: Backend) -> None:
+        """The first server was lost before its era was known."""
+
+    def failed(self) -> None:
+        """The first start has failed."""
+
+    def again(self, asker: Side, message: Message) -> bool:
+        """Nothing was passed on yet."""
+        return False
+
+    def down(self, reason: str | None) -> None:
+        """Refuse requests while the server cannot be started."""
+        self._refusal = (
+            None if reason is None else (codes.SERVER_LOST, f"the server is down: {reason}")
+        )
+        for front in self._fronts:
+            self._hold(front)
+
+    def server_asks(self, backend: Backend, message: Message) -> None:
+        """Refuse what a server asks before it has a client."""
+        backend.refuse(message, "there is no client yet")
+
+    def server_said(self, backend: Backend, message: Message) -> None:
+        """Drop what a server says before it has a client."""
+
+    # -- clients ---------------------------------------------------------------------------------
+
+    def joined(self, front: Front) -> None:
+        """A client has connected. It is the business of another, once that is known."""
+        if not self._is_known:
+            self._fronts[front] = None
+            self._hold(front)
+            return
+        if not front.draining:
+            front.session.refusal = None
+        if self._pool is not None:
+            front.router = self._pool
+        else:
+            front.router = WithoutSession() if front.shared else self._per_client
+        front.router.joined(front)
+
+    def _hold(self, front: Front) -> None:
+        """Let the requests of a client wait, or refuse them while the server cannot be started."""
+        if not front.draining:
+            front.session.refusal = self._refusal
+        if self._refusal is None:
+            front.session.pauses_requests = True
+        else:
+            front.release()
+
+    def left(self, front: Front) -> None:
+        """A client has left before the era was known."""
+        self._fronts.pop(front, None)
+
+    def route(self, front: Front, message: Message) -> Side | None:
+        """Nothing is passed on before the era is known."""
+        front.unreachable(message)
+        return None
+
+    def client_said(self, front: Front, message: Message) -> None:
+        """Drop what a client says before the era is known."""

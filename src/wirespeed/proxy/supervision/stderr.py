@@ -1,0 +1,55 @@
+"""What servers write to stderr, each line with the name of its server."""
+
+from __future__ import annotations
+
+import contextlib
+import select
+import sys
+import time
+
+MAX_LINES = 200  # in a second, of one server
+_MAX_BYTES = 4096  # of a line; so much can be written at once to a pipe that has room
+
+
+class NamedLines:
+    """A function of a line, for `Stdio.stderr`: writes it to our stderr.
+
+    Lines are dropped and counted when there are too many, and when nobody reads our stderr: the
+    proxy does not wait.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._second = 0
+        self._n = 0
+        self.dropped = 0
+        self._told = 0
+
+    def __call__(self, line: str) -> None:
+        """Write a line."""
+        now = int(time.monotonic())
+        if now != self._second:
+            self._second, self._n = now, 0
+            if self.dropped > self._told and _write(
+                f"{self._name}: {self.dropped - self._told} lines of stderr were dropped"
+            ):
+                self._told = self.dropped
+        self._n += 1
+        if self._n > MAX_LINES or not _write(f"{self._name}: {line}"):
+            self.dropped += 1
+
+
+def _write(line: str) -> bool:
+    """Write a line to stderr if that does not block."""
+    data = line.encode(errors="replace")[: _MAX_BYTES - 1] + b"\n"
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        fd = sys.stderr.fileno()
+        poll = select.poll()
+        poll.register(fd, select.POLLOUT)
+        if not poll.poll(0):
+            return False
+        sys.stderr.flush()
+        sys.stderr.buffer.write(data)
+        sys.stderr.buffer.flush()
+        return True
+    return False

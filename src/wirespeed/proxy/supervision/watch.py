@@ -1,0 +1,49 @@
+"""What is looked at again and again while a connection to a server is open: one timer for all."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Sequence
+
+    from wirespeed.proxy.backend import Backend
+
+_LEAST = 0.01  # seconds between two looks
+
+
+class Check(Protocol):
+    """One thing to look at."""
+
+    def check(self, backend: Backend, now: float) -> float:
+        """Act if it is time to. Returns the seconds until the next look."""
+
+
+class Watch:
+    """Asks its checks in turn until `stop`. Without checks it has no timer."""
+
+    def __init__(self, backend: Backend, checks: Sequence[Check]) -> None:
+        self._backend = backend
+        self._checks = checks
+        self._timer: asyncio.TimerHandle | None = None
+        self._look()
+
+    def _look(self) -> None:
+        self._timer = None
+        backend = self._backend
+        now = backend.loop.time()
+        delays = []
+        for one in self._checks:
+            if backend.link is None:  # the last one has ended it
+                return
+            delays.append(one.check(backend, now))
+        if delays:
+            self._timer = backend.loop.call_later(max(min(delays), _LEAST), self._look)
+
+    def stop(self) -> None:
+        """Look no more."""
+        self._checks = ()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
