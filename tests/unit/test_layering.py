@@ -140,11 +140,13 @@ INSIDE = {
         sync
     """,
     "proxy": """
-        config eras tags
+        config eras tags ongoing
         side
-        front backend
+        backend
+        front
         supervision
         isolation
+        translation
         merge
         service mirror file
         proxy

@@ -11,6 +11,7 @@ import msgspec
 from wirespeed._core.session import Session
 from wirespeed.errors import RemoteError, TransportError
 from wirespeed.protocol import codes
+from wirespeed.proxy.ongoing import Ongoing
 from wirespeed.proxy.side import Side
 
 if TYPE_CHECKING:
@@ -98,20 +99,31 @@ class Backend(Side):
 
     def answered(self, message: Message | None, token: Any) -> None:
         """Take the answer to a request of the proxy itself."""
+        if isinstance(token, Ongoing):
+            token.answered(message)
         if not isinstance(token, asyncio.Future) or token.done():
             return
         if message is None:
             token.set_exception(TransportError(f"the server {self.name} did not answer"))
         elif message.error is not None:
-            token.set_exception(_error(message.error))
+            token.set_exception(remote_error(message.error))
         else:
             assert message.result is not None
             token.set_result(msgspec.json.decode(message.result))
 
     def gave_up(self, token: Any, exc: BaseException) -> None:
         """A request of the proxy itself will get no answer."""
-        if isinstance(token, asyncio.Future) and not token.done():
+        if isinstance(token, Ongoing):
+            token.answered(None)
+        elif isinstance(token, asyncio.Future) and not token.done():
             token.set_exception(exc)
+
+    def notified_about(self, message: Message, token: Any) -> None:
+        """Take a notification about a request of the proxy itself."""
+        if isinstance(token, Ongoing):
+            token.notified(message)
+        else:
+            super().notified_about(message, token)
 
     def notified(self, message: Message) -> None:
         """Take a notification that belongs to no request."""
@@ -152,6 +164,7 @@ class Backend(Side):
             self.lost.set_result(exc)
 
 
-def _error(text: Lease) -> RemoteError:
+def remote_error(text: Lease) -> RemoteError:
+    """The error of an answer."""
     error = msgspec.json.decode(text)
     return RemoteError(error.get("code", 0), str(error.get("message", "")), error.get("data"))

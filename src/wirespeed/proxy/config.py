@@ -54,6 +54,8 @@ class BackendConfig:
         start_timeout: Seconds for its handshake.
         max_clients: The most clients at a time with isolation ``"session"``, so the most processes.
             Further clients are refused.
+        translate: Whether clients of an era that the server does not speak are served all the same:
+            what each era says is said in the other. Otherwise they are refused.
         prefix: What stands before the names of its tools and prompts, where its endpoint is shared
             with others; by default its name and ``_``. Letters, digits and ``_-`` fit all hosts.
         tools: Which of its tools are shown there.
@@ -66,6 +68,7 @@ class BackendConfig:
     era: Era = "auto"
     start_timeout: float = 30.0
     max_clients: int = 256
+    translate: bool = True
     prefix: str | None = None
     tools: ToolsConfig = field(default_factory=ToolsConfig)
 

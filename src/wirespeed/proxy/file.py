@@ -77,6 +77,10 @@ class Backend(_Keys):
     max_clients: (
         Annotated[_Count, Meta(description="Clients at a time with isolation session.")] | UnsetType
     ) = UNSET
+    translate: (
+        Annotated[bool, Meta(description="Serve clients of an era that the server does not speak.")]
+        | UnsetType
+    ) = UNSET
     prefix: (
         Annotated[
             str,

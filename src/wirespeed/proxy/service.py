@@ -10,12 +10,15 @@ from typing import TYPE_CHECKING, Any, Self
 import msgspec
 
 from wirespeed.protocol.revisions import LEGACY_VERSIONS, MODERN_VERSIONS
+from wirespeed.proxy.backend import Backend, Owner
 from wirespeed.proxy.front import Front
 from wirespeed.proxy.isolation.assignment import WithoutSession
 from wirespeed.proxy.isolation.per_client import PerClient
 from wirespeed.proxy.isolation.pool import Pool
+from wirespeed.transport.memory import pair
 
 if TYPE_CHECKING:
+    from wirespeed._core.envelope import Message
     from wirespeed._core.framing.base import Framer
     from wirespeed.proxy.config import BackendConfig, ProxyConfig
     from wirespeed.proxy.isolation.assignment import Assignment
@@ -48,12 +51,15 @@ class ProxyService:
     modern_versions = MODERN_VERSIONS
     has_sessions = True
 
-    def __init__(self, config: ProxyConfig, name: str, assignment: Assignment) -> None:
+    def __init__(
+        self, config: ProxyConfig, name: str, assignment: Assignment, *, translate: bool = False
+    ) -> None:
         self.name = name
         self.limits = config.limits
         self.shutdown_grace = config.shutdown_grace
         self.assignment = assignment
         self.fronts: set[Front] = set()
+        self._translates = translate
         self._alone = len(config.backends) == 1
         self._holders = 0
         self._starting: asyncio.Future[None]
@@ -63,7 +69,7 @@ class ProxyService:
         """The service that passes everything on to one server."""
         limits = msgspec.structs.replace(config.limits, max_outstanding=_OUTSTANDING)
         kind = PerClient if backend.isolation == "session" else Pool
-        return cls(config, backend.name, kind(backend, limits))
+        return cls(config, backend.name, kind(backend, limits), translate=backend.translate)
 
     async def hold(self) -> None:
         """Start the servers, for the first listener. TransportError: the only one cannot be
@@ -109,10 +115,41 @@ class ProxyService:
         without = lane and not self.assignment.serves_lanes
         front = Front(self, loop, framer, WithoutSession() if without else self.assignment)
         front.shared = lane
+        front.translates = self._translates
         make_link(front)
         self.fronts.add(front)
         front.router.joined(front)
         return front
+
+    def join(self, owner: Owner, client: Front, *, translate: bool = True) -> Backend:
+        """Return a connection of the proxy itself, for a client of it.
+
+        ``owner``: Of the connection. ``translate``: Whether it may be of any era.
+        """
+        loop = client.loop
+        backend = Backend(self.name, owner, self.limits, loop)
+        front = Front(self, loop, None, self.assignment)
+        front.shared, front.principal, front.peer = client.shared, client.principal, client.peer
+        front.translates = translate and self._translates
+        links = pair(loop, backend, front)
+        self.fronts.add(front)
+        front.router.joined(front)
+        backend.lost.add_done_callback(lambda _: front.abort())
+        for link in links:
+            link.start()
+        return backend
+
+    def translate(self, front: Front, message: Message, own: Backend | None) -> None:
+        """Serve a client of an era that the server does not speak, from this request on.
+
+        ``own``: Its own connection to the server, or None.
+        """
+        from wirespeed.proxy.translation.start import translate
+
+        def join(owner: Owner, client: Front) -> Backend:
+            return self.join(owner, client, translate=False)
+
+        translate(join, front, message, own)
 
     def http_target(
         self, options: HttpOptions, *, loop: asyncio.AbstractEventLoop, pool: TaskPool

@@ -1,8 +1,10 @@
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stdint cimport int64_t, uint8_t, uint64_t
+from libc.string cimport memcpy
 
 from wirespeed._core.envelope cimport Message
 from wirespeed._core.span cimport Span
+from wirespeed._core.splice cimport Edit
 from wirespeed.transport.served cimport Served
 
 cdef enum:
@@ -21,6 +23,9 @@ cdef class Route:
     cdef uint8_t n_token         # of the asker's progress token, JSON text
     cdef uint8_t[SHORT_TOKEN] token
     cdef bytes long_token        # one that has no room there, or None
+    # None, or a function of the answer. It returns what the asker gets: the answer itself, the JSON
+    # text of a result, or None: the request will be answered otherwise. ProtocolError: that error.
+    cdef object after
 
 
 cdef inline Span token_of(Route route) noexcept:
@@ -34,12 +39,32 @@ cdef inline Span token_of(Route route) noexcept:
     return s
 
 
+cdef inline int set_token_of(Route route, Span token) except -1:
+    """Keep the JSON text of a progress token; n == 0: none."""
+    if token.n <= SHORT_TOKEN:
+        memcpy(route.token, token.p, token.n)
+        route.n_token = <uint8_t> token.n
+        route.long_token = None
+    else:
+        route.long_token = (<const char *> token.p)[:token.n]
+    return 0
+
+
+# Edits the requests of a side, which come to a server of another era, and the answers to them.
+cdef class Translation:
+    # The edits of a request, MAX_MORE at most. Returns how many. It may set `Route.after`.
+    cdef int request_c(self, Route route, Message m, Edit *edits) except -1
+    # Pass an answer on with edits, for a route with `after`. 0: that function has to look at it.
+    cdef bint answer_c(self, Route route, Message m) except -1
+
+
 cdef class Side(Served):
     cdef public Side across              # where its requests go; None: nowhere
     cdef public dict requests            # method -> function of (side, message), not of `across`
     cdef public bint admits_legacy       # False: `route` is asked for each request of this era
     cdef public bint admits_modern
     cdef public str tag                  # before what is to come back to this server; None: nothing
+    cdef public Translation translation  # None: servers of its own era
     cdef list held                       # sides that wait until this one has read
     cdef readonly long long n_passed     # requests of this side
     cdef readonly long long n_abandoned  # requests left unanswered at its loss
@@ -49,6 +74,7 @@ cdef class Side(Served):
     # `name`: JSON text that stands in the place of `params.name`, or None
     cdef int pass_request_c(self, Side to, Message m, bytes name) except -1
     cdef int pass_answer_c(self, Route route, Message m) except -1
+    cdef bint replaced_c(self, Route route, Message m) except -1
     cdef int pass_notice_c(self, Route route, Message m) except -1
     cdef int pass_about_c(self, Route route, Message m, int which, Span text) except -1
     cdef int request_c(self, Message m) except -1

@@ -8,8 +8,7 @@ token there. An id is never used twice by one session, so what comes late finds 
 
 cimport cython
 from libc.math cimport INFINITY
-from libc.stdint cimport int64_t, uint8_t
-from libc.string cimport memcpy
+from libc.stdint cimport int64_t, uint64_t
 
 from wirespeed._core._simd cimport (
     WS_META_PROGRESS_TOKEN,
@@ -34,7 +33,7 @@ from wirespeed._core.envelope cimport (
 from wirespeed._core.inflight cimport InFlightSlot, inflight_id
 from wirespeed._core.session cimport Session
 from wirespeed._core.span cimport Span
-from wirespeed._core.splice cimport Edit, edit_of, splice_c
+from wirespeed._core.splice cimport MAX_MORE, Edit, edit_of, splice_c
 from wirespeed.server.http.headers cimport check_headers_c
 from wirespeed.transport.served cimport Served
 
@@ -76,6 +75,16 @@ cdef class Route:
     pass
 
 
+cdef class Translation:
+    """What a `Side` needs to know of edits between two eras."""
+
+    cdef int request_c(self, Route route, Message m, Edit *edits) except -1:
+        raise NotImplementedError
+
+    cdef bint answer_c(self, Route route, Message m) except -1:
+        raise NotImplementedError
+
+
 cdef class Side(Served):
     """The base of `Front` and `Backend`.
 
@@ -114,6 +123,10 @@ cdef class Side(Served):
 
     def notified(self, Message message):
         """Take a notification that belongs to no request."""
+
+    def notified_about(self, Message message, object token):
+        """Take a notification about a request that the proxy answers, or has made."""
+        self.n_late += 1
 
     def faulty(self, Message message):
         """Take note of a message that is not valid."""
@@ -208,8 +221,8 @@ cdef class Side(Served):
         return self.pass_request_c(to, m, None)
 
     cdef int pass_request_c(self, Side to, Message m, bytes name) except -1:
-        cdef Edit edit
-        cdef Edit *more = NULL
+        cdef Edit more[MAX_MORE]
+        cdef int n_more = 0
         if to is None or to.link is None:
             self.unreachable(m)
             return 0
@@ -224,11 +237,7 @@ cdef class Side(Served):
                 held = self.session.inflight.token_c(m.ref)
                 route.next = <Route> held if type(held) is Route else None
             route.greets = method_is(m, b'"initialize"', "initialize")
-        if token.n <= SHORT_TOKEN:
-            memcpy(route.token, token.p, token.n)
-            route.n_token = <uint8_t> token.n
-        else:
-            route.long_token = (<const char *> token.p)[:token.n]
+        set_token_of(route, token)
         try:
             route.id = to.session.reserve_c(route, INFINITY, None)
         except OverflowError:
@@ -238,10 +247,12 @@ cdef class Side(Served):
             return 0
         self.session.set_token_c(m.ref, route)
         if name is not None:
-            edit = edit_of(m, WS_NAME, Span(<const unsigned char *> <char *> name,
-                                            <size_t> len(name)))
-            more = &edit
-        to.session.splice_request_c(route.id, m, more)
+            more[0] = edit_of(m, WS_NAME, Span(<const unsigned char *> <char *> name,
+                                               <size_t> len(name)))
+            n_more = 1
+        if self.translation is not None:
+            n_more += self.translation.request_c(route, m, more + n_more)
+        to.session.splice_request_c(route.id, m, more, n_more)
         self.n_passed += 1
         if to.session.pending.live > 1:
             # The server has work. What clients ask in this turn of the loop leaves in one write.
@@ -267,6 +278,8 @@ cdef class Side(Served):
         cdef InFlightSlot *slot = asker.session.inflight.slot_c(route.ref)
         cdef Span id
         cdef bytes text
+        if route.after is not None and asker.replaced_c(route, m):
+            return 0
         if asker.link is None or slot is NULL:
             self.n_late += 1
             return 0
@@ -286,9 +299,33 @@ cdef class Side(Served):
             if route.greets and m.kind_c == RESULT:
                 asker.agreed(m)
             asker.session.splice_reply_c(
-                route.ref, m, verdict(m.error) if m.kind_c == ERROR else 0
+                route.ref, m, verdict(m.error) if m.kind_c == ERROR else 0, NULL
             )
         return asker.passed_c()
+
+    cdef bint replaced_c(self, Route route, Message m) except -1:
+        """An answer to this side is not passed on as it came. 0: it is."""
+        cdef Side me = self            # the function may run any code
+        cdef object text
+        if me.translation is not None and me.translation.answer_c(route, m):
+            me.passed_c()
+            return True
+        try:
+            text = route.after(m)
+        except ProtocolError as exc:
+            me.session.error_c(route.ref, exc.code, exc.message, exc.data)
+        except Exception as exc:
+            logger.error("internal error of the proxy at %s", m, exc_info=exc)
+            me.session.error_c(route.ref, codes.INTERNAL_ERROR, "Internal error", None)
+        else:
+            if text is None:
+                return True
+            if text is m:
+                return False
+            me.session.result_c(route.ref, text)
+        if me.link is not None:
+            me.passed_c()
+        return True
 
     cdef int passed_c(self) except -1:
         """An answer to this side was written."""
@@ -322,6 +359,9 @@ cdef class Side(Served):
             )
         if type(token) is Route:
             return self.pass_notice_c(<Route> token, m)
+        if token is not None:
+            self.notified_about(m, token)
+            return 0
         if (
             m.scan.poi[WS_META_SUBSCRIPTION_ID].len
             or method_is(m, b'"notifications/progress"', "notifications/progress")
@@ -443,17 +483,31 @@ cdef class Side(Served):
         splice_c(to.session.writer, message, NULL, 0)
         to.link.wrote_c()
 
+    def say(self, str method not None, bytes params not None, uint64_t about=0, /):
+        """Send a notification of the proxy to this side. ``about``: the ``ref`` of the request that
+        it is about. It is dropped and counted if this side does not read."""
+        if self.link is None:
+            return
+        if self.session.writer_about_c(about).out.size >= 2 * self.session.output_high:
+            self.n_dropped += 1
+            return
+        self.session.send_notification(method, params, about=about)
+        self.link.wrote_c()
+
     def is_open(self, Message message not None, /):
         """Return whether a request of this side is neither answered nor cancelled."""
         return self.link is not None and self.session.inflight.slot_c(message.ref) is not NULL
 
-    def pass_request(self, Message message, Side to, bytes name=None, bytes text=None):
+    def pass_request(
+        self, Message message, Side to, bytes name=None, bytes text=None, object after=None
+    ):
         """Pass a request of this side on to another. It is refused where there is none. Nothing
         happens if it was cancelled meanwhile.
 
         ``name``: JSON text that stands in the place of its ``params.name``. ``text``: what is sent
-        instead of the request, a whole message with any id.
+        instead of the request, a whole message with any id. ``after``: see `Route.after`.
         """
+        cdef object route
         cdef Message m = message
         if not self.is_open(message):
             return
@@ -461,6 +515,10 @@ cdef class Side(Served):
             m = parse(text, max_depth=1024)
             m.ref = message.ref
         self.pass_request_c(to, m, name)
+        if after is not None:
+            route = self.session.inflight.token_c(m.ref)
+            if type(route) is Route:
+                (<Route> route).after = after
         self.link.wrote_c()            # of a refusal
 
     def unreachable(self, Message message):

@@ -214,6 +214,7 @@ class Lab:
         versions: str = "",
         era: Any = "auto",
         size: int = 4,
+        translate: bool = True,
         **options: Any,
     ) -> None:
         self.seen = folder / "seen"
@@ -225,7 +226,9 @@ class Lab:
         target = Stdio(
             sys.executable, [str(script), str(self.seen), *arguments], {"VERSIONS": versions}
         )
-        backend = BackendConfig(target=target, name=name, isolation=isolation, era=era, size=size)
+        backend = BackendConfig(
+            target=target, name=name, isolation=isolation, era=era, size=size, translate=translate
+        )
         listen = (f"unix:{self.path}",)
         self.proxy = Proxy(ProxyConfig(backends=(backend,), listen=listen, **options))
 

@@ -93,15 +93,22 @@ async def learn_fields(backend: Backend) -> None:
         params["cursor"] = cursor
 
 
-async def initialize(backend: Backend) -> dict[str, Any]:
+async def initialize(
+    backend: Backend, capabilities: dict[str, Any] | None = None, info: object = None
+) -> dict[str, Any]:
     """Shake hands with a server of a legacy era, and return what it says of itself.
 
-    No capability is declared: a question could not be attributed to a client. VersionMismatch: the
-    server wants another version. RemoteError: it refuses.
+    ``capabilities``, ``info``: Those of a client. Without them the proxy is the client, and
+    declares nothing: a question could not be attributed. VersionMismatch: the server wants another
+    version. RemoteError: it refuses.
     """
     backend.revision = None
     backend.session.batches = True  # a server of 2025-03-26 may answer in a batch
-    params = {"protocolVersion": LATEST_LEGACY, "capabilities": {}, "clientInfo": _info()}
+    params = {
+        "protocolVersion": LATEST_LEGACY,
+        "capabilities": capabilities or {},
+        "clientInfo": info if isinstance(info, dict) else _info(),
+    }
     for n in itertools.count():
         try:
             answer = await backend.ask("initialize", params)

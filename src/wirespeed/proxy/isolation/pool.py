@@ -10,7 +10,7 @@ import msgspec
 from wirespeed.errors import TransportError
 from wirespeed.protocol import codes
 from wirespeed.protocol.revisions import LEGACY_VERSIONS, MODERN_VERSIONS
-from wirespeed.proxy.eras import modern_version, unsupported
+from wirespeed.proxy.eras import modern_version
 from wirespeed.proxy.isolation.handshake import discover, learn_fields
 from wirespeed.proxy.isolation.legacy import Legacy
 from wirespeed.proxy.isolation.modern import Modern
@@ -180,7 +180,7 @@ class Pool:
         elif not self.versions:
             self._wait(front, message)
         elif not self.is_modern:
-            front.refuse(message, *unsupported(self.versions, version))
+            front.other_era(message, self.versions, version)
         else:
             return self._choose(front, message)
         return None
@@ -243,7 +243,7 @@ class Pool:
             self._wait(front, message)
         elif not self._has_legacy:
             params = msgspec.json.decode(message.params or b"{}")
-            front.refuse(message, *unsupported(self.versions, params.get("protocolVersion")))
+            front.other_era(message, self.versions, params.get("protocolVersion"))
         else:
             if self._homes[front] is None:
                 self._leave_modern(front)
