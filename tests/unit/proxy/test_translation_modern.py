@@ -3,6 +3,7 @@ docs/explanation/translation.md."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -376,6 +377,21 @@ async def test_progress_and_cancellation_in_a_second_round(tmp_path: Path) -> No
         await one.send(again)
         assert (await one.recv())["params"]["progressToken"] == "second"
         assert (await one.recv())["id"] == 2
+
+
+@pytest.mark.parametrize("isolation", ["shared", "session"])
+async def test_a_client_that_probes_and_then_initializes(tmp_path: Path, isolation: str) -> None:
+    lab = EraLab(tmp_path, isolation, modern=False)
+    async with lab.serving():
+        one = await lab.client()
+        await one.ask(request(1, "server/discover"))
+        one.text_of = json.dumps  # type: ignore[method-assign]
+        hello = await one.initialize()
+        if isolation == "session":
+            assert hello["error"]["code"] == -32600
+        else:
+            assert hello["result"]["protocolVersion"] == "2025-11-25"
+            assert "resultType" not in (await one.ask(tool(2, "echo")))["result"]
 
 
 async def test_a_legacy_client_of_the_same_server(tmp_path: Path) -> None:

@@ -63,6 +63,7 @@ class ModernClient(Translator):
         self._loggers: list[tuple[Message, int]] = []
         self._listening: Listening | None = None
         self._rounds: Rounds | None = None
+        self.front.requests = {"initialize": self._initialize}
 
     # -- handshakes ------------------------------------------------------------------------------
 
@@ -89,6 +90,13 @@ class ModernClient(Translator):
     def _offered(self) -> dict[str, Any]:
         offered = self._hello.get("capabilities")
         return offered if isinstance(offered, dict) else {}
+
+    def _initialize(self, front: Any, message: Message) -> None:
+        """The client has only asked what there is, and goes on in a legacy era."""
+        if not self.hand_back(message):
+            self.refuse(
+                message, codes.INVALID_REQUEST, "the connection is one of 2026-07-28 already"
+            )
 
     # -- requests --------------------------------------------------------------------------------
 

@@ -41,6 +41,6 @@ def translate(
             router.left(front)
 
     kind = LegacyClient if modern_version(message) is None else ModernClient
-    translator = kind(front, connect, leave)
+    translator = kind(front, connect, leave, router if own is None else None)
     to = translator.route(front, message)
     assert to is None  # it connects first

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from wirespeed._core.envelope import Message
     from wirespeed.proxy.backend import Backend
     from wirespeed.proxy.front import Front
+    from wirespeed.proxy.isolation.assignment import Router
 
 logger = logging.getLogger("wirespeed.proxy")
 
@@ -32,18 +33,24 @@ class Translator:
         front: The client.
         connect: What makes a connection, of the server's era.
         leave: Called when the client has left.
+        router: What served the client before, and can again; None: it cannot.
 
     Attributes:
         backend: The connection; None while there is none, or it is not ready.
     """
 
     def __init__(
-        self, front: Front, connect: Callable[[Translator], Backend], leave: Callable[[], None]
+        self,
+        front: Front,
+        connect: Callable[[Translator], Backend],
+        leave: Callable[[], None],
+        router: Router | None,
     ) -> None:
         self.front = front
         self.backend: Backend | None = None
         self._connect = connect
         self._leave = leave
+        self._router = router
         self._connecting: Backend | None = None
         self._starting: asyncio.Task[None] | None = None
         self._waiting: list[Message] = []
@@ -88,6 +95,19 @@ class Translator:
                 backend.abort()
         self.backend = None
         self._leave()
+
+    def hand_back(self, message: Message) -> bool:
+        """Let what served the client before serve it from this legacy request on. Returns whether
+        it can."""
+        if self._router is None or self.front.link is None or self._starting is not None:
+            return False
+        front = self.front
+        self.left(front)
+        front.translation = front.on_drain = None
+        front.router = self._router
+        front.router.joined(front)
+        front.requests["initialize"](front, message)
+        return True
 
     def route(self, front: Front, message: Message) -> Backend | None:
         """Return the server that a request goes to, or None if it waits or was answered."""
