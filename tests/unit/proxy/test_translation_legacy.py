@@ -170,7 +170,7 @@ async def test_errors(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("isolation", ISOLATIONS)
 async def test_changes(tmp_path: Path, isolation: str) -> None:
-    lab = EraLab(tmp_path, isolation, modern=True)
+    lab = EraLab(tmp_path, isolation, modern=True, size=1)
     async with lab.serving():
         one, _ = await lab.legacy()
         await lab.until_read("subscriptions/listen", 1)
