@@ -140,13 +140,15 @@ INSIDE = {
         sync
     """,
     "proxy": """
-        config eras tags trace_context flow.turns supervision.garbage
+        config eras tags trace_context flow.turns supervision.garbage ongoing
         side
-        front backend
+        backend
+        front
         flow
         supervision
         isolation
         access
+        translation
         merge
         listen_options lite
         service mirror file reload

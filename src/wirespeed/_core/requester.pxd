@@ -19,8 +19,8 @@ cdef class Requester(Responder):
     cdef int close_request_c(self) except -1
     cdef int abort_request_c(self, int64_t id) except -1
     # For proxies: send a request that came from another peer, with an id that was reserved and the
-    # session's own names (`Pending.texts`) unused; send the peer's cancellation of it. `more`: one
-    # further edit of the request, or NULL.
-    cdef int splice_request_c(self, int64_t id, Message m, Edit *more) except -1
+    # session's own names (`Pending.texts`) unused; send the peer's cancellation of it. `more`: n
+    # further edits of the request, MAX_MORE at most.
+    cdef int splice_request_c(self, int64_t id, Message m, Edit *more, int n_more) except -1
     cdef int splice_cancel_c(self, int64_t id, Message m) except -1
     cdef int call_c(self, FrameWriter writer, bytes head, object params) except -1

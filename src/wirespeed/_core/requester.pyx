@@ -11,19 +11,17 @@ from wirespeed._core.framing.writer cimport FrameWriter
 from wirespeed._core.outbox cimport Outbox, json_line
 from wirespeed._core.responder cimport Responder, ref_of
 from wirespeed._core.span cimport Span
-from wirespeed._core.splice cimport DIGITS, Edit, digits_of, edit_of, splice_c
+from wirespeed._core.splice cimport (
+    DIGITS,
+    MAX_MORE,
+    Edit,
+    digits_of,
+    edit_of,
+    insert_c,
+    splice_c,
+)
 
 cdef object encode = msgspec.json.Encoder().encode
-
-
-cdef int insert(Edit *edits, int n, Edit edit) noexcept:
-    """Add an edit in the order of the offsets. Returns how many there are."""
-    cdef int i = n
-    while i and edits[i - 1].at > edit.at:
-        edits[i] = edits[i - 1]
-        i -= 1
-    edits[i] = edit
-    return n + 1
 
 
 cdef class Requester(Responder):
@@ -87,18 +85,18 @@ cdef class Requester(Responder):
     cdef int close_request_c(self) except -1:
         return self.writer.close_c(c'}')
 
-    cdef int splice_request_c(self, int64_t id, Message m, Edit *more) except -1:
+    cdef int splice_request_c(self, int64_t id, Message m, Edit *more, int n_more) except -1:
         """Send a request of another peer as it came, with this id, which is its progress token as
         well if it has one."""
         cdef char room[DIGITS]
-        cdef Edit edits[3]
+        cdef Edit edits[MAX_MORE + 2]
         cdef Span digits = digits_of(id, room)
-        cdef int n = 1
+        cdef int i, n = 1
         edits[0] = edit_of(m, WS_ID, digits)
         if m.scan.poi[WS_META_PROGRESS_TOKEN].len:
-            n = insert(edits, n, edit_of(m, WS_META_PROGRESS_TOKEN, digits))
-        if more is not NULL:
-            n = insert(edits, n, more[0])
+            n = insert_c(edits, n, edit_of(m, WS_META_PROGRESS_TOKEN, digits))
+        for i in range(n_more):
+            n = insert_c(edits, n, more[i])
         splice_c(self.writer, m, edits, n)
         self.messages_out += 1
         return 0

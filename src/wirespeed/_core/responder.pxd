@@ -6,6 +6,7 @@ from wirespeed._core.inflight cimport InFlight, InFlightSlot
 from wirespeed._core.outbox cimport Outbox
 from wirespeed._core.reply_route cimport ReplyRoute
 from wirespeed._core.span cimport Span
+from wirespeed._core.splice cimport Edit
 from wirespeed._core.wire cimport Wire
 
 
@@ -37,9 +38,10 @@ cdef class Responder(Wire):
     cdef int reply_c(
         self, uint64_t ref, const char *member, size_t n_member, object payload
     ) except -1
-    # For proxies: send the response of another peer as the answer, 0: the request is gone; send a
-    # notification of another peer about a request, with this text at a point of interest.
-    cdef int splice_reply_c(self, uint64_t ref, Message m, int code) except -1
+    # For proxies: send the response of another peer as the answer, with one further edit unless
+    # that is NULL, 0: the request is gone; send a notification of another peer about a request,
+    # with this text at a point of interest.
+    cdef int splice_reply_c(self, uint64_t ref, Message m, int code, Edit *more) except -1
     cdef int splice_about_c(self, uint64_t ref, Message m, int which, Span text) except -1
     # Answer with the JSON text of a result or of an error object, or with an error. 0: the request
     # was cancelled or answered.

@@ -17,7 +17,7 @@ from wirespeed._core.inflight cimport InFlight, InFlightSlot, inflight_id
 from wirespeed._core.outbox cimport Outbox, json_line, parts_of
 from wirespeed._core.reply_route cimport ReplyRoute
 from wirespeed._core.span cimport Span
-from wirespeed._core.splice cimport Edit, edit_of, splice_c
+from wirespeed._core.splice cimport Edit, edit_of, insert_c, splice_c
 from wirespeed._core.wire cimport Wire
 
 cdef object encode = msgspec.json.Encoder().encode
@@ -153,18 +153,21 @@ cdef class Responder(Wire):
                 self.abort_reply_c(ref)
         return 1
 
-    cdef int splice_reply_c(self, uint64_t ref, Message m, int code) except -1:
+    cdef int splice_reply_c(self, uint64_t ref, Message m, int code, Edit *more) except -1:
         """Answer with the response of another peer as it came, but for its id. `code`: that of its
         error as far as the route has a use for it. 0: the request is gone."""
         cdef Responder me = self       # the framing may run any code
         cdef InFlightSlot *slot = self.inflight.slot_c(ref)
-        cdef Edit edit
+        cdef Edit edits[2]
+        cdef int n = 1
         if slot is NULL:
             return 0
-        edit = edit_of(m, WS_ID, inflight_id(slot))
+        edits[0] = edit_of(m, WS_ID, inflight_id(slot))
+        if more is not NULL:
+            n = insert_c(edits, n, more[0])
         if code and slot.route is not NULL:
             (<ReplyRoute> slot.route).code = code
-        splice_c(reply_writer(self, slot), m, &edit, 1)
+        splice_c(reply_writer(self, slot), m, edits, n)
         me.messages_out += 1
         me.drop_inbound_c(ref)
         return 1

@@ -27,6 +27,15 @@ cdef Edit edit_of(Message m, int which, Span text) noexcept:
     return edit
 
 
+cdef int insert_c(Edit *edits, int n, Edit edit) noexcept:
+    cdef int i = n
+    while i and edits[i - 1].at > edit.at:
+        edits[i] = edits[i - 1]
+        i -= 1
+    edits[i] = edit
+    return n + 1
+
+
 @cython.cdivision(True)
 cdef Span digits_of(int64_t id, char *room) noexcept:
     cdef size_t at = <size_t> DIGITS

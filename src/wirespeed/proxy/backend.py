@@ -10,6 +10,7 @@ import msgspec
 from wirespeed._core.session import Session
 from wirespeed.errors import RemoteError, TransportError
 from wirespeed.protocol import codes
+from wirespeed.proxy.ongoing import Ongoing
 from wirespeed.proxy.side import Side
 from wirespeed.proxy.supervision.garbage import BAD_MESSAGE, UNKNOWN_ID, Garbage
 
@@ -109,6 +110,8 @@ class Backend(Side):
 
     def answered(self, message: Message | None, token: Any) -> None:
         """Take the answer to a request of the proxy itself."""
+        if isinstance(token, Ongoing):
+            token.answered(message)
         if token is None and message is not None:
             if self._n_excused < self.n_given_up:  # it may have answered before it was cancelled
                 self._n_excused += 1
@@ -119,15 +122,24 @@ class Backend(Side):
         if message is None:
             token.set_exception(TransportError(f"the server {self.name} did not answer"))
         elif message.error is not None:
-            token.set_exception(_error(message.error))
+            token.set_exception(remote_error(message.error))
         else:
             assert message.result is not None
             token.set_result(msgspec.json.decode(message.result))
 
     def gave_up(self, token: Any, exc: BaseException) -> None:
         """A request of the proxy itself will get no answer."""
-        if isinstance(token, asyncio.Future) and not token.done():
+        if isinstance(token, Ongoing):
+            token.answered(None)
+        elif isinstance(token, asyncio.Future) and not token.done():
             token.set_exception(exc)
+
+    def notified_about(self, message: Message, token: Any) -> None:
+        """Take a notification about a request of the proxy itself."""
+        if isinstance(token, Ongoing):
+            token.notified(message)
+        else:
+            super().notified_about(message, token)
 
     def notified(self, message: Message) -> None:
         """Take a notification that belongs to no request."""
@@ -176,6 +188,7 @@ class Backend(Side):
             self.lost.set_result(exc)
 
 
-def _error(text: Lease) -> RemoteError:
+def remote_error(text: Lease) -> RemoteError:
+    """The error of an answer."""
     error = msgspec.json.decode(text)
     return RemoteError(error.get("code", 0), str(error.get("message", "")), error.get("data"))

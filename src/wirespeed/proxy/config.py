@@ -208,6 +208,8 @@ class BackendConfig:
             and the server a cancellation. Progress does not extend it. None: as long as it takes.
         retry: Which requests are sent again when a shared server ends.
         breaker: When requests are refused for a while. None: only while starts fail.
+        translate: Whether clients of an era that the server does not speak are served all the same:
+            what each era says is said in the other. Otherwise they are refused.
         prefix: What stands before the names of its tools and prompts, where its endpoint is shared
             with others; by default its name and ``_``. Letters, digits and ``_-`` fit all hosts.
         tools: Which of its tools are shown there.
@@ -230,6 +232,7 @@ class BackendConfig:
     request_timeout: float | None = None
     retry: RetryConfig = field(default_factory=RetryConfig)
     breaker: BreakerConfig | None = None
+    translate: bool = True
     prefix: str | None = None
     tools: ToolsConfig = field(default_factory=ToolsConfig)
     flow: FlowConfig = field(default_factory=FlowConfig)

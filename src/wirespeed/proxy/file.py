@@ -24,18 +24,18 @@ from wirespeed.proxy.config import (
     SHA256,
     AuthorizationConfig,
     BackendConfig,
-    FlowConfig,
-    IntrospectionConfig,
     BreakerConfig,
+    FlowConfig,
     HealthConfig,
+    IntrospectionConfig,
     Isolation,
     ListenConfig,
     PrincipalConfig,
     ProxyConfig,
     RateConfig,
-    ToolRules,
     RecycleConfig,
     RetryConfig,
+    ToolRules,
     ToolsConfig,
 )
 from wirespeed.transport.child.command import Stdio
@@ -227,6 +227,10 @@ class Backend(_Keys):
     ) = UNSET
     retry: Retry | UnsetType = UNSET
     breaker: Breaker | UnsetType = UNSET
+    translate: (
+        Annotated[bool, Meta(description="Serve clients of an era that the server does not speak.")]
+        | UnsetType
+    ) = UNSET
     prefix: (
         Annotated[
             str,

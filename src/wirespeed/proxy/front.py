@@ -9,13 +9,20 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from wirespeed._core.session import Session
+from wirespeed.errors import TransportError
 from wirespeed.protocol import codes
 from wirespeed.protocol.revisions import REVISIONS
+from wirespeed.proxy.backend import remote_error
+from wirespeed.proxy.eras import unsupported
+from wirespeed.proxy.ongoing import Ongoing
 from wirespeed.proxy.side import Side
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from wirespeed._core.envelope import Message
     from wirespeed._core.framing.base import Framer
+    from wirespeed.proxy.backend import Backend
     from wirespeed.proxy.isolation.assignment import Router
     from wirespeed.proxy.service import ProxyService
 
@@ -27,12 +34,14 @@ class Front(Side):
 
     Attributes:
         router: What decides to which server.
+        translates: Whether the client is served if its server does not speak its era.
+        on_drain: What is called before the last requests are waited for.
         revision: The `Revision` that `initialize` agreed on.
         request_id: What the client calls its HTTP request, if its requests come one by one.
     """
 
     # a dict for each idle client is too much
-    __slots__ = ("_grace_timer", "request_id", "router", "service")
+    __slots__ = ("_grace_timer", "on_drain", "request_id", "router", "service", "translates")
 
     def __init__(
         self,
@@ -46,6 +55,8 @@ class Front(Side):
         self.closed = loop.create_future()
         self.router = router
         self.request_id: str | None = None
+        self.translates = False
+        self.on_drain: Callable[[], None] | None = None
         self._grace_timer: asyncio.TimerHandle | None = None
 
     def route(self, message: Message) -> Side | None:
@@ -85,6 +96,56 @@ class Front(Side):
             if self.draining:
                 self.check_drained()
 
+    def other_era(
+        self,
+        message: Message,
+        versions: Sequence[str],
+        wanted: object,
+        backend: Backend | None = None,
+    ) -> None:
+        """A server does not speak the era of a request: translate it, or refuse it.
+
+        ``versions``: What the server speaks. ``wanted``: What the request names. ``backend``: The
+        client's own connection to the server.
+        """
+        if self.translates:
+            self.service.translate(self, message, backend)
+        else:
+            self.refuse(message, *unsupported(versions, wanted))
+
+    async def ask(self, method: str, params: bytes, about: int) -> msgspec.Raw:
+        """Send a request of the proxy itself to the client, about one of its own. Returns the
+        result. RemoteError, TransportError: there is none."""
+        if self.link is None:
+            raise TransportError("the client has left")
+        future: asyncio.Future[msgspec.Raw] = self.loop.create_future()
+        id = self.session.send_request(method, params, token=future, about=about)
+        self.link.wrote()
+        try:
+            return await future
+        finally:
+            if self.link is not None and self.awaits(id):
+                self.session.cancel(id, about=about)
+                self.link.wrote()
+
+    def answered(self, message: Message | None, token: Any) -> None:
+        """Take the answer to a request of the proxy itself."""
+        if not isinstance(token, asyncio.Future) or token.done():
+            return
+        if message is None:
+            token.set_exception(TransportError("the client has left"))
+        elif message.error is not None:
+            token.set_exception(remote_error(message.error))
+        else:
+            token.set_result(msgspec.Raw(bytes(message.result or b"{}")))
+
+    def notified_about(self, message: Message, token: Any) -> None:
+        """Take a notification about a request that the proxy answers."""
+        if isinstance(token, Ongoing):
+            token.notified(message)
+        else:
+            super().notified_about(message, token)
+
     def release(self) -> None:
         """Let the requests go on that waited for a server."""
         self.session.pauses_requests = False
@@ -103,6 +164,8 @@ class Front(Side):
         if self.draining:
             return
         self.draining = True
+        if self.on_drain is not None:
+            self.on_drain()
         if self.link is not None:
             self._grace_timer = self.loop.call_later(self.service.shutdown_grace, self.abort)
             self.check_drained()

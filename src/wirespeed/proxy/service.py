@@ -12,16 +12,19 @@ import msgspec
 
 from wirespeed.protocol import codes
 from wirespeed.protocol.revisions import LEGACY_VERSIONS, MODERN_VERSIONS
+from wirespeed.proxy.backend import Backend, Owner
 from wirespeed.proxy.flow.admission import Limited
 from wirespeed.proxy.front import Front
 from wirespeed.proxy.isolation.assignment import WithoutSession
+from wirespeed.transport.memory import pair
 
 if TYPE_CHECKING:
+    from wirespeed._core.envelope import Message
     from wirespeed._core.framing.base import Framer
+    from wirespeed.limits import Limits
     from wirespeed.proxy.access.audit import AuditLog
     from wirespeed.proxy.access.grants import Grants
     from wirespeed.proxy.access.principals import Authority
-    from wirespeed.limits import Limits
     from wirespeed.proxy.config import BackendConfig, ProxyConfig
     from wirespeed.proxy.flow.rates import Rates
     from wirespeed.proxy.isolation.assignment import Assignment
@@ -64,7 +67,9 @@ class ProxyService:
     modern_versions = MODERN_VERSIONS
     has_sessions = True
 
-    def __init__(self, config: ProxyConfig, name: str, assignment: Assignment) -> None:
+    def __init__(
+        self, config: ProxyConfig, name: str, assignment: Assignment, *, translate: bool = False
+    ) -> None:
         self.name = name
         self.flow: Limited | None = None
         self.rates: Rates | None = None
@@ -78,6 +83,7 @@ class ProxyService:
         self.access: Grants | None = None
         self.audit: AuditLog | None = None
         self.tracer: Any = None
+        self._translates = translate
         self._alone = len(config.backends) == 1
         self._holders = 0
         self._ended = False
@@ -97,7 +103,8 @@ class ProxyService:
 
             server: Any = lite_server(backend.name, backend.target, config.limits)
             backend = replace(backend, target=server, isolation="shared")
-        service = cls(config, backend.name, assignment_of(backend, limits))
+        assignment = assignment_of(backend, limits)
+        service = cls(config, backend.name, assignment, translate=backend.translate)
         if backend.flow.is_on:
             service.flow = Limited(backend.flow, backend.name)
         return service
@@ -173,22 +180,61 @@ class ProxyService:
         lane: bool = False,
     ) -> Front:
         """Serve one more client. ``lane``: the requests come from clients without sessions."""
-        without = lane and not self.assignment.serves_lanes
-        front = Front(self, loop, framer, WithoutSession() if without else self.assignment)
-        front.shared = lane
-        front.admission, front.rates = self.flow, self.rates
+        front = self._front(loop, framer, lane)
+        front.rates = self.rates
         front.access, front.audit, front.tracer = self.access, self.audit, self.tracer
         make_link(front)
+        self._join(front)
+        return front
+
+    def _front(self, loop: asyncio.AbstractEventLoop, framer: Framer | None, lane: bool) -> Front:
+        """Make the end of one more client, which has no link yet."""
+        without = lane and not self.assignment.serves_lanes
+        front = Front(self, loop, framer, WithoutSession() if without else self.assignment)
+        front.shared, front.translates, front.admission = lane, self._translates, self.flow
+        return front
+
+    def _join(self, front: Front) -> None:
         self.fronts.add(front)
         if self._ended:  # the client was on its way when the configuration changed
             front.session.refusal = (codes.SHUTTING_DOWN, self.farewell)
             front.router = WithoutSession()
         front.router.joined(front)
-        return front
 
     def well_known(self, path: str) -> Mapping[str, HttpTarget]:
         """The targets of further paths, where it is served at ``path``."""
         return {} if self.auth is None else self.auth.well_known(path)
+
+    def join(self, owner: Owner, client: Front, *, translate: bool = True) -> tuple[Backend, Front]:
+        """Return both ends of a connection of the proxy itself, for a client of it.
+
+        ``owner``: Of the connection. ``translate``: Whether it may be of any era.
+        """
+        loop = client.loop
+        backend = Backend(self.name, owner, self.limits, loop)
+        front = self._front(loop, None, client.shared)
+        front.outer, front.principal, front.peer = client, client.principal, client.peer
+        front.translates = translate and self._translates
+        links = pair(loop, backend, front)
+        self._join(front)
+        backend.lost.add_done_callback(lambda _: front.abort())
+        for link in links:
+            link.start()
+        return backend, front
+
+    def translate(self, front: Front, message: Message, own: Backend | None) -> None:
+        """Serve a client of an era that the server does not speak, from this request on.
+
+        ``own``: Its own connection to the server, or None.
+        """
+        from wirespeed.proxy.translation.start import translate
+
+        def join(owner: Owner, client: Front) -> Backend:
+            return self.join(owner, client, translate=False)[0]
+
+        if own is None:
+            front.admission = None  # of the requests of the new connection
+        translate(join, front, message, own)
 
     def http_target(
         self, options: HttpOptions, *, loop: asyncio.AbstractEventLoop, pool: TaskPool

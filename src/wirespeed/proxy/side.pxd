@@ -1,8 +1,10 @@
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stdint cimport int64_t, uint8_t, uint64_t
+from libc.string cimport memcpy
 
 from wirespeed._core.envelope cimport Message
 from wirespeed._core.span cimport Span
+from wirespeed._core.splice cimport Edit
 from wirespeed.proxy.flow.turns cimport Turn, Turns
 from wirespeed.transport.served cimport Served
 
@@ -23,7 +25,10 @@ cdef class Route:
     cdef uint8_t[SHORT_TOKEN] token
     cdef bytes long_token        # one that has no room there, or None
     cdef object permit           # of the asker's `Admission`, told when it is over; or None
-    cdef object after            # what a result is replaced by, a function of its text; or None
+    # None, or a function of the answer. It returns what the asker gets: the answer itself, the JSON
+    # text of a result, or None: the request will be answered otherwise. ProtocolError: that error.
+    cdef object after
+    cdef object filter           # what a result is replaced by at last, a function of its text
     cdef object record           # what notes the end of a call for the audit log; or None
     cdef object span             # that of the request, if the proxy is traced; or None
     cdef Message message         # kept, to be sent again if the answerer is lost; None: it is not
@@ -42,6 +47,17 @@ cdef inline Span token_of(Route route) noexcept:
     return s
 
 
+cdef inline int set_token_of(Route route, Span token) except -1:
+    """Keep the JSON text of a progress token; n == 0: none."""
+    if token.n <= SHORT_TOKEN:
+        memcpy(route.token, token.p, token.n)
+        route.n_token = <uint8_t> token.n
+        route.long_token = None
+    else:
+        route.long_token = (<const char *> token.p)[:token.n]
+    return 0
+
+
 # Decides when requests are passed on. It is asked before, and told when they are over.
 cdef class Admission:
     cdef object permit           # of the request that it was asked about last; None: it needs none
@@ -50,12 +66,22 @@ cdef class Admission:
     # `pass_request_c`.
     cdef int admit_c(self, Side asker, Side to, Message m, bytes name) except -1
     cdef int done_c(self, Route route) except -1
+
+
 # What clients may do. A side shows its requests to it, if it has one, before they are passed on.
 cdef class Access:
     # Whether a request may be passed on. If not, it was answered.
     cdef bint admits_c(self, Side asker, Message m) except -1
     # What the result of a request is replaced by, a function of its text; None: it stays.
     cdef object filter_c(self, Side asker, Message m)
+
+
+# Edits the requests of a side, which come to a server of another era, and the answers to them.
+cdef class Translation:
+    # The edits of a request, MAX_MORE at most. Returns how many. It may set `Route.after`.
+    cdef int request_c(self, Route route, Message m, Edit *edits) except -1
+    # Pass an answer on with edits, for a route with `after`. 0: that function has to look at it.
+    cdef bint answer_c(self, Route route, Message m) except -1
 
 
 cdef class Side(Served):
@@ -68,7 +94,7 @@ cdef class Side(Served):
     cdef Turn turn                       # its own, at another side; None: it never waited
     cdef public Admission admission      # of its requests; None: all are passed on at once
     cdef public object rates             # how many requests it may send (`Rates`); None: any
-    cdef public Side outer               # the client's own, at the endpoint of several servers
+    cdef public Side outer               # the client's own, where this one is a part of it
     cdef readonly long long n_turns      # turns that were given
     cdef public Access access            # what its requests may be; None: everything
     cdef public object audit             # what notes its calls of tools; None: nothing does
@@ -76,6 +102,8 @@ cdef class Side(Served):
     cdef public double deadline          # seconds that it has for a request; inf: it has all time
     cdef public object retries           # function of a request: may it be sent again? None: none
     cdef public bint retries_calls       # whether calls of tools are among these
+    cdef public Translation translation  # None: servers of its own era
+    cdef object next_after               # `Route.after` of the request that is passed on just now
     cdef readonly long long n_passed     # requests of this side
     cdef readonly long long n_abandoned  # requests left unanswered at its loss
     cdef readonly long long n_answered   # requests that it has answered
@@ -87,6 +115,7 @@ cdef class Side(Served):
     cdef int pass_request_c(self, Side to, Message m, bytes name) except -1
     cdef int keep_c(self, Route route, Message m) except -1
     cdef int pass_answer_c(self, Route route, Message m) except -1
+    cdef bint replaced_c(self, Route route, Message m) except -1
     cdef int pass_notice_c(self, Route route, Message m) except -1
     cdef int pass_about_c(self, Route route, Message m, int which, Span text) except -1
     cdef int request_c(self, Message m) except -1

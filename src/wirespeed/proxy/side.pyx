@@ -8,8 +8,7 @@ token there. An id is never used twice by one session, so what comes late finds 
 
 cimport cython
 from libc.math cimport INFINITY
-from libc.stdint cimport int64_t, uint8_t
-from libc.string cimport memcpy
+from libc.stdint cimport int64_t, uint64_t
 
 from wirespeed._core._simd cimport (
     WS_META_PROGRESS_TOKEN,
@@ -35,7 +34,7 @@ from wirespeed._core.inflight cimport InFlightSlot, inflight_id
 from wirespeed._core.reply_route cimport ReplyRoute
 from wirespeed._core.session cimport Session
 from wirespeed._core.span cimport Span
-from wirespeed._core.splice cimport Edit, edit_of, splice_c
+from wirespeed._core.splice cimport MAX_MORE, Edit, edit_of, splice_c
 from wirespeed.proxy.flow.turns cimport Turn, Turns
 from wirespeed.server.http.headers cimport check_headers_c
 from wirespeed.server.requests.observer cimport CANCELLED
@@ -127,6 +126,16 @@ cdef class Access:
         raise NotImplementedError
 
 
+cdef class Translation:
+    """What a `Side` needs to know of edits between two eras."""
+
+    cdef int request_c(self, Route route, Message m, Edit *edits) except -1:
+        raise NotImplementedError
+
+    cdef bint answer_c(self, Route route, Message m) except -1:
+        raise NotImplementedError
+
+
 cdef class Side(Served):
     """The base of `Front` and `Backend`.
 
@@ -177,6 +186,10 @@ cdef class Side(Served):
 
     def notified(self, Message message):
         """Take a notification that belongs to no request."""
+
+    def notified_about(self, Message message, object token):
+        """Take a notification about a request that the proxy answers, or has made."""
+        self.n_late += 1
 
     def faulty(self, Message message):
         """Take note of a message that is not valid."""
@@ -301,8 +314,8 @@ cdef class Side(Served):
         return False
 
     cdef int pass_request_c(self, Side to, Message m, bytes name) except -1:
-        cdef Edit edit
-        cdef Edit *more = NULL
+        cdef Edit more[MAX_MORE]
+        cdef int n_more = 0
         cdef double deadline = INFINITY
         if to is None or to.link is None:
             self.unreachable(m)
@@ -326,11 +339,7 @@ cdef class Side(Served):
                 self.keep_c(route, m)
         elif to.retries_calls:
             self.keep_c(route, m)
-        if token.n <= SHORT_TOKEN:
-            memcpy(route.token, token.p, token.n)
-            route.n_token = <uint8_t> token.n
-        else:
-            route.long_token = (<const char *> token.p)[:token.n]
+        set_token_of(route, token)
         if to.deadline != INFINITY and not route.listens:
             deadline = self.loop.time() + to.deadline
         try:
@@ -344,16 +353,20 @@ cdef class Side(Served):
             return 0
         self.session.set_token_c(m.ref, route)
         if self.access is not None:
-            route.after = self.access.filter_c(self, m)
+            route.filter = self.access.filter_c(self, m)
         if self.audit is not None and method_is(m, b'"tools/call"', "tools/call"):
             route.record = self.audit.begin(self, to, m, m.n)
         if self.tracer is not None:
             m = self.trace_c(route, m)
         if name is not None:
-            edit = edit_of(m, WS_NAME, Span(<const unsigned char *> <char *> name,
-                                            <size_t> len(name)))
-            more = &edit
-        to.session.splice_request_c(route.id, m, more)
+            more[0] = edit_of(m, WS_NAME, Span(<const unsigned char *> <char *> name,
+                                               <size_t> len(name)))
+            n_more = 1
+        if self.translation is not None:
+            n_more += self.translation.request_c(route, m, more + n_more)
+        if self.next_after is not None:
+            route.after = self.next_after
+        to.session.splice_request_c(route.id, m, more, n_more)
         self.n_passed += 1
         if to.session.pending.live > 1:
             # The server has work. What clients ask in this turn of the loop leaves in one write.
@@ -449,14 +462,16 @@ cdef class Side(Served):
         if route.record is not None:
             route.record.bytes_out = m.n
         route.over_c(code)
+        if route.after is not None and asker.replaced_c(route, m):
+            return 0
         slot = asker.session.inflight.slot_c(route.ref)
         if asker.link is None or slot is NULL:
             self.n_late += 1
             return 0
-        if (self.tag is not None or route.after is not None) and m.kind_c == RESULT:
+        if (self.tag is not None or route.filter is not None) and m.kind_c == RESULT:
             text = None if self.tag is None else tagged(m.result, self.tag)
-            if route.after is not None:
-                text = route.after(m.result if text is None else text)
+            if route.filter is not None:
+                text = route.filter(m.result if text is None else text)
             if text is not None:
                 asker.session.result_c(route.ref, text)
                 return asker.passed_c()
@@ -471,8 +486,36 @@ cdef class Side(Served):
             if route.greets and m.kind_c == RESULT:
                 asker.agreed(m)
             # some codes decide about the status of an HTTP response
-            asker.session.splice_reply_c(route.ref, m, code if code in VERDICTS else 0)
+            asker.session.splice_reply_c(route.ref, m, code if code in VERDICTS else 0, NULL)
         return asker.passed_c()
+
+    cdef bint replaced_c(self, Route route, Message m) except -1:
+        """An answer to this side is not passed on as it came. 0: it is."""
+        cdef Side me = self            # the function may run any code
+        cdef object text
+        if (
+            me.translation is not None
+            and route.filter is None
+            and me.translation.answer_c(route, m)
+        ):
+            me.passed_c()
+            return True
+        try:
+            text = route.after(m)
+        except ProtocolError as exc:
+            me.session.error_c(route.ref, exc.code, exc.message, exc.data)
+        except Exception as exc:
+            logger.error("internal error of the proxy at %s", m, exc_info=exc)
+            me.session.error_c(route.ref, codes.INTERNAL_ERROR, "Internal error", None)
+        else:
+            if text is None:
+                return True
+            if text is m:
+                return False
+            me.session.result_c(route.ref, text if route.filter is None else route.filter(text))
+        if me.link is not None:
+            me.passed_c()
+        return True
 
     cdef int passed_c(self) except -1:
         """An answer to this side was written."""
@@ -506,6 +549,9 @@ cdef class Side(Served):
             )
         if type(token) is Route:
             return self.pass_notice_c(<Route> token, m)
+        if token is not None:
+            self.notified_about(m, token)
+            return 0
         if (
             m.scan.poi[WS_META_SUBSCRIPTION_ID].len
             or method_is(m, b'"notifications/progress"', "notifications/progress")
@@ -594,7 +640,7 @@ cdef class Side(Served):
                 continue
             while one is not None:
                 if one.answerer.session.pending.take_c(one.id) is not None:
-                    one.answerer.cancel(one.id)
+                    one.answerer.cancel(one.id, "the proxy is shutting down")
                 one = one.next
             slot = self.session.inflight.slot_c(route.ref)
             if slot is NULL:
@@ -676,16 +722,29 @@ cdef class Side(Served):
         splice_c(to.session.writer, message, NULL, 0)
         to.link.wrote_c()
 
+    def say(self, str method not None, bytes params not None, uint64_t about=0, /):
+        """Send a notification of the proxy to this side. ``about``: the ``ref`` of the request that
+        it is about. It is dropped and counted if this side does not read."""
+        if self.link is None:
+            return
+        if self.session.writer_about_c(about).out.size >= 2 * self.session.output_high:
+            self.n_dropped += 1
+            return
+        self.session.send_notification(method, params, about=about)
+        self.link.wrote_c()
+
     def is_open(self, Message message not None, /):
         """Return whether a request of this side is neither answered nor cancelled."""
         return self.link is not None and self.session.inflight.slot_c(message.ref) is not NULL
 
-    def pass_request(self, Message message, Side to, bytes name=None, bytes text=None):
+    def pass_request(
+        self, Message message, Side to, bytes name=None, bytes text=None, object after=None
+    ):
         """Pass a request of this side on to another. It is refused where there is none. Nothing
         happens if it was cancelled meanwhile.
 
         ``name``: JSON text that stands in the place of its ``params.name``. ``text``: what is sent
-        instead of the request, a whole message with any id.
+        instead of the request, a whole message with any id. ``after``: see `Route.after`.
         """
         cdef Message m = message
         if not self.is_open(message):
@@ -693,7 +752,11 @@ cdef class Side(Served):
         if text is not None:
             m = parse(text, max_depth=1024)
             m.ref = message.ref
-        self.pass_request_c(to, m, name)
+        self.next_after = after
+        try:
+            self.pass_request_c(to, m, name)
+        finally:
+            self.next_after = None
         if text is not None and self.is_open(message):
             held = self.session.inflight.token_c(m.ref)
             if type(held) is Route:

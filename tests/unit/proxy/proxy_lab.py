@@ -241,6 +241,7 @@ class Lab:
         versions: str = "",
         era: Any = "auto",
         size: int = 4,
+        translate: bool = True,
         env: dict[str, str] | None = None,
         config: dict[str, Any] | None = None,
         **options: Any,
@@ -258,7 +259,12 @@ class Lab:
             shutdown_grace=0.2,
         )
         backend = BackendConfig(
-            target=target, name=name, isolation=isolation, era=era, size=size, **(config or {})
+            target=target,
+            name=name,
+            isolation=isolation,
+            era=era,
+            size=size,
+            **{"translate": translate, **(config or {})},
         )
         listen = (f"unix:{self.path}",)
         self.proxy = Proxy(ProxyConfig(backends=(backend,), listen=listen, **options))

@@ -55,7 +55,7 @@ async def test_a_client_that_probes_and_then_initializes(tmp_path: Path) -> None
 
 
 async def test_a_modern_server_refuses_initialize(tmp_path: Path) -> None:
-    lab = Lab(tmp_path, "shared", versions=MODERN)
+    lab = Lab(tmp_path, "shared", versions=MODERN, translate=False)
     async with lab.serving():
         one = await lab.connect(None)
         assert (await one.initialize())["error"] == {
@@ -83,7 +83,7 @@ async def test_a_server_that_does_not_name_its_legacy_versions(tmp_path: Path) -
 
 @pytest.mark.parametrize("versions", ["dies", "silent", ""])
 async def test_the_probe_of_a_legacy_server(tmp_path: Path, versions: str) -> None:
-    lab = Lab(tmp_path, "shared", versions=versions)
+    lab = Lab(tmp_path, "shared", versions=versions, translate=False)
     if versions == "silent":
         object.__setattr__(lab.proxy.config.backends[0], "start_timeout", 1.0)
     async with lab.serving():
@@ -98,7 +98,7 @@ async def test_the_probe_of_a_legacy_server(tmp_path: Path, versions: str) -> No
 
 @pytest.mark.parametrize(("era", "versions"), [("legacy", BOTH), ("modern", BOTH)])
 async def test_an_era_that_is_configured(tmp_path: Path, era: str, versions: str) -> None:
-    lab = Lab(tmp_path, "shared", versions=versions, era=era)
+    lab = Lab(tmp_path, "shared", versions=versions, era=era, translate=False)
     async with lab.serving():
         one = await lab.connect(MODERN if era == "modern" else "2025-11-25")
         assert await pid(one)
@@ -114,7 +114,7 @@ async def test_an_era_that_is_configured(tmp_path: Path, era: str, versions: str
 
 async def test_requests_of_before_the_eras_are_known(tmp_path: Path) -> None:
     """They wait, also where the other servers do not wait for this one."""
-    lab = Lab(tmp_path, "shared", versions=BOTH)
+    lab = Lab(tmp_path, "shared", versions=BOTH, translate=False)
     first = lab.proxy.config.backends[0]
     assert isinstance(first.target, Stdio)
     program = first.target.command, first.target.args

@@ -107,9 +107,12 @@ async def test_prompts(tmp_path: Path, era: Any) -> None:
             await client.get_prompt("greet", {"whom": "Ada"})
 
 
-async def test_a_server_of_legacy_eras_makes_the_endpoint_legacy(tmp_path: Path) -> None:
+@pytest.mark.parametrize("translate", [True, False])
+async def test_a_server_of_legacy_eras(tmp_path: Path, translate: bool) -> None:
+    """It makes the endpoint one of these, unless the eras are translated."""
     lab = MergeLab(tmp_path)
-    lab.backends = [lab.backend("red"), lab.backend("blue", isolation="shared", era="legacy")]
+    blue = lab.backend("blue", isolation="shared", era="legacy", translate=translate)
+    lab.backends = [lab.backend("red"), blue]
     async with lab.serving(), Client(lab.url) as client:
-        assert client.protocol_version == "2025-11-25"
+        assert client.protocol_version == ("2026-07-28" if translate else "2025-11-25")
         assert {tool.name.split("_")[0] for tool in await client.list_tools()} == {"red", "blue"}

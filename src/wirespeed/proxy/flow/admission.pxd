@@ -25,6 +25,7 @@ cdef class Permit:
     cdef Side asker, to
     cdef Message message
     cdef bytes name
+    cdef object after            # `Route.after` of the request
 
 
 # The limits of one server.

@@ -138,6 +138,7 @@ cdef class Limited(Admission):
             self.forget_c(permit.share)
             return 0
         permit.asker, permit.to, permit.message, permit.name = asker, to, m, name
+        permit.after = asker.next_after
         self.hold_c(permit)
         return 0
 
@@ -238,9 +239,11 @@ cdef class Limited(Admission):
                     if to.link is None:
                         to = permit.asker.route(permit.message)
                     if to is not None:
+                        permit.asker.next_after = permit.after
                         permit.asker.pass_request_c(to, permit.message, permit.name)
                     permit.asker.passed_c()
                 finally:
+                    permit.asker.next_after = None
                     me.passing = False
             me.forget_c(permit.share)
         if n_skipped and me.timer is None and permit is not None:

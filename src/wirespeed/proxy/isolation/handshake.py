@@ -149,18 +149,20 @@ async def learn_tools(backend: Backend, retries: Retries, timeout: float) -> Non
         retries.learn(found)
 
 
-async def initialize(backend: Backend, capabilities: dict[str, Any]) -> dict[str, Any]:
+async def initialize(
+    backend: Backend, capabilities: dict[str, Any], info: object = None
+) -> dict[str, Any]:
     """Shake hands with a server of a legacy era, and return what it says of itself.
 
-    ``capabilities``: What the server may ask. VersionMismatch: the server wants another version.
-    RemoteError: it refuses.
+    ``capabilities``: What the server may ask. ``info``: That of a client, in place of the proxy's.
+    VersionMismatch: the server wants another version. RemoteError: it refuses.
     """
     backend.revision = None
     backend.session.batches = True  # a server of 2025-03-26 may answer in a batch
     params = {
         "protocolVersion": LATEST_LEGACY,
         "capabilities": capabilities,
-        "clientInfo": client_info(),
+        "clientInfo": info if isinstance(info, dict) else client_info(),
     }
     for n in itertools.count():
         try:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 from wirespeed.client.targets.remote import Http
+from wirespeed.errors import RemoteError, WirespeedError
 from wirespeed.protocol import codes
 from wirespeed.protocol.revisions import LATEST_MODERN, REVISIONS
+from wirespeed.proxy.backend import remote_error
 from wirespeed.proxy.eras import modern_version
+from wirespeed.proxy.isolation.handshake import discover
 from wirespeed.proxy.isolation.pair import Pair
 from wirespeed.proxy.isolation.spares import Spares
 from wirespeed.proxy.supervision.breaker import Breaker
@@ -40,6 +43,7 @@ class PerClient:
         self._spares = Spares(config, limits)
         self.breaker: Breaker | None = None
         self._n_answered = 0
+        self._probes: dict[Front, asyncio.Task[None]] = {}
 
     async def start(self) -> None:
         """Servers are started for their clients, and as spares."""
@@ -85,8 +89,8 @@ class PerClient:
             if first is not None:
                 front.refuse(first, *refusal)
             return
-        front.admits_legacy = True
-        front.admits_modern = not isinstance(config.target, Http)
+        front.admits_legacy = not front.translates
+        front.admits_modern = not front.translates and not isinstance(config.target, Http)
         front.session.pauses_requests = True
         pair = self._pairs[front] = self._spares.take()
         pair.join(front, first, self.failed)
@@ -94,6 +98,9 @@ class PerClient:
 
     def left(self, front: Front) -> None:
         """End the server of a client."""
+        probe = self._probes.pop(front, None)
+        if probe is not None:
+            probe.cancel()
         pair = self._pairs.pop(front, None)
         if pair is not None:
             if pair.backend is not None:
@@ -120,12 +127,79 @@ class PerClient:
 
     def route(self, front: Front, message: Message) -> Side | None:
         """Return the client's own server."""
-        if front.across is None:
+        backend = front.across
+        if backend is None:
             front.unreachable(message)
-        elif modern_version(message) is not None:  # the first: HTTP needs to know the revision
-            front.across.revision = REVISIONS[LATEST_MODERN]
+            return None
+        modern = modern_version(message) is not None
+        if front.translates and not self._passes(front, backend, message, modern):
+            return None
+        if modern:  # the first: HTTP needs to know the revision
+            backend.revision = REVISIONS[LATEST_MODERN]
             front.admits_modern = True
-        return front.across
+        return backend
+
+    # -- the era of a server, where the eras are translated --------------------------------------
+
+    def _passes(self, front: Front, backend: Side, message: Message, modern: bool) -> bool:
+        """Return whether the server speaks the era of a client's first request. If not, or if that
+        is not known yet, the request was taken."""
+        era = self._config.era
+        if era == ("modern" if modern else "legacy"):
+            return True
+        if era != "auto":
+            front.other_era(message, (), None, cast("Backend", backend))
+        elif modern:
+            front.session.pauses_requests = True  # what follows waits, too
+            self._probe(front, cast("Backend", backend), message, None)
+        elif message.method != "initialize":
+            return True
+        else:
+            front.pass_request(message, backend, after=self._greeted(front, backend, message))
+        return False
+
+    def _greeted(self, front: Front, backend: Side, message: Message) -> Any:
+        """What looks at the answer to ``initialize``: who refuses is asked for its era."""
+
+        def after(answer: Message) -> Message | None:
+            if answer.error is None:
+                front.admits_legacy = True
+                return answer
+            refusal = remote_error(answer.error)
+            self._probe(front, cast("Backend", backend), message, refusal)
+            return None
+
+        return after
+
+    def _probe(
+        self, front: Front, backend: Backend, message: Message, refusal: RemoteError | None
+    ) -> None:
+        """Ask the server whether it is of 2026-07-28.
+
+        ``refusal``: What it says to a client of a legacy era, which gets it if the server is not.
+        """
+
+        async def probe() -> None:
+            fault: WirespeedError | None = refusal
+            found: tuple[str, ...] = ()
+            try:
+                found = await discover(backend, self._config.start_timeout / 2)
+            except WirespeedError as exc:
+                fault = fault or exc
+            self._probes.pop(front, None)
+            front.session.pauses_requests = False
+            if refusal is None and found:
+                front.admits_modern = True
+                front.pass_request(message, backend)
+            elif bool(found) is (refusal is not None) and (found or fault is None):
+                front.other_era(message, found, None, backend)
+            elif isinstance(fault, RemoteError):
+                front.refuse(message, fault.code, fault.message, fault.data)
+            else:
+                front.refuse(message, codes.SERVER_LOST, str(fault).partition("\n")[0])
+            front.release()
+
+        self._probes[front] = asyncio.ensure_future(probe())
 
     def client_said(self, front: Front, message: Message) -> None:
         """Pass it on."""

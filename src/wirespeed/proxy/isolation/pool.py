@@ -12,7 +12,7 @@ from wirespeed.errors import WirespeedError
 from wirespeed.protocol import codes
 from wirespeed.protocol.revisions import LEGACY_VERSIONS, MODERN_VERSIONS
 from wirespeed.proxy.config import RecycleConfig
-from wirespeed.proxy.eras import modern_version, unsupported
+from wirespeed.proxy.eras import modern_version
 from wirespeed.proxy.isolation.handshake import Probe
 from wirespeed.proxy.isolation.instance import Instance
 from wirespeed.proxy.isolation.legacy import Legacy
@@ -289,7 +289,7 @@ class Pool:
         elif not self.versions:
             self._wait(front, message)
         elif not self.is_modern:
-            front.refuse(message, *unsupported(self.versions, version))
+            front.other_era(message, self.versions, version)
         else:
             return self._choose(front, message)
         return None
@@ -365,7 +365,7 @@ class Pool:
             self._wait(front, message)
         elif not self._has_legacy:
             params = msgspec.json.decode(message.params or b"{}")
-            front.refuse(message, *unsupported(self.versions, params.get("protocolVersion")))
+            front.other_era(message, self.versions, params.get("protocolVersion"))
         else:
             if self._homes[front] is None:
                 self._leave_modern(front)

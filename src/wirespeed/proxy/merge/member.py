@@ -10,13 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from wirespeed.errors import RemoteError, TransportError, WirespeedError
 from wirespeed.protocol import codes
-from wirespeed.proxy.backend import Backend
 from wirespeed.proxy.merge.discovery import ttl_of
 from wirespeed.proxy.merge.lists import MAX_PAGES, Kind, Listing
-from wirespeed.transport.memory import pair
 
 if TYPE_CHECKING:
-    from wirespeed.proxy.backend import Owner
+    from wirespeed.proxy.backend import Backend, Owner
     from wirespeed.proxy.front import Front
     from wirespeed.proxy.merge.names import Names
     from wirespeed.proxy.service import ProxyService
@@ -53,7 +51,6 @@ class Member:
         self._patience = patience
         self._client = front
         self._owner = owner
-        self._inner: Front | None = None
         self._listings: dict[str, Listing] = {}
         self._asking: dict[str, asyncio.Future[Any]] = {}
         self._failed: tuple[float, str] | None = None
@@ -82,44 +79,25 @@ class Member:
             return self.now.connect()
         if self.backend is not None:
             return self.backend
-        loop = self._client.loop
         if self._failed is not None:
             at, text = self._failed
-            if loop.time() < at + _RETRY:
+            if self._client.loop.time() < at + _RETRY:
                 raise TransportError(text)
-        backend = Backend(self.name, self._owner, self.service.limits, loop)
+        backend, self._inner = self.service.join(self._owner, self._client)
         backend.admits_legacy = backend.admits_modern = True
-        links: list[Any] = []
-
-        def make_link(front: Any) -> Any:
-            links.extend(pair(loop, backend, front))
-            return links[1]
-
-        self._inner = self.service.connect(
-            make_link,
-            loop=loop,
-            pool=None,  # type: ignore[arg-type]
-            lane=self._client.shared,
-        )
-        self._inner.outer, self._inner.rates = self._client, None
-        self._inner.principal, self._inner.peer = self._client.principal, self._client.peer
-        # the client's own connection has these
-        self._inner.access = self._inner.audit = self._inner.tracer = None
         backend.across, self.backend = self._client, backend
-        for link in links:
-            link.start()
         return backend
 
     def lost(self, reason: str) -> None:
         """The connection is gone."""
-        self.backend = self._inner = self.hello = None
+        self.backend = self.hello = None
         self._listings.clear()
         self._failed = self._client.loop.time(), reason
 
     def close(self) -> None:
         """The client has left: what it had asked is cancelled."""
-        if self._inner is not None:
-            self._inner.abort()
+        if self.backend is not None:
+            self.backend.abort()
 
     async def greet(self, params: dict[str, Any], *, initialized: bool) -> None:
         """Shake hands as the client did, and bring the server to the state that the client knows.

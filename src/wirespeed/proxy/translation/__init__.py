@@ -1,0 +1,1 @@
+"""Clients of one era with servers of the other."""

@@ -1,0 +1,305 @@
+"""A client of a legacy era with a server of 2026-07-28."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec import Raw
+
+from wirespeed.errors import ProtocolError, VersionMismatch, WirespeedError
+from wirespeed.protocol import codes
+from wirespeed.protocol.client_capabilities import declared
+from wirespeed.protocol.revisions import (
+    LATEST_LEGACY,
+    LATEST_MODERN,
+    LEGACY_VERSIONS,
+    LOG_LEVELS,
+    META_CLIENT_CAPABILITIES,
+    META_CLIENT_INFO,
+    META_LOG_LEVEL,
+    META_PROTOCOL_VERSION,
+    REVISIONS,
+)
+from wirespeed.proxy.config import RetryConfig
+from wirespeed.proxy.eras import modern_version, unsupported
+from wirespeed.proxy.isolation.handshake import learn_tools
+from wirespeed.proxy.ongoing import Ongoing
+from wirespeed.proxy.supervision.retries import Retries
+from wirespeed.proxy.tags import whole
+from wirespeed.proxy.translation.edits import Raising
+from wirespeed.proxy.translation.questions import answers
+from wirespeed.proxy.translation.results import (
+    encode,
+    initialized,
+    lowered,
+    lowered_error,
+    malformed,
+    members_of,
+)
+from wirespeed.proxy.translation.rounds import INPUT_METHODS
+from wirespeed.proxy.translation.translator import Translator, params_of
+from wirespeed.proxy.translation.updates import Updates
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
+    from wirespeed._core.envelope import Message
+    from wirespeed.proxy.backend import Backend
+
+# Requests that no revision before 2026-07-28 has, and those of tasks, which are others there.
+_UNKNOWN = REVISIONS[LATEST_MODERN].requests.difference(
+    *(REVISIONS[v].requests for v in LEGACY_VERSIONS)
+)
+_PATIENCE = 10.0  # seconds for the list of its tools
+_TASKS = frozenset({"tasks/get", "tasks/result", "tasks/list", "tasks/cancel", "tasks/update"})
+
+
+class LegacyClient(Translator):
+    """Answers ``initialize``, ``ping``, the log level and subscriptions itself. Each other request
+    is passed on with the members of 2026-07-28 in its ``_meta``."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self._capabilities: dict[str, Any] = {}
+        self._info: object = None
+        self._offered: dict[str, Any] = {}
+        self._level: str | None = None
+        self._updates: Updates | None = None
+        self._works: set[_Work] = set()
+        self._greeted = False
+        self._translation = Raising(self._answered)
+        self.front.requests = {
+            "initialize": self._initialize,
+            "ping": self._ping,
+            "logging/setLevel": self._set_level,
+            "resources/subscribe": self._subscribe,
+            "resources/unsubscribe": self._unsubscribe,
+            **dict.fromkeys(_UNKNOWN, self._unknown),
+            **dict.fromkeys(_TASKS, self._task),
+        }
+
+    # -- handshakes ------------------------------------------------------------------------------
+
+    async def greet(self, backend: Backend, message: Message) -> None:
+        """Ask the server what it is."""
+        params = params_of(message)
+        wanted = params.get("protocolVersion")
+        offered = params.get("capabilities")
+        if not isinstance(wanted, str):
+            raise ProtocolError(codes.INVALID_PARAMS, "protocolVersion must be a string")
+        self._capabilities = declared(offered if isinstance(offered, dict) else {}, LATEST_MODERN)
+        self._info = params.get("clientInfo")
+        backend.revision = REVISIONS[LATEST_MODERN]
+        backend.session.answers_requests = False
+        found = await backend.ask("server/discover", {"_meta": self._meta()})
+        versions = found.get("supportedVersions") if isinstance(found, dict) else None
+        if not isinstance(versions, list) or LATEST_MODERN not in versions:
+            raise VersionMismatch("the server does not speak 2026-07-28", [])
+        await learn_tools(backend, Retries(RetryConfig()), _PATIENCE)
+        version = wanted if wanted in LEGACY_VERSIONS else LATEST_LEGACY
+        self._hello = initialized(found, version, backend.name)
+        self._offered = self._hello["capabilities"]
+        self._updates = Updates(self.front, backend, self._offered, self._meta)
+        self._translation.decodes = version < "2025-06-18"
+
+    def _meta(self) -> dict[str, Any]:
+        """The envelope of the client's requests."""
+        meta: dict[str, Any] = {
+            META_PROTOCOL_VERSION: LATEST_MODERN,
+            META_CLIENT_CAPABILITIES: self._capabilities,
+        }
+        if isinstance(self._info, dict):
+            meta[META_CLIENT_INFO] = self._info
+        if self._level is not None:
+            meta[META_LOG_LEVEL] = self._level
+        return meta
+
+    def _declare(self) -> None:
+        self._translation.declare(encode(self._meta())[1:-1])
+
+    def handle(self, message: Message) -> Backend | None:
+        """Return the server of a request, or None if it was answered."""
+        front = self.front
+        modern = modern_version(message)
+        if modern is not None:
+            front.refuse(message, *unsupported(LEGACY_VERSIONS, modern))
+        elif message.method == "initialize" and not self._greeted:
+            self._greeted = True
+            front.speak(self._hello["protocolVersion"])
+            self._declare()
+            self.answer(message, encode(self._hello))
+            front.across = self.backend
+            front.admits_legacy = True
+            front.translation = self._translation
+            assert self._updates is not None
+            self._updates.start()
+        elif self.backend is not None and self._greeted:
+            self._resume()
+            return self.backend
+        else:
+            front.refuse(message, codes.INVALID_PARAMS, "the connection is not initialized")
+        return None
+
+    def _resume(self) -> None:
+        """The server was lost, and is there again."""
+        self.front.across = self.backend
+        self.front.admits_legacy = True
+        assert self._updates is not None
+        self._updates.start()
+
+    def lost(self) -> None:
+        """The connection is gone. What the client is asked meanwhile is of no use."""
+        self.front.admits_legacy = False
+        for work in list(self._works):
+            work.task.cancel()
+        if self._updates is not None:
+            self._updates.stop()
+
+    # -- requests --------------------------------------------------------------------------------
+
+    def _initialize(self, front: Any, message: Message) -> None:
+        if self._greeted:
+            self.refuse(message, codes.INVALID_REQUEST, "the connection is initialized already")
+        else:
+            front.session.pauses_requests = True  # what follows waits, too
+            self.route(front, message)
+
+    def _ping(self, front: Any, message: Message) -> None:
+        self.answer(message, b"{}")
+
+    def _unknown(self, front: Any, message: Message) -> None:
+        self.refuse(
+            message,
+            codes.METHOD_NOT_FOUND,
+            f"Method not found: {message.method} (it is of 2026-07-28)",
+        )
+
+    def _task(self, front: Any, message: Message) -> None:
+        self.refuse(
+            message,
+            codes.METHOD_NOT_FOUND,
+            f"Method not found: {message.method} (the server is of 2026-07-28, whose tasks are not "
+            "those of 2025-11-25)",
+        )
+
+    def _set_level(self, front: Any, message: Message) -> None:
+        """Keep the level: each request names it."""
+        level = params_of(message).get("level")
+        if "logging" not in self._offered:
+            self.refuse(message, codes.METHOD_NOT_FOUND, "Method not found: logging/setLevel")
+        elif level not in LOG_LEVELS:
+            self.refuse(message, codes.INVALID_PARAMS, f"level is one of {', '.join(LOG_LEVELS)}")
+        else:
+            self._level = level
+            self._declare()
+            self.answer(message, b"{}")
+
+    def _subscribe(self, front: Any, message: Message) -> None:
+        uri = params_of(message).get("uri")
+        resources = self._offered.get("resources")
+        if not isinstance(resources, dict) or resources.get("subscribe") is not True:
+            self.refuse(message, codes.METHOD_NOT_FOUND, f"Method not found: {message.method}")
+        elif not isinstance(uri, str):
+            self.refuse(message, codes.INVALID_PARAMS, "uri must be a string")
+        else:
+            assert self._updates is not None
+            self._work(message, self._empty(message, self._updates.subscribe(uri)))
+
+    def _unsubscribe(self, front: Any, message: Message) -> None:
+        uri = params_of(message).get("uri")
+        if not isinstance(uri, str):
+            self.refuse(message, codes.INVALID_PARAMS, "uri must be a string")
+        elif self._updates is None:
+            self.refuse(message, codes.INVALID_PARAMS, "the connection is not initialized")
+        else:
+            self._work(message, self._empty(message, self._updates.unsubscribe(uri)))
+
+    async def _empty(self, message: Message, work: Coroutine[Any, Any, None]) -> None:
+        await work
+        self.answer(message, b"{}")
+
+    def _work(self, message: Message, work: Coroutine[Any, Any, None]) -> None:
+        """Answer a request later. What the work raises is the answer."""
+        one = _Work(self, message, work)
+        self._works.add(one)
+        one.task.add_done_callback(lambda _: self._works.discard(one))
+        self.front.session.set_token(message, one)
+
+    # -- answers ---------------------------------------------------------------------------------
+
+    def _answered(self, request: Message, answer: Message, n: int = 0) -> Message | bytes | None:
+        """What the client gets instead of an answer of the server; None: not yet."""
+        if answer.error is not None:
+            return lowered_error(request, answer)
+        try:
+            return self._result(request, answer, n)
+        except msgspec.DecodeError as exc:
+            raise malformed(exc) from None
+
+    def _result(self, request: Message, answer: Message, n: int) -> bytes | None:
+        method = request.method or ""
+        members = members_of(answer.result)
+        kind = msgspec.json.decode(members.get("resultType", b'"complete"'))
+        if kind == "input_required" and method in INPUT_METHODS:
+            self._work(request, self._round(request, members, n))
+            return None
+        if kind != "complete":
+            raise ProtocolError(
+                codes.INTERNAL_ERROR, f"the server's result is of an unknown type: {kind!r}"
+            )
+        version = LATEST_LEGACY if self.front.revision is None else self.front.revision.version
+        return lowered(method, members, version)
+
+    async def _round(self, request: Message, result: dict[str, Raw], n: int) -> None:
+        """Ask the client, then send its request again."""
+        more = await answers(self.front, request, result, self._capabilities, n)
+        params = members_of(request.params)
+        meta = self._meta() | members_of(params.get("_meta"))
+        text = whole(request.method, {**params, **more, "_meta": meta})
+
+        def after(answer: Message) -> Message | bytes | None:
+            return self._answered(request, answer, n + 1)
+
+        self.front.pass_request(request, self.backend, text=text, after=after)
+
+    # -- what the server says --------------------------------------------------------------------
+
+    def server_asks(self, backend: Backend, message: Message) -> None:
+        """Drop a request: servers of 2026-07-28 send none."""
+
+    def said(self, message: Message) -> None:
+        """Pass a log message on, if it is as severe as the client asked for."""
+        if message.method != "notifications/message" or self._level is None:
+            return
+        params = members_of(message.params)
+        level = msgspec.json.decode(params.get("level", b"null"))
+        if level in LOG_LEVELS[LOG_LEVELS.index(self._level) :]:
+            self.front.say("notifications/message", encode(params))
+
+
+class _Work(Ongoing):
+    """A request that is answered later. It is the token of the request."""
+
+    def __init__(
+        self, client: LegacyClient, message: Message, work: Coroutine[Any, Any, None]
+    ) -> None:
+        self._client = client
+        self.task = asyncio.ensure_future(self._run(message, work))
+
+    async def _run(self, message: Message, work: Coroutine[Any, Any, None]) -> None:
+        try:
+            await work
+        except asyncio.CancelledError:
+            self._client.refuse(message, codes.SERVER_LOST, "the server is not there")
+            raise
+        except ProtocolError as exc:
+            self._client.refuse(message, exc.code, exc.message, exc.data)
+        except WirespeedError as exc:
+            self._client.refuse(message, codes.SERVER_LOST, str(exc).partition("\n")[0])
+
+    def notified(self, message: Message) -> None:
+        """The client has cancelled its request."""
+        self.task.cancel()
+        self._client.front.session.cancelled_done()

@@ -1,0 +1,239 @@
+"""A client of 2026-07-28 with a server of a legacy era."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from wirespeed.errors import ProtocolError
+from wirespeed.protocol import codes
+from wirespeed.protocol.client_capabilities import declared
+from wirespeed.protocol.revisions import (
+    LATEST_LEGACY,
+    LATEST_MODERN,
+    LEGACY_VERSIONS,
+    LOG_LEVELS,
+    META_CLIENT_CAPABILITIES,
+    META_CLIENT_INFO,
+    META_LOG_LEVEL,
+    META_SERVER_INFO,
+    MODERN_VERSIONS,
+    REVISIONS,
+)
+from wirespeed.proxy.eras import modern_version, unsupported
+from wirespeed.proxy.isolation.handshake import initialize
+from wirespeed.proxy.tags import whole
+from wirespeed.proxy.translation.edits import Lowering
+from wirespeed.proxy.translation.listening import Listening
+from wirespeed.proxy.translation.results import (
+    discovered,
+    encode,
+    malformed,
+    members_of,
+    raised,
+    raised_error,
+)
+from wirespeed.proxy.translation.rounds import CAPABILITY_OF, INPUT_METHODS, Rounds
+from wirespeed.proxy.translation.translator import Translator, params_of
+
+if TYPE_CHECKING:
+    from wirespeed._core.envelope import Message
+    from wirespeed.proxy.backend import Backend
+
+_LEVEL = f"params._meta.{META_LOG_LEVEL}"
+_CAPABILITIES = f"params._meta.{META_CLIENT_CAPABILITIES}"
+_OF_A_ROUND = re.compile(rb'"(?:requestState|inputResponses|task)"')
+# Requests that 2026-07-28 does not have.
+_REMOVED = frozenset().union(*(REVISIONS[v].requests for v in LEGACY_VERSIONS)) - (
+    REVISIONS[LATEST_MODERN].requests
+)
+
+
+class ModernClient(Translator):
+    """Serves ``server/discover`` and subscriptions itself. The rest is passed on, and comes back
+    with the members that 2026-07-28 demands."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self._hello: dict[str, Any] = {}
+        self._info: object = None
+        self._level: str | None = None
+        self._loggers: list[tuple[Message, int]] = []
+        self._listening: Listening | None = None
+        self._rounds: Rounds | None = None
+        self.front.requests = {"initialize": self._initialize}
+
+    # -- handshakes ------------------------------------------------------------------------------
+
+    async def greet(self, backend: Backend, message: Message) -> None:
+        """Initialize the server as its client would."""
+        meta = params_of(message).get("_meta")
+        meta = meta if isinstance(meta, dict) else {}
+        offered = meta.get(META_CLIENT_CAPABILITIES)
+        capabilities = declared(offered if isinstance(offered, dict) else {}, LATEST_LEGACY)
+        hello = self._hello = await initialize(backend, capabilities, meta.get(META_CLIENT_INFO))
+        self._info = hello.get("serverInfo")
+        ending = b',"resultType":"complete"'
+        end = b""
+        if self._info is not None:
+            end = b',"_meta":' + encode({META_SERVER_INFO: self._info})
+        self._level = None
+        self._listening = Listening(self.front, backend, self._offered)
+        self._rounds = Rounds(self.front, end)
+        translation = Lowering(ending + end, self._answered, self._called)
+        translation.tracks = any(name in capabilities for name in CAPABILITY_OF.values())
+        self.front.translation = translation
+
+    @property
+    def _offered(self) -> dict[str, Any]:
+        offered = self._hello.get("capabilities")
+        return offered if isinstance(offered, dict) else {}
+
+    def _initialize(self, front: Any, message: Message) -> None:
+        """The client has only asked what there is, and goes on in a legacy era."""
+        if not self.hand_back(message):
+            self.refuse(
+                message, codes.INVALID_REQUEST, "the connection is one of 2026-07-28 already"
+            )
+
+    # -- requests --------------------------------------------------------------------------------
+
+    def handle(self, message: Message) -> Backend | None:
+        """Return the server of a request, or None if it was or will be answered."""
+        try:
+            return self._handle(message)
+        except ProtocolError as exc:
+            self.refuse(message, exc.code, exc.message, exc.data)
+            return None
+
+    def _handle(self, message: Message) -> Backend | None:
+        version = modern_version(message)
+        method = message.method or ""
+        if not version or message.lease(_CAPABILITIES) is None:
+            raise ProtocolError(codes.INVALID_PARAMS, "the envelope of the request is incomplete")
+        if version not in MODERN_VERSIONS:
+            raise ProtocolError(*unsupported(self._versions, version))
+        if method in _REMOVED:
+            raise ProtocolError(
+                codes.METHOD_NOT_FOUND, f"Method not found: {method} (2026-07-28 does not have it)"
+            )
+        if method.startswith("tasks/"):
+            raise ProtocolError(
+                codes.METHOD_NOT_FOUND,
+                f"Method not found: {method} (the server is of a legacy era, whose tasks are not "
+                "those of 2026-07-28)",
+            )
+        if message.lease(_LEVEL) is not None:
+            self._note_level(message)
+        if method == "server/discover":
+            self.answer(message, discovered(self._hello, self._versions))
+        elif method == "subscriptions/listen":
+            assert self._listening is not None
+            self._listening.add(message)
+        elif method in INPUT_METHODS and _OF_A_ROUND.search(message.params or b""):
+            self._pass_round(message)
+        else:
+            return self.backend
+        return None
+
+    @property
+    def _versions(self) -> tuple[str, ...]:
+        version = self._hello.get("protocolVersion", LATEST_LEGACY)
+        return LEGACY_VERSIONS[: LEGACY_VERSIONS.index(version) + 1]
+
+    def _pass_round(self, message: Message) -> None:
+        """A request that may belong to a round."""
+        params = members_of(message.params)
+        responses = params.pop("inputResponses", None)
+        handle = params.pop("requestState", None)
+        params.pop("task", None)  # 2026-07-28 ignores it, and the server would not
+        if handle is not None:
+            assert self._rounds is not None
+            text = msgspec.json.decode(handle)
+            self._rounds.resume(message, text if isinstance(text, str) else "", responses)
+        else:
+            self.front.pass_request(message, self.backend, text=whole(message.method, params))
+
+    # -- answers ---------------------------------------------------------------------------------
+
+    def _answered(self, request: Message, answer: Message) -> Message | bytes:
+        """What the client gets instead of an answer of the server."""
+        return self._raised(request.method or "", answer)
+
+    def _called(self, answer: Message) -> Message | bytes:
+        """The same for a tool, where its call was not kept."""
+        return self._raised("tools/call", answer)
+
+    def _raised(self, method: str, answer: Message) -> Message | bytes:
+        if answer.result is None:
+            return raised_error(answer)
+        try:
+            return raised(method, answer.result, self._info)
+        except msgspec.DecodeError as exc:
+            raise malformed(exc) from None
+
+    # -- log levels ------------------------------------------------------------------------------
+
+    def _note_level(self, message: Message) -> None:
+        """The server has the most verbose level that a request has asked for."""
+        level = message.text(_LEVEL)
+        if level not in LOG_LEVELS:
+            raise ProtocolError(codes.INVALID_PARAMS, f"logLevel is one of {', '.join(LOG_LEVELS)}")
+        if "logging" not in self._offered:
+            return
+        rank = LOG_LEVELS.index(level)
+        self._loggers = [one for one in self._loggers if self.front.is_open(one[0])]
+        self._loggers.append((message, rank))
+        if self._level is None or rank < LOG_LEVELS.index(self._level):
+            self._level = level
+            assert self.backend is not None
+            answer = self.backend.ask("logging/setLevel", {"level": level})
+            answer.add_done_callback(lambda done: done.cancelled() or done.exception())
+
+    def _logged(self, message: Message) -> None:
+        """A log message goes to a request that is open and asked for it."""
+        params = members_of(message.params)
+        level = msgspec.json.decode(params.get("level", b"null"))
+        if level not in LOG_LEVELS:
+            return
+        for request, rank in self._loggers:
+            if LOG_LEVELS.index(level) >= rank and self.front.is_open(request):
+                self.front.say("notifications/message", encode(params), request.ref)
+                return
+
+    # -- what the server says --------------------------------------------------------------------
+
+    def server_asks(self, backend: Backend, message: Message) -> None:
+        """Ask the client in a round."""
+        if message.method == "ping":
+            backend.session.send_result(message, b"{}")
+            if backend.link is not None:
+                backend.link.wrote()
+        elif message.method in CAPABILITY_OF and self._rounds is not None:
+            self._rounds.ask(backend, message)
+        else:
+            backend.refuse(message, f"Method not found: {message.method}")
+
+    def said(self, message: Message) -> None:
+        """Pass a notification on, if a request or a subscription of the client asked for it."""
+        method = message.method or ""
+        if method == "notifications/message":
+            self._logged(message)
+        elif method in REVISIONS[LATEST_MODERN].server_notifications and self._listening:
+            self._listening.said(method, message)
+
+    # -- ends ------------------------------------------------------------------------------------
+
+    def end(self) -> None:
+        """End the subscriptions in order."""
+        if self._listening is not None:
+            self._listening.end()
+
+    def lost(self) -> None:
+        """The connection is gone."""
+        self.end()
+        if self._rounds is not None:
+            self._rounds.close()
+        self._loggers.clear()

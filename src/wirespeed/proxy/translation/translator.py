@@ -1,0 +1,205 @@
+"""A client of one era with a server of the other."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from wirespeed.errors import ProtocolError, RemoteError, WirespeedError
+from wirespeed.protocol import codes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from wirespeed._core.envelope import Message
+    from wirespeed.proxy.backend import Backend
+    from wirespeed.proxy.front import Front
+    from wirespeed.proxy.isolation.assignment import Router
+    from wirespeed.proxy.side import Side
+
+logger = logging.getLogger("wirespeed.proxy")
+
+# Resources that one client may be subscribed to.
+MAX_SUBSCRIPTIONS = 1000
+
+
+class Translator:
+    """The base of `ModernClient` and `LegacyClient`: a `Router` of one client, and the `Owner` of
+    its connection to a server.
+
+    Args:
+        front: The client.
+        connect: What makes a connection, of the server's era.
+        leave: Called when the client has left.
+        router: What served the client before, and can again; None: it cannot.
+
+    Attributes:
+        backend: The connection; None while there is none, or it is not ready.
+    """
+
+    def __init__(
+        self,
+        front: Front,
+        connect: Callable[[Translator], Backend],
+        leave: Callable[[], None],
+        router: Router | None,
+    ) -> None:
+        self.front = front
+        self.backend: Backend | None = None
+        self._connect = connect
+        self._leave = leave
+        self._router = router
+        self._connecting: Backend | None = None
+        self._starting: asyncio.Task[None] | None = None
+        self._waiting: list[Message] = []
+        front.router = self
+        front.on_drain = self.end
+        front.across = None
+        front.admits_legacy = front.admits_modern = False
+
+    # -- for subclasses --------------------------------------------------------------------------
+
+    async def greet(self, backend: Backend, message: Message) -> None:
+        """Shake hands with the server, for the first message of the client. WirespeedError: it
+        failed."""
+        raise NotImplementedError
+
+    def handle(self, message: Message) -> Backend | None:
+        """Return the server of a request, or None if it was or will be answered."""
+        raise NotImplementedError
+
+    def said(self, message: Message) -> None:
+        """Take a notification of the server. ProtocolError, DecodeError: it is malformed."""
+        raise NotImplementedError
+
+    def end(self) -> None:
+        """The client is to leave: end what has no end of its own."""
+
+    def lost(self) -> None:
+        """The connection is gone."""
+
+    # -- the client ------------------------------------------------------------------------------
+
+    def joined(self, front: Front) -> None:
+        """Not called."""
+
+    def failed(self) -> None:
+        """Not called: the connection is that of a client."""
+
+    def again(self, asker: Side, message: Message) -> bool:
+        """Nothing is sent again here: who has the server does that."""
+        return False
+
+    def left(self, front: Front) -> None:
+        """The client has left."""
+        if self._starting is not None:
+            self._starting.cancel()
+        self.lost()
+        for backend in (self.backend, self._connecting):
+            if backend is not None and backend.link is not None:
+                backend.abort()
+        self.backend = None
+        self._leave()
+
+    def hand_back(self, message: Message) -> bool:
+        """Let what served the client before serve it from this legacy request on. Returns whether
+        it can."""
+        if self._router is None or self.front.link is None or self._starting is not None:
+            return False
+        front = self.front
+        self.left(front)
+        front.translation = front.on_drain = None
+        front.router = self._router
+        front.router.joined(front)
+        front.requests["initialize"](front, message)
+        return True
+
+    def route(self, front: Front, message: Message) -> Backend | None:
+        """Return the server that a request goes to, or None if it waits or was answered."""
+        if self.backend is not None:
+            return self.handle(message)
+        self._waiting.append(message)
+        if self._starting is None:
+            self._starting = asyncio.ensure_future(self._start(message))
+        return None
+
+    async def _start(self, message: Message) -> None:
+        """Connect to the server, and let the requests go on."""
+        refusal: tuple[int, str, Any]
+        try:
+            backend = self._connecting = self._connect(self)
+            await self.greet(backend, message)
+            self.backend = backend
+            refusal = codes.SERVER_LOST, "the server is not there", None
+        except (ProtocolError, RemoteError) as exc:
+            refusal = exc.code, exc.message, exc.data
+        except (WirespeedError, TimeoutError) as exc:
+            refusal = codes.SERVER_LOST, str(exc).partition("\n")[0] or "no answer in time", None
+        except Exception:
+            logger.exception("internal error of the proxy at %s", message)
+            refusal = codes.INTERNAL_ERROR, "Internal error", None
+        finally:
+            self._starting = None
+        if self.backend is None:
+            self._hang_up()
+        self.front.release()
+        waiting, self._waiting = self._waiting, []
+        for one in waiting:
+            if not self.front.is_open(one):
+                continue
+            if self.backend is None:
+                self.front.refuse(one, *refusal)
+            elif (to := self.handle(one)) is not None:
+                self.front.pass_request(one, to)
+
+    def _hang_up(self) -> None:
+        backend, self._connecting = self._connecting, None
+        if backend is not None and backend.link is not None:
+            backend.abort()
+
+    def client_said(self, front: Front, message: Message) -> None:
+        """Drop a notification: none has a counterpart in the other era."""
+
+    # -- the server ------------------------------------------------------------------------------
+
+    async def opened(self, backend: Backend) -> None:
+        """Not called: who owns the server has opened it."""
+
+    def down(self, reason: str | None) -> None:
+        """Not called."""
+
+    def closed(self, backend: Backend) -> None:
+        """The connection is gone. The next request makes another."""
+        if backend is self._connecting:
+            self._connecting = None
+        if backend is self.backend:
+            self.backend = None
+            self.front.across = None
+            self.lost()
+
+    def server_said(self, backend: Backend, message: Message) -> None:
+        """Take a notification that belongs to no request. One that is malformed is counted."""
+        try:
+            self.said(message)
+        except (ProtocolError, msgspec.DecodeError):
+            backend.faults += 1
+
+    def answer(self, message: Message, result: bytes) -> None:
+        """Answer a request of the client."""
+        if self.front.link is not None:
+            self.front.session.send_result(message, result)
+            self.front.link.wrote()
+            if self.front.draining:
+                self.front.check_drained()
+
+    def refuse(self, message: Message, code: int, text: str, data: Any = None) -> None:
+        """Answer a request of the client with an error."""
+        self.front.refuse(message, code, text, data)
+
+
+def params_of(message: Message) -> dict[str, Any]:
+    """The params of a message, decoded."""
+    return {} if message.params is None else msgspec.json.decode(message.params)
