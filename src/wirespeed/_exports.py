@@ -123,7 +123,7 @@ HOMES = {
         "wirespeed.tasks.store": "Page TaskStore",
     },
     "wirespeed.proxy": {
-        "wirespeed.proxy.config": "BackendConfig ProxyConfig ToolsConfig",
+        "wirespeed.proxy.config": "AdminConfig BackendConfig ProxyConfig ToolsConfig",
         "wirespeed.proxy.mirror": "Mirror",
         "wirespeed.proxy.proxy": "Proxy",
     },

@@ -146,6 +146,7 @@ INSIDE = {
         supervision
         isolation
         merge
+        operation
         service mirror file
         proxy
     """,

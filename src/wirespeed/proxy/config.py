@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from wirespeed._exports import set_public_home
 from wirespeed.limits import Limits
+from wirespeed.transport.address import parse
+from wirespeed.transport.options import is_token
 
 if TYPE_CHECKING:
     from wirespeed.client.targets.remote import Http, Socket, WebSocket
@@ -88,6 +90,26 @@ class BackendConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
+class AdminConfig:
+    """The admin listener of a proxy.
+
+    Attributes:
+        listen: An ``http://`` URL without a path.
+        token: What clients of it must bring, but probes; without one, a token is made at the start.
+    """
+
+    listen: str = "http://127.0.0.1:9464"
+    token: str | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        address = parse(self.listen)
+        if address.scheme != "http" or address.path != "/" or address.query:
+            raise ValueError(f"the admin listener has an http:// URL without a path: {self.listen}")
+        if self.token is not None and not is_token(self.token):
+            raise ValueError("a token is one or more printable ASCII characters without spaces")
+
+
+@dataclass(frozen=True, kw_only=True)
 class ProxyConfig:
     """A proxy.
 
@@ -99,6 +121,7 @@ class ProxyConfig:
         limits: The limits of each client's connection.
         shutdown_grace: Seconds that requests in flight have when the proxy ends.
         page_size: Entries on a page of a list that was merged of several servers.
+        admin: Where people and programs watch the proxy; None: nowhere.
     """
 
     backends: tuple[BackendConfig, ...]
@@ -106,6 +129,7 @@ class ProxyConfig:
     limits: Limits = field(default_factory=Limits)
     shutdown_grace: float = 5.0
     page_size: int = 1000
+    admin: AdminConfig | None = None
 
     def __post_init__(self) -> None:
         if not self.backends:

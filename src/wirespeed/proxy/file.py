@@ -19,6 +19,7 @@ from wirespeed.limits import Limits
 from wirespeed.proxy.config import (
     NAME,
     PREFIX,
+    AdminConfig,
     BackendConfig,
     Isolation,
     ProxyConfig,
@@ -101,6 +102,20 @@ LimitKeys: Any = msgspec.defstruct(
 )
 
 
+class Admin(_Keys):
+    """The admin listener: state, metrics and the status page."""
+
+    listen: (
+        Annotated[str, Meta(description="Its URL; http://127.0.0.1:9464 by default.")] | UnsetType
+    ) = UNSET
+    token: (
+        Annotated[
+            str, Meta(description="What its clients must bring; made at the start if absent.")
+        ]
+        | UnsetType
+    ) = UNSET
+
+
 class Top(_Keys):
     """What holds for all servers."""
 
@@ -116,6 +131,7 @@ class Top(_Keys):
         Annotated[_Count, Meta(description="Entries on a page of a list of several servers.")]
         | UnsetType
     ) = UNSET
+    admin: Admin | UnsetType = UNSET
 
 
 def load(path: str | os.PathLike[str]) -> ProxyConfig:
@@ -135,6 +151,12 @@ def load(path: str | os.PathLike[str]) -> ProxyConfig:
         )
     if "limits" in top:
         top["limits"] = _made(document, "proxy.limits", Limits, top["limits"].given())
+    if "admin" in top:
+        own = {
+            name: document.expand(f"proxy.admin.{name}", text)
+            for name, text in top["admin"].given().items()
+        }
+        top["admin"] = _made(document, "proxy.admin", AdminConfig, own)
     top.setdefault("listen", ())
     top["backends"] = tuple(_backend(document, server) for server in servers)
     return _made(document, "", ProxyConfig, top)

@@ -61,6 +61,7 @@ class Front(Side):
             logger.info("connection lost: %s", exc)
         super().on_lost(exc)
         self.service.fronts.discard(self)
+        self.service.meter.client_left(self)
         self.router.left(self)
         if not self.closed.done():
             self.closed.set_result(exc)

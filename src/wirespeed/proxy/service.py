@@ -14,6 +14,7 @@ from wirespeed.proxy.front import Front
 from wirespeed.proxy.isolation.assignment import WithoutSession
 from wirespeed.proxy.isolation.per_client import PerClient
 from wirespeed.proxy.isolation.pool import Pool
+from wirespeed.proxy.operation.meter import Meter
 
 if TYPE_CHECKING:
     from wirespeed._core.framing.base import Framer
@@ -35,8 +36,10 @@ class ProxyService:
 
     Attributes:
         name: The server's, or the proxy's.
+        config: The server's; None for the endpoint of all servers.
         assignment: What knows which server.
         fronts: The clients at this moment.
+        meter: What is counted of them, and of the server.
     """
 
     subprotocol = "mcp"
@@ -48,12 +51,21 @@ class ProxyService:
     modern_versions = MODERN_VERSIONS
     has_sessions = True
 
-    def __init__(self, config: ProxyConfig, name: str, assignment: Assignment) -> None:
+    def __init__(
+        self,
+        config: ProxyConfig,
+        name: str,
+        assignment: Assignment,
+        meter: Meter,
+        backend: BackendConfig | None = None,
+    ) -> None:
         self.name = name
+        self.config = backend
         self.limits = config.limits
         self.shutdown_grace = config.shutdown_grace
         self.assignment = assignment
         self.fronts: set[Front] = set()
+        self.meter = meter
         self._alone = len(config.backends) == 1
         self._holders = 0
         self._starting: asyncio.Future[None]
@@ -63,7 +75,8 @@ class ProxyService:
         """The service that passes everything on to one server."""
         limits = msgspec.structs.replace(config.limits, max_outstanding=_OUTSTANDING)
         kind = PerClient if backend.isolation == "session" else Pool
-        return cls(config, backend.name, kind(backend, limits))
+        meter = Meter()
+        return cls(config, backend.name, kind(backend, limits, meter), meter, backend)
 
     async def hold(self) -> None:
         """Start the servers, for the first listener. TransportError: the only one cannot be
@@ -111,6 +124,7 @@ class ProxyService:
         front.shared = lane
         make_link(front)
         self.fronts.add(front)
+        self.meter.n_clients += 1
         front.router.joined(front)
         return front
 

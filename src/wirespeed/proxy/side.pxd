@@ -3,6 +3,7 @@ from libc.stdint cimport int64_t, uint8_t, uint64_t
 
 from wirespeed._core.envelope cimport Message
 from wirespeed._core.span cimport Span
+from wirespeed.server.requests.observer cimport Observer, Series
 from wirespeed.transport.served cimport Served
 
 cdef enum:
@@ -21,6 +22,11 @@ cdef class Route:
     cdef uint8_t n_token         # of the asker's progress token, JSON text
     cdef uint8_t[SHORT_TOKEN] token
     cdef bytes long_token        # one that has no room there, or None
+    cdef Series series           # what it is counted in; None: nothing
+    cdef double began            # when it was passed on, by the clock of the observer; 0: no matter
+
+    cdef int over_c(self, int code) except -1
+
 
 
 cdef inline Span token_of(Route route) noexcept:
@@ -40,6 +46,7 @@ cdef class Side(Served):
     cdef public bint admits_legacy       # False: `route` is asked for each request of this era
     cdef public bint admits_modern
     cdef public str tag                  # before what is to come back to this server; None: nothing
+    cdef public Observer observer        # counts the requests that this side is asked; None: off
     cdef list held                       # sides that wait until this one has read
     cdef readonly long long n_passed     # requests of this side
     cdef readonly long long n_abandoned  # requests left unanswered at its loss
@@ -48,6 +55,7 @@ cdef class Side(Served):
 
     # `name`: JSON text that stands in the place of `params.name`, or None
     cdef int pass_request_c(self, Side to, Message m, bytes name) except -1
+    cdef int observe_c(self, Route route, Message m) except -1
     cdef int pass_answer_c(self, Route route, Message m) except -1
     cdef int pass_notice_c(self, Route route, Message m) except -1
     cdef int pass_about_c(self, Route route, Message m, int which, Span text) except -1

@@ -36,6 +36,7 @@ from wirespeed._core.session cimport Session
 from wirespeed._core.span cimport Span
 from wirespeed._core.splice cimport Edit, edit_of, splice_c
 from wirespeed.server.http.headers cimport check_headers_c
+from wirespeed.server.requests.observer cimport CANCELLED, now_c
 from wirespeed.transport.served cimport Served
 
 import logging
@@ -45,6 +46,7 @@ import msgspec
 from wirespeed._core.envelope import parse
 from wirespeed.errors import ProtocolError, RemoteError
 from wirespeed.protocol import codes, revisions
+from wirespeed.protocol.revisions import REQUEST_METHODS
 from wirespeed.proxy.tags import tagged, whole
 
 logger = logging.getLogger("wirespeed.proxy")
@@ -63,17 +65,31 @@ cdef bytes about_subscription(object result, bytes id):
     return msgspec.json.encode(decoded)
 
 
-cdef int verdict(object error) except? -1:
-    """The code of a server's error if it decides about the status of an HTTP response, or 0."""
+# What errors without a code of their own are counted as, and those of a server with many codes.
+cdef enum:
+    OTHER_CODE = 2
+    MAX_CODES = 32
+
+
+cdef int code_of(object error) except? -1:
+    """The code of a server's error."""
     decoded = msgspec.json.decode(error)
     code = decoded.get("code") if isinstance(decoded, dict) else None
-    return code if isinstance(code, int) and code in VERDICTS else 0
+    small = type(code) is int and -1 << 31 <= code < 1 << 31 and not 0 <= code <= OTHER_CODE
+    return code if small else OTHER_CODE
 
 
 @cython.final
 @cython.freelist(256)
 cdef class Route:
-    pass
+    cdef int over_c(self, int code) except -1:
+        """The request has its answer, or needs none: count it, once."""
+        if self.began != 0:
+            if code and code not in self.series.codes and len(self.series.codes) >= MAX_CODES:
+                code = OTHER_CODE
+            self.series.add_c(now_c() - self.began, code, False)
+            self.began = 0
+        return 0
 
 
 cdef class Side(Served):
@@ -167,6 +183,7 @@ cdef class Side(Served):
         for token in list(self.session.inflight.tokens):
             route = <Route> token if type(token) is Route else None
             while route is not None:
+                route.over_c(CANCELLED)
                 if route.answerer.session.pending.take_c(route.id) is not None:
                     me.n_abandoned += 1
                     route.answerer.cancel(route.id)
@@ -237,6 +254,8 @@ cdef class Side(Served):
             )
             return 0
         self.session.set_token_c(m.ref, route)
+        if to.observer is not None:
+            to.observe_c(route, m)
         if name is not None:
             edit = edit_of(m, WS_NAME, Span(<const unsigned char *> <char *> name,
                                             <size_t> len(name)))
@@ -250,6 +269,20 @@ cdef class Side(Served):
             to.link.wrote_c()
         if to.session.outbox.size >= to.session.output_high:
             to.hold_c(self)
+        return 0
+
+    cdef int observe_c(self, Route route, Message m) except -1:
+        """Measure a request that this side is asked, unless it is one without an end. Methods that
+        the protocol does not have are counted as one."""
+        cdef str method = "tools/call"
+        if route.listens:
+            return 0
+        if not poi_is(m, WS_METHOD, b'"tools/call"'):
+            method = m.method
+            if method not in REQUEST_METHODS:
+                method = "other"
+        route.series = self.observer.of_method_c(method)
+        route.began = now_c()
         return 0
 
     cdef int hold_c(self, Side asker) except -1:
@@ -267,6 +300,8 @@ cdef class Side(Served):
         cdef InFlightSlot *slot = asker.session.inflight.slot_c(route.ref)
         cdef Span id
         cdef bytes text
+        cdef int code = code_of(m.error) if m.kind_c == ERROR else 0
+        route.over_c(code)
         if asker.link is None or slot is NULL:
             self.n_late += 1
             return 0
@@ -285,9 +320,8 @@ cdef class Side(Served):
         else:
             if route.greets and m.kind_c == RESULT:
                 asker.agreed(m)
-            asker.session.splice_reply_c(
-                route.ref, m, verdict(m.error) if m.kind_c == ERROR else 0
-            )
+            # some codes decide about the status of an HTTP response
+            asker.session.splice_reply_c(route.ref, m, code if code in VERDICTS else 0)
         return asker.passed_c()
 
     cdef int passed_c(self) except -1:
@@ -337,6 +371,7 @@ cdef class Side(Served):
         cdef InFlightSlot *slot
         if m.ref:                      # its own request, which it cancels
             while route is not None:
+                route.over_c(CANCELLED)
                 if route.answerer.session.pending.is_live_c(route.id):
                     route.answerer.session.splice_cancel_c(route.id, m)
                     if route.answerer.link is not None:
@@ -388,6 +423,7 @@ cdef class Side(Served):
     cdef int fail_c(self, Route route, int code, str message, object data) except -1:
         """Answer a request that was passed on with an error of the proxy."""
         cdef Side asker = route.asker
+        route.over_c(code)
         if asker.link is None or (route.listens and not asker.last_c(route)):
             return 0
         if asker.session.error_c(route.ref, code, message, data):

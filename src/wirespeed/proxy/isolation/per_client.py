@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from wirespeed.proxy.backend import Backend
     from wirespeed.proxy.config import BackendConfig
     from wirespeed.proxy.front import Front
+    from wirespeed.proxy.operation.meter import Meter
     from wirespeed.proxy.side import Side
 
 
@@ -25,9 +26,10 @@ class PerClient:
 
     serves_lanes = False
 
-    def __init__(self, config: BackendConfig, limits: Limits) -> None:
+    def __init__(self, config: BackendConfig, limits: Limits, meter: Meter) -> None:
         self._config = config
         self._limits = limits
+        self._meter = meter
         self._tasks: dict[Front, asyncio.Task[None]] = {}
         self._ending: set[asyncio.Task[None]] = set()
 
@@ -52,7 +54,7 @@ class PerClient:
         front.admits_legacy = True
         front.admits_modern = not isinstance(self._config.target, Http)
         front.session.pauses_requests = True
-        upstream = Upstream(self._config, _Pair(front), self._limits, restarts=False)
+        upstream = Upstream(self._config, _Pair(front), self._limits, self._meter, restarts=False)
         self._tasks[front] = asyncio.ensure_future(upstream.run())
 
     def left(self, front: Front) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from wirespeed.proxy.config import BackendConfig
     from wirespeed.proxy.front import Front
     from wirespeed.proxy.isolation.instance import Instance
+    from wirespeed.proxy.operation.meter import Meter
     from wirespeed.proxy.side import Side
 
 
@@ -49,9 +51,10 @@ class Pool:
 
     serves_lanes = True
 
-    def __init__(self, config: BackendConfig, limits: Limits) -> None:
+    def __init__(self, config: BackendConfig, limits: Limits, meter: Meter) -> None:
         self._config = config
         self._limits = limits
+        self._meter = meter
         self.versions: tuple[str, ...] = ()
         size = config.size if config.isolation == "pool" else 1
         self.has_one = size == 1
@@ -87,9 +90,17 @@ class Pool:
     def _run(self, owner: Owner) -> Upstream:
         """Start a connection, if it does not run yet."""
         if owner not in self._running:
-            upstream = Upstream(self._config, owner, self._limits, restarts=True)
+            upstream = Upstream(self._config, owner, self._limits, self._meter, restarts=True)
             self._running[owner] = upstream, asyncio.ensure_future(upstream.run())
         return self._running[owner][0]
+
+    @property
+    def dropped(self) -> Counter[str]:
+        """How many messages of the servers were dropped, by reason."""
+        found: Counter[str] = Counter()
+        for one in (*self.legacy, *self.modern):
+            found.update(one.dropped)
+        return found
 
     async def stop(self) -> None:
         """End all servers."""

@@ -15,8 +15,10 @@ from wirespeed.transport.child.command import Stdio
 
 if TYPE_CHECKING:
     from wirespeed._core.framing.base import Framer
+    from wirespeed.client.connection.channels import Channel
     from wirespeed.limits import Limits
     from wirespeed.proxy.config import BackendConfig
+    from wirespeed.proxy.operation.meter import Meter
 
 logger = logging.getLogger("wirespeed.proxy")
 
@@ -44,11 +46,24 @@ class Upstream:
     Attributes:
         owner: What the server belongs to.
         ready: Done when the first start has succeeded or failed.
+        restarts: Whether it is started again.
         starts: How often the server was started.
+        meter: What counts its connections.
+        backend: The connection that is there now, in its handshake too; or None.
+        error: Why the last one ended, in one line; None: it has not ended, or nobody knows.
+        state: ``"starting"``, also after a loss; ``"up"``: its handshake is done; ``"down"``: start
+            after start has failed.
+        since: When the state began, by the clock of the loop.
     """
 
     def __init__(
-        self, config: BackendConfig, owner: Owner, limits: Limits, *, restarts: bool
+        self,
+        config: BackendConfig,
+        owner: Owner,
+        limits: Limits,
+        meter: Meter,
+        *,
+        restarts: bool,
     ) -> None:
         self._config = config
         self._target = config.target
@@ -56,14 +71,33 @@ class Upstream:
             self._target = msgspec.structs.replace(self._target, restart=True)
         self.owner = owner
         self._limits = limits
-        self._restarts = restarts
+        self.restarts = restarts
         self.ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.starts = 0
+        self.meter = meter
+        self.backend: Backend | None = None
+        self.error: str | None = None
+        self.state = "starting"
+        self.since = asyncio.get_running_loop().time()
+        self._channel: Channel | None = None
         self._failed = 0
         self._answered = False  # whether it said something after its handshake
 
+    @property
+    def pid(self) -> int | None:
+        """The process of the server; None: it has none that is known here."""
+        child = getattr(self._channel, "child", None)
+        return None if child is None or child.returncode is not None else child.group.pid
+
     async def run(self) -> None:
         """Start the server, and start it again when it has ended, until this is cancelled."""
+        self.meter.began(self)
+        try:
+            await self._keep()
+        finally:
+            self.meter.ended(self)
+
+    async def _keep(self) -> None:
         loop = asyncio.get_running_loop()
         while True:
             began = loop.time()
@@ -72,23 +106,30 @@ class Upstream:
                 continue
             if isinstance(error, Unsuitable):
                 return
+            self.error = _first_line(error)
+            self._be("starting")
             first = not self.ready.done()
             if first:
                 self.ready.set_exception(error)
                 self.ready.exception()  # for those who do not wait for it
-            if not first or not self._restarts:  # else who waits for the start reports it
+            if not first or not self.restarts:  # else who waits for the start reports it
                 logger.warning("%s: %s", self._config.name, error)
-            if not self._restarts:
-                self.owner.down(_first_line(error))
+            if not self.restarts:
+                self._be("down")
+                self.owner.down(self.error)
                 return
             good = self._answered or loop.time() - began >= _SETTLED
             self._failed = 1 if good else self._failed + 1
             if self._failed >= _CRASH_LOOP:
-                self.owner.down(_first_line(error))
+                self._be("down")
+                self.owner.down(self.error)
             if self._failed > 1:
                 await asyncio.sleep(min(_DELAY * 2 ** (self._failed - 2), _MAX_DELAY))
             elif self._answered:  # the next request may be its end, too
                 await asyncio.sleep(max(0.0, began + _DELAY - loop.time()))
+
+    def _be(self, state: str) -> None:
+        self.state, self.since = state, asyncio.get_running_loop().time()
 
     async def _live(self) -> WirespeedError:
         """Start the server once, and wait for its end. Returns why it ended."""
@@ -98,9 +139,11 @@ class Upstream:
         def join(framer: Framer | None) -> Any:
             nonlocal backend
             backend = Backend(self._config.name, self.owner, self._limits, loop, framer)
+            self.backend = backend
+            self.meter.connected(backend)
             return backend
 
-        channel = channel_for(self._target)
+        channel = self._channel = channel_for(self._target)
         self.starts += 1
         self._answered = False
         try:
@@ -109,6 +152,7 @@ class Upstream:
             await self.owner.opened(backend)
             if not self.ready.done():
                 self.ready.set_result(None)
+            self._be("up")
             self.owner.down(None)
             greeted = backend.session.messages_in
             lost = await backend.lost
@@ -129,6 +173,8 @@ class Upstream:
                 if backend.link is not None:
                     channel.hang_up()
                 channel.released()
+                self.meter.disconnected(backend)
+            self.backend = None
             await channel.close()
         return error
 

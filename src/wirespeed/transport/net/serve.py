@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import sys
 from collections.abc import Mapping, Sequence
@@ -120,9 +121,9 @@ def run_together(places: Sequence[Place]) -> None:
     run_loop(_serve_together([(*one[:-1], on) for one, on in zip(planned, told, strict=True)]))
 
 
-async def serve_together(places: Sequence[Place]) -> None:
-    """The same inside a running loop."""
-    await _serve_together(_planned(places))
+async def serve_together(places: Sequence[Place], *, signals: bool = True) -> None:
+    """The same inside a running loop. ``signals``: whether SIGTERM and SIGINT end it."""
+    await _serve_together(_planned(places), signals=signals)
 
 
 def _planned(places: Sequence[Place]) -> list[tuple[Any, ...]]:
@@ -132,10 +133,10 @@ def _planned(places: Sequence[Place]) -> list[tuple[Any, ...]]:
     ]
 
 
-async def _serve_together(planned: Sequence[tuple[Any, ...]]) -> None:
+async def _serve_together(planned: Sequence[tuple[Any, ...]], *, signals: bool = True) -> None:
     together = Together()
     loop = asyncio.get_running_loop()
-    with signals_drain(loop, together):
+    with signals_drain(loop, together) if signals else contextlib.nullcontext():
         tasks = [loop.create_task(_serve(*one, obey=together.obeyed)) for one in planned]
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
