@@ -477,6 +477,16 @@ def serve(
     help="session: a server for each client (default). shared: one for all clients. "
     "pool: up to four for all clients.",
 )
+@click.option(
+    "--admin",
+    metavar="URL",
+    help="Also listen on http://HOST:PORT for /healthz, /readyz, /metrics, /status and a page.",
+)
+@click.option(
+    "--admin-token-file",
+    metavar="FILE",
+    help="The token for --admin; or in WIRESPEED_ADMIN_TOKEN; otherwise one is made and shown.",
+)
 @_listening_options
 @_debug_option
 @click.pass_context
@@ -487,6 +497,8 @@ def proxy(
     file: str | None,
     check: bool,
     isolation: Any,
+    admin: str | None,
+    admin_token_file: str | None,
     log_level: str | None,
     log_format: str | None,
     **settings: Any,
@@ -505,6 +517,8 @@ def proxy(
         file=file,
         check=check,
         isolation=isolation,
+        admin=admin,
+        admin_token_file=admin_token_file,
         settings=Settings(**settings),
         log_level=log_level,
         log_format=log_format,

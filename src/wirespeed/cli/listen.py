@@ -47,13 +47,11 @@ def serve_at(places: Sequence[tuple[Listening, Service | Routes]], workers: int)
                 on_listening=place.announce(found),
                 **place.options,
             )
-        elif workers > 1:
-            raise usage("--workers is for one --on URL")
         else:
             planned: Any = [
                 (place.url, found, place.announce(found), place.options) for place, found in places
             ]
-            run_together(planned)
+            run_together(planned, workers=workers)
     except ValueError as exc:
         raise usage(f"--on: {exc}") from None
 

@@ -51,6 +51,19 @@ def signals_drain(
             loop.remove_signal_handler(number)
 
 
+async def until_one_fails(tasks: Sequence[asyncio.Task[None]]) -> None:
+    """Wait until all listeners have ended, or one has failed, which ends the others."""
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+    for task in tasks:
+        if not task.cancelled():
+            task.result()
+
+
 class Together:
     """Several listeners of one process, which drain and end together."""
 

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 TICK = 2.0  # seconds of one sample
 TICKS = 90  # samples that are kept
 
+CANCELLED = 1  # by the client: as of `Series`
+
 # Of the sums, what is there now: it goes with its side.
 _HELD = ("waiting", "asked", "unsent")
 
@@ -31,6 +33,7 @@ class Sample(msgspec.Struct, array_like=True):
     """The requests that ended within one tick.
 
     Attributes:
+        errors: Without what clients have cancelled.
         tick: The monotonic clock of the machine, in ticks: the same in all workers.
         buckets: By duration, as in `Series`, each for itself.
     """
@@ -124,7 +127,7 @@ class Meter:
         buckets = [0] * (len(BUCKETS) + 1)
         errors = 0
         for series in self.observer.series.values():
-            errors += sum(series.codes.values())
+            errors += sum(n for code, n in series.codes.items() if code != CANCELLED)
             for i, n in enumerate(each(series.buckets)):
                 buckets[i] += n
         sums = self.of_servers()

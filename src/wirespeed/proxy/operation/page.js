@@ -11,7 +11,7 @@
     if (document.hidden) return;
     let text;
     try {
-      const answer = await fetch("/", { cache: "no-store", signal: AbortSignal.timeout(10000) });
+      const answer = await fetch(location.origin + "/", { cache: "no-store", signal: AbortSignal.timeout(10000) });
       if (!answer.ok) throw new Error(String(answer.status));
       text = await answer.text();
     } catch {

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import math
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from html import escape
 from importlib.resources import files
 from string import Template
@@ -72,7 +73,9 @@ def _main(status: dict[str, Any]) -> Iterable[str]:
     yield _part("tiles", _tiles(status["totals"]))
     yield _part("plots", _plots(status["totals"]["history"]))
     yield _part("backends", _backends(status["backends"]))
-    yield _part("details", *map(_details, status["backends"]))
+    found = "".join(map(_details, status["backends"]))
+    heading = "<h2>Processes, methods and errors since the start</h2>"
+    yield _part("details", f'<section class="card">{heading}{found}</section>')
     yield _part("clients", _clients(status))
     yield _part("events", _events(status["events"]))
 
@@ -123,90 +126,123 @@ def _plots(history: dict[str, Points]) -> str:
     rate = _plot(
         "Requests a second",
         [("", "requests", history["rate"]), ("second", "errors", history["error_rate"])],
+        Linear((*history["rate"], *history["error_rate"])),
         _count,
         area=True,
     )
     latency = _plot(
         "Latency",
         [("", "median", history["p50"]), ("upper", "99 %", history["p99"])],
+        Logarithmic((*history["p50"], *history["p99"])),
         _seconds,
     )
     return f'<div class="plots">{rate}{latency}</div>'
 
 
+class Linear:
+    """A scale from 0 to a round number.
+
+    Attributes:
+        marks: Values with a line of the grid, the uppermost first, at equal distances.
+    """
+
+    def __init__(self, points: Points) -> None:
+        top = _round_up(max((value for value in points if value is not None), default=0.0))
+        self.marks = [top, top / 2, 0.0]
+
+    def y(self, value: float) -> float:
+        """The height of a value, from above."""
+        return _HEIGHT * (1 - min(value / self.marks[0], 1.0))
+
+
+class Logarithmic:
+    """A scale of powers of ten. Attributes as of `Linear`."""
+
+    def __init__(self, points: Points) -> None:
+        found = [value for value in points if value] or [1e-4]
+        low = min(math.floor(math.log10(min(found))), math.ceil(math.log10(max(found))) - 1)
+        high = max(math.ceil(math.log10(max(found))), low + 1)
+        self.marks = [10.0**power for power in range(high, low - 1, -1)]
+
+    def y(self, value: float) -> float:
+        """The height of a value, from above."""
+        decades = math.log10(self.marks[0] / max(value, self.marks[-1]))
+        return _HEIGHT * decades / (len(self.marks) - 1)
+
+
 def _plot(
-    title: str, lines: Sequence[tuple[str, str, Points]], text: Any, *, area: bool = False
+    title: str,
+    lines: Sequence[tuple[str, str, Points]],
+    scale: Linear | Logarithmic,
+    text: Callable[[float], str],
+    *,
+    area: bool = False,
 ) -> str:
-    top = _round_up(max((value or 0.0 for _, _, points in lines for value in points), default=0))
     n = len(lines[0][2])
-    grid = "".join(f"M0 {y}H{n - 1}" for y in (0, _HEIGHT // 2, _HEIGHT))
+    grid = "".join(f"M0 {scale.y(mark):.2f}H{n - 1}" for mark in scale.marks)
     drawn = [f'<path class="grid" d="{grid}"/>']
     if area:
-        drawn.append(f'<path class="area" d="{_area(lines[0][2], top)}"/>')
-    drawn += [f'<path class="{kind}" d="{_line(points, top)}"/>' for kind, _, points in lines]
+        drawn.append(f'<path class="area" d="{_area(lines[0][2], scale)}"/>')
+    drawn += [f'<path class="{kind}" d="{_line(points, scale)}"/>' for kind, _, points in lines]
     keys = "".join(f'<span class="key {kind}">{name}</span>' for kind, name, _ in lines)
     said = ", ".join(f"{name} {_last(points, text)}" for _, name, points in lines)
+    marks = "".join(f"<span>{text(mark)}</span>" for mark in scale.marks)
     return (
         f'<figure class="card"><figcaption><h2>{title}</h2>{keys}</figcaption><div class="plot">'
         f'<svg viewBox="0 0 {n - 1} {_HEIGHT}" preserveAspectRatio="none" role="img" '
         f'aria-label="{title} of the last three minutes, at last: {said}">{"".join(drawn)}</svg>'
-        f'<div class="scale" aria-hidden="true"><span>{text(top)}</span>'
-        f"<span>{text(top / 2)}</span><span>0</span></div></div>"
+        f'<div class="scale" aria-hidden="true">{marks}</div></div>'
         '<div class="times" aria-hidden="true"><span>3 minutes ago</span><span>now</span></div>'
         "</figure>"
     )
 
 
-def _last(points: Points, text: Any) -> str:
+def _last(points: Points, text: Callable[[float], str]) -> str:
     found = [value for value in points if value is not None]
     return text(found[-1]) if found else "none"
 
 
 def _round_up(value: float) -> float:
-    """A number for the top of a scale: 1, 2 or 5 with zeros."""
+    """The next 1, 2 or 5 with zeros."""
     if value <= 0:
         return 1.0
-    unit = 1e-6
-    while True:
-        for step in (1, 2, 5):
-            if value <= step * unit:
-                return step * unit
-        unit *= 10
+    unit = 10.0 ** math.floor(math.log10(value))
+    return next((step * unit for step in (1, 2, 5) if value <= step * unit), 10 * unit)
 
 
-def _runs(points: Points, top: float) -> Iterable[list[tuple[int, float]]]:
+def _runs(points: Points, scale: Linear | Logarithmic) -> Iterable[list[tuple[int, float]]]:
     """The parts of a line between gaps."""
     run: list[tuple[int, float]] = []
     for x, value in enumerate((*points, None)):
         if value is not None:
-            run.append((x, _HEIGHT - _HEIGHT * min(value, top) / top))
+            run.append((x, scale.y(value)))
         elif run:
             yield run
             run = []
 
 
-def _line(points: Points, top: float) -> str:
-    parts = []
-    for run in _runs(points, top):
-        if len(run) == 1:
-            run = [(run[0][0], run[0][1]), (run[0][0], run[0][1] - 0.01)]
-        parts.append("M" + "L".join(f"{x} {y:.2f}" for x, y in run))
-    return "".join(parts)
+def _line(points: Points, scale: Linear | Logarithmic) -> str:
+    found = []
+    for run in _runs(points, scale):
+        if len(run) == 1:  # else nothing is drawn
+            run.append((run[0][0], run[0][1] - 0.01))
+        found.append("M" + "L".join(f"{x} {y:.2f}" for x, y in run))
+    return "".join(found)
 
 
-def _area(points: Points, top: float) -> str:
+def _area(points: Points, scale: Linear | Logarithmic) -> str:
     return "".join(
         f"M{run[0][0]} {_HEIGHT}L{'L'.join(f'{x} {y:.2f}' for x, y in run)}L{run[-1][0]} {_HEIGHT}Z"
-        for run in _runs(points, top)
+        for run in _runs(points, scale)
     )
 
 
 def _spark(points: Points) -> str:
-    top = _round_up(max((value or 0.0 for value in points), default=0.0))
+    scale = Linear(points)
     return (
         f'<svg class="spark" viewBox="0 0 {len(points) - 1} {_HEIGHT}" preserveAspectRatio="none" '
-        f'aria-hidden="true"><path class="area" d="{_area(points, top)}"/>'
-        f'<path d="{_line(points, top)}"/></svg>'
+        f'aria-hidden="true"><path class="area" d="{_area(points, scale)}"/>'
+        f'<path d="{_line(points, scale)}"/></svg>'
     )
 
 
@@ -265,8 +301,8 @@ def _state(state: str) -> Cell:
 
 def _backends(backends: list[dict[str, Any]]) -> str:
     columns = (
-        "Server", "State", "Requests/s", "", "Median", "99 %", "In flight", "Waiting", "Clients",
-        "Errors", "Restarts",
+        "Server", "State", "Requests/s", "3 minutes", "Median", "99 %", "In flight", "Waiting",
+        "Clients", "Errors", "Restarts",
     )  # fmt: skip
     rows = [
         (
@@ -282,7 +318,7 @@ def _backends(backends: list[dict[str, Any]]) -> str:
             _number(one["in_flight"]),
             _number(one["waiting"]),
             _number(one["clients"]),
-            _number(sum(one["errors"].values())),
+            _number(sum(n for code, n in one["errors"].items() if code != "cancelled")),
             _number(one["restarts"]),
         )
         for one in backends
@@ -319,17 +355,14 @@ def _details(one: dict[str, Any]) -> str:
             _table(f"Errors of {name} since the start", ("What went wrong", "Times"), rows)
         )
     shown = "".join(parts) or '<p class="soft">Nothing has happened yet.</p>'
-    return (
-        f'<details class="card" id="of-{name}"><summary>{name}: processes, methods, errors'
-        f"</summary>{shown}</details>"
-    )
+    return f'<details id="of-{name}"><summary>{name}</summary>{shown}</details>'
 
 
 def _processes(one: dict[str, Any]) -> str:
     columns = ("Process", "State", "For", "Era", "In flight", "Starts", "Last error")
     rows = [
         (
-            Cell(str(server["pid"] or "connection")),
+            Cell(str(server["pid"] or "none")),
             _state(server["state"]),
             Cell(_duration(server["seconds"]), "number"),
             Cell(escape(server["era"])),

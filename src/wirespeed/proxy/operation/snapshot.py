@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from wirespeed.proxy.operation.meter import Sample, each
+from wirespeed.proxy.operation.recent import Event
 from wirespeed.proxy.operation.states import state_of, summary
 from wirespeed.transport.memory import MemoryLink
 
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from wirespeed.proxy.front import Front
-    from wirespeed.proxy.operation.recent import Event
     from wirespeed.proxy.service import ProxyService
 
 MAX_CLIENTS = 100  # clients that are shown one by one, of each worker

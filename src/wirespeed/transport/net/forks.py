@@ -17,7 +17,7 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 import msgspec
 
@@ -25,6 +25,7 @@ from wirespeed.errors import TransportError
 from wirespeed.transport.net import bind
 from wirespeed.transport.net.handover import Mailboxes
 from wirespeed.transport.net.listener import serve_at, urls_of
+from wirespeed.transport.signals import Together, until_one_fails
 
 if TYPE_CHECKING:
     from wirespeed.transport.address import Address
@@ -43,65 +44,104 @@ AT_ONCE = b"A"  # its parent's
 _ENDING = (signal.SIGTERM, signal.SIGINT)
 
 
-def run_workers(
-    n: int,
-    address: Address,
-    services: Mapping[str, Service],
-    options: ListenOptions,
-    on_listening: OnListening | None,
-) -> None:
-    """Serve in ``n`` processes until SIGTERM or SIGINT. Call it in the main thread.
+# Address, services, options, on_listening
+Place: TypeAlias = "tuple[Address, Mapping[str, Service], ListenOptions, OnListening | None]"
 
-    ``on_listening`` is called in this process, as soon as all of them listen.
+
+def run_workers(n: int, places: Sequence[Place]) -> None:
+    """Serve in ``n`` processes until SIGTERM or SIGINT, each at all places. Call it in the main
+    thread.
+
+    ``on_listening`` of each place is called in this process, as soon as all of them listen.
 
     Raises:
-        ValueError: The address cannot be shared.
-        TransportError: The server cannot listen at the address, or the first workers end before
+        ValueError: An address cannot be shared.
+        TransportError: The server cannot listen at an address, or the first workers end before
             they listen.
     """
-    if address.scheme == "unix":
+    if any(address.scheme == "unix" for address, *_ in places):
         raise ValueError("several workers need a port: ws://, wss://, http://, https:// or tcp://")
     if not hasattr(os, "fork") or not hasattr(socket, "SO_REUSEPORT"):
         raise ValueError("several workers need an operating system with fork and SO_REUSEPORT")
-    shares_sessions = (
-        address.is_http
-        and not options.http.stateless
-        and any(getattr(service, "has_sessions", False) for service in services.values())
-    )
-    options = msgspec.structs.replace(options, reuse_port=True)
-    found = bind.resolve(address)
-    with bind.listen(address, found, options, reserve=True) as reserved:
-        address = reserved.address
-
-        mailboxes = Mailboxes(n) if shares_sessions else None
+    with contextlib.ExitStack() as stack:
+        doors = [Door(n, place, stack) for place in places]
 
         def work(parent: Parent) -> None:
             from wirespeed.transport.loop import run
 
-            reserved.close()
-            run(
-                serve_at(
-                    address,
-                    found,
-                    services,
-                    options,
-                    parent.say_ready,
-                    obey=parent.obeyed,
-                    mailbox=None if mailboxes is None else mailboxes.of(parent.slot),
-                )
-            )
-
-        crew = Crew(n, work)
+            run(_serve(doors, parent))
 
         def announce() -> None:
-            if on_listening is not None:
-                on_listening(urls_of(address, services))
+            for door in doors:
+                door.announce()
 
-        try:
-            crew.run(announce)
-        finally:
-            if mailboxes is not None:
-                mailboxes.close()
+        for service in {id(one): one for door in doors for one in door.services.values()}.values():
+            if hasattr(service, "before_fork"):
+                service.before_fork(n)
+        Crew(n, work).run(announce)
+
+
+class Door:
+    """One port of the workers, held by their parent.
+
+    Args:
+        n: The number of workers.
+        place: What is served there.
+        stack: Releases it.
+    """
+
+    def __init__(self, n: int, place: Place, stack: contextlib.ExitStack) -> None:
+        address, self.services, options, self._on_listening = place
+        self.options = msgspec.structs.replace(options, reuse_port=True)
+        self.found = bind.resolve(address)
+        self.reserved = stack.enter_context(
+            bind.listen(address, self.found, self.options, reserve=True)
+        )
+        self.address = self.reserved.address
+        self.mailboxes: Mailboxes | None = None
+        if (
+            address.is_http
+            and not options.http.stateless
+            and any(getattr(service, "has_sessions", False) for service in self.services.values())
+        ):
+            self.mailboxes = Mailboxes(n)
+            stack.callback(self.mailboxes.close)
+
+    def announce(self) -> None:
+        """All workers listen."""
+        if self._on_listening is not None:
+            self._on_listening(urls_of(self.address, self.services))
+
+
+async def _serve(doors: Sequence[Door], parent: Parent) -> None:
+    """Serve at all ports in a worker. It is ready when it listens at all of them."""
+    together = Together()
+    loop = asyncio.get_running_loop()
+    listening: set[Door] = set()
+
+    def listens(door: Door) -> None:
+        listening.add(door)
+        if len(listening) == len(doors):
+            parent.say_ready(())
+
+    tasks = []
+    for door in doors:
+        door.reserved.close()
+        for service in door.services.values():
+            if hasattr(service, "after_fork"):
+                service.after_fork(parent.slot)
+        serving = serve_at(
+            door.address,
+            door.found,
+            door.services,
+            door.options,
+            lambda urls, door=door: listens(door),  # type: ignore[misc]
+            obey=together.obeyed,
+            mailbox=None if door.mailboxes is None else door.mailboxes.of(parent.slot),
+        )
+        tasks.append(loop.create_task(serving))
+    with parent.obeyed(loop, together):
+        await until_one_fails(tasks)
 
 
 class Worker:

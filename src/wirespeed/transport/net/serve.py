@@ -19,7 +19,7 @@ from wirespeed.transport.net import bind, systemd
 from wirespeed.transport.net.listener import Obey, serve_at
 from wirespeed.transport.options import ListenFields, ListenOptions, OnListening
 from wirespeed.transport.service import Service, service_of
-from wirespeed.transport.signals import Together, signals_drain
+from wirespeed.transport.signals import Together, signals_drain, until_one_fails
 
 if TYPE_CHECKING:
     from wirespeed.server.server import Server
@@ -104,21 +104,27 @@ def run(
         from wirespeed.transport.net.forks import run_workers
 
         on_listening = _warning(address, by_path, options, on_listening)
-        run_workers(workers, address, by_path, options, on_listening)
+        run_workers(workers, [(address, by_path, options, on_listening)])
         return
     from wirespeed.transport.loop import run as run_loop
 
     run_loop(serve(url, services, on_listening=on_listening, options=options))
 
 
-def run_together(places: Sequence[Place]) -> None:
-    """Serve at several URLs in one process, each with its servers and options, until one of them
-    ends. ValueError: an argument is wrong."""
+def run_together(places: Sequence[Place], *, workers: int = 1) -> None:
+    """Serve at several URLs, each with its servers and options, until one of them ends, in one or
+    several processes. ValueError: an argument is wrong."""
     from wirespeed.transport.loop import run as run_loop
 
     planned = _planned(places)
     told = systemd.telling_ready([one[-1] for one in planned])
-    run_loop(_serve_together([(*one[:-1], on) for one, on in zip(planned, told, strict=True)]))
+    planned = [(*one[:-1], on) for one, on in zip(planned, told, strict=True)]
+    if workers > 1:
+        from wirespeed.transport.net.forks import run_workers
+
+        run_workers(workers, [(*one[:-1], _warning(*one)) for one in planned])
+    else:
+        run_loop(_serve_together(planned))
 
 
 async def serve_together(places: Sequence[Place], *, signals: bool = True) -> None:
@@ -137,16 +143,9 @@ async def _serve_together(planned: Sequence[tuple[Any, ...]], *, signals: bool =
     together = Together()
     loop = asyncio.get_running_loop()
     with signals_drain(loop, together) if signals else contextlib.nullcontext():
-        tasks = [loop.create_task(_serve(*one, obey=together.obeyed)) for one in planned]
-        try:
-            await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.wait(tasks)
-    for task in tasks:
-        if not task.cancelled():
-            task.result()
+        await until_one_fails(
+            [loop.create_task(_serve(*one, obey=together.obeyed)) for one in planned]
+        )
 
 
 def announce(urls: Sequence[str]) -> None:
