@@ -526,6 +526,49 @@ def proxy(
 
 
 @cli.command(
+    cls=Command,
+    short_help="Watch a proxy.",
+    epilog="\b\nExamples:\n"
+    "  wirespeed top http://127.0.0.1:9464\n"
+    "  wirespeed top http://127.0.0.1:9464 --json | jq .totals",
+)
+@click.argument("url")
+@_token_option
+@_token_file_option
+@click.option(
+    "--interval",
+    type=click.FloatRange(0.1, 3600),
+    default=2.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Seconds between two looks.",
+)
+@click.option("--once", is_flag=True, help="Print once, as in a pipe.")
+@_json_option
+@_debug_option
+def top(
+    url: str,
+    token: str | None,
+    token_file: str | None,
+    interval: float,
+    once: bool,
+    as_json: bool,
+) -> int:
+    """Show what the proxy with an admin listener at URL does, the busiest server first; Ctrl-C ends
+    it."""
+    from wirespeed.cli.top import top as work
+
+    return work(
+        url,
+        token=token,
+        token_file=token_file,
+        interval=interval,
+        once=once,
+        as_json=as_json,
+    )
+
+
+@cli.command(
     "list",
     cls=TargetCommand,
     short_help="List the tools of a server.",

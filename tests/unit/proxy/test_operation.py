@@ -258,3 +258,123 @@ async def test_without_an_admin_listener_nothing_is_measured(tmp_path: Path) -> 
         (service,) = lab.proxy.services.values()
         (upstream,) = service.meter.upstreams
         assert upstream.backend is not None and upstream.backend.observer is None
+
+
+async def test_a_registry_of_ones_own_shows_the_same(tmp_path: Path) -> None:
+    from prometheus_client import CollectorRegistry, generate_latest
+
+    from wirespeed.ext.prometheus import instrument
+
+    lab = Watched(tmp_path, "shared")
+    registry = CollectorRegistry()
+    with pytest.raises(ValueError, match="neither a peer"):
+        instrument(lab.proxy, registry=registry, peer="x")
+    metrics = instrument(lab.proxy, registry=registry)
+    with pytest.raises(ValueError, match="already"):
+        instrument(lab.proxy, registry=registry)
+    async with lab.serving():
+        client = await lab.connect()
+        await client.ask(call(1, "echo"))
+        ours = (await lab.get("/metrics")).text
+        theirs = generate_latest(registry).decode()
+        assert values(ours).keys() == values(theirs).keys()
+        kinds = [{f.name: (f.type, f.documentation) for f in plain(t)} for t in (ours, theirs)]
+        assert kinds[0] == kinds[1]
+    metrics.remove()
+    metrics.remove()
+    assert generate_latest(registry) == b""
+
+
+# -- what people see ------------------------------------------------------------------------------
+
+
+async def test_rates_and_latencies_are_of_the_last_ticks(tmp_path: Path) -> None:
+    lab = Watched(tmp_path, "shared")
+    async with lab.serving():
+        client = await lab.connect()
+        (service,) = lab.proxy.services.values()
+        service.meter.sample()
+        for _ in range(20):
+            await client.ask(call(1, "echo"))
+        await client.ask(call(1, "fail", text=ERROR % "-5"))
+        service.meter.sample()
+        status = (await lab.get("/status")).json
+        (backend,) = status["backends"]
+        assert status["totals"]["rate"] == backend["rate"] == 2.1
+        assert backend["error_rate"] == 0.1
+        assert 0 < backend["p50"] <= backend["p95"] <= backend["p99"] <= 10
+        assert len(backend["history"]["rate"]) == 90
+        assert sum(n or 0 for n in backend["history"]["rate"]) == 21 / 2
+        assert backend["errors"] == {"-5": 1}
+        (method,) = backend["methods"]
+        assert (method["method"], method["requests"], method["errors"]) == ("tools/call", 21, 1)
+        (entry,) = status["clients"]
+        assert (entry["endpoint"], entry["version"]) == ("b", "2025-11-25")
+        assert entry["bytes_in"] > 0
+
+
+def test_quantiles_are_those_of_prometheus() -> None:
+    from wirespeed.proxy.operation.status import quantile
+
+    empty = [0] * 17
+    assert quantile(empty, 0.5) is None
+    assert quantile([10, *empty[1:]], 0.5) == 0.00005
+    assert quantile([0, 10, *empty[2:]], 1.0) == 0.00025
+    assert quantile([*empty[:-1], 3], 0.5) == 10.0
+    assert quantile([5, 0, 5, *empty[3:]], 0.75) == pytest.approx(0.000375)
+
+
+async def test_all_servers_as_one_have_clients_of_their_own(tmp_path: Path) -> None:
+    from dataclasses import replace
+
+    from wirespeed.proxy import Proxy
+
+    lab = Watched(tmp_path, "shared")
+    (one,) = lab.proxy.config.backends
+    lab.proxy = Proxy(replace(lab.proxy.config, backends=(one, replace(one, name="c"))))
+    async with lab.serving():
+        client = await lab.connect()
+        await client.ask(call(1, "c_echo"))
+        status = (await lab.get("/status")).json
+        assert status["totals"]["clients"] == 1
+        assert {one["name"]: one["clients"] for one in status["endpoints"]} == {
+            "b": 1, "c": 1, "proxy": 1,
+        }  # fmt: skip
+        assert [one["endpoint"] for one in status["clients"]] == ["proxy"]
+        found = values((await lab.get("/metrics")).text)
+        assert found["request_duration_seconds_count", "c", "tools/call"] == 1
+        assert found["clients", "proxy"] == 1
+
+
+async def test_the_page_has_no_text_that_is_not_escaped(tmp_path: Path) -> None:
+    import logging
+    from html.parser import HTMLParser
+
+    lab = Watched(tmp_path, "shared")
+    hostile = """<script>alert(1)</script>'" onload=x & <b>"""
+    async with lab.serving():
+        client = await lab.connect()
+        await client.ask(call(1, "echo"))
+        logging.getLogger("wirespeed.proxy").warning("%s", hostile)
+        (service,) = lab.proxy.services.values()
+        next(iter(service.meter.upstreams)).error = hostile
+        next(iter(service.fronts)).peer.user = hostile
+        got = await lab.get("/")
+    assert "<script>alert" not in got.text and "<b>" not in got.text
+    assert got.text.count("&lt;script&gt;alert(1)&lt;/script&gt;") == 3
+    policy = got.headers["content-security-policy"]
+    assert policy.startswith("default-src 'none'; style-src 'sha256-")
+    assert "unsafe" not in policy and "http" not in policy
+    found: list[str] = []
+
+    class Parser(HTMLParser):
+        def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+            found.append(tag)
+            for name, value in attrs:
+                assert name != "style" and not name.startswith("on"), (tag, name)
+                assert name not in ("src", "action") and not (value or "").startswith("//")
+
+    Parser().feed(got.text)
+    assert found.count("script") == 1 and found.count("style") == 1
+    for table in ("table", "th"):
+        assert table in found

@@ -13,6 +13,8 @@ from importlib.resources import files
 from string import Template
 from typing import Any, Self
 
+from wirespeed.proxy.operation.quantities import count, seconds, size, span
+
 _FILES = files("wirespeed.proxy.operation")
 _TEMPLATE = Template(_FILES.joinpath("page.html").read_text("utf-8"))
 _STYLE = _FILES.joinpath("page.css").read_text("utf-8")
@@ -54,7 +56,7 @@ def _header(status: dict[str, Any]) -> str:
     else:
         state = f'<span class="state down">{_draining(status) or "Not ready"}</span>'
     n = len(status["workers"])
-    facts = [f"version {escape(status['version'])}", f"up {_duration(status['uptime'])}"]
+    facts = [f"version {escape(status['version'])}", f"up {span(status['uptime'])}"]
     facts += [f"{n} workers"] if n > 1 else []
     return (
         "<header><h1>wirespeed proxy</h1>"
@@ -95,16 +97,16 @@ def _alerts(status: dict[str, Any]) -> Iterable[str]:
 def _tiles(totals: dict[str, Any]) -> str:
     waiting = totals["waiting"]
     tiles = [
-        ("Requests", f"{_count(totals['rate'])}<small>/s</small>", "last 10 seconds"),
+        ("Requests", f"{count(totals['rate'])}<small>/s</small>", "last 10 seconds"),
         (
             "Errors",
-            f"{_count(totals['error_rate'])}<small>/s</small>",
+            f"{count(totals['error_rate'])}<small>/s</small>",
             _share(totals["error_rate"], totals["rate"]),
         ),
-        ("Latency, median", _seconds(totals["p50"]), "last minute"),
-        ("Latency, 99 %", _seconds(totals["p99"]), "last minute"),
-        ("In flight", _count(totals["in_flight"]), f"{_count(waiting)} waiting"),
-        ("Clients", _count(totals["clients"]), f"{_bytes(totals['byte_rate'])}/s with servers"),
+        ("Latency, median", seconds(totals["p50"]), "last minute"),
+        ("Latency, 99 %", seconds(totals["p99"]), "last minute"),
+        ("In flight", count(totals["in_flight"]), f"{count(waiting)} waiting"),
+        ("Clients", count(totals["clients"]), f"{size(totals['byte_rate'])}/s"),
     ]
     found = []
     for name, value, note in tiles:
@@ -127,14 +129,14 @@ def _plots(history: dict[str, Points]) -> str:
         "Requests a second",
         [("", "requests", history["rate"]), ("second", "errors", history["error_rate"])],
         Linear((*history["rate"], *history["error_rate"])),
-        _count,
+        count,
         area=True,
     )
     latency = _plot(
         "Latency",
         [("", "median", history["p50"]), ("upper", "99 %", history["p99"])],
         Logarithmic((*history["p50"], *history["p99"])),
-        _seconds,
+        seconds,
     )
     return f'<div class="plots">{rate}{latency}</div>'
 
@@ -286,11 +288,11 @@ def _table(caption: str, columns: Sequence[str], rows: Iterable[Sequence[Cell]])
 
 
 def _number(value: float | None) -> Cell:
-    return Cell("—" if value is None else _count(value), "number")
+    return Cell("—" if value is None else count(value), "number")
 
 
 def _time(value: float | None) -> Cell:
-    return Cell(_seconds(value), "number")
+    return Cell(seconds(value), "number")
 
 
 def _state(state: str) -> Cell:
@@ -364,7 +366,7 @@ def _processes(one: dict[str, Any]) -> str:
         (
             Cell(str(server["pid"] or "none")),
             _state(server["state"]),
-            Cell(_duration(server["seconds"]), "number"),
+            Cell(span(server["seconds"]), "number"),
             Cell(escape(server["era"])),
             _number(server["in_flight"]),
             _number(server["starts"]),
@@ -390,8 +392,8 @@ def _clients(status: dict[str, Any]) -> str:
             Cell(escape(one["endpoint"])),
             Cell(escape(one["version"] or "—")),
             _number(one["in_flight"]),
-            Cell(_bytes(one["bytes_in"]), "number"),
-            Cell(_bytes(one["bytes_out"]), "number"),
+            Cell(size(one["bytes_in"]), "number"),
+            Cell(size(one["bytes_out"]), "number"),
         )
         for one in shown
     ]
@@ -426,50 +428,6 @@ def _footer(status: dict[str, Any]) -> str:
         lines.append(f"Configuration: {escape(config['file'])} ({reloads})")
     memory = sum(one["resident_bytes"] for one in status["workers"])
     pids = ", ".join(str(one["pid"]) for one in status["workers"])
-    lines.append(f"Process {pids} · {_bytes(memory)} of memory")
+    lines.append(f"Process {pids} · {size(memory)} of memory")
     lines.append('<a href="/status">JSON</a> · <a href="/metrics">metrics</a>')
     return f'<footer data-part="footer">{"".join(f"<p>{line}</p>" for line in lines)}</footer>'
-
-
-# -- values ---------------------------------------------------------------------------------------
-
-
-def _count(value: float) -> str:
-    for limit, unit in ((1e9, " G"), (1e6, " M"), (1e4, " k")):
-        if value >= limit:
-            scaled = value / (1e3 if unit == " k" else limit)
-            return f"{scaled:.3g}{unit}" if scaled < 1000 else f"{scaled:.0f}{unit}"
-    if value >= 100 or value == int(value):
-        return f"{value:.0f}"
-    return f"{value:.2g}" if value < 10 else f"{value:.1f}"
-
-
-def _bytes(value: float) -> str:
-    for limit, unit in ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")):
-        if value >= limit:
-            return (
-                f"{value / limit:.3g} {unit}"
-                if value < 1000 * limit
-                else f"{value / limit:.0f} {unit}"
-            )
-    return f"{value:.0f} B"
-
-
-def _seconds(value: float | None) -> str:
-    if value is None:
-        return "—"
-    if value < 0.000_999_5:
-        return f"{1e6 * value:.3g} µs" if value < 0.0009995 else "1 ms"
-    return f"{1e3 * value:.3g} ms" if value < 0.9995 else f"{value:.3g} s"
-
-
-def _duration(seconds: float) -> str:
-    n = int(seconds)
-    for size, unit, smaller, less in (
-        (86400, "d", 3600, "h"),
-        (3600, "h", 60, "min"),
-        (60, "min", 1, "s"),
-    ):
-        if n >= size:
-            return f"{n // size} {unit} {n % size // smaller} {less}"
-    return f"{n} s"

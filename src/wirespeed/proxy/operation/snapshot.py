@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import resource
+import time
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -183,7 +183,7 @@ def _server(upstream: Any, worker: int) -> ServerEntry:
     return ServerEntry(
         worker=worker,
         state=upstream.state,
-        seconds=max(0.0, asyncio.get_running_loop().time() - upstream.since),
+        seconds=max(0.0, time.monotonic() - upstream.since),
         era="" if revision is None else "modern" if revision.modern else "legacy",
         pid=upstream.pid,
         starts=upstream.starts,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from wirespeed.proxy.operation.meter import TICK, TICKS, Sample, current_tick
+from wirespeed.proxy.operation.meter import CANCELLED, TICK, TICKS, Sample, current_tick
 from wirespeed.proxy.operation.metrics import code_text, dropped
 from wirespeed.proxy.operation.states import READY
 from wirespeed.server.requests.observer import BUCKETS
@@ -121,7 +121,7 @@ def _method(requests: Requests) -> dict[str, Any]:
     return {
         "method": requests.method,
         "requests": n,
-        "errors": sum(requests.codes.values()),
+        "errors": sum(n for code, n in requests.codes.items() if code != CANCELLED),
         "mean": requests.seconds / n if n else None,
         **_quantiles(requests.buckets),
     }
