@@ -37,7 +37,7 @@ from wirespeed.litemcp import (
 )
 from wirespeed.litemcp import run as run_lite
 from wirespeed.litemcp import serve as serve_lite
-from wirespeed.proxy import BackendConfig, Mirror, Proxy, ProxyConfig, ToolsConfig
+from wirespeed.proxy import AdminConfig, BackendConfig, Mirror, Proxy, ProxyConfig, ToolsConfig
 from wirespeed.transport import (
     Child,
     Connection,
@@ -183,7 +183,12 @@ def instrumented() -> None:
 async def proxied() -> None:
     tools = ToolsConfig(allow=("get_*",), rename={"get_time": "time"})
     backend = BackendConfig(target=Stdio("server"), name="tools", isolation="shared", tools=tools)
-    config = ProxyConfig(backends=(backend,), listen=("ws://127.0.0.1:0/mcp",), shutdown_grace=1.0)
+    config = ProxyConfig(
+        backends=(backend,),
+        listen=("ws://127.0.0.1:0/mcp",),
+        shutdown_grace=1.0,
+        admin=AdminConfig(listen="http://127.0.0.1:0", token="t"),
+    )
     proxy = Proxy(config)
     assert_type(proxy.config.backends[0].isolation, Literal["session", "shared", "pool"])
     await proxy.serve(on_listening=lambda urls: print(*urls))

@@ -241,7 +241,8 @@ class _ProxyMetrics(Instrumentation, Collector):
             metric = Metric(family.name, family.help, family.kind)
             for suffix, labels, value in family.samples:
                 metric.add_sample(family.name + suffix, dict(labels), value)
-            yield metric
+            if metric.samples:
+                yield metric
 
     def remove(self) -> None:
         if self._registry is not None:

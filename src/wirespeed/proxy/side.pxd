@@ -28,7 +28,6 @@ cdef class Route:
     cdef int over_c(self, int code) except -1
 
 
-
 cdef inline Span token_of(Route route) noexcept:
     """The JSON text of the progress token of a request; n == 0 without one."""
     cdef Span s

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from wirespeed.proxy.service import ProxyService
 
-# Of one server: `wirespeed.proxy.supervision.upstream.Upstream.state`.
+# Of one server: `Upstream.state`.
 STATES = ("up", "starting", "down")
 # Of an endpoint. Where several servers are in different states, it is "degraded" if one is up.
 IDLE = "idle"
