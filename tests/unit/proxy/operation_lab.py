@@ -45,9 +45,11 @@ async def fetch(
     fields |= bearer() if headers is None else headers
     lines = [f"{method} {path} HTTP/1.1", *(f"{name}: {value}" for name, value in fields.items())]
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    writer.write("\r\n".join([*lines, "", ""]).encode())
-    head, _, body = (await reader.read()).partition(b"\r\n\r\n")
-    writer.close()
+    try:
+        writer.write("\r\n".join([*lines, "", ""]).encode())
+        head, _, body = (await reader.read()).partition(b"\r\n\r\n")
+    finally:
+        writer.close()
     status, *rest = head.decode().split("\r\n")
     found = {name.lower(): value for name, _, value in (line.partition(": ") for line in rest)}
     return Got(int(status.split()[1]), found, body.decode())

@@ -11,7 +11,8 @@ def totals(sides):
     """
     cdef Side side
     cdef long long messages_in = 0, messages_out = 0, bytes_in = 0, bytes_out = 0, faults = 0
-    cdef long long refused = 0, late = 0, dropped = 0, passed = 0, waiting = 0, asked = 0, unsent = 0
+    cdef long long refused = 0, late = 0, dropped = 0, passed = 0, waiting = 0, asked = 0
+    cdef long long unsent = 0
     for side in sides:
         messages_in += side.session.messages_in
         messages_out += side.session.messages_out
