@@ -125,7 +125,7 @@ HOMES = {
     },
     "wirespeed.proxy": {
         "wirespeed.proxy.config": (
-            "AuthorizationConfig BackendConfig BreakerConfig FlowConfig HealthConfig "
+            "AdminConfig AuthorizationConfig BackendConfig BreakerConfig FlowConfig HealthConfig "
             "IntrospectionConfig ListenConfig PrincipalConfig ProxyConfig RateConfig RecycleConfig "
             "RetryConfig ToolRules ToolsConfig"
         ),

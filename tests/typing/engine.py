@@ -38,6 +38,7 @@ from wirespeed.litemcp import (
 from wirespeed.litemcp import run as run_lite
 from wirespeed.litemcp import serve as serve_lite
 from wirespeed.proxy import (
+    AdminConfig,
     AuthorizationConfig,
     BackendConfig,
     BreakerConfig,
@@ -223,6 +224,7 @@ async def proxied() -> None:
         shutdown_grace=1.0,
         rate=RateConfig(requests=10, burst=20),
         slow_client_timeout=10,
+        admin=AdminConfig(listen="http://127.0.0.1:0", token="t"),
     )
     proxy = Proxy(config)
     assert_type(proxy.config.backends[0].isolation, Literal["auto", "session", "shared", "pool"])

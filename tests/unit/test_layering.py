@@ -150,6 +150,7 @@ INSIDE = {
         access
         translation
         merge
+        operation
         listen_options lite
         service mirror file reload
         listening

@@ -478,6 +478,16 @@ def serve(
     "2026-07-28. session: a server for each client. shared: one for all clients. "
     "pool: up to four for all clients.",
 )
+@click.option(
+    "--admin",
+    metavar="URL",
+    help="Also listen on http://HOST:PORT for /healthz, /readyz, /metrics, /status and a page.",
+)
+@click.option(
+    "--admin-token-file",
+    metavar="FILE",
+    help="The token for --admin; or in WIRESPEED_ADMIN_TOKEN; otherwise one is made and shown.",
+)
 @_listening_options
 @_debug_option
 @click.pass_context
@@ -488,6 +498,8 @@ def proxy(
     file: str | None,
     check: bool,
     isolation: Any,
+    admin: str | None,
+    admin_token_file: str | None,
     log_level: str | None,
     log_format: str | None,
     **settings: Any,
@@ -506,9 +518,54 @@ def proxy(
         file=file,
         check=check,
         isolation=isolation,
+        admin=admin,
+        admin_token_file=admin_token_file,
         settings=Settings(**settings),
         log_level=log_level,
         log_format=log_format,
+    )
+
+
+@cli.command(
+    cls=Command,
+    short_help="Watch a proxy.",
+    epilog="\b\nExamples:\n"
+    "  wirespeed top http://127.0.0.1:9464\n"
+    "  wirespeed top http://127.0.0.1:9464 --json | jq .totals",
+)
+@click.argument("url")
+@_token_option
+@_token_file_option
+@click.option(
+    "--interval",
+    type=click.FloatRange(0.1, 3600),
+    default=2.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Seconds between two looks.",
+)
+@click.option("--once", is_flag=True, help="Print once, as in a pipe.")
+@_json_option
+@_debug_option
+def top(
+    url: str,
+    token: str | None,
+    token_file: str | None,
+    interval: float,
+    once: bool,
+    as_json: bool,
+) -> int:
+    """Show what the proxy with an admin listener at URL does, the busiest server first; Ctrl-C ends
+    it."""
+    from wirespeed.cli.top import top as work
+
+    return work(
+        url,
+        token=token,
+        token_file=token_file,
+        interval=interval,
+        once=once,
+        as_json=as_json,
     )
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from wirespeed.cli import logs
+from wirespeed.cli import credentials, logs
 from wirespeed.cli.failures import Failure, complain, usage
 from wirespeed.cli.serve import Settings, places_of
 from wirespeed.errors import ConfigError
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from wirespeed.transport.options import ListenFields
 
 
+TOKEN = "WIRESPEED_ADMIN_TOKEN"
+
+
 def run_proxy(
     command: list[str] | None,
     urls: tuple[str, ...],
@@ -33,13 +36,16 @@ def run_proxy(
     file: str | None,
     check: bool,
     isolation: Isolation | None,
+    admin: str | None,
+    admin_token_file: str | None,
     settings: Settings,
     log_level: str | None,
     log_format: str | None,
 ) -> int:
     """Serve until the client leaves, or the process is told to end.
 
-    ``file``: The configuration, in place of ``command``. ``check``: only check it.
+    ``file``: The configuration, in place of ``command``. ``check``: only check it. ``admin``: the
+    URL of the admin listener.
     Failure (2 or 3), ConfigError: the command line or the file is wrong, or the server cannot be
     started.
     """
@@ -49,7 +55,8 @@ def run_proxy(
 
     def load() -> ProxyConfig:
         found = _config(command, file, isolation, check)
-        return replace(found, listen=urls) if urls else found
+        found = replace(found, listen=urls) if urls else found
+        return _with_admin(found, admin, admin_token_file)
 
     of_file = file is not None and not urls
     option = f"{file}: proxy.listen" if of_file else "--listen"
@@ -100,6 +107,8 @@ def run_proxy(
             return place.with_services(routes)
 
         proxy.listening.place = place_of
+        if config.admin is not None:
+            found.append((Listening(config.admin.listen, Settings(), None), proxy.admin))
         serve_at(found, settings.workers, attendant)
     else:
         from wirespeed.transport.loop import run
@@ -126,6 +135,7 @@ class _FileService:
     def serves(self, proxy: Proxy, places: list[Listening]) -> None:
         """What serves, and where."""
         self._proxy, self._places = proxy, places
+        proxy.source = self._file
         self._watch.polls = proxy.config.watch
 
     def _files(self) -> list[str]:
@@ -192,6 +202,22 @@ def _config(
     target = Stdio(command[0], command[1:], inherit_env=True)
     backend = BackendConfig(target=target, name=_name(command[0]), isolation=isolation or "auto")
     return ProxyConfig(backends=(backend,), listen=())
+
+
+def _with_admin(config: ProxyConfig, url: str | None, token_file: str | None) -> ProxyConfig:
+    """The configuration with what the command line says of the admin listener."""
+    from wirespeed.proxy import AdminConfig
+
+    if url is None and config.admin is None:
+        if token_file is not None:
+            raise usage("--admin-token-file needs --admin URL")
+        return config
+    admin = config.admin or AdminConfig()
+    token = credentials.one_line(token_file, "--admin-token-file", TOKEN) or admin.token
+    try:
+        return replace(config, admin=AdminConfig(listen=url or admin.listen, token=token))
+    except ValueError as exc:
+        raise usage(f"--admin: {exc}") from None
 
 
 def _routes(proxy: Proxy, url: str, place: str) -> tuple[str, Any]:

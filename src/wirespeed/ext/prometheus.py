@@ -33,6 +33,8 @@ metric                            kind       further labels     meaning
 ``bad_messages_total``            counter                       input that is not a message
 ================================  =========  =================  ====================================
 
+A proxy has the metrics of its admin listener, which the page "Watch the proxy" lists.
+
 ``name`` is the tool's name, and empty for other methods. Tools and methods that the server does not
 have share the label ``unknown``, so that clients cannot create labels. The duration includes
 middleware. Requests refused because too many wait are counted in ``limits_reached_total`` only.
@@ -55,6 +57,7 @@ from prometheus_client.core import (
     CounterMetricFamily,
     GaugeMetricFamily,
     HistogramMetricFamily,
+    Metric,
 )
 from prometheus_client.registry import Collector
 
@@ -69,11 +72,10 @@ from wirespeed.errors import (
 from wirespeed.server.requests.observer import BUCKETS, Observer
 
 if TYPE_CHECKING:
-    from prometheus_client.core import Metric
-
     from wirespeed.client.client import Client
     from wirespeed.client.requests.middleware import OutboundNext, OutboundRequest
     from wirespeed.client.sync import SyncClient
+    from wirespeed.proxy.proxy import Proxy
     from wirespeed.server.server import Server
 
 __all__ = ["Instrumentation", "instrument"]
@@ -117,16 +119,17 @@ class Instrumentation:
 
 
 def instrument(
-    target: Server | Client | SyncClient,
+    target: Server | Client | SyncClient | Proxy,
     *,
     registry: CollectorRegistry = REGISTRY,
     peer: str | None = None,
     buckets: Iterable[float] = BUCKETS,
 ) -> Instrumentation:
-    """Count the requests of a server or a client, and register the metrics.
+    """Count the requests of a server, a client or a proxy, and register the metrics.
 
     Args:
-        target: A `wirespeed.Server`, before its clients connect, or a client, before its calls.
+        target: A `wirespeed.Server` or a `wirespeed.proxy.Proxy`, before its clients connect, or a
+            client, before its calls.
         registry: The registry in which the metrics appear.
         peer: The value of the label ``peer``, unique in the registry: by default the name of the
             server, or the name that the client sends.
@@ -138,7 +141,12 @@ def instrument(
     """
     from wirespeed.client.client import Client
     from wirespeed.client.sync import SyncClient
+    from wirespeed.proxy.proxy import Proxy
 
+    if isinstance(target, Proxy):
+        if peer is not None or buckets is not BUCKETS:
+            raise ValueError("the metrics of a proxy have neither a peer nor buckets to choose")
+        return _ProxyMetrics(target, registry)
     if isinstance(target, SyncClient):
         target = target._client
     if isinstance(target, Client):
@@ -201,6 +209,46 @@ def _client_source(client: Client, peer: str, observer: Observer) -> Instrumenta
         return [] if connection is None else [connection]
 
     return Instrumentation("client", peer, observer, live)
+
+
+# -- proxies --------------------------------------------------------------------------------------
+
+
+_with_proxy: weakref.WeakSet[CollectorRegistry] = weakref.WeakSet()
+
+
+class _ProxyMetrics(Instrumentation, Collector):
+    """What the admin listener of a proxy shows, in a registry."""
+
+    def __init__(self, proxy: Proxy, registry: CollectorRegistry) -> None:
+        super().__init__("proxy", "", Observer(), list)
+        if registry in _with_proxy:
+            raise ValueError("this registry has the metrics of a proxy already")
+        _with_proxy.add(registry)
+        proxy.observe()
+        self._proxy = proxy
+        self._registry: CollectorRegistry | None = registry
+        self._started = time.time()
+        registry.register(self)
+
+    def collect(self) -> Iterator[Metric]:
+        from wirespeed import __version__
+        from wirespeed.proxy.operation.metrics import families
+        from wirespeed.proxy.operation.snapshot import take
+
+        snapshot = take(self._proxy.endpoints, self._started, [], 0)
+        for family in families(snapshot, __version__):
+            metric = Metric(family.name, family.help, family.kind)
+            for suffix, labels, value in family.samples:
+                metric.add_sample(family.name + suffix, dict(labels), value)
+            if metric.samples:
+                yield metric
+
+    def remove(self) -> None:
+        if self._registry is not None:
+            self._registry.unregister(self)
+            _with_proxy.discard(self._registry)
+            self._registry = None
 
 
 # -- showing --------------------------------------------------------------------------------------

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from wirespeed._exports import set_public_home
 from wirespeed.limits import Limits
+from wirespeed.transport.address import parse
+from wirespeed.transport.options import is_token
 
 if TYPE_CHECKING:
     from wirespeed.client.targets.remote import Http, Socket, WebSocket
@@ -376,6 +378,26 @@ class AuthorizationConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
+class AdminConfig:
+    """The admin listener of a proxy.
+
+    Attributes:
+        listen: An ``http://`` URL without a path.
+        token: What clients of it must bring, but probes; without one, a token is made at the start.
+    """
+
+    listen: str = "http://127.0.0.1:9464"
+    token: str | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        address = parse(self.listen)
+        if address.scheme != "http" or address.path != "/" or address.query:
+            raise ValueError(f"the admin listener has an http:// URL without a path: {self.listen}")
+        if self.token is not None and not is_token(self.token):
+            raise ValueError("a token is one or more printable ASCII characters without spaces")
+
+
+@dataclass(frozen=True, kw_only=True)
 class ProxyConfig:
     """A proxy.
 
@@ -397,6 +419,7 @@ class ProxyConfig:
         principals: Who may use what; empty: whoever a listener lets in may use everything.
         auth: Which access tokens let clients in, besides the tokens of principals.
         audit: Where calls of tools are noted: ``"stderr"`` or the path of a file; None: nowhere.
+        admin: Where people and programs watch the proxy; None: nowhere.
     """
 
     backends: tuple[BackendConfig, ...]
@@ -410,6 +433,7 @@ class ProxyConfig:
     principals: tuple[PrincipalConfig, ...] = ()
     auth: AuthorizationConfig | None = None
     audit: str | None = None
+    admin: AdminConfig | None = None
 
     @property
     def listeners(self) -> tuple[ListenConfig, ...]:

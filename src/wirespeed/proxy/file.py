@@ -22,6 +22,7 @@ from wirespeed.proxy.config import (
     NAME,
     PREFIX,
     SHA256,
+    AdminConfig,
     AuthorizationConfig,
     BackendConfig,
     BreakerConfig,
@@ -335,6 +336,20 @@ class Authorization(_Keys):
     scopes: Annotated[_Names, Meta(description="What every client needs.")] = UNSET
 
 
+class Admin(_Keys):
+    """The admin listener: state, metrics and the status page."""
+
+    listen: (
+        Annotated[str, Meta(description="Its URL; http://127.0.0.1:9464 by default.")] | UnsetType
+    ) = UNSET
+    token: (
+        Annotated[
+            str, Meta(description="What its clients must bring; made at the start if absent.")
+        ]
+        | UnsetType
+    ) = UNSET
+
+
 class Top(_Keys):
     """What holds for all servers."""
 
@@ -368,6 +383,7 @@ class Top(_Keys):
         ]
         | UnsetType
     ) = UNSET
+    admin: Admin | UnsetType = UNSET
 
 
 # Keys of a server whose values are objects, and what is made of them.
@@ -409,6 +425,12 @@ def load(path: str | os.PathLike[str]) -> ProxyConfig:
         top["limits"] = _made(document, "proxy.limits", Limits, top["limits"].given())
     if "rate" in top:
         top["rate"] = _made(document, "proxy.rate", RateConfig, top["rate"].given())
+    if "admin" in top:
+        own = {
+            name: document.expand(f"proxy.admin.{name}", text)
+            for name, text in top["admin"].given().items()
+        }
+        top["admin"] = _made(document, "proxy.admin", AdminConfig, own)
     top.setdefault("listen", ())
     top["backends"] = tuple(_backend(document, server) for server in servers)
     return _made(document, "", ProxyConfig, top)

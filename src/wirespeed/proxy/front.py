@@ -59,6 +59,11 @@ class Front(Side):
         self.on_drain: Callable[[], None] | None = None
         self._grace_timer: asyncio.TimerHandle | None = None
 
+    @property
+    def is_client(self) -> bool:
+        """Whether it is a client of its service, and not a part of one that is translated."""
+        return not isinstance(self.outer, Front) or self.outer.service is not self.service
+
     def route(self, message: Message) -> Side | None:
         """Return the server that a request goes to, or None if it was answered."""
         return self.router.route(self, message)
@@ -78,7 +83,9 @@ class Front(Side):
         if exc is not None:
             logger.info("connection lost: %s", exc)
         super().on_lost(exc)
-        self.service.fronts.discard(self)
+        if self.is_client:
+            self.service.fronts.discard(self)
+            self.service.meter.client_left(self)
         self.router.left(self)
         if not self.closed.done():
             self.closed.set_result(exc)

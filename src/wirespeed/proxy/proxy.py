@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from wirespeed._exports import set_public_home
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
     from wirespeed.proxy.access.principals import Principals
     from wirespeed.proxy.config import ProxyConfig
     from wirespeed.proxy.merge.merged import Offer
+    from wirespeed.proxy.operation.admin import AdminService
+    from wirespeed.proxy.operation.status import Facts
+    from wirespeed.transport.net.serve import Place
     from wirespeed.transport.options import ListenFields, OnListening
 
 logger = logging.getLogger("wirespeed.proxy")
@@ -46,9 +50,11 @@ class Proxy:
 
     def __init__(self, config: ProxyConfig) -> None:
         self.config = config
+        self.source: str | None = None
         self.reloads = Reloads()
         self._services = {one.name: ProxyService.of(config, one) for one in config.backends}
         self._tracer: Any = None
+        self._is_observed = config.admin is not None
         self._audit: AuditLog | None = None
         if config.audit is not None:
             from wirespeed.proxy.access.audit import AuditLog
@@ -79,6 +85,42 @@ class Proxy:
         """Go on with the audit log in a new file: the old one has been given another name."""
         if self._audit is not None:
             self._audit.reopen()
+
+    def observe(self) -> None:
+        """Measure the requests to servers that are started from now on."""
+        self._is_observed = True
+        for service in self._services.values():
+            service.meter.observe()
+
+    @cached_property
+    def admin(self) -> AdminService | None:
+        """What the admin listener serves; None without one. Its token is written to stderr if it
+        was not configured."""
+        if self.config.admin is None:
+            return None
+        from wirespeed.proxy.operation.admin import AdminService, make_token
+
+        token = self.config.admin.token or make_token()
+        return AdminService(lambda: self.endpoints, self._facts, token)
+
+    @property
+    def endpoints(self) -> list[ProxyService]:
+        """The service of each server, and that of all of them, if there are several."""
+        found = list(self._services.values())
+        return found if len(found) == 1 else [*found, self._whole]
+
+    def _facts(self) -> Facts:
+        from wirespeed import __version__
+        from wirespeed.proxy.operation.status import Facts
+
+        return Facts(
+            __version__,
+            [one.url for one in self.config.listeners],
+            config=self.source,
+            reloads=self.reloads.ok,
+            reloads_refused=self.reloads.failed,
+            reload_error=self.reloads.error,
+        )
 
     def routes(self, url: str) -> tuple[str, dict[str, ProxyService]]:
         """Return a URL to listen at without its path, and what is served there by path.
@@ -112,6 +154,8 @@ class Proxy:
             whole.assignment.access = whole.access
         for service in (*services.values(), whole):
             service.adopt(config, rates)
+            if self._is_observed and service.config is not None:
+                service.meter.observe()
         return rates
 
     def _guard(
@@ -139,33 +183,47 @@ class Proxy:
     async def serve(self, *, on_listening: OnListening | None = None) -> None:
         """Serve at all URLs until SIGTERM or SIGINT; without a URL on stdio, until the client ends.
 
-        ``on_listening``: Called with the URLs of a listener as soon as clients can connect to it.
+        ``on_listening``: Called with the URLs of a listener as soon as clients can connect to it,
+        of the admin listener too.
 
         Raises:
             ValueError: A URL is wrong.
             TransportError: A listener or a server cannot be started.
         """
-        if not self.config.listen:
-            if self._principals is not None:
-                raise ValueError("principals and auth need a URL to listen at: stdio has no tokens")
-            from wirespeed.transport.stdio import serve_stdio
+        from wirespeed.transport.net.serve import serve_together
 
-            self._is_on_stdio = True
-            await serve_stdio(self._whole)
-        else:
-            from wirespeed.transport.net.serve import serve_together
-
-            await serve_together(
-                [
-                    (
-                        *self.routes(one.url),
-                        on_listening,
-                        {**self.listen_fields, **options_of(one)[0]},
-                    )
-                    for one in self.config.listeners
-                ],
-                attendant=self.listening,
+        places: list[Place] = [
+            (
+                *self.routes(one.url),
+                on_listening,
+                {**self.listen_fields, **options_of(one)[0]},
             )
+            for one in self.config.listeners
+        ]
+        if self.config.admin is not None:
+            places.append((self.config.admin.listen, self.admin, on_listening, {}))
+        if self.config.listen:
+            await serve_together(places, attendant=self.listening)
+            return
+        if self._principals is not None:
+            raise ValueError("principals and auth need a URL to listen at: stdio has no tokens")
+        from wirespeed.transport.stdio import serve_stdio
+
+        self._is_on_stdio = True
+        if not places:
+            await serve_stdio(self._whole)
+            return
+        watching = asyncio.ensure_future(serve_together(places, signals=False))
+        serving = asyncio.ensure_future(serve_stdio(self._whole))
+        try:
+            await asyncio.wait((watching, serving), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in (watching, serving):
+                task.cancel()
+            await asyncio.wait((watching, serving))
+        for task in (watching, serving):
+            if not task.cancelled():
+                task.result()
 
     # -- another configuration -------------------------------------------------------------------
 

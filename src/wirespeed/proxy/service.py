@@ -16,6 +16,7 @@ from wirespeed.proxy.backend import Backend, Owner
 from wirespeed.proxy.flow.admission import Limited
 from wirespeed.proxy.front import Front
 from wirespeed.proxy.isolation.assignment import WithoutSession
+from wirespeed.proxy.operation.meter import Meter
 from wirespeed.transport.memory import pair
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ class ProxyService:
 
     Attributes:
         name: The server's, or the proxy's.
+        config: The server's; None for the endpoint of all servers.
         assignment: What knows which server.
         fronts: The clients at this moment.
         farewell: What requests get after the last ones that are answered.
@@ -57,6 +59,7 @@ class ProxyService:
         access: What they may do; None: everything.
         audit: What notes their calls of tools; None: nothing does.
         tracer: What makes spans of their requests; None: nothing does.
+        meter: What is counted of them, and of the server.
     """
 
     subprotocol = "mcp"
@@ -68,9 +71,15 @@ class ProxyService:
     has_sessions = True
 
     def __init__(
-        self, config: ProxyConfig, name: str, assignment: Assignment, *, translate: bool = False
+        self,
+        config: ProxyConfig,
+        name: str,
+        assignment: Assignment,
+        meter: Meter,
+        backend: BackendConfig | None = None,
     ) -> None:
         self.name = name
+        self.config = backend
         self.flow: Limited | None = None
         self.rates: Rates | None = None
         self.cut = {"slow reader": 0}
@@ -83,7 +92,8 @@ class ProxyService:
         self.access: Grants | None = None
         self.audit: AuditLog | None = None
         self.tracer: Any = None
-        self._translates = translate
+        self.meter = meter
+        self._translates = backend is not None and backend.translate
         self._alone = len(config.backends) == 1
         self._holders = 0
         self._ended = False
@@ -98,13 +108,14 @@ class ProxyService:
             output_high=min(config.limits.output_high, _OUTPUT_HIGH),
             output_low=min(config.limits.output_low, _OUTPUT_LOW),
         )
+        used = backend
         if backend.protocol == "litemcp":
             from wirespeed.proxy.lite import lite_server
 
             server: Any = lite_server(backend.name, backend.target, config.limits)
-            backend = replace(backend, target=server, isolation="shared")
-        assignment = assignment_of(backend, limits)
-        service = cls(config, backend.name, assignment, translate=backend.translate)
+            used = replace(backend, target=server, isolation="shared")
+        meter = Meter()
+        service = cls(config, backend.name, assignment_of(used, limits, meter), meter, backend)
         if backend.flow.is_on:
             service.flow = Limited(backend.flow, backend.name)
         return service
@@ -195,7 +206,9 @@ class ProxyService:
         return front
 
     def _join(self, front: Front) -> None:
-        self.fronts.add(front)
+        if front.is_client:
+            self.fronts.add(front)
+            self.meter.n_clients += 1
         if self._ended:  # the client was on its way when the configuration changed
             front.session.refusal = (codes.SHUTTING_DOWN, self.farewell)
             front.router = WithoutSession()
@@ -255,16 +268,16 @@ class ProxyService:
         return SseEndpoint(self, options, loop, pool)
 
 
-def assignment_of(config: BackendConfig, limits: Limits) -> Assignment:
+def assignment_of(config: BackendConfig, limits: Limits, meter: Meter) -> Assignment:
     """Return what assigns clients to a server as its isolation says."""
     if config.isolation == "auto" and config.era == "auto":
         from wirespeed.proxy.isolation.auto import Auto
 
-        return Auto(config, limits)
+        return Auto(config, limits, meter)
     if config.isolation == "session" or (config.isolation, config.era) == ("auto", "legacy"):
         from wirespeed.proxy.isolation.per_client import PerClient
 
-        return PerClient(config, limits)
+        return PerClient(config, limits, meter)
     from wirespeed.proxy.isolation.pool import Pool
 
-    return Pool(config, limits)
+    return Pool(config, limits, meter)

@@ -6,6 +6,7 @@ from wirespeed._core.envelope cimport Message
 from wirespeed._core.span cimport Span
 from wirespeed._core.splice cimport Edit
 from wirespeed.proxy.flow.turns cimport Turn, Turns
+from wirespeed.server.requests.observer cimport Observer, Series
 from wirespeed.transport.served cimport Served
 
 cdef enum:
@@ -32,6 +33,8 @@ cdef class Route:
     cdef object record           # what notes the end of a call for the audit log; or None
     cdef object span             # that of the request, if the proxy is traced; or None
     cdef Message message         # kept, to be sent again if the answerer is lost; None: it is not
+    cdef Series series           # what it is counted in; None: nothing
+    cdef double began            # when it was passed on, by the clock of the observer; 0: no matter
 
     cdef int over_c(self, int code) except -1
 
@@ -104,6 +107,7 @@ cdef class Side(Served):
     cdef public bint retries_calls       # whether calls of tools are among these
     cdef public Translation translation  # None: servers of its own era
     cdef object next_after               # `Route.after` of the request that is passed on just now
+    cdef public Observer observer        # counts the requests that this side is asked; None: off
     cdef readonly long long n_passed     # requests of this side
     cdef readonly long long n_abandoned  # requests left unanswered at its loss
     cdef readonly long long n_answered   # requests that it has answered
@@ -114,6 +118,7 @@ cdef class Side(Served):
     # `name`: JSON text that stands in the place of `params.name`, or None
     cdef int pass_request_c(self, Side to, Message m, bytes name) except -1
     cdef int keep_c(self, Route route, Message m) except -1
+    cdef int observe_c(self, Route route, Message m) except -1
     cdef int pass_answer_c(self, Route route, Message m) except -1
     cdef bint replaced_c(self, Route route, Message m) except -1
     cdef int pass_notice_c(self, Route route, Message m) except -1

@@ -6,6 +6,7 @@ from typing_extensions import disjoint_base
 
 from wirespeed._core.envelope import Message
 from wirespeed._core.session import Session
+from wirespeed.server.requests.observer import Observer
 from wirespeed.transport.served import Served
 
 @final
@@ -35,6 +36,7 @@ class Side(Served):
     retries: Callable[[Message], bool] | None
     retries_calls: bool
     translation: Translation | None
+    observer: Observer | None
     @property
     def n_passed(self) -> int: ...
     @property

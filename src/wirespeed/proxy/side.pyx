@@ -37,8 +37,8 @@ from wirespeed._core.span cimport Span
 from wirespeed._core.splice cimport MAX_MORE, Edit, edit_of, splice_c
 from wirespeed.proxy.flow.turns cimport Turn, Turns
 from wirespeed.server.http.headers cimport check_headers_c
-from wirespeed.server.requests.observer cimport CANCELLED
 from wirespeed.proxy.trace_context cimport with_meta_c
+from wirespeed.server.requests.observer cimport CANCELLED, now_c
 from wirespeed.transport.served cimport Served
 
 import logging
@@ -49,6 +49,7 @@ import msgspec
 from wirespeed._core.envelope import parse
 from wirespeed.errors import ProtocolError, RemoteError
 from wirespeed.protocol import codes, revisions
+from wirespeed.protocol.revisions import REQUEST_METHODS
 from wirespeed.proxy.tags import tagged, whole
 
 logger = logging.getLogger("wirespeed.proxy")
@@ -94,7 +95,13 @@ cdef int code_of(object error) except? -1:
 cdef class Route:
 
     cdef int over_c(self, int code) except -1:
-        """The request has its answer, or needs none: note it, once."""
+        """The request has its answer, or needs none: count and note it, once."""
+        if self.began != 0:
+            if code and code not in self.series.codes and len(self.series.codes) >= MAX_CODES:
+                self.series.add_c(now_c() - self.began, OTHER_CODE, False)
+            else:
+                self.series.add_c(now_c() - self.began, code, False)
+            self.began = 0
         if self.permit is not None:
             self.asker.admission.done_c(self)
         if self.record is not None:
@@ -352,6 +359,8 @@ cdef class Side(Served):
             )
             return 0
         self.session.set_token_c(m.ref, route)
+        if to.observer is not None:
+            to.observe_c(route, m)
         if self.access is not None:
             route.filter = self.access.filter_c(self, m)
         if self.audit is not None and method_is(m, b'"tools/call"', "tools/call"):
@@ -375,6 +384,20 @@ cdef class Side(Served):
             to.link.wrote_c()
         if to.turns is not None or to.session.outbox.size >= to.session.output_high:
             to.hold_c(self, m.n)
+        return 0
+
+    cdef int observe_c(self, Route route, Message m) except -1:
+        """Measure a request that this side is asked, unless it is one without an end. Methods that
+        the protocol does not have are counted as one."""
+        cdef str method = "tools/call"
+        if route.listens:
+            return 0
+        if not poi_is(m, WS_METHOD, b'"tools/call"'):
+            method = m.method
+            if method not in REQUEST_METHODS:
+                method = "other"
+        route.series = self.observer.of_method_c(method)
+        route.began = now_c()
         return 0
 
     cdef Message trace_c(self, Route route, Message m):

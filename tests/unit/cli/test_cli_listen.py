@@ -424,10 +424,7 @@ def test_a_host_that_is_not_ours(server_file: Path) -> None:
 WRONG = [
     (["--on", ""], "--on: '' is not a URL to listen at"),
     (["--on", "8765"], "--on: '8765' is not a URL to listen at"),
-    (
-        ["--on", "ws://h:0/", "--on", "unix:x", "--workers", "2"],
-        "--on: several workers need a port",
-    ),
+    (["--on", "ws://h:0/", "--on", "unix:x", "--workers", "2"], "several workers need a port"),
     (["--on", "ws://127.0.0.1:0/", "--stateless"], "--stateless is for http:// and https://, not"),
     (["--on", "unix:x", "--access-log", "text"], "--access-log is for http:// and https://, not"),
     (["--on", "http://h:0/", "--trusted-proxy", "p"], "--trusted-proxy: trusted_proxies: 'p' does"),

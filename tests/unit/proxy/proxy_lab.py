@@ -282,7 +282,7 @@ class Lab:
     @contextlib.asynccontextmanager
     async def serving(self) -> AsyncIterator[None]:
         listening: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        left = len(self.proxy.config.listen)
+        left = len(self.proxy.config.listen) + (self.proxy.config.admin is not None)
 
         def on_listening(urls: tuple[str, ...]) -> None:
             nonlocal left

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from wirespeed.protocol import codes
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from wirespeed.proxy.backend import Backend
     from wirespeed.proxy.config import BackendConfig
     from wirespeed.proxy.front import Front
+    from wirespeed.proxy.operation.meter import Meter
     from wirespeed.proxy.side import Side
 
 
@@ -29,10 +31,11 @@ class Auto:
     the first of the pool, or that of the first client.
     """
 
-    def __init__(self, config: BackendConfig, limits: Limits) -> None:
+    def __init__(self, config: BackendConfig, limits: Limits, meter: Meter) -> None:
         self._config = config
         self._limits = limits
-        self._per_client = PerClient(config, limits)
+        self._meter = meter
+        self._per_client = PerClient(config, limits, meter)
         self._pool: Pool | None = None
         self._is_known = False
         self._life: Life | None = None
@@ -43,7 +46,7 @@ class Auto:
     async def start(self) -> None:
         """Start a server, and ask it. WirespeedError: it cannot be used yet, and is started again
         until `stop`."""
-        upstream = Upstream(self._config, self, self._limits, restarts=True)
+        upstream = Upstream(self._config, self, self._limits, self._meter, restarts=True)
         self._life = Life(upstream, asyncio.ensure_future(upstream.run()))
         await asyncio.shield(upstream.ready)
 
@@ -72,6 +75,11 @@ class Auto:
         found += self._per_client.upstreams
         return found if self._pool is None else found + self._pool.upstreams
 
+    @property
+    def dropped(self) -> Counter[str]:
+        """How many messages of the servers were dropped, by reason."""
+        return Counter() if self._pool is None else self._pool.dropped
+
     # -- the first server ------------------------------------------------------------------------
 
     async def opened(self, backend: Backend) -> None:
@@ -82,7 +90,7 @@ class Auto:
         life, self._life = self._life, None
         assert life is not None
         if versions:
-            self._pool = Pool(self._config, self._limits, self._per_client)
+            self._pool = Pool(self._config, self._limits, self._meter, self._per_client)
             self._pool.watch(life.upstream)
             self._go_on()
             await self._pool.adopt(backend, life, versions)

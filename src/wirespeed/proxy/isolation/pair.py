@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from wirespeed.proxy.backend import Backend
     from wirespeed.proxy.config import BackendConfig
     from wirespeed.proxy.front import Front
+    from wirespeed.proxy.operation.meter import Meter
     from wirespeed.proxy.side import Side
 
 
@@ -36,10 +37,10 @@ class Pair:
         self._failed: Callable[[Pair], None] | None = None
 
     @classmethod
-    def start(cls, config: BackendConfig, limits: Limits, *, restarts: bool) -> Self:
+    def start(cls, config: BackendConfig, limits: Limits, meter: Meter, *, restarts: bool) -> Self:
         """Start a server. ``restarts``: until it has a client."""
         pair = cls()
-        upstream = Upstream(config, pair, limits, restarts=restarts)
+        upstream = Upstream(config, pair, limits, meter, restarts=restarts)
         pair.life = Life(upstream, asyncio.ensure_future(upstream.run()))
         return pair
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from wirespeed.proxy.backend import Backend
     from wirespeed.proxy.config import BackendConfig
     from wirespeed.proxy.front import Front
+    from wirespeed.proxy.operation.meter import Meter
     from wirespeed.proxy.side import Side
     from wirespeed.proxy.supervision.upstream import Life, Upstream
 
@@ -35,12 +36,12 @@ class PerClient:
 
     serves_lanes = False
 
-    def __init__(self, config: BackendConfig, limits: Limits) -> None:
+    def __init__(self, config: BackendConfig, limits: Limits, meter: Meter) -> None:
         self._config = config
         self._limits = limits
         self._pairs: dict[Front, Pair] = {}
         self._ending: set[asyncio.Task[None]] = set()
-        self._spares = Spares(config, limits)
+        self._spares = Spares(config, limits, meter)
         self.breaker: Breaker | None = None
         self._n_answered = 0
         self._probes: dict[Front, asyncio.Task[None]] = {}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from wirespeed.proxy.config import BackendConfig
     from wirespeed.proxy.front import Front
     from wirespeed.proxy.isolation.per_client import PerClient
+    from wirespeed.proxy.operation.meter import Meter
     from wirespeed.proxy.side import Side
 
 logger = logging.getLogger("wirespeed.proxy")
@@ -65,10 +67,15 @@ class Pool:
     serves_lanes = True
 
     def __init__(
-        self, config: BackendConfig, limits: Limits, per_client: PerClient | None = None
+        self,
+        config: BackendConfig,
+        limits: Limits,
+        meter: Meter,
+        per_client: PerClient | None = None,
     ) -> None:
         self._config = config
         self._limits = limits
+        self._meter = meter
         self.versions: tuple[str, ...] = ()
         several = config.isolation == "pool" or isinstance(config.target, Stdio)
         size = config.size if several and config.isolation != "shared" else 1
@@ -118,7 +125,7 @@ class Pool:
         return self._running[owner].upstream
 
     def _begin(self, owner: Owner) -> Life:
-        upstream = Upstream(self._config, owner, self._limits, restarts=True)
+        upstream = Upstream(self._config, owner, self._limits, self._meter, restarts=True)
         self.watch(upstream)
         return Life(upstream, asyncio.ensure_future(upstream.run()))
 
@@ -143,6 +150,14 @@ class Pool:
                     lambda: self._stop_idle(upstream.owner),
                 )
             )
+
+    @property
+    def dropped(self) -> Counter[str]:
+        """How many messages of the servers were dropped, by reason."""
+        found: Counter[str] = Counter()
+        for one in (*self.legacy, *self.modern):
+            found.update(one.dropped)
+        return found
 
     async def stop(self) -> None:
         """End all servers."""

@@ -10,6 +10,7 @@ from wirespeed.proxy.isolation.pair import Pair
 if TYPE_CHECKING:
     from wirespeed.limits import Limits
     from wirespeed.proxy.config import BackendConfig
+    from wirespeed.proxy.operation.meter import Meter
 
 
 class Spares:
@@ -19,15 +20,16 @@ class Spares:
         pairs: The servers, the oldest first.
     """
 
-    def __init__(self, config: BackendConfig, limits: Limits) -> None:
+    def __init__(self, config: BackendConfig, limits: Limits, meter: Meter) -> None:
         self._config = config
         self._limits = limits
+        self._meter = meter
         self.pairs: deque[Pair] = deque()
 
     def fill(self) -> None:
         """Start the servers that are missing."""
         while len(self.pairs) < self._config.spares:
-            self.pairs.append(Pair.start(self._config, self._limits, restarts=True))
+            self.pairs.append(self._start(restarts=True))
 
     def add(self, pair: Pair) -> None:
         """Take one more."""
@@ -42,7 +44,10 @@ class Spares:
                     return pair
         for pair in [one for one in self.pairs if one.life.task.done()]:
             self.pairs.remove(pair)
-        return Pair.start(self._config, self._limits, restarts=False)
+        return self._start(restarts=False)
+
+    def _start(self, *, restarts: bool) -> Pair:
+        return Pair.start(self._config, self._limits, self._meter, restarts=restarts)
 
     def take_all(self) -> list[Pair]:
         """Return all, which are to be ended."""

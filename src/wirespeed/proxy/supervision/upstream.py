@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from wirespeed.client.connection.channels import Channel
     from wirespeed.limits import Limits
     from wirespeed.proxy.config import BackendConfig
+    from wirespeed.proxy.operation.meter import Meter
 
 logger = logging.getLogger("wirespeed.proxy")
 
@@ -78,6 +79,7 @@ class Upstream:
         retired: Whether another server has taken its place.
         backend: The connection while it can be used.
         status: How the server is.
+        meter: What counts its connections.
     """
 
     def __init__(
@@ -85,6 +87,7 @@ class Upstream:
         config: BackendConfig,
         owner: Owner,
         limits: Limits,
+        meter: Meter,
         *,
         restarts: bool,
     ) -> None:
@@ -103,6 +106,7 @@ class Upstream:
         self.retired = False
         self._loop = asyncio.get_running_loop()
         self.restarts = restarts
+        self.meter = meter
         self.backend: Backend | None = None
         self.ready: asyncio.Future[None] = self._loop.create_future()
         self.status = Status("starting", self._loop.time())
@@ -111,10 +115,12 @@ class Upstream:
 
     async def run(self) -> None:
         """Start the server, and start it again when it has ended, until this is cancelled."""
+        self.meter.began(self)
         try:
             await self._run()
         finally:
             self._become("stopped")
+            self.meter.ended(self)
 
     async def _run(self) -> None:
         while True:
@@ -163,6 +169,7 @@ class Upstream:
             backend = Backend(self._config.name, self.owner, self._limits, self._loop, framer)
             if self._config.request_timeout is not None:
                 backend.deadline = self._config.request_timeout
+            self.meter.connected(backend)
             return backend
 
         channel = channel_for(self._target)
@@ -198,6 +205,7 @@ class Upstream:
                 if backend.link is not None:
                     channel.hang_up()
                 channel.released()
+                self.meter.disconnected(backend)
             await channel.close()
         return error
 

@@ -59,6 +59,7 @@ def run_workers(n: int, plans: Sequence[Plan], attendant: Attendant | None = Non
         raise ValueError("several workers need an operating system with fork and SO_REUSEPORT")
     with contextlib.ExitStack() as stack:
         places = [stack.enter_context(_Place(n, plan)) for plan in plans]
+        services = list({id(one): one for plan in plans for one in plan.services.values()}.values())
 
         def work(parent: Parent) -> None:
             from wirespeed.transport.loop import run
@@ -73,6 +74,9 @@ def run_workers(n: int, plans: Sequence[Plan], attendant: Attendant | None = Non
                 if not left:
                     parent.say_ready()
 
+            for service in services:
+                if hasattr(service, "after_fork"):
+                    service.after_fork(parent.slot)
             group = Group(attendant, may_grow=False)
             shared = [place.of(parent.slot, listens) for place in places]
             run(group.run(shared, obey=parent.obeyed))
@@ -82,6 +86,9 @@ def run_workers(n: int, plans: Sequence[Plan], attendant: Attendant | None = Non
                 if place.plan.on_listening is not None:
                     place.plan.on_listening(urls_of(place.plan.address, place.plan.services))
 
+        for service in services:
+            if hasattr(service, "before_fork"):
+                service.before_fork(n)
         Crew(n, work, reloads=attendant is not None).run(announce)
 
 

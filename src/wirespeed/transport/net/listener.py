@@ -271,6 +271,8 @@ class Listener:
             self.services, self.options, self.address, local=local, loop=self.loop, pool=self.pool
         )
         for path, service in self.services.items():
+            if not hasattr(service, "connect"):
+                continue  # it answers HTTP alone
             site.targets[path.encode()].websocket = target.WebSocketTarget(service, self.options)
         return site
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import sys
 from collections.abc import Mapping, Sequence
@@ -15,9 +16,11 @@ from wirespeed.transport.gate import authority_of, check_authorities
 from wirespeed.transport.http.options import HttpOptions
 from wirespeed.transport.net import systemd
 from wirespeed.transport.net.group import Attendant, Group, Plan
+from wirespeed.transport.net.listener import Obey
 from wirespeed.transport.net.succession import Succession
 from wirespeed.transport.options import ListenFields, ListenOptions, OnListening
 from wirespeed.transport.service import Service, service_of
+from wirespeed.transport.signals import signals_drain
 
 if TYPE_CHECKING:
     from wirespeed.server.server import Server
@@ -128,9 +131,13 @@ def run_together(
         run_loop(Group(attendant, succession=succession).run(plans))
 
 
-async def serve_together(places: Sequence[Place], *, attendant: Attendant | None = None) -> None:
-    """The same inside a running loop, in this process."""
-    await Group(attendant).run(planned(places))
+async def serve_together(
+    places: Sequence[Place], *, attendant: Attendant | None = None, signals: bool = True
+) -> None:
+    """The same inside a running loop, in this process. ``signals``: whether SIGTERM and SIGINT end
+    it."""
+    obey: Obey = signals_drain if signals else lambda loop, served: contextlib.nullcontext()
+    await Group(attendant).run(planned(places), obey=obey)
 
 
 def planned(places: Sequence[Place]) -> list[Plan]:

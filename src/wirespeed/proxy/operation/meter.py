@@ -1,0 +1,159 @@
+"""What is counted of one endpoint of the proxy: its clients, and the server behind it.
+
+Rooms below this one are given a `Meter`, and tell it what comes and goes. The numbers of what is
+there are read when somebody asks; those of what has gone are kept as sums.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter, deque
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from wirespeed.proxy.operation.totals import totals
+from wirespeed.server.requests.observer import BUCKETS, Observer
+
+if TYPE_CHECKING:
+    from wirespeed.proxy.backend import Backend
+    from wirespeed.proxy.front import Front
+    from wirespeed.proxy.supervision.upstream import Upstream
+
+TICK = 2.0  # seconds of one sample
+TICKS = 90  # samples that are kept
+
+CANCELLED = 1  # by the client: as of `Series`
+
+# Of the sums, what is there now: it goes with its side.
+_HELD = ("waiting", "asked", "unsent")
+
+
+class Sample(msgspec.Struct, array_like=True):
+    """The requests that ended within one tick.
+
+    Attributes:
+        errors: Without what clients have cancelled.
+        tick: The monotonic clock of the machine, in ticks: the same in all workers.
+        buckets: By duration, as in `Series`, each for itself.
+    """
+
+    tick: int
+    requests: int
+    errors: int
+    bytes: int
+    buckets: list[int]
+
+
+class Meter:
+    """The numbers of one endpoint.
+
+    Attributes:
+        observer: What the requests to the server are measured by; None: they are not.
+        upstreams: The lives of its servers that go on.
+        n_clients: The clients so far.
+        history: What happened in the last minutes, if somebody takes samples.
+    """
+
+    def __init__(self) -> None:
+        self.observer: Observer | None = None
+        self.upstreams: dict[Upstream, None] = {}
+        self.n_clients = 0
+        self.history: deque[Sample] = deque(maxlen=TICKS)
+        self._backends: dict[Backend, None] = {}
+        self._starts: Counter[str] = Counter()
+        self._gone: dict[str, Counter[str]] = {"clients": Counter(), "servers": Counter()}
+        self._before: tuple[int, int, int, list[int]] | None = None
+
+    def observe(self) -> None:
+        """Measure the requests to servers that are started from now on."""
+        if self.observer is None:
+            self.observer = Observer()
+
+    # -- what comes and goes ---------------------------------------------------------------------
+
+    def client_left(self, front: Front) -> None:
+        """A client has left."""
+        self._keep("clients", front)
+
+    def began(self, upstream: Upstream) -> None:
+        """A server is to run."""
+        self.upstreams[upstream] = None
+
+    def ended(self, upstream: Upstream) -> None:
+        """It is not to run any more."""
+        del self.upstreams[upstream]
+        self._starts.update(_starts(upstream))
+
+    def connected(self, backend: Backend) -> None:
+        """A connection to a server is there."""
+        backend.observer = self.observer
+        self._backends[backend] = None
+
+    def disconnected(self, backend: Backend) -> None:
+        """It is gone."""
+        if backend in self._backends:
+            del self._backends[backend]
+            self._keep("servers", backend)
+
+    def _keep(self, kind: str, side: Front | Backend) -> None:
+        found = totals((side,))
+        for name in _HELD:
+            del found[name]
+        self._gone[kind].update(found)
+
+    # -- the numbers -----------------------------------------------------------------------------
+
+    def of_clients(self, fronts: set[Front]) -> dict[str, int]:
+        """The sums of all clients, those that are there and those that have left."""
+        return _sum(self._gone["clients"], totals(fronts))
+
+    def of_servers(self) -> dict[str, int]:
+        """The sums of all connections to servers."""
+        return _sum(self._gone["servers"], totals(self._backends))
+
+    @property
+    def starts(self) -> dict[str, int]:
+        """How often servers were started, and how often of these again."""
+        found = self._starts.copy()
+        for upstream in self.upstreams:
+            found.update(_starts(upstream))
+        return {"starts": found["starts"], "restarts": found["restarts"]}
+
+    def sample(self) -> None:
+        """Note what happened since the last sample. It is due at the end of each tick."""
+        if self.observer is None:
+            return
+        buckets = [0] * (len(BUCKETS) + 1)
+        errors = 0
+        for series in self.observer.series.values():
+            errors += sum(n for code, n in series.codes.items() if code != CANCELLED)
+            for i, n in enumerate(each(series.buckets)):
+                buckets[i] += n
+        sums = self.of_servers()
+        now = sum(buckets), errors, sums["bytes_in"] + sums["bytes_out"], buckets
+        before, self._before = self._before, now
+        if before is not None:
+            change = [a - b for a, b in zip(buckets, before[3], strict=True)]
+            tick = current_tick()
+            self.history.append(
+                Sample(tick, now[0] - before[0], errors - before[1], now[2] - before[2], change)
+            )
+
+
+def current_tick() -> int:
+    """The last tick that is over. Samples are taken shortly after the end of theirs."""
+    return int(time.monotonic() / TICK) - 1
+
+
+def each(cumulative: list[int]) -> list[int]:
+    """The numbers of buckets, each for itself."""
+    return [n - before for n, before in zip(cumulative, [0, *cumulative], strict=False)]
+
+
+def _sum(gone: Counter[str], now: dict[str, int]) -> dict[str, int]:
+    return {name: gone[name] + value for name, value in now.items()}
+
+
+def _starts(upstream: Upstream) -> dict[str, int]:
+    return {"starts": upstream.status.restarts + 1, "restarts": upstream.status.restarts}

@@ -1,0 +1,211 @@
+"""The metrics of a proxy, from a `Snapshot`: names, kinds, labels and values, once for all formats.
+
+Names follow the practices of Prometheus. Labels are bounded: names of the configuration, methods of
+the protocol, codes of errors (32 for each method of a server), and words of the proxy itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import accumulate
+from typing import TYPE_CHECKING, NamedTuple
+
+from wirespeed.proxy.operation.states import READY, STATES
+from wirespeed.server.requests.observer import BUCKETS
+
+if TYPE_CHECKING:
+    from wirespeed.proxy.operation.snapshot import EndpointEntry, Snapshot
+
+PREFIX = "wirespeed_proxy_"
+
+# Codes of `Series` that are not those of JSON-RPC.
+_CODES = {1: "cancelled", 2: "other"}
+
+
+class Sample(NamedTuple):
+    """One line of a family.
+
+    Attributes:
+        suffix: Behind the name of the family.
+        labels: Names and values.
+    """
+
+    suffix: str
+    labels: tuple[tuple[str, str], ...]
+    value: float
+
+
+class Family(NamedTuple):
+    """All lines of one metric.
+
+    Attributes:
+        name: Without ``_total``, as OpenMetrics names a counter.
+        kind: ``counter``, ``gauge`` or ``histogram``.
+    """
+
+    name: str
+    kind: str
+    help: str
+    samples: list[Sample]
+
+
+def code_text(code: int) -> str:
+    """The label of an error's code."""
+    return _CODES.get(code, str(code))
+
+
+def families(snapshot: Snapshot, version: str) -> Iterator[Family]:
+    """The metrics of a proxy."""
+    of_backends = [one for one in snapshot.endpoints if one.isolation is not None]
+
+    def gauge(name: str, text: str, *samples: Sample) -> Family:
+        return Family(PREFIX + name, "gauge", text, list(samples))
+
+    def counter(name: str, text: str, *samples: Sample) -> Family:
+        return Family(PREFIX + name, "counter", text, list(samples))
+
+    yield gauge("build_info", "1; the version is a label.", _one(1, version=version))
+    yield gauge("start_time_seconds", "When the proxy was started.", _one(snapshot.started))
+    yield gauge("workers", "Processes that have answered.", _one(len(snapshot.processes)))
+    yield gauge(
+        "workers_missing",
+        "Processes that did not answer in time: their numbers are not in this answer.",
+        _one(len(snapshot.missing)),
+    )
+    processes = snapshot.processes
+    yield counter(
+        "cpu_seconds",
+        "Processor time of all processes of the proxy, without servers.",
+        _total(sum(one.cpu_seconds for one in processes)),
+    )
+    yield gauge(
+        "resident_memory_bytes",
+        "Memory of all processes of the proxy, without servers.",
+        _one(sum(one.resident_bytes for one in processes)),
+    )
+    yield gauge(
+        "open_fds",
+        "Descriptors of all processes of the proxy.",
+        _one(sum(one.open_fds for one in processes)),
+    )
+    yield gauge("clients", "Clients that are connected.", *_endpoints(snapshot, "n_clients"))
+    yield counter(
+        "clients_connected",
+        "All clients so far.",
+        *(_total(one.n_connected, endpoint=one.name) for one in snapshot.endpoints),
+    )
+    yield gauge(
+        "backend_ready",
+        "1: the server takes requests, or is started by the first one.",
+        *(_one(one.state in READY, backend=one.name) for one in of_backends),
+    )
+    yield gauge(
+        "servers",
+        "Servers, or connections to them, by state.",
+        *(
+            _one(one.server_states.get(state, 0), backend=one.name, state=state)
+            for one in of_backends
+            for state in dict.fromkeys((*STATES, *one.server_states))
+        ),
+    )
+    for name, text in (
+        ("starts", "Starts of servers."),
+        ("restarts", "Starts of servers that had ended, or had failed to start."),
+    ):
+        samples = [_total(one.starts[name], backend=one.name) for one in of_backends]
+        yield counter(f"server_{name}", text, *samples)
+    yield Family(
+        f"{PREFIX}request_duration_seconds",
+        "histogram",
+        "Seconds from passing a request on to its answer.",
+        [sample for one in of_backends for sample in _durations(one)],
+    )
+    yield counter(
+        "request_errors",
+        "Requests that failed, by the code of the error, or were cancelled.",
+        *(
+            _total(n, backend=one.name, method=requests.method, code=code_text(code))
+            for one in of_backends
+            for requests in one.requests
+            for code, n in sorted(requests.codes.items())
+        ),
+    )
+    yield gauge(
+        "requests_in_flight",
+        "Requests that a server was asked and has not answered.",
+        *(_one(one.of_servers["asked"], backend=one.name) for one in of_backends),
+    )
+    yield gauge(
+        "requests_waiting",
+        "Requests of clients that were not passed on yet.",
+        *(_one(one.of_clients["waiting"], backend=one.name) for one in of_backends),
+    )
+    yield counter(
+        "requests_refused",
+        "Requests that got an error because of a limit.",
+        *(_total(one.of_clients["refused"], endpoint=one.name) for one in snapshot.endpoints),
+    )
+    yield from _traffic(snapshot, of_backends)
+
+
+def _traffic(snapshot: Snapshot, of_backends: list[EndpointEntry]) -> Iterator[Family]:
+    sides = [("client", one.name, one.of_clients) for one in snapshot.endpoints]
+    sides += [("server", one.name, one.of_servers) for one in of_backends]
+    for name, key, text in (
+        ("received_bytes", "bytes_in", "Bytes of clients, and of servers."),
+        ("sent_bytes", "bytes_out", "Bytes to clients, and to servers."),
+        ("received_messages", "messages_in", "Messages of clients, and of servers."),
+        ("sent_messages", "messages_out", "Messages to clients, and to servers."),
+        ("bad_messages", "faults", "Input that was not a message."),
+    ):
+        samples = [_total(sums[key], endpoint=one, peer=peer) for peer, one, sums in sides]
+        yield Family(PREFIX + name, "counter", text, samples)
+    yield Family(
+        f"{PREFIX}unsent_bytes",
+        "gauge",
+        "Bytes that a client, or a server, has not read yet.",
+        [_one(sums["unsent"], endpoint=one, peer=peer) for peer, one, sums in sides],
+    )
+    yield Family(
+        f"{PREFIX}messages_dropped",
+        "counter",
+        "Notifications and late answers that were not passed on, by reason.",
+        [
+            _total(n, endpoint=one.name, reason=reason)
+            for one in snapshot.endpoints
+            for reason, n in dropped(one).items()
+        ],
+    )
+
+
+def dropped(one: EndpointEntry) -> dict[str, int]:
+    """How many messages were not passed on, by reason."""
+    return {
+        **one.dropped,
+        "late": one.of_servers["late"] + one.of_clients["late"],
+        "slow client": one.of_clients["dropped"],
+        "slow server": one.of_servers["dropped"],
+    }
+
+
+def _durations(one: EndpointEntry) -> Iterator[Sample]:
+    bounds = [*(repr(bound) for bound in BUCKETS), "+Inf"]
+    for requests in one.requests:
+        labels = (("backend", one.name), ("method", requests.method))
+        total = 0
+        for bound, total in zip(bounds, accumulate(requests.buckets), strict=True):
+            yield Sample("_bucket", (*labels, ("le", bound)), total)
+        yield Sample("_count", labels, total)
+        yield Sample("_sum", labels, requests.seconds)
+
+
+def _endpoints(snapshot: Snapshot, name: str) -> list[Sample]:
+    return [_one(getattr(one, name), endpoint=one.name) for one in snapshot.endpoints]
+
+
+def _one(value: float, **labels: str) -> Sample:
+    return Sample("", tuple(labels.items()), value)
+
+
+def _total(value: float, **labels: str) -> Sample:
+    return Sample("_total", tuple(labels.items()), value)

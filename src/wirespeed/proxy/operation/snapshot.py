@@ -1,0 +1,312 @@
+"""The numbers of a proxy at one moment, and the sum of those of several workers."""
+
+from __future__ import annotations
+
+import os
+import resource
+import time
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from wirespeed.proxy.operation.meter import Sample, each
+from wirespeed.proxy.operation.recent import Event
+from wirespeed.proxy.operation.states import state_of, summary, word_of
+from wirespeed.transport.memory import MemoryLink
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from wirespeed.proxy.front import Front
+    from wirespeed.proxy.service import ProxyService
+    from wirespeed.proxy.supervision.upstream import Upstream
+
+MAX_CLIENTS = 100  # clients that are shown one by one, of each worker
+MAX_SERVERS = 100  # servers of one endpoint that are shown one by one, of each worker
+MAX_TEXT = 300  # characters of one text of a server or client
+
+Sums = dict[str, int]
+
+
+class Requests(msgspec.Struct):
+    """The requests of one method that a server was asked, and that have ended.
+
+    Attributes:
+        buckets: By duration, as in `Series`, each for itself.
+        codes: How many failed, by the code of the error; 1: cancelled.
+    """
+
+    method: str
+    buckets: list[int]
+    seconds: float
+    codes: dict[int, int]
+
+
+class ServerEntry(msgspec.Struct):
+    """One server, or one connection to a server elsewhere."""
+
+    worker: int
+    state: str
+    seconds: float  # in this state
+    era: str
+    pid: int | None
+    starts: int
+    in_flight: int
+    error: str | None
+
+
+class ClientEntry(msgspec.Struct):
+    """One client."""
+
+    worker: int
+    endpoint: str
+    address: str
+    user: str | None
+    version: str | None
+    in_flight: int
+    bytes_in: int
+    bytes_out: int
+
+
+class EndpointEntry(msgspec.Struct):
+    """One endpoint: a server and its clients, or all servers as one.
+
+    Attributes:
+        isolation: None for the endpoint of all servers.
+        server_states: How many servers there are, by state.
+        servers: The first of them.
+    """
+
+    name: str
+    isolation: str | None
+    target: str
+    state: str
+    n_clients: int
+    n_connected: int
+    of_clients: Sums
+    of_servers: Sums
+    starts: Sums
+    dropped: Sums
+    server_states: Sums
+    requests: list[Requests]
+    history: list[Sample]
+    servers: list[ServerEntry]
+
+
+class ProcessEntry(msgspec.Struct):
+    """One worker."""
+
+    worker: int
+    pid: int
+    cpu_seconds: float
+    resident_bytes: int
+    open_fds: int
+
+
+class Snapshot(msgspec.Struct):
+    """The numbers of a proxy, or of several workers together.
+
+    Attributes:
+        started: When the first worker was started, in Unix seconds.
+        n_clients: All clients, also those that are not in ``clients``.
+        missing: The workers that did not answer.
+    """
+
+    started: float
+    processes: list[ProcessEntry]
+    endpoints: list[EndpointEntry]
+    clients: list[ClientEntry]
+    n_clients: int
+    events: list[Event]
+    missing: list[int] = []
+
+
+def take(
+    services: Iterable[ProxyService], started: float, events: list[Event], worker: int
+) -> Snapshot:
+    """Read the numbers of this process."""
+    found = list(services)
+    clients = [front for service in found for front in service.fronts if _is_client(front)]
+    return Snapshot(
+        started,
+        [_process(worker)],
+        [_endpoint(service, worker) for service in found],
+        [_client(front, worker) for front in islice(clients, MAX_CLIENTS)],
+        len(clients),
+        events,
+    )
+
+
+def _is_client(front: Front) -> bool:
+    """Not of the endpoint of all servers, which is a client of each; not where the requests of HTTP
+    clients without sessions come together."""
+    return not front.shared and not isinstance(front.link, MemoryLink)
+
+
+def _endpoint(service: ProxyService, worker: int) -> EndpointEntry:
+    meter, config = service.meter, service.config
+    upstreams = list(meter.upstreams)
+    states: Sums = {}
+    for upstream in upstreams:
+        state = word_of(upstream)
+        states[state] = states.get(state, 0) + 1
+    series = () if meter.observer is None else tuple(meter.observer.series.values())
+    return EndpointEntry(
+        name=service.name,
+        isolation=None if config is None else config.isolation,
+        target="" if config is None else _target(config.target),
+        state=state_of(service),
+        n_clients=len(service.fronts),
+        n_connected=meter.n_clients,
+        of_clients=meter.of_clients(service.fronts),
+        of_servers=meter.of_servers(),
+        starts=meter.starts,
+        dropped=dict(getattr(service.assignment, "dropped", {})),
+        server_states=states,
+        requests=[
+            Requests(one.method, each(one.buckets), one.seconds, dict(one.codes)) for one in series
+        ],
+        history=list(meter.history),
+        servers=[_server(upstream, worker) for upstream in islice(upstreams, MAX_SERVERS)],
+    )
+
+
+def _target(target: Any) -> str:
+    """How a server is reached, without arguments and credentials, which may be secrets."""
+    if hasattr(target, "command"):
+        return _cut(str(target.command))
+    return _cut((target.shown or target.url).partition("?")[0])
+
+
+def _server(upstream: Upstream, worker: int) -> ServerEntry:
+    backend = upstream.backend
+    revision = None if backend is None else backend.revision
+    return ServerEntry(
+        worker=worker,
+        state=word_of(upstream),
+        seconds=max(0.0, time.monotonic() - upstream.status.since),
+        era="" if revision is None else "modern" if revision.modern else "legacy",
+        pid=upstream.status.pid,
+        starts=upstream.status.restarts + 1,
+        in_flight=0 if backend is None else backend.session.pending.live,
+        error=_cut(upstream.status.error) or None,
+    )
+
+
+def _client(front: Front, worker: int) -> ClientEntry:
+    session = front.session
+    user = None if front.peer is None else front.peer.user
+    return ClientEntry(
+        worker=worker,
+        endpoint=front.service.name,
+        address="stdio" if front.peer is None else _cut(front.peer.address),
+        user=None if user is None else _cut(user),
+        version=None if front.revision is None else front.revision.version,
+        in_flight=session.inflight.live,
+        bytes_in=session.bytes_in,
+        bytes_out=session.bytes_out,
+    )
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= MAX_TEXT else text[: MAX_TEXT - 1] + "…"
+
+
+def _process(worker: int) -> ProcessEntry:
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    try:
+        with open("/proc/self/statm", "rb") as file:
+            resident = int(file.read().split()[1]) * resource.getpagesize()
+        fds = len(os.listdir("/proc/self/fd"))
+    except OSError:  # no Linux
+        resident = fds = 0
+    return ProcessEntry(worker, os.getpid(), usage.ru_utime + usage.ru_stime, resident, fds)
+
+
+# -- several workers ------------------------------------------------------------------------------
+
+
+def merged(snapshots: Sequence[Snapshot], missing: list[int]) -> Snapshot:
+    """Sum up the numbers of several workers. ``missing``: those that did not answer."""
+    endpoints: dict[str, list[EndpointEntry]] = {}
+    for snapshot in snapshots:
+        for one in snapshot.endpoints:
+            endpoints.setdefault(one.name, []).append(one)
+    return Snapshot(
+        started=min(one.started for one in snapshots),
+        processes=[process for one in snapshots for process in one.processes],
+        endpoints=[_merged(found) for found in endpoints.values()],
+        clients=[client for one in snapshots for client in one.clients][:MAX_CLIENTS],
+        n_clients=sum(one.n_clients for one in snapshots),
+        events=sorted(
+            (event for one in snapshots for event in one.events), key=lambda event: event.at
+        ),
+        missing=missing,
+    )
+
+
+def _merged(found: list[EndpointEntry]) -> EndpointEntry:
+    first = found[0]
+    if len(found) == 1:
+        return first
+    states = _added(one.server_states for one in found)
+    return msgspec.structs.replace(
+        first,
+        state=summary({one.state for one in found}),
+        n_clients=sum(one.n_clients for one in found),
+        n_connected=sum(one.n_connected for one in found),
+        of_clients=_added(one.of_clients for one in found),
+        of_servers=_added(one.of_servers for one in found),
+        starts=_added(one.starts for one in found),
+        dropped=_added(one.dropped for one in found),
+        server_states=states,
+        requests=_requests(found),
+        history=_history(found),
+        servers=[server for one in found for server in one.servers][:MAX_SERVERS],
+    )
+
+
+def _added(many: Iterable[dict[Any, int]]) -> dict[Any, int]:
+    found: dict[Any, int] = {}
+    for one in many:
+        for name, value in one.items():
+            found[name] = found.get(name, 0) + value
+    return found
+
+
+def _requests(found: list[EndpointEntry]) -> list[Requests]:
+    by_method: dict[str, list[Requests]] = {}
+    for one in found:
+        for requests in one.requests:
+            by_method.setdefault(requests.method, []).append(requests)
+    return [
+        Requests(
+            method,
+            _columns(one.buckets for one in many),
+            sum(one.seconds for one in many),
+            _added(one.codes for one in many),
+        )
+        for method, many in by_method.items()
+    ]
+
+
+def _history(found: list[EndpointEntry]) -> list[Sample]:
+    by_tick: dict[int, list[Sample]] = {}
+    for one in found:
+        for sample in one.history:
+            by_tick.setdefault(sample.tick, []).append(sample)
+    return [
+        Sample(
+            tick,
+            sum(one.requests for one in many),
+            sum(one.errors for one in many),
+            sum(one.bytes for one in many),
+            _columns(one.buckets for one in many),
+        )
+        for tick, many in sorted(by_tick.items())
+    ]
+
+
+def _columns(rows: Iterable[list[int]]) -> list[int]:
+    return [sum(column) for column in zip(*rows, strict=True)]

@@ -1,0 +1,49 @@
+"""How an endpoint is, in one word, from the states of its servers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from wirespeed.proxy.service import ProxyService
+    from wirespeed.proxy.supervision.upstream import State, Upstream
+
+# Of one server.
+STATES = ("up", "starting", "crash-loop")
+# Of an endpoint. Where several servers are in different states, it is "degraded" if one is up.
+IDLE = "idle"
+DEGRADED = "degraded"
+READY = frozenset({"up", DEGRADED, IDLE})
+
+
+_WORDS: dict[State, str] = {
+    "ready": "up",
+    "starting": "starting",
+    "restarting": "starting",
+    "crash loop": "crash-loop",
+    "stopped": IDLE,
+}
+
+
+def word_of(upstream: Upstream) -> str:
+    """The state of one server."""
+    return _WORDS[upstream.status.state]
+
+
+def state_of(service: ProxyService) -> str:
+    """The state of an endpoint. A server that one client has fails for that client alone."""
+    upstreams = service.meter.upstreams
+    if service.config is None or (upstreams and not any(one.restarts for one in upstreams)):
+        return "up"
+    return summary({word_of(one) for one in upstreams if one.restarts})
+
+
+def summary(states: set[str]) -> str:
+    """The state of an endpoint whose servers have these states. One without a server is idle: a
+    server is started when a client needs it."""
+    if not states:
+        return IDLE
+    if len(states) == 1:
+        (state,) = states
+        return state
+    return DEGRADED if "up" in states else "down"

@@ -1,0 +1,177 @@
+"""What a person asks about a proxy, from a `Snapshot`: the JSON of ``/status``, which the page and
+``wirespeed top`` show."""
+
+from __future__ import annotations
+
+import time
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from wirespeed.proxy.operation.meter import CANCELLED, TICK, TICKS, Sample, current_tick
+from wirespeed.proxy.operation.metrics import code_text, dropped
+from wirespeed.proxy.operation.states import READY
+from wirespeed.server.requests.observer import BUCKETS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from wirespeed.proxy.operation.snapshot import EndpointEntry, Requests, Snapshot
+
+RATE_TICKS = 5  # the rate is that of the last ten seconds
+LATENCY_TICKS = 30  # and the latency that of the last minute
+
+
+class Facts(msgspec.Struct):
+    """What a proxy knows besides its numbers.
+
+    Attributes:
+        config: The file; None without one.
+        reloads: How often the file was read again, and how often it was refused.
+        reload_error: Why the last time.
+    """
+
+    version: str
+    listen: list[str]
+    config: str | None = None
+    reloads: int = 0
+    reloads_refused: int = 0
+    reload_error: str | None = None
+    draining: bool = False
+
+
+def not_ready(snapshot: Snapshot) -> list[str]:
+    """The servers that should take requests and do not."""
+    return [one.name for one in snapshot.endpoints if one.state not in READY]
+
+
+def status(snapshot: Snapshot, facts: Facts) -> dict[str, Any]:
+    """The members of the answer. Rates are of the last ten seconds, and latencies of the last
+    minute, in seconds."""
+    last = current_tick()
+    backends = [one for one in snapshot.endpoints if one.isolation is not None]
+    waits = not_ready(snapshot)
+    return {
+        "version": facts.version,
+        "started": snapshot.started,
+        "uptime": time.time() - snapshot.started,
+        "ready": not waits and not facts.draining,
+        "not_ready": waits,
+        "draining": facts.draining,
+        "listen": facts.listen,
+        "config": {
+            "file": facts.config,
+            "reloads": facts.reloads,
+            "refused": facts.reloads_refused,
+            "error": facts.reload_error,
+        },
+        "workers": [msgspec.to_builtins(one) for one in snapshot.processes],
+        "workers_missing": snapshot.missing,
+        "totals": {
+            "clients": snapshot.n_clients,
+            "in_flight": sum(one.of_servers["asked"] for one in backends),
+            "waiting": sum(one.of_clients["waiting"] for one in backends),
+            **_recent([sample for one in backends for sample in one.history], last),
+        },
+        "backends": [_backend(one, last) for one in backends],
+        "endpoints": [
+            {"name": one.name, "clients": one.n_clients, "clients_so_far": one.n_connected}
+            for one in snapshot.endpoints
+        ],
+        "clients": [msgspec.to_builtins(one) for one in snapshot.clients],
+        "events": [
+            {"at": one.at, "level": one.level, "text": one.text, "times": one.times}
+            for one in reversed(snapshot.events)
+        ],
+    }
+
+
+def _backend(one: EndpointEntry, last: int) -> dict[str, Any]:
+    errors: dict[str, int] = {}
+    for requests in one.requests:
+        for code, n in requests.codes.items():
+            errors[code_text(code)] = errors.get(code_text(code), 0) + n
+    return {
+        "name": one.name,
+        "state": one.state,
+        "isolation": one.isolation,
+        "target": one.target,
+        "clients": one.n_clients,
+        "in_flight": one.of_servers["asked"],
+        "waiting": one.of_clients["waiting"],
+        "requests": sum(sum(requests.buckets) for requests in one.requests),
+        "errors": errors,
+        "refused": one.of_clients["refused"],
+        "dropped": dropped(one),
+        "bytes_from_clients": one.of_clients["bytes_in"],
+        "bytes_to_clients": one.of_clients["bytes_out"],
+        **one.starts,
+        **_recent(one.history, last),
+        "methods": [
+            _method(requests) for requests in sorted(one.requests, key=lambda one: one.method)
+        ],
+        "servers_by_state": one.server_states,
+        "servers": [msgspec.to_builtins(server) for server in one.servers],
+    }
+
+
+def _method(requests: Requests) -> dict[str, Any]:
+    n = sum(requests.buckets)
+    return {
+        "method": requests.method,
+        "requests": n,
+        "errors": sum(n for code, n in requests.codes.items() if code != CANCELLED),
+        "mean": requests.seconds / n if n else None,
+        **_quantiles(requests.buckets),
+    }
+
+
+def _recent(history: Sequence[Sample], last: int) -> dict[str, Any]:
+    """Rates and latencies of late, and those of each tick for plots."""
+    of_rate = [one for one in history if last - RATE_TICKS < one.tick <= last]
+    of_latency = [one.buckets for one in history if last - LATENCY_TICKS < one.tick <= last]
+    seconds = RATE_TICKS * TICK
+    return {
+        "rate": sum(one.requests for one in of_rate) / seconds,
+        "error_rate": sum(one.errors for one in of_rate) / seconds,
+        "byte_rate": sum(one.bytes for one in of_rate) / seconds,
+        **_quantiles([sum(column) for column in zip(*of_latency, strict=True)]),
+        "history": plotted(history, last),
+    }
+
+
+def plotted(history: Iterable[Sample], last: int) -> dict[str, list[float | None]]:
+    """Of each of the last ticks, the oldest first: requests and errors a second, p50 and p99."""
+    by_tick: dict[int, list[Sample]] = {}
+    for one in history:
+        by_tick.setdefault(one.tick, []).append(one)
+    found: dict[str, list[float | None]] = {"rate": [], "error_rate": [], "p50": [], "p99": []}
+    for tick in range(last - TICKS + 1, last + 1):
+        many = by_tick.get(tick, ())
+        quantiles = _quantiles([sum(c) for c in zip(*(one.buckets for one in many), strict=True)])
+        found["rate"].append(sum(one.requests for one in many) / TICK if many else None)
+        found["error_rate"].append(sum(one.errors for one in many) / TICK if many else None)
+        found["p50"].append(quantiles["p50"])
+        found["p99"].append(quantiles["p99"])
+    return found
+
+
+def _quantiles(buckets: list[int]) -> dict[str, float | None]:
+    return {f"p{round(100 * q)}": quantile(buckets, q) for q in (0.5, 0.95, 0.99)}
+
+
+def quantile(buckets: list[int], q: float) -> float | None:
+    """Estimate a quantile from a histogram, as Prometheus does: durations are spread evenly in each
+    bucket, and the last bucket, which has no upper bound, counts as its lower one. None: there is
+    no duration."""
+    n = sum(buckets)
+    if not n:
+        return None
+    rank = q * n
+    for i, total in enumerate(accumulate(buckets)):
+        if total >= rank and buckets[i]:
+            low = BUCKETS[i - 1] if i else 0.0
+            high = BUCKETS[min(i, len(BUCKETS) - 1)]
+            return low + (high - low) * (rank - (total - buckets[i])) / buckets[i]
+    return BUCKETS[-1]

@@ -1,0 +1,386 @@
+"""The admin listener: who may come in, health, and numbers that are exact."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+from operation_lab import Watched, basic, bearer, fetch
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as open_metrics
+from prometheus_client.parser import text_string_to_metric_families as plain
+from proxy_lab import call, said
+
+from wirespeed.proxy import AdminConfig
+
+# off_schema: the proxy passes on what its test servers say, which is not always in the schema.
+pytestmark = [pytest.mark.compiled, pytest.mark.off_schema]
+
+ERROR = '{"jsonrpc":"2.0","id":"$id","error":{"code":%s,"message":"no"}}'
+
+
+def values(text: str, parse: Any = plain) -> dict[tuple[str, ...], float]:
+    """The value of each line, by its name and the values of its labels."""
+    return {
+        (sample.name.removeprefix("wirespeed_proxy_"), *sample.labels.values()): sample.value
+        for family in parse(text)
+        for sample in family.samples
+    }
+
+
+# -- who may come in ------------------------------------------------------------------------------
+
+
+async def test_only_those_with_the_token_see_something(tmp_path: Path) -> None:
+    lab = Watched(tmp_path, "shared")
+    async with lab.serving():
+        for path in ("/", "/status", "/metrics"):
+            for good in (bearer(), basic(), basic(user="anne")):
+                assert (await lab.get(path, good)).status == 200
+            for wrong in ({}, bearer("x"), basic("x"), {"Authorization": "Basic é"}):
+                got = await lab.get(path, wrong)
+                assert got.status == 401
+                assert got.headers["www-authenticate"].startswith("Basic realm=")
+                assert "secret" not in got.text
+        for path in ("/healthz", "/readyz"):
+            assert (await lab.get(path, {})).status == 200
+        assert (await lab.get("/else")).status == 404
+        assert (await fetch(lab.port, "/status", method="POST")).status == 405
+        got = await fetch(lab.port, "/status", method="HEAD")
+        assert (got.status, got.text) == (200, "")
+
+
+async def test_other_names_and_pages_are_refused(tmp_path: Path) -> None:
+    lab = Watched(tmp_path, "shared")
+    async with lab.serving():
+        for path in ("/", "/status", "/metrics", "/readyz"):
+            assert (await lab.get(path, {**bearer(), "Host": "evil.example"})).status == 403
+            foreign = {**bearer(), "Origin": "https://evil.example"}
+            assert (await lab.get(path, foreign)).status == 403
+
+
+async def test_a_websocket_is_not_opened_there(tmp_path: Path) -> None:
+    lab = Watched(tmp_path, "shared")
+    upgrade = {
+        **bearer(),
+        "Connection": "Upgrade",
+        "Upgrade": "websocket",
+        "Sec-WebSocket-Version": "13",
+        "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==",
+    }
+    async with lab.serving(), asyncio.timeout(10):
+        reader, writer = await asyncio.open_connection("127.0.0.1", lab.port)
+        lines = [f"{name}: {value}" for name, value in upgrade.items()]
+        writer.write("\r\n".join(["GET / HTTP/1.1", "Host: localhost", *lines, "", ""]).encode())
+        assert b"101" not in await reader.readline()
+        writer.close()
+
+
+def test_a_token_is_made_where_none_is_configured(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lab = Watched(tmp_path, "shared")
+    object.__setattr__(lab.proxy.config, "admin", AdminConfig())
+    assert lab.proxy.admin is lab.proxy.admin
+    said = capsys.readouterr().err
+    assert said.startswith("wirespeed: the token of the admin listener is ")
+    assert len(said.split()[-1]) == 32
+
+
+@pytest.mark.parametrize("listen", ["http://h:1/path", "ws://h:1", "unix:/x", "http://h:1?q", "x"])
+def test_a_wrong_url_is_refused(listen: str) -> None:
+    with pytest.raises(ValueError):
+        AdminConfig(listen=listen)
+
+
+def test_the_token_is_not_shown() -> None:
+    assert "hidden" not in repr(AdminConfig(token="hidden"))
+    with pytest.raises(ValueError, match="printable"):
+        AdminConfig(token="a b")
+
+
+# -- health ---------------------------------------------------------------------------------------
+
+
+async def test_a_server_that_cannot_be_started_makes_the_proxy_not_ready(tmp_path: Path) -> None:
+    lab = Watched(tmp_path, "shared")
+    async with lab.serving():
+        assert (await lab.get("/readyz", {})).text == "ready\n"
+        client = await lab.connect()
+        (tmp_path / "backend.py").write_text("raise SystemExit('it is <b>broken</b>')")
+        await client.ask(call(1, "crash"))
+        async with asyncio.timeout(30):
+            while (status := (await lab.get("/status")).json)["backends"][0][
+                "state"
+            ] != "crash-loop":
+                await asyncio.sleep(0.05)
+        got = await lab.get("/readyz", {})
+        assert (got.status, got.text) == (503, "not ready: b\n")
+        assert (await lab.get("/healthz", {})).status == 200
+        assert not status["ready"] and status["not_ready"] == ["b"]
+        (server,) = status["backends"][0]["servers"]
+        assert server["state"] == "crash-loop" and "exited" in server["error"]
+        assert status["backends"][0]["restarts"] >= 4
+        assert any(
+            "<b>broken</b>" in event["text"] or "exited" in event["text"]
+            for event in status["events"]
+        )
+
+
+# -- numbers --------------------------------------------------------------------------------------
+
+
+@pytest.mark.smoke
+@pytest.mark.parametrize("isolation", ["session", "shared", "pool"])
+async def test_numbers_are_exact(isolation: str, tmp_path: Path) -> None:
+    lab = Watched(tmp_path, isolation)
+    async with lab.serving():
+        client = await lab.connect()
+        for id in range(5):
+            assert said(await client.ask(call(id, "echo", nonce=id)))["nonce"] == id
+        for code in ("-5", "-5", "-32022", "7.5", "1", "12345678901234567890"):
+            await client.ask(call(9, "fail", text=ERROR % code))
+        await client.ask({"jsonrpc": "2.0", "id": 10, "method": "vendor/else"})
+        await client.send(call("slow", "hold", token="t", **{"as": "x"}))
+        await client.recv()  # its progress
+        text = (await lab.get("/metrics")).text
+        found = values(text)
+        assert found["requests_in_flight", "b"] == 1
+        await client.send(
+            {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": "slow"}}
+        )
+        await client.silent()
+        await client.ask(call(11, "free", **{"as": "x"}))
+        found = values((await lab.get("/metrics")).text)
+        durations = "request_duration_seconds"
+        assert found[f"{durations}_count", "b", "tools/call"] == 5 + 6 + 1 + 1
+        assert found[f"{durations}_bucket", "b", "tools/call", "+Inf"] == 13
+        assert found[f"{durations}_count", "b", "other"] == 1
+        errors = {key[2:]: n for key, n in found.items() if key[0] == "request_errors_total"}
+        assert errors == {
+            ("tools/call", "-5"): 2,
+            ("tools/call", "-32022"): 1,
+            ("tools/call", "other"): 3,
+            ("tools/call", "cancelled"): 1,
+        }
+        assert found["clients", "b"] == 1
+        assert found["clients_connected_total", "b"] == 1
+        assert found["servers", "b", "up"] == 1
+        assert found["server_starts_total", "b"] == 1
+        assert found["server_restarts_total", "b"] == 0
+        assert found["messages_dropped_total", "b", "late"] >= 1
+        before = found["received_bytes_total", "b", "client"]
+        assert before > 0
+        await client.close()
+        gone = ("servers", "b", "up") if isolation == "session" else ("clients", "b")
+        async with asyncio.timeout(10):  # with session, its server leaves as well
+            while (found := values((await lab.get("/metrics")).text))[gone]:
+                await asyncio.sleep(0.01)
+        assert found["clients", "b"] == 0
+        assert found["received_bytes_total", "b", "client"] == before
+        assert found[f"{durations}_count", "b", "tools/call"] == 13
+        assert found["server_starts_total", "b"] == 1
+        assert found["received_bytes_total", "b", "server"] > 0
+
+
+async def test_requests_that_a_crash_ends_are_counted(tmp_path: Path) -> None:
+    lab = Watched(tmp_path, "shared")
+    async with lab.serving():
+        client = await lab.connect()
+        await client.ask(call(1, "crash"))
+        await client.ask(call(2, "echo"))
+        found = values((await lab.get("/metrics")).text)
+        assert found["request_errors_total", "b", "tools/call", "-31004"] == 1
+        assert found["server_restarts_total", "b"] == 1
+        gone = await lab.connect()
+        await gone.send(call(1, "hold", token=1, **{"as": "x"}))
+        await gone.recv()
+        await gone.close()
+        async with asyncio.timeout(10):
+            key = "request_errors_total", "b", "tools/call", "cancelled"
+            while key not in (found := values((await lab.get("/metrics")).text)):
+                await asyncio.sleep(0.01)
+        assert found[key] == 1
+
+
+async def test_both_formats_are_parsed_and_say_the_same(tmp_path: Path) -> None:
+    lab = Watched(tmp_path, "shared")
+    async with lab.serving():
+        client = await lab.connect()
+        await client.ask(call(1, "echo"))
+        first = await lab.get("/metrics")
+        assert first.headers["content-type"].startswith("text/plain; version=0.0.4")
+        accept = "application/openmetrics-text; version=1.0.0, text/plain; q=0.5"
+        second = await lab.get("/metrics", {**bearer(), "Accept": accept})
+        assert second.headers["content-type"].startswith("application/openmetrics-text")
+        assert second.text.endswith("\n# EOF\n")
+        one, other = values(first.text), values(second.text, open_metrics)
+        assert one.keys() == other.keys()
+        for family in plain(first.text):
+            assert family.documentation.endswith(".")
+            assert family.type in ("counter", "gauge", "histogram")
+        refused = {**bearer(), "Accept": "application/openmetrics-text; q=0"}
+        assert (await lab.get("/metrics", refused)).text.startswith("# HELP")
+
+
+async def test_labels_that_need_it_are_escaped() -> None:
+    from wirespeed.proxy.operation.exposition import text_of
+    from wirespeed.proxy.operation.metrics import Family, Sample
+
+    hostile = 'a"b\\c\nd{}=,'
+    sample = Sample("", (("name", hostile),), 1.5)
+    family = Family("x", "gauge", 'A "help" \\ text\nof two lines.', [sample])
+    for parse, is_open in ((plain, False), (open_metrics, True)):
+        (found,) = parse(text_of([family, Family("y", "gauge", "", [])], open_metrics=is_open))
+        assert found.documentation == family.help
+        assert found.samples[0].labels == {"name": hostile}
+        assert found.samples[0].value == 1.5
+
+
+async def test_codes_of_a_server_are_bounded(tmp_path: Path) -> None:
+    lab = Watched(tmp_path, "shared")
+    async with lab.serving():
+        client = await lab.connect()
+        for code in range(100, 150):
+            await client.ask(call(1, "fail", text=ERROR % code))
+        found = values((await lab.get("/metrics")).text)
+        errors = {key[3]: n for key, n in found.items() if key[0] == "request_errors_total"}
+        assert len(errors) == 33
+        assert errors["other"] == 50 - 32
+
+
+async def test_without_an_admin_listener_nothing_is_measured(tmp_path: Path) -> None:
+    from proxy_lab import Lab
+
+    lab = Lab(tmp_path, "shared")
+    async with lab.serving():
+        client = await lab.connect()
+        await client.ask(call(1, "echo"))
+        (service,) = lab.proxy.services.values()
+        (upstream,) = service.meter.upstreams
+        assert upstream.backend is not None and upstream.backend.observer is None
+
+
+async def test_a_registry_of_ones_own_shows_the_same(tmp_path: Path) -> None:
+    from prometheus_client import CollectorRegistry, generate_latest
+
+    from wirespeed.ext.prometheus import instrument
+
+    lab = Watched(tmp_path, "shared")
+    registry = CollectorRegistry()
+    with pytest.raises(ValueError, match="neither a peer"):
+        instrument(lab.proxy, registry=registry, peer="x")
+    metrics = instrument(lab.proxy, registry=registry)
+    with pytest.raises(ValueError, match="already"):
+        instrument(lab.proxy, registry=registry)
+    async with lab.serving():
+        client = await lab.connect()
+        await client.ask(call(1, "echo"))
+        ours = (await lab.get("/metrics")).text
+        theirs = generate_latest(registry).decode()
+        lines = [
+            {(one.name, frozenset(one.labels.items())) for f in plain(text) for one in f.samples}
+            for text in (ours, theirs)
+        ]
+        assert lines[0] == lines[1]
+        kinds = [{f.name: (f.type, f.documentation) for f in plain(t)} for t in (ours, theirs)]
+        assert kinds[0] == kinds[1]
+    metrics.remove()
+    metrics.remove()
+    assert generate_latest(registry) == b""
+
+
+# -- what people see ------------------------------------------------------------------------------
+
+
+async def test_rates_and_latencies_are_of_the_last_ticks(tmp_path: Path) -> None:
+    lab = Watched(tmp_path, "shared")
+    async with lab.serving():
+        client = await lab.connect()
+        (service,) = lab.proxy.services.values()
+        service.meter.sample()
+        for _ in range(20):
+            await client.ask(call(1, "echo"))
+        await client.ask(call(1, "fail", text=ERROR % "-5"))
+        service.meter.sample()
+        status = (await lab.get("/status")).json
+        (backend,) = status["backends"]
+        assert status["totals"]["rate"] == backend["rate"] == 2.1
+        assert backend["error_rate"] == 0.1
+        assert 0 < backend["p50"] <= backend["p95"] <= backend["p99"] <= 10
+        assert len(backend["history"]["rate"]) == 90
+        assert sum(n or 0 for n in backend["history"]["rate"]) == 21 / 2
+        assert backend["errors"] == {"-5": 1}
+        (method,) = backend["methods"]
+        assert (method["method"], method["requests"], method["errors"]) == ("tools/call", 21, 1)
+        (entry,) = status["clients"]
+        assert (entry["endpoint"], entry["version"]) == ("b", "2025-11-25")
+        assert entry["bytes_in"] > 0
+
+
+def test_quantiles_are_those_of_prometheus() -> None:
+    from wirespeed.proxy.operation.status import quantile
+
+    empty = [0] * 17
+    assert quantile(empty, 0.5) is None
+    assert quantile([10, *empty[1:]], 0.5) == 0.00005
+    assert quantile([0, 10, *empty[2:]], 1.0) == 0.00025
+    assert quantile([*empty[:-1], 3], 0.5) == 10.0
+    assert quantile([5, 0, 5, *empty[3:]], 0.75) == pytest.approx(0.000375)
+
+
+async def test_all_servers_as_one_have_clients_of_their_own(tmp_path: Path) -> None:
+    from dataclasses import replace
+
+    from wirespeed.proxy import Proxy
+
+    lab = Watched(tmp_path, "shared")
+    (one,) = lab.proxy.config.backends
+    lab.proxy = Proxy(replace(lab.proxy.config, backends=(one, replace(one, name="c"))))
+    async with lab.serving():
+        client = await lab.connect()
+        await client.ask(call(1, "c_echo"))
+        status = (await lab.get("/status")).json
+        assert status["totals"]["clients"] == 1
+        assert {one["name"]: one["clients"] for one in status["endpoints"]} == {
+            "b": 1, "c": 1, "proxy": 1,
+        }  # fmt: skip
+        assert [one["endpoint"] for one in status["clients"]] == ["proxy"]
+        found = values((await lab.get("/metrics")).text)
+        assert found["request_duration_seconds_count", "c", "tools/call"] == 1
+        assert found["clients", "proxy"] == 1
+
+
+async def test_the_page_has_no_text_that_is_not_escaped(tmp_path: Path) -> None:
+    import logging
+    from html.parser import HTMLParser
+
+    lab = Watched(tmp_path, "shared")
+    hostile = """<script>alert(1)</script>'" onload=x & <b>"""
+    async with lab.serving():
+        client = await lab.connect()
+        await client.ask(call(1, "echo"))
+        logging.getLogger("wirespeed.proxy").warning("%s", hostile)
+        (service,) = lab.proxy.services.values()
+        next(iter(service.meter.upstreams)).error = hostile
+        next(iter(service.fronts)).peer.user = hostile
+        got = await lab.get("/")
+    assert "<script>alert" not in got.text and "<b>" not in got.text
+    assert got.text.count("&lt;script&gt;alert(1)&lt;/script&gt;") == 3
+    policy = got.headers["content-security-policy"]
+    assert policy.startswith("default-src 'none'; style-src 'sha256-")
+    assert "unsafe" not in policy and "http" not in policy
+    found: list[str] = []
+
+    class Parser(HTMLParser):
+        def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+            found.append(tag)
+            for name, value in attrs:
+                assert name != "style" and not name.startswith("on"), (tag, name)
+                assert name not in ("src", "action") and not (value or "").startswith("//")
+
+    Parser().feed(got.text)
+    assert found.count("script") == 1 and found.count("style") == 1
+    for table in ("table", "th"):
+        assert table in found
