@@ -141,6 +141,7 @@ INSIDE = {
     """,
     "proxy": """
         config eras tags trace_context flow.turns supervision.garbage ongoing
+        party
         side
         backend
         front

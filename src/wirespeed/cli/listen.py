@@ -134,11 +134,11 @@ class Listening:
         self.url = url
         self.settings = settings
         self.scheme = self.address.scheme
+        self.options: ListenFields = {}
         self.certificate: Certificate | None = None
         if options is not None:
             self.options, self.certificate = options
             return
-        self.options: ListenFields = {}
         if settings.max_connections is not None:
             self.options["max_connections"] = settings.max_connections
         if self.has_paths:

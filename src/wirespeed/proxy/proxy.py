@@ -16,6 +16,7 @@ from wirespeed.proxy.listen_options import options_of
 from wirespeed.proxy.listening import Listening, routes
 from wirespeed.proxy.merge.merged import Merged, serve_lanes
 from wirespeed.proxy.merge.names import Names
+from wirespeed.proxy.operation.meter import Meter
 from wirespeed.proxy.reload import Changes, Reloads, compare
 from wirespeed.proxy.service import ProxyService
 from wirespeed.transport.address import parse
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from wirespeed.proxy.merge.merged import Offer
     from wirespeed.proxy.operation.admin import AdminService
     from wirespeed.proxy.operation.status import Facts
-    from wirespeed.transport.net.serve import Place
     from wirespeed.transport.options import ListenFields, OnListening
 
 logger = logging.getLogger("wirespeed.proxy")
@@ -136,7 +136,8 @@ class Proxy:
         """All servers as one."""
         if len(services) == 1:
             return next(iter(services.values()))
-        return ProxyService(config, "proxy", Merged(_offers(config, services), config.page_size))
+        merged = Merged(_offers(config, services), config.page_size)
+        return ProxyService(config, "proxy", merged, Meter())
 
     def _adopted(
         self, config: ProxyConfig, services: dict[str, ProxyService], whole: ProxyService
@@ -192,7 +193,7 @@ class Proxy:
         """
         from wirespeed.transport.net.serve import serve_together
 
-        places: list[Place] = [
+        places: list[Any] = [
             (
                 *self.routes(one.url),
                 on_listening,
@@ -315,7 +316,7 @@ class Proxy:
         for name, one in self._services.items():
             if services.get(name) is not one:
                 one.farewell = f"the server {name} was changed"
-        if whole is not self._whole and self._whole not in services.values():
+        if whole is not self._whole and self._whole not in self._services.values():
             self._whole.farewell = "the servers were changed"
         self.rates = self._adopted(config, services, whole)
         if isinstance(whole.assignment, Merged):

@@ -5,9 +5,8 @@ from libc.string cimport memcpy
 from wirespeed._core.envelope cimport Message
 from wirespeed._core.span cimport Span
 from wirespeed._core.splice cimport Edit
-from wirespeed.proxy.flow.turns cimport Turn, Turns
+from wirespeed.proxy.party cimport Party
 from wirespeed.server.requests.observer cimport Observer, Series
-from wirespeed.transport.served cimport Served
 
 cdef enum:
     SHORT_TOKEN = 39
@@ -87,20 +86,14 @@ cdef class Translation:
     cdef bint answer_c(self, Route route, Message m) except -1
 
 
-cdef class Side(Served):
+cdef class Side(Party):
     cdef public Side across              # where its requests go; None: nowhere
     cdef public dict requests            # method -> function of (side, message), not of `across`
     cdef public bint admits_legacy       # False: `route` is asked for each request of this era
     cdef public bint admits_modern
     cdef public str tag                  # before what is to come back to this server; None: nothing
-    cdef Turns turns                     # of sides that wait for room here; None: nobody waits
-    cdef Turn turn                       # its own, at another side; None: it never waited
     cdef public Admission admission      # of its requests; None: all are passed on at once
-    cdef public object rates             # how many requests it may send (`Rates`); None: any
-    cdef public Side outer               # the client's own, where this one is a part of it
-    cdef readonly long long n_turns      # turns that were given
     cdef public Access access            # what its requests may be; None: everything
-    cdef public object audit             # what notes its calls of tools; None: nothing does
     cdef public object tracer            # makes spans of its requests; None: off
     cdef public double deadline          # seconds that it has for a request; inf: it has all time
     cdef public object retries           # function of a request: may it be sent again? None: none
@@ -111,9 +104,6 @@ cdef class Side(Served):
     cdef readonly long long n_passed     # requests of this side
     cdef readonly long long n_abandoned  # requests left unanswered at its loss
     cdef readonly long long n_answered   # requests that it has answered
-    cdef readonly long long n_given_up   # requests to it that were cancelled, or expired
-    cdef readonly long long n_late       # answers and progress that nobody waits for
-    cdef readonly long long n_dropped    # notifications that this side did not read in time
 
     # `name`: JSON text that stands in the place of `params.name`, or None
     cdef int pass_request_c(self, Side to, Message m, bytes name) except -1
@@ -124,14 +114,9 @@ cdef class Side(Served):
     cdef int pass_notice_c(self, Route route, Message m) except -1
     cdef int pass_about_c(self, Route route, Message m, int which, Span text) except -1
     cdef int request_c(self, Message m) except -1
-    cdef bint is_in_rate_c(self, Message m) except -1
     cdef int notification_c(self, Message m) except -1
     cdef int fault_c(self, Message m) except -1
-    cdef int hold_c(self, Side asker, size_t n) except -1
-    cdef int give_turn_c(self) except -1
-    cdef int end_turn_c(self) except -1
     cdef Message trace_c(self, Route route, Message m)
-    cdef int refused_c(self, Message m, int code) except -1
     cdef int passed_c(self) except -1
     cdef bint last_c(self, Route route) except -1
     cdef int fail_c(self, Route route, int code, str message, object data) except -1

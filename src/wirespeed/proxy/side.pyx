@@ -8,7 +8,7 @@ token there. An id is never used twice by one session, so what comes late finds 
 
 cimport cython
 from libc.math cimport INFINITY
-from libc.stdint cimport int64_t, uint64_t
+from libc.stdint cimport int64_t
 
 from wirespeed._core._simd cimport (
     WS_META_PROGRESS_TOKEN,
@@ -31,49 +31,29 @@ from wirespeed._core.envelope cimport (
     span_of,
 )
 from wirespeed._core.inflight cimport InFlightSlot, inflight_id
-from wirespeed._core.reply_route cimport ReplyRoute
 from wirespeed._core.session cimport Session
 from wirespeed._core.span cimport Span
-from wirespeed._core.splice cimport MAX_MORE, Edit, edit_of, splice_c
-from wirespeed.proxy.flow.turns cimport Turn, Turns
+from wirespeed._core.splice cimport MAX_MORE, Edit, edit_of
+from wirespeed.proxy.party cimport Party
 from wirespeed.server.http.headers cimport check_headers_c
 from wirespeed.proxy.trace_context cimport with_meta_c
 from wirespeed.server.requests.observer cimport CANCELLED, now_c
-from wirespeed.transport.served cimport Served
 
 import logging
-from math import ceil
 
 import msgspec
 
 from wirespeed._core.envelope import parse
 from wirespeed.errors import ProtocolError, RemoteError
-from wirespeed.protocol import codes, revisions
+from wirespeed.protocol import codes
 from wirespeed.protocol.revisions import REQUEST_METHODS
-from wirespeed.proxy.tags import tagged, whole
+from wirespeed.proxy.tags import SUBSCRIPTION_OVER, about_subscription, tagged, whole
 
 logger = logging.getLogger("wirespeed.proxy")
-
-cdef enum:
-    QUANTUM = 65536       # bytes that a side may send in its turn, while others wait
 
 cdef dict NONE = {}
 # Not those of the proxy's own refusals: a server that is busy leaves the proxy ready.
 cdef frozenset VERDICTS = codes.MODERN_ERRORS | {codes.METHOD_NOT_FOUND}
-
-
-cdef bytes SUBSCRIPTION_OVER = (
-    b'{"resultType":"complete","_meta":{"%b":%%b}}' % revisions.META_SUBSCRIPTION_ID.encode()
-)
-
-
-cdef bytes about_subscription(object result, bytes id):
-    """The last word on a subscription, whose id stands in the result, too."""
-    decoded = msgspec.json.decode(result)
-    if isinstance(decoded, dict) and isinstance(decoded.get("_meta"), dict):
-        if revisions.META_SUBSCRIPTION_ID in decoded["_meta"]:
-            decoded["_meta"][revisions.META_SUBSCRIPTION_ID] = msgspec.Raw(id)
-    return msgspec.json.encode(decoded)
 
 
 # What errors without a code of their own are counted as, and those of a server with many codes.
@@ -143,7 +123,7 @@ cdef class Translation:
         raise NotImplementedError
 
 
-cdef class Side(Served):
+cdef class Side(Party):
     """The base of `Front` and `Backend`.
 
     Args:
@@ -155,12 +135,9 @@ cdef class Side(Served):
         requests: Functions by method, for the requests of legacy eras that the proxy answers
             itself. Each gets this side and the message.
         admission: What decides when its requests are passed on; None: at once.
-        rates: How many requests it may send; None: any number.
-        outer: The client's own connection, where this one is a part of it.
         admits_legacy, admits_modern: Whether requests of these eras go to `across`. Others go where
             `route` says.
         access: What its requests may be; None: everything.
-        audit: What notes its calls of tools; None: nothing does.
         tracer: What makes spans of its requests; None: nothing does.
         deadline: The seconds that this side has for a request; inf: as long as it takes. See
             `expire`.
@@ -170,7 +147,7 @@ cdef class Side(Served):
     """
 
     def __init__(self, Session session not None, loop):
-        Served.__init__(self, session, loop)
+        Party.__init__(self, session, loop)
         self.requests = NONE
         self.deadline = INFINITY
 
@@ -181,29 +158,6 @@ cdef class Side(Served):
         if self.across is None:
             self.unreachable(message)
         return self.across
-
-    def answered(self, Message message, object token):
-        """Take the answer to a request of the proxy itself; None: there will be none."""
-
-    def gave_up(self, object token, exc):
-        """A request of the proxy itself will get no answer; None: it waits no more."""
-
-    def agreed(self, Message message):
-        """Take note of the answer to an `initialize` of this side that was passed on."""
-
-    def notified(self, Message message):
-        """Take a notification that belongs to no request."""
-
-    def notified_about(self, Message message, object token):
-        """Take a notification about a request that the proxy answers, or has made."""
-        self.n_late += 1
-
-    def faulty(self, Message message):
-        """Take note of a message that is not valid."""
-
-    def again(self, Side asker, Message message):
-        """Return whether a request that this lost side has not answered will be sent again."""
-        return False
 
     # -- events of the link ----------------------------------------------------------------------
 
@@ -236,13 +190,6 @@ cdef class Side(Served):
         if self.draining:
             me.check_drained()
 
-    cpdef object on_drained(self):
-        """This side has read: go on with what waited for that."""
-        if self.turns is not None:
-            self.give_turn_c()
-        if self.draining:
-            self.check_drained()
-
     cpdef object on_lost(self, exc):
         """The link is gone. What this side had asked is cancelled, what it had been asked fails."""
         cdef Side me = self
@@ -250,10 +197,10 @@ cdef class Side(Served):
         for token in list(self.session.inflight.tokens):
             route = <Route> token if type(token) is Route else None
             while route is not None:
-                route.over_c(CANCELLED)
                 if route.answerer.session.pending.take_c(route.id) is not None:
                     me.n_abandoned += 1
                     route.answerer.cancel(route.id, "the client has left")
+                route.over_c(CANCELLED)
                 route = route.next
         for _, token in self.session.fail_all():
             if type(token) is Route:
@@ -301,24 +248,6 @@ cdef class Side(Served):
             if to is None:
                 return 0
         return self.pass_request_c(to, m, None)
-
-    cdef bint is_in_rate_c(self, Message m) except -1:
-        """Whether this side may send a request now. If not, it was refused."""
-        cdef ReplyRoute route
-        cdef double delay
-        if method_is(m, b'"ping"', "ping"):
-            return True
-        delay = self.rates.delay(self)
-        if delay == 0:
-            return True
-        route = self.session.route_of_c(m.ref)
-        if route is not None:
-            route.retry_after(ceil(delay))
-        self.session.error_c(
-            m.ref, codes.OVERLOADED, "too many requests: the limit is a rate",
-            {"retryAfterMs": ceil(1000 * delay)},
-        )
-        return False
 
     cdef int pass_request_c(self, Side to, Message m, bytes name) except -1:
         cdef Edit more[MAX_MORE]
@@ -404,69 +333,6 @@ cdef class Side(Served):
         """Begin the span of a request, and return the request with the context of the span."""
         route.span, meta = self.tracer.begin(self, route.answerer, m)
         return m if meta is None else with_meta_c(m, meta)
-
-    cdef int refused_c(self, Message m, int code) except -1:
-        """A request of this side is refused: note it if it is a call of a tool."""
-        if self.audit is not None and method_is(m, b'"tools/call"', "tools/call"):
-            self.audit.refuse(self, m, m.n, code)
-        return 0
-
-    def refused(self, Message message not None, int code):
-        """A request of this side is refused."""
-        self.refused_c(message, code)
-
-    cdef int hold_c(self, Side asker, size_t n) except -1:
-        """Another side has sent n bytes here, while there is no room or others wait for it: let its
-        requests wait for its turn, unless it is its turn."""
-        cdef Turn turn = asker.turn
-        if turn is None:
-            turn = asker.turn = Turn(asker)
-        elif turn.at is not None and turn.at is not self.turns:
-            if asker.session.pauses_requests:
-                return 0               # it waits for another server
-            asker.end_turn_c()
-        if self.turns is None:
-            self.turns = Turns(QUANTUM, self)
-        if (
-            not self.turns.sent_c(turn, <long long> n)
-            or self.session.outbox.size >= self.session.output_high
-        ):
-            asker.session.pauses_requests = True
-            self.give_turn_c()
-        return 0
-
-    cdef int give_turn_c(self) except -1:
-        """Let the next of those that wait send, if there is room: else `on_drained` will come."""
-        cdef Turn turn
-        cdef Side asker
-        cdef bint fresh
-        while self.turns is not None:
-            if self.link is not None and self.session.outbox.size >= self.session.output_high:
-                return 0
-            fresh = self.turns.current is None
-            turn = self.turns.next_c()
-            if turn is None:
-                self.turns = None
-                return 0
-            self.n_turns += fresh
-            asker = turn.owner
-            asker.session.pauses_requests = False
-            if asker.link is not None and asker.session.wants_turn_c():
-                asker.link.wrote_c()
-                if self.link is not None and asker.session.has_room_c():
-                    return 0
-            self.turns.leave_c(turn)
-        return 0
-
-    cdef int end_turn_c(self) except -1:
-        """This side has sent all that it may send now: the turn is another one's."""
-        cdef Side to
-        cdef Turn turn = self.turn
-        if turn is not None and turn.at is not None:
-            to = turn.at.owner
-            turn.at.leave_c(turn)
-            to.give_turn_c()
-        return 0
 
     cdef int keep_c(self, Route route, Message m) except -1:
         """Keep a request that may be sent again, once."""
@@ -590,7 +456,6 @@ cdef class Side(Served):
         cdef InFlightSlot *slot
         if m.ref:                      # its own request, which it cancels
             while route is not None:
-                route.over_c(CANCELLED)
                 if route.answerer.session.pending.is_live_c(route.id):
                     route.answerer.n_given_up += 1
                     route.answerer.session.splice_cancel_c(route.id, m)
@@ -677,24 +542,6 @@ cdef class Side(Served):
         if self.link is not None:
             self.link.wrote_c()
 
-    def check_drained(self):
-        """Close a draining connection once everything is answered and sent."""
-        cdef Side me = self            # the flush may close the connection
-        if (
-            self.link is not None
-            and self.session.inflight.live == 0
-            and self.session.n_whole == 0
-        ):
-            self.link.closing = True
-            self.link.update_reading()
-            self.link.flush()
-            if me.link is not None and me.link.idle:
-                me.link.end()
-
-    def awaits(self, int64_t id):
-        """Return whether a request that this side was asked waits for its answer."""
-        return self.session.pending.is_live_c(id)
-
     def fail_request(self, int64_t id, exc not None):
         """No answer to a request will come, for a reason that the link knows."""
         token = self.session.forget(id)
@@ -725,41 +572,6 @@ cdef class Side(Served):
 
     # -- what the proxy says itself --------------------------------------------------------------
 
-    def cancel(self, int64_t id, str reason not None):
-        """Cancel a request that this side was asked, and that the session has forgotten."""
-        self.n_given_up += 1
-        if self.link is not None:
-            self.session.send_notification(
-                "notifications/cancelled", b'{"requestId":%d,"reason":"%b"}' % (id, reason.encode())
-            )
-            self.link.wrote_c()
-
-    def pass_notification(self, Message message, Side to not None, /):
-        """Send a notification of this side to another as it came. It is dropped and counted if that
-        side does not read."""
-        if to.link is None:
-            return
-        if to.session.outbox.size >= 2 * to.session.output_high:
-            to.n_dropped += 1
-            return
-        splice_c(to.session.writer, message, NULL, 0)
-        to.link.wrote_c()
-
-    def say(self, str method not None, bytes params not None, uint64_t about=0, /):
-        """Send a notification of the proxy to this side. ``about``: the ``ref`` of the request that
-        it is about. It is dropped and counted if this side does not read."""
-        if self.link is None:
-            return
-        if self.session.writer_about_c(about).out.size >= 2 * self.session.output_high:
-            self.n_dropped += 1
-            return
-        self.session.send_notification(method, params, about=about)
-        self.link.wrote_c()
-
-    def is_open(self, Message message not None, /):
-        """Return whether a request of this side is neither answered nor cancelled."""
-        return self.link is not None and self.session.inflight.slot_c(message.ref) is not NULL
-
     def pass_request(
         self, Message message, Side to, bytes name=None, bytes text=None, object after=None
     ):
@@ -785,9 +597,3 @@ cdef class Side(Served):
             if type(held) is Route:
                 (<Route> held).message = None    # it is for this server alone
         self.link.wrote_c()            # of a refusal
-
-    def unreachable(self, Message message):
-        """Refuse a request whose server is not there."""
-        code, text = self.session.refusal or (codes.SERVER_LOST, "the server is not there")
-        self.refused_c(message, code)
-        self.session.error_c(message.ref, code, text, None)

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from wirespeed.protocol.revisions import META_SUBSCRIPTION_ID
+
 if TYPE_CHECKING:
     from wirespeed._core.envelope import Message
     from wirespeed._core.slab import Lease
@@ -82,3 +84,16 @@ def whole(method: str | None, params: object, *, id: int | None = 0) -> bytes:
 def _split(value: object) -> tuple[int, str] | None:
     found = _TAG.match(value) if isinstance(value, str) else None
     return None if found is None else (int(found[1]), found[2])
+
+
+# The last word on a subscription that the proxy ends. ``%b``: its id as the client knows it.
+SUBSCRIPTION_OVER = b'{"resultType":"complete","_meta":{"%b":%%b}}' % META_SUBSCRIPTION_ID.encode()
+
+
+def about_subscription(result: Lease, id: bytes) -> bytes:
+    """Return the last word on a subscription, whose id stands in the result, too."""
+    decoded = msgspec.json.decode(result)
+    meta = decoded.get("_meta") if isinstance(decoded, dict) else None
+    if isinstance(meta, dict) and META_SUBSCRIPTION_ID in meta:
+        meta[META_SUBSCRIPTION_ID] = msgspec.Raw(id)
+    return msgspec.json.encode(decoded)

@@ -363,7 +363,7 @@ async def test_the_page_has_no_text_that_is_not_escaped(tmp_path: Path) -> None:
         await client.ask(call(1, "echo"))
         logging.getLogger("wirespeed.proxy").warning("%s", hostile)
         (service,) = lab.proxy.services.values()
-        next(iter(service.meter.upstreams)).error = hostile
+        next(iter(service.meter.upstreams)).status.error = hostile
         next(iter(service.fronts)).peer.user = hostile
         got = await lab.get("/")
     assert "<script>alert" not in got.text and "<b>" not in got.text

@@ -4,6 +4,8 @@ docs/explanation/translation.md."""
 from __future__ import annotations
 
 import json
+import os
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -422,6 +424,7 @@ async def test_a_server_that_is_lost(tmp_path: Path) -> None:
         await one.ask(tool(0, "ask", method="roots/list"))
         await one.send(tool(1, "hold"))
         await lab.until_read("tools/call", 2)
-        for task in list(lab.proxy.services["b"].assignment._tasks.values()):  # type: ignore[attr-defined]
-            task.cancel()
+        for upstream in lab.proxy.services["b"].assignment.upstreams:
+            assert upstream.status.pid is not None
+            os.kill(upstream.status.pid, signal.SIGKILL)
         assert (await one.recv())["error"]["code"] == -31004

@@ -199,13 +199,13 @@ async def test_floods_have_equal_shares_and_others_their_turn(tmp_path: Path) ->
         ]
         await until(lambda: sum(front.session.pauses_requests for front in lab.fronts) == 2)
         side = lab.side
-        held = side.session.counters["bytes_queued"]
-        assert held <= HIGH + 2 * (size + 200)
+        held = HIGH + 2 * (size + 200)  # the pipe may still take some of it
+        assert side.session.counters["bytes_queued"] <= held
         await third.send(*(call(i, "third", fill="x" * 900) for i in range(20)))
         await until(lambda: sum(front.session.pauses_requests for front in lab.fronts) == 3)
         await asyncio.sleep(0.1)
         # what waits for the server has not grown, and what the floods send is not read
-        assert side.session.counters["bytes_queued"] <= held + 1100
+        assert side.session.counters["bytes_queued"] <= held
         waiting = [front.session.counters["requests_waiting"] for front in lab.fronts]
         assert max(waiting) <= 1024 * 1024 / size + 20
         lab.gate.touch()

@@ -51,6 +51,7 @@ class Member:
         self._patience = patience
         self._client = front
         self._owner = owner
+        self._inner: Front | None = None
         self._listings: dict[str, Listing] = {}
         self._asking: dict[str, asyncio.Future[Any]] = {}
         self._failed: tuple[float, str] | None = None
@@ -90,7 +91,7 @@ class Member:
 
     def lost(self, reason: str) -> None:
         """The connection is gone."""
-        self.backend = self.hello = None
+        self.backend = self._inner = self.hello = None
         self._listings.clear()
         self._failed = self._client.loop.time(), reason
 

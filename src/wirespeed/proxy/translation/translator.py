@@ -10,6 +10,7 @@ import msgspec
 
 from wirespeed.errors import ProtocolError, RemoteError, WirespeedError
 from wirespeed.protocol import codes
+from wirespeed.proxy.supervision.garbage import BAD_MESSAGE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -185,7 +186,7 @@ class Translator:
         try:
             self.said(message)
         except (ProtocolError, msgspec.DecodeError):
-            backend.faults += 1
+            backend.garbage.add(backend, BAD_MESSAGE, f"a malformed {message.method}")
 
     def answer(self, message: Message, result: bytes) -> None:
         """Answer a request of the client."""

@@ -1,0 +1,21 @@
+from wirespeed._core.envelope cimport Message
+from wirespeed.proxy.flow.turns cimport Turn, Turns
+from wirespeed.transport.served cimport Served
+
+
+cdef class Party(Served):
+    cdef Turns turns                     # of sides that wait for room here; None: nobody waits
+    cdef Turn turn                       # its own, at another side; None: it never waited
+    cdef public object rates             # how many requests it may send (`Rates`); None: any
+    cdef public Party outer              # the client's own, where this one is a part of it
+    cdef readonly long long n_turns      # turns that were given
+    cdef public object audit             # what notes its calls of tools; None: nothing does
+    cdef readonly long long n_given_up   # requests to it that were cancelled, or expired
+    cdef readonly long long n_late       # answers and progress that nobody waits for
+    cdef readonly long long n_dropped    # notifications that this side did not read in time
+
+    cdef bint is_in_rate_c(self, Message m) except -1
+    cdef int hold_c(self, Party asker, size_t n) except -1
+    cdef int give_turn_c(self) except -1
+    cdef int end_turn_c(self) except -1
+    cdef int refused_c(self, Message m, int code) except -1

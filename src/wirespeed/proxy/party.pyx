@@ -1,0 +1,217 @@
+"""What a `Side` is by itself: what the proxy says to it, its turns, and its end.
+
+Sides whose requests go to the same server take turns there while that has no room (`Turns`).
+"""
+
+from libc.stdint cimport int64_t, uint64_t
+
+from wirespeed._core.envelope cimport Message, method_is
+from wirespeed._core.reply_route cimport ReplyRoute
+from wirespeed._core.session cimport Session
+from wirespeed._core.splice cimport splice_c
+from wirespeed.proxy.flow.turns cimport Turn, Turns
+from wirespeed.transport.served cimport Served
+
+from math import ceil
+
+from wirespeed.protocol import codes
+
+cdef enum:
+    QUANTUM = 65536       # bytes that a side may send in its turn, while others wait
+
+
+cdef class Party(Served):
+    """The base of `Side`.
+
+    Args:
+        session: The session of the connection.
+        loop: The event loop.
+
+    Attributes:
+        rates: How many requests it may send; None: any number.
+        outer: The client's own connection, where this one is a part of it.
+        audit: What notes its calls of tools; None: nothing does.
+    """
+
+    def __init__(self, Session session not None, loop):
+        Served.__init__(self, session, loop)
+
+    # -- for subclasses ------------------------------------------------------------------------
+
+    def answered(self, Message message, object token):
+        """Take the answer to a request of the proxy itself; None: there will be none."""
+
+    def gave_up(self, object token, exc):
+        """A request of the proxy itself will get no answer; None: it waits no more."""
+
+    def agreed(self, Message message):
+        """Take note of the answer to an `initialize` of this side that was passed on."""
+
+    def notified(self, Message message):
+        """Take a notification that belongs to no request."""
+
+    def notified_about(self, Message message, object token):
+        """Take a notification about a request that the proxy answers, or has made."""
+        self.n_late += 1
+
+    def faulty(self, Message message):
+        """Take note of a message that is not valid."""
+
+    def again(self, Party asker, Message message):
+        """Return whether a request that this lost side has not answered will be sent again."""
+        return False
+
+    # -- its requests ----------------------------------------------------------------------------
+
+    cdef bint is_in_rate_c(self, Message m) except -1:
+        """Whether this side may send a request now. If not, it was refused."""
+        cdef ReplyRoute route
+        cdef double delay
+        if method_is(m, b'"ping"', "ping"):
+            return True
+        delay = self.rates.delay(self)
+        if delay == 0:
+            return True
+        route = self.session.route_of_c(m.ref)
+        if route is not None:
+            route.retry_after(ceil(delay))
+        self.session.error_c(
+            m.ref, codes.OVERLOADED, "too many requests: the limit is a rate",
+            {"retryAfterMs": ceil(1000 * delay)},
+        )
+        return False
+
+    cdef int refused_c(self, Message m, int code) except -1:
+        """A request of this side is refused: note it if it is a call of a tool."""
+        if self.audit is not None and method_is(m, b'"tools/call"', "tools/call"):
+            self.audit.refuse(self, m, m.n, code)
+        return 0
+
+    def refused(self, Message message not None, int code):
+        """A request of this side is refused."""
+        self.refused_c(message, code)
+
+    def unreachable(self, Message message):
+        """Refuse a request whose server is not there."""
+        code, text = self.session.refusal or (codes.SERVER_LOST, "the server is not there")
+        self.refused_c(message, code)
+        self.session.error_c(message.ref, code, text, None)
+
+    # -- turns -----------------------------------------------------------------------------------
+
+    cdef int hold_c(self, Party asker, size_t n) except -1:
+        """Another side has sent n bytes here, while there is no room or others wait for it: let its
+        requests wait for its turn, unless it is its turn."""
+        cdef Turn turn = asker.turn
+        if turn is None:
+            turn = asker.turn = Turn(asker)
+        elif turn.at is not None and turn.at is not self.turns:
+            if asker.session.pauses_requests:
+                return 0               # it waits for another server
+            asker.end_turn_c()
+        if self.turns is None:
+            self.turns = Turns(QUANTUM, self)
+        if (
+            not self.turns.sent_c(turn, <long long> n)
+            or self.session.outbox.size >= self.session.output_high
+        ):
+            asker.session.pauses_requests = True
+            self.give_turn_c()
+        return 0
+
+    cdef int give_turn_c(self) except -1:
+        """Let the next of those that wait send, if there is room: else `on_drained` will come."""
+        cdef Turn turn
+        cdef Party asker
+        cdef bint fresh
+        while self.turns is not None:
+            if self.link is not None and self.session.outbox.size >= self.session.output_high:
+                return 0
+            fresh = self.turns.current is None
+            turn = self.turns.next_c()
+            if turn is None:
+                self.turns = None
+                return 0
+            self.n_turns += fresh
+            asker = turn.owner
+            asker.session.pauses_requests = False
+            if asker.link is not None and asker.session.wants_turn_c():
+                asker.link.wrote_c()
+                if self.link is not None and asker.session.has_room_c():
+                    return 0
+            self.turns.leave_c(turn)
+        return 0
+
+    cdef int end_turn_c(self) except -1:
+        """This side has sent all that it may send now: the turn is another one's."""
+        cdef Party to
+        cdef Turn turn = self.turn
+        if turn is not None and turn.at is not None:
+            to = turn.at.owner
+            turn.at.leave_c(turn)
+            to.give_turn_c()
+        return 0
+
+    cpdef object on_drained(self):
+        """This side has read: go on with what waited for that."""
+        if self.turns is not None:
+            self.give_turn_c()
+        if self.draining:
+            self.check_drained()
+
+    # -- what the proxy says itself --------------------------------------------------------------
+
+    def cancel(self, int64_t id, str reason not None):
+        """Cancel a request that this side was asked, and that the session has forgotten."""
+        self.n_given_up += 1
+        if self.link is not None:
+            self.session.send_notification(
+                "notifications/cancelled", b'{"requestId":%d,"reason":"%b"}' % (id, reason.encode())
+            )
+            self.link.wrote_c()
+
+    def pass_notification(self, Message message, Party to not None, /):
+        """Send a notification of this side to another as it came. It is dropped and counted if that
+        side does not read."""
+        if to.link is None:
+            return
+        if to.session.outbox.size >= 2 * to.session.output_high:
+            to.n_dropped += 1
+            return
+        splice_c(to.session.writer, message, NULL, 0)
+        to.link.wrote_c()
+
+    def say(self, str method not None, bytes params not None, uint64_t about=0, /):
+        """Send a notification of the proxy to this side. ``about``: the ``ref`` of the request that
+        it is about. It is dropped and counted if this side does not read."""
+        if self.link is None:
+            return
+        if self.session.writer_about_c(about).out.size >= 2 * self.session.output_high:
+            self.n_dropped += 1
+            return
+        self.session.send_notification(method, params, about=about)
+        self.link.wrote_c()
+
+    def is_open(self, Message message not None, /):
+        """Return whether a request of this side is neither answered nor cancelled."""
+        return self.link is not None and self.session.inflight.slot_c(message.ref) is not NULL
+
+    # -- the end ---------------------------------------------------------------------------------
+
+    def check_drained(self):
+        """Close a draining connection once everything is answered and sent."""
+        cdef Party me = self            # the flush may close the connection
+        if (
+            self.link is not None
+            and self.session.inflight.live == 0
+            and self.session.n_whole == 0
+        ):
+            self.link.closing = True
+            self.link.update_reading()
+            self.link.flush()
+            if me.link is not None and me.link.idle:
+                me.link.end()
+
+    def awaits(self, int64_t id):
+        """Return whether a request that this side was asked waits for its answer."""
+        return self.session.pending.is_live_c(id)
