@@ -1,4 +1,5 @@
-"""Many clients over WebSocket and HTTP, in both eras, while servers are killed under them.
+"""Many clients over WebSocket and HTTP, in both eras, while servers are killed under them, and the
+configuration changes.
 
 No answer reaches another client, each request has one outcome, and nothing is left at the end.
 ``WIRESPEED_CHAOS_SECONDS`` and ``WIRESPEED_CHAOS_CLIENTS`` say how long and how many; the defaults
@@ -9,17 +10,22 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ctypes
 import gc
+import json
 import os
 import random
 import signal
 import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace as replaced
+from proxy_lab import ENVELOPE, MODERN
 from raw import surroundings
 
 from wirespeed import Client, Stdio
@@ -32,6 +38,10 @@ SECONDS = float(os.environ.get("WIRESPEED_CHAOS_SECONDS", "20"))
 N_CLIENTS = int(os.environ.get("WIRESPEED_CHAOS_CLIENTS", "60"))
 # Of one client: the seconds that a request may take. It covers restarts of the server.
 PATIENCE = 60.0
+RELOADS = 5.0  # seconds between two of them
+# Resident memory that a run may add to what a shorter one before it has left behind: what the
+# allocators keep of a busier moment. Runs of the same length, one after another, differ by 2 MiB.
+MAX_GROWTH = 24 * 1024 * 1024
 
 SERVER = """
 import asyncio, os
@@ -117,6 +127,39 @@ class Chaos:
                 os.kill(self.random.choice(alive), signal.SIGKILL)
                 self.outcomes["kills"] += 1
 
+    async def reloader(self, proxy: Proxy, until: float) -> None:
+        """Start a server anew, and show another one otherwise, in each reload."""
+        loop = asyncio.get_running_loop()
+        while loop.time() + RELOADS < until:
+            await asyncio.sleep(RELOADS)
+            self.outcomes["reloads"] += 1
+            mark = str(self.outcomes["reloads"])
+            one, two, *others = proxy.config.backends
+            assert isinstance(one.target, Stdio)
+            target = replaced(one.target, env={**(one.target.env or {}), "MARK": mark})
+            backends = (replace(one, target=target), replace(two, prefix=f"{mark}_"), *others)
+            changes = await proxy.reload(replace(proxy.config, backends=backends))
+            assert (changes.changed, changes.shown) == (("one",), ("two",))
+
+    async def slow_reader(self, http: str, until: float) -> None:
+        """Ask for long answers, read none of them, and leave."""
+        loop = asyncio.get_running_loop()
+        host, port = http.removeprefix("http://").split(":")
+        arguments = {"nonce": "slow", "pause": 0, "size": 100_000}
+        call = {"name": "echo", "arguments": arguments, "_meta": ENVELOPE}
+        body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call})
+        head = (
+            f"POST /servers/two HTTP/1.1\r\nHost: {host}:{port}\r\nContent-Length: {len(body)}\r\n"
+            "Content-Type: application/json\r\nAccept: application/json, text/event-stream\r\n"
+            f"MCP-Protocol-Version: {MODERN}\r\nMcp-Method: tools/call\r\nMcp-Name: echo\r\n\r\n"
+        )
+        while loop.time() < until:
+            _, writer = await asyncio.open_connection(host, int(port), limit=1024)
+            writer.write(20 * (head + body).encode())
+            await asyncio.sleep(self.random.uniform(0.2, 1.0))
+            writer.transport.abort()
+            self.outcomes["slow readers"] += 1
+
 
 @contextlib.asynccontextmanager
 async def proxied(folder: Path) -> AsyncIterator[tuple[str, str, Proxy]]:
@@ -131,7 +174,8 @@ async def proxied(folder: Path) -> AsyncIterator[tuple[str, str, Proxy]]:
             isolation="shared",
             flow=FlowConfig(max_in_flight=16, max_in_flight_per_client=4, tools={"e*": 12}),
         ),
-        BackendConfig(target=target, name="three", isolation="pool", size=2),
+        # clients of legacy eras are translated
+        BackendConfig(target=target, name="three", isolation="pool", size=2, era="modern"),
         BackendConfig(target=target, name="four", isolation="session", max_clients=3),
     )
     found: list[str] = []
@@ -173,15 +217,38 @@ def test_chaos(tmp_path: Path, loop_factory: Callable[[], asyncio.AbstractEventL
         runner.run(run_chaos(tmp_path))
 
 
+def resident() -> int:
+    """The bytes of memory of this process, without what its allocator can give back."""
+    gc.collect()
+    ctypes.CDLL(None).malloc_trim(0)
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
 async def run_chaos(tmp_path: Path) -> None:
     seed = random.randrange(1 << 30)
     print(f"seed {seed}")
-    chaos = Chaos(seed)
     n_children, n_tasks = children(), len(asyncio.all_tasks())
     n_open = len(os.listdir("/proc/self/fd"))
+    await spell(tmp_path, Chaos(seed), min(SECONDS, 8.0))
+    before = resident()
+    chaos = Chaos(seed + 1)
+    await spell(tmp_path, chaos, SECONDS)
+    assert chaos.outcomes["answered"] > 10 * SECONDS
+    assert chaos.outcomes["kills"] > SECONDS / 2
+    assert chaos.outcomes["reloads"] >= int(SECONDS / RELOADS) - 2
+    growth = resident() - before
+    print(f"growth: {growth / 1024 / 1024:.1f} MiB")
+    assert growth < MAX_GROWTH
+    assert children() == n_children
+    assert len(asyncio.all_tasks()) == n_tasks
+    # uvloop keeps a few descriptors that it has opened once
+    assert len(os.listdir("/proc/self/fd")) <= n_open + 5
+
+
+async def spell(folder: Path, chaos: Chaos, seconds: float) -> None:
     loop = asyncio.get_running_loop()
-    async with proxied(tmp_path) as (ws, http, proxy):
-        until = loop.time() + SECONDS
+    async with proxied(folder) as (ws, http, proxy):
+        until = loop.time() + seconds
         names = ("one", "two", "three", "one", "two", "three", "four")
         tasks = [
             asyncio.ensure_future(
@@ -195,16 +262,18 @@ async def run_chaos(tmp_path: Path) -> None:
             )
             for n in range(N_CLIENTS)
         ]
-        await asyncio.gather(*tasks, chaos.killer(until))
+        others = (
+            chaos.killer(until),
+            chaos.reloader(proxy, until),
+            *(chaos.slow_reader(http, until) for _ in range(3)),
+        )
+        await asyncio.gather(*tasks, *others)
+        flow: Any = proxy.services["two"].flow
+        async with asyncio.timeout(20):  # what the slow readers have left is cancelled
+            while (flow.n_in_flight, flow.n_queued, flow.n_queued_bytes, flow.n_clients) != (
+                (0, 0, 0, 0)
+            ):
+                await asyncio.sleep(0.05)
     print(dict(chaos.outcomes))
-    flow: Any = proxy.services["two"].flow
-    assert (flow.n_in_flight, flow.n_queued, flow.n_queued_bytes, flow.n_clients) == (0, 0, 0, 0)
     assert not chaos.wrong
     assert chaos.outcomes["no outcome"] == 0
-    assert chaos.outcomes["answered"] > 20 * SECONDS
-    assert chaos.outcomes["kills"] > SECONDS / 2
-    gc.collect()
-    assert children() == n_children
-    assert len(asyncio.all_tasks()) == n_tasks
-    # uvloop keeps a few descriptors that it has opened once
-    assert len(os.listdir("/proc/self/fd")) <= n_open + 5
