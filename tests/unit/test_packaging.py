@@ -27,6 +27,7 @@ pytestmark = pytest.mark.own_environment
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "src" / "wirespeed"
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+DATA = ("py.typed", "page.template", "page.css", "page.js")
 GENERATED = ("*.so", "*.c", "*.html", "*.egg-info", "__pycache__")
 
 BACKEND = "import sys; from setuptools import build_meta; print(build_meta.{hook}(sys.argv[1]))"
@@ -88,7 +89,7 @@ def wheel(sdist: Path, tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipF
 
 def test_the_sdist_holds_every_source_and_nothing_generated(sdist: Path) -> None:
     shipped = {path.relative_to(sdist).as_posix() for path in sdist.rglob("*") if path.is_file()}
-    wanted = {f"src/{name}" for name in sources("*.py", "*.pyx", "*.pxd", "*.pyi", "py.typed")}
+    wanted = {f"src/{name}" for name in sources("*.py", "*.pyx", "*.pxd", "*.pyi", *DATA)}
     wanted |= {f"src/csrc/{path.name}" for path in (ROOT / "src" / "csrc").iterdir()}
     wanted |= {"pyproject.toml", "setup.py", "README.md", "LICENSE", "tests/conftest.py"}
     assert wanted - shipped == set()
@@ -101,7 +102,7 @@ def test_the_sdist_holds_every_source_and_nothing_generated(sdist: Path) -> None
 def test_the_wheel_holds_what_users_and_cython_need_and_no_more(wheel: zipfile.ZipFile) -> None:
     shipped = {name for name in wheel.namelist() if ".dist-info/" not in name}
     compiled = {name for name in shipped if name.endswith(".so")}
-    wanted = sources("*.py", "*.pxd", "*.pyi", "py.typed") | {"wirespeed/include/scan.h"}
+    wanted = sources("*.py", "*.pxd", "*.pyi", *DATA) | {"wirespeed/include/scan.h"}
     assert shipped - compiled == wanted
     assert [name.split(".")[0] for name in compiled] == ["wirespeed/_core/_simd"]
 

@@ -12,11 +12,13 @@ from wirespeed.server.requests.observer import Observer
 @final
 class Route: ...
 
+@disjoint_base
 class Access: ...
 
 @disjoint_base
 class Admission: ...
 
+@disjoint_base
 class Translation: ...
 
 @disjoint_base

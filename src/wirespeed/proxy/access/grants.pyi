@@ -1,6 +1,8 @@
 from collections.abc import Callable, Mapping
-from typing import final
+from typing import Any, final
 
+from wirespeed._core.envelope import Message
+from wirespeed._core.slab import Lease
 from wirespeed.proxy.side import Access
 
 @final
@@ -22,6 +24,6 @@ class Grants(Access):
     @property
     def n_refused(self) -> int: ...
     def adopt(self, other: Grants) -> None: ...
+    def refuse(self, asker: Any, m: Message, code: int, text: str) -> bool: ...
+    def without(self, grant: Grant | None, text: Lease) -> bytes: ...
     def of(self, principal: bytes | None) -> Grant | None: ...
-
-__pyx_capi__: dict[str, object]

@@ -16,7 +16,7 @@ from typing import Any, Self
 from wirespeed.proxy.operation.quantities import count, seconds, size, span
 
 _FILES = files("wirespeed.proxy.operation")
-_TEMPLATE = Template(_FILES.joinpath("page.html").read_text("utf-8"))
+_TEMPLATE = Template(_FILES.joinpath("page.template").read_text("utf-8"))
 _STYLE = _FILES.joinpath("page.css").read_text("utf-8")
 _SCRIPT = _FILES.joinpath("page.js").read_text("utf-8")
 
