@@ -140,7 +140,8 @@ INSIDE = {
         sync
     """,
     "proxy": """
-        config eras tags trace_context flow.turns supervision.garbage ongoing
+        config eras
+        tags trace_context flow.turns supervision.garbage ongoing
         party
         side
         backend

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 
 from wirespeed._core.session import Session
-from wirespeed.errors import RemoteError, TransportError
+from wirespeed.errors import InvalidResponse, RemoteError, TransportError
 from wirespeed.protocol import codes
 from wirespeed.proxy.ongoing import Ongoing
 from wirespeed.proxy.side import Side
@@ -119,13 +119,16 @@ class Backend(Side):
                 self.garbage.add(self, UNKNOWN_ID, "an answer to no request")
         if not isinstance(token, asyncio.Future) or token.done():
             return
-        if message is None:
-            token.set_exception(TransportError(f"the server {self.name} did not answer"))
-        elif message.error is not None:
-            token.set_exception(remote_error(message.error))
-        else:
-            assert message.result is not None
-            token.set_result(msgspec.json.decode(message.result))
+        try:
+            if message is None:
+                token.set_exception(TransportError(f"the server {self.name} did not answer"))
+            elif message.error is not None:
+                token.set_exception(remote_error(message.error))
+            else:
+                assert message.result is not None
+                token.set_result(msgspec.json.decode(message.result))
+        except msgspec.DecodeError as exc:  # it is JSON, but more than Python can hold
+            token.set_exception(InvalidResponse(f"the answer of {self.name}: {exc}"))
 
     def gave_up(self, token: Any, exc: BaseException) -> None:
         """A request of the proxy itself will get no answer."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from wirespeed.protocol import codes
 from wirespeed.protocol.revisions import (
     LATEST_MODERN,
@@ -54,3 +56,13 @@ def client_info() -> dict[str, str]:
     from wirespeed import __version__
 
     return {"name": "wirespeed-proxy", "version": __version__}
+
+
+def params_of(message: Message) -> dict[str, Any]:
+    """The params of a message, decoded; empty if Python cannot hold them (a lone surrogate, a
+    number beyond a float)."""
+    try:
+        found: dict[str, Any] = msgspec.json.decode(message.params or b"{}")
+    except msgspec.DecodeError:
+        return {}
+    return found

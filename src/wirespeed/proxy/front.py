@@ -158,6 +158,8 @@ class Front(Side):
         self.session.pauses_requests = False
         if self.link is not None:
             self.link.wrote()
+            if self.draining:
+                self.check_drained()
 
     def drain(self) -> None:
         """Take no more requests, answer those in flight within the grace time, then close."""

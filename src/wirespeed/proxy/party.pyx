@@ -75,6 +75,7 @@ cdef class Party(Served):
         route = self.session.route_of_c(m.ref)
         if route is not None:
             route.retry_after(ceil(delay))
+        self.refused_c(m, codes.OVERLOADED)
         self.session.error_c(
             m.ref, codes.OVERLOADED, "too many requests: the limit is a rate",
             {"retryAfterMs": ceil(1000 * delay)},

@@ -121,8 +121,11 @@ class ProxyService:
         return service
 
     def adopt(self, config: ProxyConfig, rates: Rates | None) -> None:
-        """Take what may change while it serves: for connections of clients that come."""
+        """Take what may change while it serves: limits for connections of clients that come."""
         self.limits, self.shutdown_grace, self.rates = config.limits, config.shutdown_grace, rates
+        for front in self.fronts:
+            if front.outer is None:
+                front.rates, front.access = rates, self.access
         self._alone = len(config.backends) == 1
 
     async def hold(self) -> None:

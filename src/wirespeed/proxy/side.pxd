@@ -24,7 +24,8 @@ cdef class Route:
     cdef uint8_t n_token         # of the asker's progress token, JSON text
     cdef uint8_t[SHORT_TOKEN] token
     cdef bytes long_token        # one that has no room there, or None
-    cdef object permit           # of the asker's `Admission`, told when it is over; or None
+    cdef Admission admission     # told when it is over, if there is a permit
+    cdef object permit           # of this `Admission`; or None
     # None, or a function of the answer. It returns what the asker gets: the answer itself, the JSON
     # text of a result, or None: the request will be answered otherwise. ProtocolError: that error.
     cdef object after
@@ -100,6 +101,7 @@ cdef class Side(Party):
     cdef public bint retries_calls       # whether calls of tools are among these
     cdef public Translation translation  # None: servers of its own era
     cdef object next_after               # `Route.after` of the request that is passed on just now
+    cdef bint next_once                  # whether that is for one server alone, so never sent again
     cdef public Observer observer        # counts the requests that this side is asked; None: off
     cdef readonly long long n_passed     # requests of this side
     cdef readonly long long n_abandoned  # requests left unanswered at its loss

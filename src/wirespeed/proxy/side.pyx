@@ -47,7 +47,8 @@ from wirespeed._core.envelope import parse
 from wirespeed.errors import ProtocolError, RemoteError
 from wirespeed.protocol import codes
 from wirespeed.protocol.revisions import REQUEST_METHODS
-from wirespeed.proxy.tags import SUBSCRIPTION_OVER, about_subscription, tagged, whole
+from wirespeed.proxy.tags import OTHER_CODE, SUBSCRIPTION_OVER, about_subscription, code_of
+from wirespeed.proxy.tags import replaced, tagged, whole
 
 logger = logging.getLogger("wirespeed.proxy")
 
@@ -56,18 +57,8 @@ cdef dict NONE = {}
 cdef frozenset VERDICTS = codes.MODERN_ERRORS | {codes.METHOD_NOT_FOUND}
 
 
-# What errors without a code of their own are counted as, and those of a server with many codes.
 cdef enum:
-    OTHER_CODE = 2
-    MAX_CODES = 32
-
-
-cdef int code_of(object error) except? -1:
-    """The code of a server's error."""
-    decoded = msgspec.json.decode(error)
-    code = decoded.get("code") if isinstance(decoded, dict) else None
-    small = type(code) is int and -1 << 31 <= code < 1 << 31 and not 0 <= code <= OTHER_CODE
-    return code if small else OTHER_CODE
+    MAX_CODES = 32        # of one method, each counted for itself
 
 
 @cython.final
@@ -83,7 +74,7 @@ cdef class Route:
                 self.series.add_c(now_c() - self.began, code, False)
             self.began = 0
         if self.permit is not None:
-            self.asker.admission.done_c(self)
+            self.admission.done_c(self)
         if self.record is not None:
             record, self.record = self.record, None
             record.end(code)
@@ -264,7 +255,7 @@ cdef class Side(Party):
         route.answerer = to
         route.ref = m.ref
         if self.admission is not None:
-            route.permit = self.admission.permit
+            route.admission, route.permit = self.admission, self.admission.permit
         if not poi_is(m, WS_METHOD, b'"tools/call"'):
             route.listens = method_is(m, b'"subscriptions/listen"', "subscriptions/listen")
             if route.listens:
@@ -336,7 +327,11 @@ cdef class Side(Party):
 
     cdef int keep_c(self, Route route, Message m) except -1:
         """Keep a request that may be sent again, once."""
-        if type(self.session.inflight.token_c(m.ref)) is not Route and route.answerer.retries(m):
+        if (
+            not self.next_once
+            and type(self.session.inflight.token_c(m.ref)) is not Route
+            and route.answerer.retries(m)
+        ):
             route.message = m
         return 0
 
@@ -358,9 +353,11 @@ cdef class Side(Party):
             self.n_late += 1
             return 0
         if (self.tag is not None or route.filter is not None) and m.kind_c == RESULT:
-            text = None if self.tag is None else tagged(m.result, self.tag)
-            if route.filter is not None:
-                text = route.filter(m.result if text is None else text)
+            try:
+                text = replaced(m.result, self.tag, route.filter)
+            except Exception as exc:
+                logger.error("internal error of the proxy at %s", m, exc_info=exc)
+                return self.fail_c(route, codes.INTERNAL_ERROR, "the answer is not valid", None)
             if text is not None:
                 asker.session.result_c(route.ref, text)
                 return asker.passed_c()
@@ -391,6 +388,8 @@ cdef class Side(Party):
             return True
         try:
             text = route.after(m)
+            if route.filter is not None and text is not None and text is not m:
+                text = route.filter(text)
         except ProtocolError as exc:
             me.session.error_c(route.ref, exc.code, exc.message, exc.data)
         except Exception as exc:
@@ -401,7 +400,7 @@ cdef class Side(Party):
                 return True
             if text is m:
                 return False
-            me.session.result_c(route.ref, text if route.filter is None else route.filter(text))
+            me.session.result_c(route.ref, text)
         if me.link is not None:
             me.passed_c()
         return True
@@ -529,6 +528,7 @@ cdef class Side(Party):
             while one is not None:
                 if one.answerer.session.pending.take_c(one.id) is not None:
                     one.answerer.cancel(one.id, "the proxy is shutting down")
+                one.over_c(CANCELLED)
                 one = one.next
             slot = self.session.inflight.slot_c(route.ref)
             if slot is NULL:
@@ -587,13 +587,10 @@ cdef class Side(Party):
         if text is not None:
             m = parse(text, max_depth=1024)
             m.ref = message.ref
-        self.next_after = after
+        self.next_after, self.next_once = after, text is not None
         try:
             self.pass_request_c(to, m, name)
         finally:
-            self.next_after = None
-        if text is not None and self.is_open(message):
-            held = self.session.inflight.token_c(m.ref)
-            if type(held) is Route:
-                (<Route> held).message = None    # it is for this server alone
-        self.link.wrote_c()            # of a refusal
+            self.next_after, self.next_once = None, False
+        if self.link is not None:
+            self.passed_c()            # of a refusal

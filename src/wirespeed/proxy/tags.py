@@ -12,8 +12,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from wirespeed.protocol.revisions import META_SUBSCRIPTION_ID
+from wirespeed.proxy.eras import params_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from wirespeed._core.envelope import Message
     from wirespeed._core.slab import Lease
 
@@ -26,7 +29,7 @@ _TAG = re.compile(r"([0-9]{1,4})~(.*)\Z", re.DOTALL)
 _members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
-def tagged(text: Lease, tag: str) -> bytes | None:
+def tagged(text: Lease | bytes, tag: str) -> bytes | None:
     """Return a result, or the params of a notification, with tags; None: it needs none.
 
     ``tag``: That of the server, with its ``~``.
@@ -36,7 +39,7 @@ def tagged(text: Lease, tag: str) -> bytes | None:
     members = _members(text)
     found = False
     for name in _GIVEN_NAMES:
-        value = msgspec.json.decode(members[name]) if name in members else None
+        value = _value(members[name]) if name in members else None
         if isinstance(value, str):
             members[name] = msgspec.Raw(msgspec.json.encode(tag + value))
             found = True
@@ -53,7 +56,7 @@ def addressed(message: Message, n_servers: int) -> tuple[int, bytes] | None:
     for name in _BROUGHT_NAMES:
         if name not in members:
             continue
-        found = _split(msgspec.json.decode(members[name]))
+        found = _split(_value(members[name]))
         if found is not None and found[0] < n_servers:
             server, text = found
             members[name] = msgspec.Raw(msgspec.json.encode(text))
@@ -66,7 +69,7 @@ def of_server(message: Message, server: int) -> bytes | None:
     params = message.params
     if params is None or b'"taskIds"' not in bytes(params):
         return None
-    members: dict[str, Any] = msgspec.json.decode(params)
+    members: dict[str, Any] = params_of(message)
     wanted = members.get("notifications")
     if not isinstance(wanted, dict) or not isinstance(wanted.get("taskIds"), list):
         return None
@@ -79,6 +82,14 @@ def whole(method: str | None, params: object, *, id: int | None = 0) -> bytes:
     """A message as text. ``id``: None for a notification."""
     message = {"jsonrpc": "2.0", "method": method, "params": params}
     return msgspec.json.encode(message if id is None else {**message, "id": id})
+
+
+def _value(text: msgspec.Raw) -> Any:
+    """What a text says; None if Python cannot hold it: it has no tag of ours."""
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return None
 
 
 def _split(value: object) -> tuple[int, str] | None:
@@ -97,3 +108,29 @@ def about_subscription(result: Lease, id: bytes) -> bytes:
     if isinstance(meta, dict) and META_SUBSCRIPTION_ID in meta:
         meta[META_SUBSCRIPTION_ID] = msgspec.Raw(id)
     return msgspec.json.encode(decoded)
+
+
+def replaced(
+    result: Lease, tag: str | None, filter: Callable[[Lease | bytes], bytes] | None
+) -> bytes | None:
+    """Return a result with the tag of its server, and filtered; None: it is the same."""
+    text = None if tag is None else tagged(result, tag)
+    if filter is not None:
+        return filter(result if text is None else text)
+    return text
+
+
+# What errors without a code that can be told are counted as.
+OTHER_CODE = 2
+
+
+def code_of(error: Lease) -> int:
+    """Return the code of a server's error."""
+    try:
+        decoded = msgspec.json.decode(error)
+    except msgspec.DecodeError:  # it is JSON, but more than Python can hold
+        return OTHER_CODE
+    code = decoded.get("code") if isinstance(decoded, dict) else None
+    if type(code) is not int or not -(1 << 31) <= code < 1 << 31 or 0 <= code <= OTHER_CODE:
+        return OTHER_CODE
+    return code

@@ -26,6 +26,7 @@ cdef class Permit:
     cdef Message message
     cdef bytes name
     cdef object after            # `Route.after` of the request
+    cdef bint once               # whether it is never sent again
 
 
 # The limits of one server.

@@ -21,6 +21,7 @@ from wirespeed.proxy.flow.rates import client_of
 
 cdef enum:
     MAX_KINDS = 1000      # names of tools whose limits are remembered
+    MAX_NAME = 200               # bytes of a name that is kept
     MAX_SKIPPED = 64      # clients whose server has ended that are looked at in one go
 
 cdef double PAUSE = 0.1   # seconds until it is looked again whether there is another server
@@ -96,7 +97,8 @@ cdef class Limited(Admission):
                         break
             if len(self.kinds) >= MAX_KINDS:
                 self.kinds.clear()
-            self.kinds[text] = kind
+            if name.n <= <size_t> MAX_NAME:
+                self.kinds[text] = kind
         return kind
 
     cdef Share share_c(self, Side asker):
@@ -132,6 +134,7 @@ cdef class Limited(Admission):
             return 1
         if self.n_queued >= self.max_queued or self.n_queued_bytes + m.n > self.max_queued_bytes:
             self.n_refused += 1
+            asker.refused_c(m, codes.OVERLOADED)
             asker.session.error_c(
                 m.ref, codes.OVERLOADED, f"too many requests wait for {self.server}", None
             )
@@ -139,6 +142,8 @@ cdef class Limited(Admission):
             return 0
         permit.asker, permit.to, permit.message, permit.name = asker, to, m, name
         permit.after = asker.next_after
+        held = asker.session.inflight.token_c(m.ref)
+        permit.once = asker.next_once or type(held) is Route
         self.hold_c(permit)
         return 0
 
@@ -156,7 +161,7 @@ cdef class Limited(Admission):
         self.n_queued += 1
         self.n_queued_bytes += permit.message.n
         route.asker, route.answerer, route.ref = permit.asker, permit.to, permit.message.ref
-        route.permit = permit
+        route.admission, route.permit = self, permit
         permit.route = route
         permit.asker.session.set_token_c(route.ref, route)
         return 0
@@ -239,11 +244,12 @@ cdef class Limited(Admission):
                     if to.link is None:
                         to = permit.asker.route(permit.message)
                     if to is not None:
-                        permit.asker.next_after = permit.after
+                        permit.asker.next_after, permit.asker.next_once = permit.after, permit.once
                         permit.asker.pass_request_c(to, permit.message, permit.name)
-                    permit.asker.passed_c()
+                    if permit.asker.link is not None:
+                        permit.asker.passed_c()
                 finally:
-                    permit.asker.next_after = None
+                    permit.asker.next_after, permit.asker.next_once = None, False
                     me.passing = False
             me.forget_c(permit.share)
         if n_skipped and me.timer is None and permit is not None:

@@ -19,7 +19,7 @@ def client_of(side: Party) -> Hashable:
     """Return whose requests a connection carries: the connection itself, unless its requests come
     from any client, one by one over HTTP. Then it is the principal of the request, or else the
     address that it came from."""
-    if side.outer is not None:
+    while side.outer is not None:
         side = side.outer
     return credentials_of(side) if side.shared else side
 

@@ -21,7 +21,7 @@ from wirespeed.protocol.revisions import (
     LEGACY_VERSIONS,
     LOG_LEVELS,
 )
-from wirespeed.proxy.eras import modern_version, unsupported
+from wirespeed.proxy.eras import modern_version, params_of, unsupported
 from wirespeed.proxy.isolation.handshake import initialize, learn_tools
 from wirespeed.proxy.isolation.instance import Instance
 from wirespeed.proxy.supervision.upstream import Unsuitable
@@ -238,7 +238,7 @@ class Legacy(Instance):
 
     def _initialize(self, front: Front, message: Message) -> None:
         """Answer with what the server said, cut to the client's revision."""
-        params = _params(message)
+        params = params_of(message)
         if not isinstance(params.get("protocolVersion"), str):
             front.refuse(message, codes.INVALID_PARAMS, "protocolVersion must be a string")
             return
@@ -251,7 +251,7 @@ class Legacy(Instance):
         version = wanted if wanted in versions else versions[-1]
         capabilities = {
             name: value
-            for name, value in self._hello.get("capabilities", {}).items()
+            for name, value in (self._hello.get("capabilities") or {}).items()
             if version >= _SINCE.get(name, version)
         }
         hello = {**self._hello, "protocolVersion": version, "capabilities": capabilities}
@@ -267,10 +267,10 @@ class Legacy(Instance):
 
     def _set_level(self, front: Front, message: Message) -> None:
         """Keep a client's level. The server has the most verbose one."""
-        level = _params(message).get("level")
+        level = params_of(message).get("level")
         if not self._admits(front, message):
             return
-        if level not in LOG_LEVELS or "logging" not in self._hello.get("capabilities", {}):
+        if level not in LOG_LEVELS or "logging" not in (self._hello.get("capabilities") or {}):
             front.pass_request(message, front.across)  # the server says what is wrong
             return
         self._fronts[front].level = level
@@ -286,7 +286,7 @@ class Legacy(Instance):
 
     def _subscribe(self, front: Front, message: Message) -> None:
         """Pass the request on: the server decides about each client's."""
-        uri = _params(message).get("uri")
+        uri = params_of(message).get("uri")
         if not self._admits(front, message):
             return
         client = self._fronts[front]
@@ -299,7 +299,7 @@ class Legacy(Instance):
 
     def _unsubscribe(self, front: Front, message: Message) -> None:
         """End a client's subscription, and the server's with the last one."""
-        uri = _params(message).get("uri")
+        uri = params_of(message).get("uri")
         if not self._admits(front, message):
             return
         self._fronts[front].uris -= {uri}
@@ -335,12 +335,8 @@ class _Client:
         return LOG_LEVELS.index(level) >= LOG_LEVELS.index(self.level)
 
 
-def _params(message: Message) -> dict[str, Any]:
-    return {} if message.params is None else msgspec.json.decode(message.params)
-
-
 def _member(message: Message, name: str) -> str:
-    value = _params(message).get(name)
+    value = params_of(message).get(name)
     return value if isinstance(value, str) else ""
 
 

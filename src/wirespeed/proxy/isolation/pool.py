@@ -7,13 +7,11 @@ import logging
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from wirespeed.errors import WirespeedError
 from wirespeed.protocol import codes
 from wirespeed.protocol.revisions import LEGACY_VERSIONS, MODERN_VERSIONS
 from wirespeed.proxy.config import RecycleConfig
-from wirespeed.proxy.eras import modern_version
+from wirespeed.proxy.eras import modern_version, params_of
 from wirespeed.proxy.isolation.handshake import Probe
 from wirespeed.proxy.isolation.instance import Instance
 from wirespeed.proxy.isolation.legacy import Legacy
@@ -379,7 +377,7 @@ class Pool:
             front.session.pauses_requests = self._refusal is None  # what follows waits, too
             self._wait(front, message)
         elif not self._has_legacy:
-            params = msgspec.json.decode(message.params or b"{}")
+            params = params_of(message)
             front.other_era(message, self.versions, params.get("protocolVersion"))
         else:
             if self._homes[front] is None:

@@ -18,7 +18,7 @@ from wirespeed.protocol.revisions import (
     LOG_LEVELS,
     REVISIONS,
 )
-from wirespeed.proxy.eras import modern_version
+from wirespeed.proxy.eras import modern_version, params_of
 from wirespeed.proxy.isolation.legacy import MAX_SUBSCRIPTIONS
 from wirespeed.proxy.merge import discovery
 from wirespeed.proxy.merge.lists import KINDS, Kind, Listing, merge
@@ -171,7 +171,7 @@ class MergedClient:
         message: Message,
         modern: bool,
     ) -> None:
-        self._answer(message, await function(message, _params(message), modern))
+        self._answer(message, await function(message, params_of(message), modern))
 
     def _answer(self, message: Message, result: Any) -> None:
         if self._front.link is not None:
@@ -186,7 +186,7 @@ class MergedClient:
     # -- handshakes ------------------------------------------------------------------------------
 
     def _initialize(self, message: Message) -> None:
-        params = _params(message)
+        params = params_of(message)
         if not isinstance(params.get("protocolVersion"), str):
             self._refuse(message, codes.INVALID_PARAMS, "protocolVersion must be a string")
         elif self._hello is not None:
@@ -396,7 +396,7 @@ class MergedClient:
     async def _read_anywhere(self, message: Message) -> Params:
         """Read a resource that no server lists: the first that has it answers."""
         error: WirespeedError | None = None
-        params = _without_token(_params(message))
+        params = _without_token(params_of(message))
         for member in self._visible:
             if member.has("resources"):
                 try:
@@ -418,7 +418,7 @@ class MergedClient:
 
     async def _complete(self, message: Message, modern: bool) -> None:
         """Pass a completion on to the server of its prompt or resource."""
-        params = _params(message)
+        params = params_of(message)
         ref = params.get("ref")
         ref = ref if isinstance(ref, dict) else {}
         name, uri = ref.get("name"), ref.get("uri")
@@ -529,13 +529,8 @@ class MergedClient:
                 self._front.pass_notification(message, member.backend)
 
 
-def _params(message: Message) -> Params:
-    params: Params = msgspec.json.decode(message.params or b"{}")
-    return params
-
-
 def _meta(message: Message) -> Params:
-    meta: Params = _params(message).get("_meta", {})
+    meta: Params = params_of(message).get("_meta", {})
     return meta
 
 

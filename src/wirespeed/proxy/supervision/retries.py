@@ -28,6 +28,7 @@ READS = frozenset(
 # into.
 MAX_KEPT = 1000
 _MAX_NAMES = 1000  # whose verdict is remembered
+_MAX_NAME = 200  # characters of such a name
 
 
 class Retries:
@@ -71,6 +72,6 @@ class Retries:
         verdict = self._verdicts.get(name)
         if verdict is None:
             verdict = name in self._harmless or any(fnmatchcase(name, one) for one in self._globs)
-            if len(self._verdicts) < _MAX_NAMES:
+            if len(self._verdicts) < _MAX_NAMES and len(name) <= _MAX_NAME:
                 self._verdicts[name] = verdict
         return verdict

@@ -196,6 +196,9 @@ class Upstream:
             if backend is not None:
                 ended = backend.lost.done()
                 error = await channel.failure("it ended in its handshake" if ended else str(exc))
+        except Exception as exc:  # of this proxy, or a server that says what nobody expects
+            logger.exception("internal error of the proxy at the server %s", self._config.name)
+            error = TransportError(f"internal error of the proxy: {exc}")
         finally:
             self.backend = None
             if watch is not None:

@@ -23,7 +23,7 @@ from wirespeed.protocol.revisions import (
     REVISIONS,
 )
 from wirespeed.proxy.config import RetryConfig
-from wirespeed.proxy.eras import modern_version, unsupported
+from wirespeed.proxy.eras import modern_version, params_of, unsupported
 from wirespeed.proxy.isolation.handshake import learn_tools
 from wirespeed.proxy.ongoing import Ongoing
 from wirespeed.proxy.supervision.retries import Retries
@@ -39,7 +39,7 @@ from wirespeed.proxy.translation.results import (
     members_of,
 )
 from wirespeed.proxy.translation.rounds import INPUT_METHODS
-from wirespeed.proxy.translation.translator import Translator, params_of
+from wirespeed.proxy.translation.translator import Translator
 from wirespeed.proxy.translation.updates import Updates
 
 if TYPE_CHECKING:

@@ -12,9 +12,10 @@ from msgspec import Raw
 from wirespeed.errors import ProtocolError, RemoteError, WirespeedError
 from wirespeed.protocol import codes
 from wirespeed.protocol.revisions import META_SUBSCRIPTION_ID
+from wirespeed.proxy.eras import params_of
 from wirespeed.proxy.ongoing import Ongoing
 from wirespeed.proxy.translation.results import encode, members_of
-from wirespeed.proxy.translation.translator import MAX_SUBSCRIPTIONS, params_of
+from wirespeed.proxy.translation.translator import MAX_SUBSCRIPTIONS
 
 if TYPE_CHECKING:
     from wirespeed._core.envelope import Message

@@ -22,7 +22,7 @@ from wirespeed.protocol.revisions import (
     MODERN_VERSIONS,
     REVISIONS,
 )
-from wirespeed.proxy.eras import modern_version, unsupported
+from wirespeed.proxy.eras import modern_version, params_of, unsupported
 from wirespeed.proxy.isolation.handshake import initialize
 from wirespeed.proxy.tags import whole
 from wirespeed.proxy.translation.edits import Lowering
@@ -36,7 +36,7 @@ from wirespeed.proxy.translation.results import (
     raised_error,
 )
 from wirespeed.proxy.translation.rounds import CAPABILITY_OF, INPUT_METHODS, Rounds
-from wirespeed.proxy.translation.translator import Translator, params_of
+from wirespeed.proxy.translation.translator import Translator
 
 if TYPE_CHECKING:
     from wirespeed._core.envelope import Message

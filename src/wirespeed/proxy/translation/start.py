@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from wirespeed.proxy.eras import modern_version
 from wirespeed.proxy.translation.legacy_client import LegacyClient
 from wirespeed.proxy.translation.modern_client import ModernClient
+from wirespeed.proxy.translation.translator import Translator
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,7 +32,8 @@ def translate(
     def connect(owner: Owner) -> Backend:
         if own is None:
             return join(owner, front)
-        own.owner = owner
+        assert isinstance(owner, Translator)
+        owner.before, own.owner = own.owner, owner
         own.across = None
         own.admits_legacy = own.admits_modern = False
         return own

@@ -8,6 +8,7 @@ cimport cython
 from wirespeed._core._simd cimport WS_META_PROGRESS_TOKEN
 from wirespeed._core.envelope cimport Message, span_of
 from wirespeed._core.span cimport Span
+from wirespeed.server.requests.observer cimport CANCELLED
 from wirespeed.proxy.side cimport Route, Side, set_token_of
 from wirespeed.proxy.translation.edits cimport Asked, asked
 
@@ -77,3 +78,4 @@ cdef class Suspended:
         cdef Route route = self.route
         if route.answerer.session.pending.take_c(route.id) is not None:
             route.answerer.cancel(route.id, "the client has left")
+        route.over_c(CANCELLED)

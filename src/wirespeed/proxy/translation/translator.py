@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from wirespeed._core.envelope import Message
-    from wirespeed.proxy.backend import Backend
+    from wirespeed.proxy.backend import Backend, Owner
     from wirespeed.proxy.front import Front
     from wirespeed.proxy.isolation.assignment import Router
     from wirespeed.proxy.side import Side
@@ -39,6 +39,7 @@ class Translator:
 
     Attributes:
         backend: The connection; None while there is none, or it is not ready.
+        before: Who had the client's own connection, and counts its failures; None: nobody.
     """
 
     def __init__(
@@ -50,6 +51,7 @@ class Translator:
     ) -> None:
         self.front = front
         self.backend: Backend | None = None
+        self.before: Owner | None = None
         self._connect = connect
         self._leave = leave
         self._router = router
@@ -88,7 +90,9 @@ class Translator:
         """Not called."""
 
     def failed(self) -> None:
-        """Not called: the connection is that of a client."""
+        """Tell who had the connection before, if it is the client's own."""
+        if self.before is not None:
+            self.before.failed()
 
     def again(self, asker: Side, message: Message) -> bool:
         """Nothing is sent again here: who has the server does that."""
@@ -113,7 +117,7 @@ class Translator:
         front = self.front
         self.left(front)
         front.translation = front.on_drain = None
-        front.router = self._router
+        front.router, front.admission = self._router, front.service.flow
         front.router.joined(front)
         front.requests["initialize"](front, message)
         return True
@@ -199,8 +203,3 @@ class Translator:
     def refuse(self, message: Message, code: int, text: str, data: Any = None) -> None:
         """Answer a request of the client with an error."""
         self.front.refuse(message, code, text, data)
-
-
-def params_of(message: Message) -> dict[str, Any]:
-    """The params of a message, decoded."""
-    return {} if message.params is None else msgspec.json.decode(message.params)

@@ -1,0 +1,91 @@
+"""Where parts of the proxy meet: limits, translation, and texts that Python cannot hold."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+from proxy_lab import MODERN, Lab, call, said
+
+from wirespeed.proxy import FlowConfig
+
+pytestmark = [pytest.mark.compiled, pytest.mark.off_schema]
+
+SURROGATE = '"\\ud800"'
+HELLO = (
+    '{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25",'
+    '"capabilities":{},"clientInfo":{"name":%s,"version":"1"}}}'
+)
+
+
+@pytest.mark.parametrize("text", [SURROGATE, "1e400"])
+async def test_a_greeting_that_python_cannot_hold(tmp_path: Path, text: str) -> None:
+    """It is refused, and the server stays for the others."""
+    lab = Lab(tmp_path, "shared", era="legacy")
+    async with lab.serving():
+        bad = await lab.connect(None)
+        good = await lab.connect()
+        assert "error" in await bad.ask(HELLO % text)
+        await good.send(call(1, "crash"))
+        assert (await good.recv())["error"]["code"] == -31004
+        late = await lab.connect(None)
+        await late.send(HELLO % text)  # it waits for the next server
+        assert "error" in await late.recv()
+        assert said(await good.ask(call(2, "echo", nonce=2)))["nonce"] == 2
+
+
+@pytest.mark.parametrize("version", ["2025-11-25", MODERN])
+async def test_an_error_that_python_cannot_hold(tmp_path: Path, version: str) -> None:
+    """It passes as it came, and the request has ended for the limits."""
+    flow = {"flow": FlowConfig(max_in_flight=1)}
+    lab = Lab(tmp_path, "shared", versions=f"2025-11-25 {MODERN}", config=flow)
+    async with lab.serving():
+        one = await lab.connect(version)
+        for data in (SURROGATE, "1e400"):
+            error = f'{{"code":-5,"message":"m","data":{data}}}'
+            text = f'{{"jsonrpc":"2.0","id":"$id","error":{error}}}'
+            await one.send(call(1, "fail", text=text))
+            assert data in await one.text()
+        assert said(await one.ask(call(2, "echo", nonce=2)))["nonce"] == 2
+
+
+async def test_a_client_changes_its_era_with_a_request_in_flight(tmp_path: Path) -> None:
+    """The limits know of both requests until they end."""
+    config: dict[str, Any] = {"flow": FlowConfig(max_in_flight=8)}
+    lab = Lab(tmp_path, "pool", versions=MODERN, config=config)
+    async with lab.serving():
+        one = await lab.connect(MODERN)
+        await one.send(call(1, "hold", "t", **{"as": "x"}))
+        assert (await one.recv())["params"]["progress"] == 1
+        one.is_modern = False
+        assert "result" in await one.initialize()
+        await one.close()
+        flow = lab.proxy.services["b"].flow
+        assert flow is not None
+        async with asyncio.timeout(10):
+            while flow.n_in_flight:
+                await asyncio.sleep(0.01)
+
+
+async def test_a_round_that_nobody_ends_frees_its_place(tmp_path: Path) -> None:
+    config: dict[str, Any] = {"flow": FlowConfig(max_in_flight=1)}
+    lab = Lab(tmp_path, "session", era="legacy", config=config)
+    async with lab.serving():
+        for _ in range(2):
+            one = await lab.connect(MODERN)
+            message = call(1, "ask", its=3, method="roots/list")
+            message["params"]["_meta"] = {
+                "io.modelcontextprotocol/protocolVersion": MODERN,
+                "io.modelcontextprotocol/clientCapabilities": {"roots": {}},
+            }
+            one.is_modern = False
+            got = await one.ask(message)
+            assert got["result"]["resultType"] == "input_required"
+            await one.close()
+            flow = lab.proxy.services["b"].flow
+            assert flow is not None
+            async with asyncio.timeout(10):
+                while flow.n_in_flight or flow.n_clients:
+                    await asyncio.sleep(0.01)
