@@ -274,10 +274,10 @@ class Cell(str):
 def _table(caption: str, columns: Sequence[str], rows: Iterable[Sequence[Cell]]) -> str:
     """A table. The first cell of a row is its header."""
     rows = list(rows)
-    numbers = [cell.kind == "number" for cell in rows[0]] if rows else [False] * len(columns)
+    kinds = [cell.kind.partition(" ")[0] for cell in rows[0]] if rows else [""] * len(columns)
     head = "".join(
-        f'<th scope="col"{" class=number" if number else ""}>{name}</th>'
-        for name, number in zip(columns, numbers, strict=True)
+        f'<th scope="col" class="{kind}">{name}</th>'
+        for name, kind in zip(columns, kinds, strict=True)
     )
     body = []
     for first, *cells in rows:
@@ -293,7 +293,7 @@ def _table(caption: str, columns: Sequence[str], rows: Iterable[Sequence[Cell]])
 
 
 def _number(value: float | None) -> Cell:
-    return Cell("—" if value is None else count(value), "number")
+    return Cell("—" if value is None else count(value), "number" if value else "number zero")
 
 
 def _time(value: float | None) -> Cell:
@@ -303,13 +303,18 @@ def _time(value: float | None) -> Cell:
 def _state(state: str, note: str = "") -> Cell:
     known = ("up", "starting", "degraded", "down", "crash-loop", "idle", "leaving")
     kind = state if state in known else "degraded"
-    more = f' <span class="bad">{note}</span>' if note else ""
-    return Cell(f'<span class="state {kind}">{escape(state)}</span>{more}')
+    more = f'<span class="bad note">{note}</span>' if note else ""
+    return Cell(f'<span><span class="state {kind}">{escape(state)}</span>{more}</span>')
 
 
 def _breaker(breakers: dict[str, int]) -> str:
     """What is said of breakers that are not closed."""
     return ", ".join(f"breaker {state}" for state, n in breakers.items() if n)
+
+
+def _target(target: str) -> str:
+    """A command without its folder, or a URL."""
+    return escape(target.rpartition("/")[2] if target.startswith("/") else target)
 
 
 def _backends(backends: list[dict[str, Any]]) -> str:
@@ -321,7 +326,7 @@ def _backends(backends: list[dict[str, Any]]) -> str:
         (
             Cell(
                 f"{escape(one['name'])} "
-                f'<span class="soft">{escape(one["isolation"])} · {escape(one["target"])}</span>'
+                f'<span class="soft">{escape(one["isolation"])} · {_target(one["target"])}</span>'
             ),
             _state(one["state"], _breaker(one["breakers"])),
             _number(one["rate"]),
@@ -467,7 +472,7 @@ def _footer(status: dict[str, Any]) -> str:
     listens = escape(" · ".join(status["listen"]) or "stdio")
     lines = [f"Listens at {listens}"]
     if config["file"]:
-        reloads = f"{config['reloads']} reloads, {config['refused']} refused"
+        reloads = f"reloads: {config['reloads']}, refused: {config['refused']}"
         if config["last"] is not None:
             reloads += time.strftime(", last at %Y-%m-%d %H:%M:%S UTC", time.gmtime(config["last"]))
         lines.append(f"Configuration: {escape(config['file'])} ({reloads})")
