@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from wirespeed.proxy.operation.totals import totals
+from wirespeed.proxy.supervision.garbage import BAD_MESSAGE, UNKNOWN_ID
 from wirespeed.server.requests.observer import BUCKETS, Observer
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ class Meter:
         self.history: deque[Sample] = deque(maxlen=TICKS)
         self._backends: dict[Backend, None] = {}
         self._starts: Counter[str] = Counter()
-        self._garbage: Counter[str] = Counter()
+        self._garbage = Counter({BAD_MESSAGE: 0, UNKNOWN_ID: 0})
         self._gone: dict[str, Counter[str]] = {"clients": Counter(), "servers": Counter()}
         self._before: tuple[int, int, int, list[int]] | None = None
 
