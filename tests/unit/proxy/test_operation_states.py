@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from operation_lab import TOKEN, Watched, fetch
+from operation_lab import Watched, fetch
 from prometheus_client.parser import text_string_to_metric_families
 from proxy_lab import call, said
 from rich.console import Console
@@ -19,7 +19,6 @@ from wirespeed import Client, WebSocket
 from wirespeed.auth import hash_token
 from wirespeed.errors import RemoteError, TransportError
 from wirespeed.proxy import (
-    AdminConfig,
     BreakerConfig,
     FlowConfig,
     PrincipalConfig,
@@ -297,9 +296,6 @@ async def test_a_proxy_that_nobody_serves_is_starting(tmp_path: Path) -> None:
 
 async def test_the_admin_listener_answers_until_the_others_have_drained(tmp_path: Path) -> None:
     lab = Watched(tmp_path, "shared")
-    lab.proxy.config = replace(
-        lab.proxy.config, admin=AdminConfig(listen="http://127.0.0.1:0", token=TOKEN)
-    )
     async with lab.serving():
         client = await lab.connect()
         await client.send(call(1, "sleep", seconds=0.7))
