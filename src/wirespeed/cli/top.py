@@ -16,6 +16,7 @@ from wirespeed.transport.address import parse
 if TYPE_CHECKING:
     from rich.console import Group
     from rich.table import Table
+    from rich.text import Text
 
     from wirespeed.auth.fetch import Fetcher
 
@@ -121,7 +122,7 @@ def _screen(status: dict[str, Any], url: str, note: str = "") -> Group:
     totals = status["totals"]
     head = Text.assemble(
         ("wirespeed proxy ", "bold"),
-        ("ready", "bold green") if status["ready"] else ("not ready", "bold red"),
+        ("ready", "bold green") if status["ready"] else (_not_ready(status), "bold red"),
         f"  {url}  up {span(status['uptime'])}",
         (f"  {len(status['workers'])} workers" if len(status["workers"]) > 1 else ""),
     )
@@ -129,7 +130,7 @@ def _screen(status: dict[str, Any], url: str, note: str = "") -> Group:
         f"{count(totals['rate'])} requests/s, {count(totals['error_rate'])} errors/s, "
         f"median {seconds(totals['p50'])}, 99 % {seconds(totals['p99'])}, "
         f"{totals['in_flight']} in flight, {totals['waiting']} waiting, "
-        f"{totals['clients']} clients"
+        f"{totals['clients']} clients, {count(totals['refused'])} requests refused so far"
     )
     parts: list[Any] = [head, facts]
     missing = ", ".join(map(str, status["workers_missing"]))
@@ -145,6 +146,10 @@ def _screen(status: dict[str, Any], url: str, note: str = "") -> Group:
         for event in status["events"][:MAX_EVENTS]
     ]
     return Group(*parts, *(["", *events] if events else []))
+
+
+def _not_ready(status: dict[str, Any]) -> str:
+    return "shutting down" if status["draining"] else "not ready"
 
 
 def _table(*columns: str) -> Table:
@@ -163,12 +168,22 @@ def _servers(backends: list[dict[str, Any]]) -> Table:
     from rich.text import Text
 
     table = _table(
-        "*SERVER", "*STATE", "REQ/S", "ERR/S", "P50", "P99", "BUSY", "WAIT", "CLIENTS", "RESTARTS"
+        "*SERVER",
+        "*STATE",
+        "REQ/S",
+        "ERR/S",
+        "P50",
+        "P99",
+        "BUSY",
+        "WAIT",
+        "CLIENTS",
+        "REFUSED",
+        "RESTARTS",
     )
     for one in sorted(backends, key=lambda one: (-one["rate"], one["name"])):
         table.add_row(
             Text(printable(one["name"])),
-            Text(printable(one["state"]), style=_STYLES.get(one["state"], "yellow")),
+            _state(one),
             count(one["rate"]),
             count(one["error_rate"]),
             seconds(one["p50"]),
@@ -176,9 +191,21 @@ def _servers(backends: list[dict[str, Any]]) -> Table:
             str(one["in_flight"]),
             str(one["waiting"]),
             str(one["clients"]),
+            count(sum(one["refused"].values())),
             str(one["restarts"]),
         )
     return table
+
+
+def _state(backend: dict[str, Any]) -> Text:
+    from rich.text import Text
+
+    state = backend["state"]
+    found = Text(printable(state), style=_STYLES.get(state, "yellow"))
+    for name, n in backend["breakers"].items():
+        if n:
+            found.append(f", breaker {printable(name)}", style="red")
+    return found
 
 
 def _clients(clients: list[dict[str, Any]]) -> Table:

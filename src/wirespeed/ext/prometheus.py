@@ -232,12 +232,12 @@ class _ProxyMetrics(Instrumentation, Collector):
         registry.register(self)
 
     def collect(self) -> Iterator[Metric]:
-        from wirespeed import __version__
         from wirespeed.proxy.operation.metrics import families
         from wirespeed.proxy.operation.snapshot import take
 
-        snapshot = take(self._proxy.endpoints, self._started, [], 0)
-        for family in families(snapshot, __version__):
+        facts = self._proxy.facts()
+        snapshot = take(self._proxy.endpoints, facts, self._started, [], 0)
+        for family in families(snapshot, facts.version):
             metric = Metric(family.name, family.help, family.kind)
             for suffix, labels, value in family.samples:
                 metric.add_sample(family.name + suffix, dict(labels), value)

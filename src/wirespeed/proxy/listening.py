@@ -75,13 +75,20 @@ class Listening:
         # URLs by the number of the listener
         self._places = {number: one.url for number, one in enumerate(listeners)}
         self._open: dict[int, tuple[Group, Listener]] = {}
+        self._group: Group | None = None
 
     def __bool__(self) -> bool:
         return bool(self._open)
 
+    @property
+    def draining(self) -> bool:
+        """Whether they were told to end."""
+        return self._group is not None and self._group.together.draining
+
     @contextlib.contextmanager
     def attend(self, group: Group, number: int, listener: Listener) -> Iterator[None]:
         """Know a listener while it serves. That of the admin is none of them."""
+        self._group = group
         if number not in self._places:
             yield
             return

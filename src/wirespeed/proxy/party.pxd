@@ -9,6 +9,7 @@ cdef class Party(Served):
     cdef public object rates             # how many requests it may send (`Rates`); None: any
     cdef public Party outer              # the client's own, where this one is a part of it
     cdef readonly long long n_turns      # turns that were given
+    cdef readonly long long n_over_rate  # its requests that came too early for `rates`
     cdef public object audit             # what notes its calls of tools; None: nothing does
     cdef readonly long long n_given_up   # requests to it that were cancelled, or expired
     cdef readonly long long n_late       # answers and progress that nobody waits for

@@ -72,6 +72,7 @@ cdef class Party(Served):
         delay = self.rates.delay(self)
         if delay == 0:
             return True
+        self.n_over_rate += 1
         route = self.session.route_of_c(m.ref)
         if route is not None:
             route.retry_after(ceil(delay))

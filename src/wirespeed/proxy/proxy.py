@@ -101,7 +101,7 @@ class Proxy:
         from wirespeed.proxy.operation.admin import AdminService, make_token
 
         token = self.config.admin.token or make_token()
-        return AdminService(lambda: self.endpoints, self._facts, token)
+        return AdminService(lambda: self.endpoints, self.facts, token)
 
     @property
     def endpoints(self) -> list[ProxyService]:
@@ -109,7 +109,8 @@ class Proxy:
         found = list(self._services.values())
         return found if len(found) == 1 else [*found, self._whole]
 
-    def _facts(self) -> Facts:
+    def facts(self) -> Facts:
+        """What is known besides numbers."""
         from wirespeed import __version__
         from wirespeed.proxy.operation.status import Facts
 
@@ -120,6 +121,8 @@ class Proxy:
             reloads=self.reloads.ok,
             reloads_refused=self.reloads.failed,
             reload_error=self.reloads.error,
+            reloaded=self.reloads.last,
+            draining=self.listening.draining,
         )
 
     def routes(self, url: str) -> tuple[str, dict[str, ProxyService]]:

@@ -148,6 +148,11 @@ class ProxyService:
             self._starting.add_done_callback(self._started)
         return self._starting
 
+    @property
+    def is_held(self) -> bool:
+        """Whether a listener needs the servers."""
+        return self._holders > 0
+
     def _hold(self) -> bool:
         """Hold the servers once more. Return whether this is the first time, so that they start."""
         if self._holders == 0 and self.audit is not None:

@@ -57,25 +57,33 @@ class Together:
     def __init__(self) -> None:
         self.draining = False
         self._all: list[Drainable] = []
+        self._last: list[Drainable] = []
 
     def drain(self) -> None:
         """Drain all of them, and those that start later."""
         self.draining = True
-        for one in self._all:
+        for one in self._all or self._last:
             one.drain()
 
     def abort(self) -> None:
         """End all of them at once."""
-        for one in self._all:
+        for one in (*self._all, *self._last):
             one.abort()
 
     @contextlib.contextmanager
-    def obeyed(self, loop: asyncio.AbstractEventLoop, served: Drainable) -> Iterator[None]:
-        """While this lasts, a listener is one of them."""
-        self._all.append(served)
+    def obeyed(
+        self, loop: asyncio.AbstractEventLoop, served: Drainable, *, last: bool = False
+    ) -> Iterator[None]:
+        """While this lasts, a listener is one of them. ``last``: it drains when the others have
+        ended."""
+        those = self._last if last else self._all
+        those.append(served)
         if self.draining:
             served.drain()
         try:
             yield
         finally:
-            self._all.remove(served)
+            those.remove(served)
+            if self.draining and not self._all:
+                for one in self._last:
+                    one.drain()

@@ -40,7 +40,7 @@ async def running(folder: Path, *words: str, **env: str) -> AsyncIterator[dict[s
     found: dict[str, Any] = {"process": child, "token": TOKEN}
     try:
         async with asyncio.timeout(60):
-            while "admin" not in found:
+            while len(found) < 3 + ("--listen" in words):
                 line = (await child.stderr.readline()).decode()
                 assert line, "it ended"
                 if token := re.search(r"token of the admin listener is (\S+)", line):
@@ -107,6 +107,29 @@ async def test_the_numbers_of_workers_are_summed_up(tmp_path: Path) -> None:
                 assert lost
             finally:
                 os.kill(pids[-1], signal.SIGCONT)
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+async def test_the_admin_listener_ends_last(workers: str, tmp_path: Path) -> None:
+    words = ["--listen", "ws://127.0.0.1:0/mcp", "--admin", "http://127.0.0.1:0"]
+    name = re.sub(r"[^A-Za-z0-9._~-]+", "-", Path(sys.executable).name)
+    async with running(tmp_path, *words, "--workers", workers, "--isolation", "shared") as found:
+        port = port_of(found["admin"])
+        async with Client(found[name]) as client:
+            asking = asyncio.ensure_future(client.call_tool("sleep", {"seconds": 1.5}))
+            seen = tmp_path / "seen"
+            while "tools/call" not in (seen.read_text() if seen.exists() else ""):
+                await asyncio.sleep(0.02)
+            found["process"].send_signal(signal.SIGTERM)
+            await asyncio.sleep(0.5)
+            got = await fetch(port, "/readyz", {})
+            assert (got.status, got.text) == (503, "the proxy is shutting down\n")
+            assert not asking.done()
+            assert not (await asking).is_error
+        async with asyncio.timeout(20):
+            assert await found["process"].wait() == 0
+    with pytest.raises(OSError):
+        await fetch(port, "/readyz", {})
 
 
 async def test_a_proxy_on_stdio_has_an_admin_listener(tmp_path: Path) -> None:

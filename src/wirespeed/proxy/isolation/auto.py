@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from wirespeed.proxy.front import Front
     from wirespeed.proxy.operation.meter import Meter
     from wirespeed.proxy.side import Side
+    from wirespeed.proxy.supervision.breaker import Breaker
 
 
 class Auto:
@@ -79,6 +80,17 @@ class Auto:
     def dropped(self) -> Counter[str]:
         """How many messages of the servers were dropped, by reason."""
         return Counter() if self._pool is None else self._pool.dropped
+
+    @property
+    def n_retries(self) -> int:
+        """How many requests were sent again."""
+        return 0 if self._pool is None else self._pool.n_retries
+
+    @property
+    def breakers(self) -> list[Breaker]:
+        """The breakers of servers that have failed."""
+        found = self._per_client.breakers
+        return found if self._pool is None else found + self._pool.breakers
 
     # -- the first server ------------------------------------------------------------------------
 

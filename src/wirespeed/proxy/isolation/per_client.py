@@ -67,6 +67,11 @@ class PerClient:
         pairs = [*self._pairs.values(), *self._spares.pairs]
         return [pair.life.upstream for pair in pairs]
 
+    @property
+    def breakers(self) -> list[Breaker]:
+        """The breaker of all servers, if any has failed."""
+        return [] if self.breaker is None else [self.breaker]
+
     def adopt(self, backend: Backend, life: Life) -> None:
         """Take a server that was started to find out its era: it is for the first client. If it
         ends before, another one is started when that client comes."""

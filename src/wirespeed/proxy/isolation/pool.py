@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from wirespeed.proxy.isolation.per_client import PerClient
     from wirespeed.proxy.operation.meter import Meter
     from wirespeed.proxy.side import Side
+    from wirespeed.proxy.supervision.breaker import Breaker
 
 logger = logging.getLogger("wirespeed.proxy")
 
@@ -157,6 +158,17 @@ class Pool:
             found.update(one.dropped)
         return found
 
+    @property
+    def n_retries(self) -> int:
+        """How many requests were sent again."""
+        return sum(one.n_retries for one in (*self.legacy, *self.modern))
+
+    @property
+    def breakers(self) -> list[Breaker]:
+        """The breakers of servers that have failed."""
+        found = [one.breaker for one in (*self.legacy, *self.modern)]
+        return [one for one in found if one is not None]
+
     async def stop(self) -> None:
         """End all servers."""
         tasks = [life.task for life in self._running.values()]
@@ -212,6 +224,7 @@ class Pool:
             self._end(new.task)
             return
         self._running[owner] = new
+        self._meter.n_replaced += 1
         backend = new.upstream.backend
         if isinstance(owner, Instance) and backend is not None and owner.backend is not backend:
             owner.use(backend)  # the old one has come back a moment ago

@@ -99,6 +99,7 @@ class AdminService:
     refusal_status = 401
     limits = Limits(max_message=1 << 16)
     shutdown_grace = 1.0
+    drains_last = True
 
     def __init__(
         self,
@@ -151,7 +152,8 @@ class AdminService:
 
     def take(self) -> Snapshot:
         """Read the numbers of this process."""
-        return take(self._services(), self._started, list(self.events.events), self._worker)
+        events = list(self.events.events)
+        return take(self._services(), self._facts(), self._started, events, self._worker)
 
     async def snapshot(self) -> Snapshot:
         """Read the numbers of all workers."""
@@ -178,7 +180,7 @@ class AdminService:
         return {
             "/status": self._guarded(self._status),
             "/metrics": self._guarded(self._metrics),
-            "/readyz": Readiness(self._services),
+            "/readyz": Readiness(self._services, self._facts),
         }
 
     def _guarded(self, handler: RouteHandler) -> Guarded:
@@ -218,8 +220,11 @@ class Readiness(HttpTarget):
 
     methods = ("GET", "HEAD")
 
-    def __init__(self, services: Callable[[], Iterable[ProxyService]]) -> None:
+    def __init__(
+        self, services: Callable[[], Iterable[ProxyService]], facts: Callable[[], Facts]
+    ) -> None:
         self._services = services
+        self._facts = facts
         self._leaving = False
 
     def admit(self, gate: Gate, request: HttpRequest) -> Admission:
@@ -233,7 +238,7 @@ class Readiness(HttpTarget):
             send(exchange, HttpResponse(405, "", {"Allow": "GET, HEAD, OPTIONS"}))
             return
         found = [one.name for one in self._services() if state_of(one) not in READY]
-        if self._leaving:
+        if self._leaving or self._facts().draining:
             response = HttpResponse(503, "the proxy is shutting down\n", _FIELDS)
         elif found:
             response = HttpResponse(503, f"not ready: {', '.join(found)}\n", _FIELDS)

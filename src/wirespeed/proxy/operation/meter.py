@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from wirespeed.proxy.operation.totals import totals
+from wirespeed.proxy.supervision.garbage import BAD_MESSAGE, UNKNOWN_ID
 from wirespeed.server.requests.observer import BUCKETS, Observer
 
 if TYPE_CHECKING:
@@ -52,6 +53,7 @@ class Meter:
         observer: What the requests to the server are measured by; None: they are not.
         upstreams: The lives of its servers that go on.
         n_clients: The clients so far.
+        n_replaced: The servers whose place another one has taken.
         history: What happened in the last minutes, if somebody takes samples.
     """
 
@@ -59,9 +61,11 @@ class Meter:
         self.observer: Observer | None = None
         self.upstreams: dict[Upstream, None] = {}
         self.n_clients = 0
+        self.n_replaced = 0
         self.history: deque[Sample] = deque(maxlen=TICKS)
         self._backends: dict[Backend, None] = {}
         self._starts: Counter[str] = Counter()
+        self._garbage = Counter({BAD_MESSAGE: 0, UNKNOWN_ID: 0})
         self._gone: dict[str, Counter[str]] = {"clients": Counter(), "servers": Counter()}
         self._before: tuple[int, int, int, list[int]] | None = None
 
@@ -95,6 +99,7 @@ class Meter:
         if backend in self._backends:
             del self._backends[backend]
             self._keep("servers", backend)
+            self._garbage.update(backend.garbage.counts)
 
     def _keep(self, kind: str, side: Front | Backend) -> None:
         found = totals((side,))
@@ -119,6 +124,14 @@ class Meter:
         for upstream in self.upstreams:
             found.update(_starts(upstream))
         return {"starts": found["starts"], "restarts": found["restarts"]}
+
+    @property
+    def garbage(self) -> dict[str, int]:
+        """What servers wrote that is of no use, by kind."""
+        found = self._garbage.copy()
+        for backend in self._backends:
+            found.update(backend.garbage.counts)
+        return dict(found)
 
     def sample(self) -> None:
         """Note what happened since the last sample. It is due at the end of each tick."""

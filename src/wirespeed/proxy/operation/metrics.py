@@ -14,7 +14,7 @@ from wirespeed.proxy.operation.states import READY, STATES
 from wirespeed.server.requests.observer import BUCKETS
 
 if TYPE_CHECKING:
-    from wirespeed.proxy.operation.snapshot import EndpointEntry, Snapshot
+    from wirespeed.proxy.operation.snapshot import EndpointEntry, ProcessEntry, Snapshot
 
 PREFIX = "wirespeed_proxy_"
 
@@ -111,9 +111,14 @@ def families(snapshot: Snapshot, version: str) -> Iterator[Family]:
     for name, text in (
         ("starts", "Starts of servers."),
         ("restarts", "Starts of servers that had ended, or had failed to start."),
+        (
+            "replacements",
+            "Servers that were replaced because of their age, size or work.",
+        ),
     ):
-        samples = [_total(one.starts[name], backend=one.name) for one in of_backends]
+        samples = [_total(one.supervision[name], backend=one.name) for one in of_backends]
         yield counter(f"server_{name}", text, *samples)
+    yield from _failures(of_backends)
     yield Family(
         f"{PREFIX}request_duration_seconds",
         "histogram",
@@ -142,10 +147,100 @@ def families(snapshot: Snapshot, version: str) -> Iterator[Family]:
     )
     yield counter(
         "requests_refused",
-        "Requests that got an error because of a limit.",
-        *(_total(one.of_clients["refused"], endpoint=one.name) for one in snapshot.endpoints),
+        "Requests that got an error because of a limit, a rate, or what a client may do.",
+        *(
+            _total(n, endpoint=one.name, reason=reason)
+            for one in snapshot.endpoints
+            for reason, n in one.refused.items()
+        ),
     )
+    yield from _limits(of_backends)
+    yield counter(
+        "clients_cut",
+        "Clients that were disconnected, by reason.",
+        *(
+            _total(n, endpoint=one.name, reason=reason)
+            for one in snapshot.endpoints
+            for reason, n in one.cut.items()
+        ),
+    )
+    yield counter(
+        "audit_lines",
+        "Lines of the audit log that were written, or left out.",
+        *(_total(n, outcome=outcome) for outcome, n in snapshot.audit.items()),
+    )
+    yield from _reloads(processes)
     yield from _traffic(snapshot, of_backends)
+
+
+def _failures(of_backends: list[EndpointEntry]) -> Iterator[Family]:
+    """What became of servers that have failed."""
+    for name, key, text in (
+        ("retries", "retries", "Requests that were sent again, as their server had ended."),
+        ("breaker_opened", "breaker_opened", "How often a breaker was opened."),
+    ):
+        samples = [_total(one.supervision[key], backend=one.name) for one in of_backends]
+        yield Family(PREFIX + name, "counter", text, samples)
+    yield Family(
+        f"{PREFIX}breakers",
+        "gauge",
+        "Breakers that let no requests pass, or one at a time, by state.",
+        [
+            _one(n, backend=one.name, state=state)
+            for one in of_backends
+            for state, n in one.breakers.items()
+        ],
+    )
+    yield Family(
+        f"{PREFIX}garbage",
+        "counter",
+        "What servers wrote that is of no use, by kind.",
+        [
+            _total(n, backend=one.name, kind=kind)
+            for one in of_backends
+            for kind, n in one.garbage.items()
+        ],
+    )
+
+
+def _limits(of_backends: list[EndpointEntry]) -> Iterator[Family]:
+    """What the limits of servers count. Servers without limits have no line."""
+    for name, key, text in (
+        ("requests_admitted", "in_flight", "Requests that a server with limits works on."),
+        ("requests_queued", "queued", "Requests that wait because of the limits of a server."),
+        ("queued_bytes", "queued_bytes", "Bytes of the requests that wait there."),
+    ):
+        samples = [_one(one.flow[key], backend=one.name) for one in of_backends if one.flow]
+        yield Family(PREFIX + name, "gauge", text, samples)
+    yield Family(
+        f"{PREFIX}turns",
+        "counter",
+        "Turns that clients got at a server that could not read fast enough.",
+        [_total(one.of_servers["turns"], backend=one.name) for one in of_backends],
+    )
+
+
+def _reloads(processes: list[ProcessEntry]) -> Iterator[Family]:
+    """How often the configuration was read again, by each process for itself."""
+    yield Family(
+        f"{PREFIX}reloads",
+        "counter",
+        "How often a process has read the configuration again, by result.",
+        [
+            _total(sum(one.reloads for one in processes), result="ok"),
+            _total(sum(one.reloads_refused for one in processes), result="refused"),
+        ],
+    )
+    times = [one.reloaded for one in processes if one.reloaded is not None]
+    if times:
+        text = "When the configuration was read again last."
+        yield Family(f"{PREFIX}last_reload_time_seconds", "gauge", text, [_one(max(times))])
+    yield Family(
+        f"{PREFIX}last_reload_ok",
+        "gauge",
+        "0: a process has refused the configuration when it read it last.",
+        [_one(all(one.reload_ok for one in processes))],
+    )
 
 
 def _traffic(snapshot: Snapshot, of_backends: list[EndpointEntry]) -> Iterator[Family]:

@@ -78,6 +78,7 @@ def _main(status: dict[str, Any]) -> Iterable[str]:
     found = "".join(map(_details, status["backends"]))
     heading = "<h2>Processes, methods and errors since the start</h2>"
     yield _part("details", f'<section class="card">{heading}{found}</section>')
+    yield _part("endpoints", _endpoints(status["endpoints"]))
     yield _part("clients", _clients(status))
     yield _part("events", _events(status["events"]))
 
@@ -89,6 +90,10 @@ def _alerts(status: dict[str, Any]) -> Iterable[str]:
     if status["workers_missing"]:
         names = ", ".join(map(str, status["workers_missing"]))
         yield f'<p class="card alert">No answer of worker {names}: its numbers are missing</p>'
+    for one in status["backends"]:
+        if one["breakers"]["open"]:
+            text = f"{escape(one['name'])} failed too often: it gets no requests for a while"
+            yield f'<p class="card alert">{text}</p>'
     if status["config"]["error"]:
         text = escape(status["config"]["error"])
         yield f'<p class="card alert">The configuration was not loaded: {text}</p>'
@@ -269,10 +274,10 @@ class Cell(str):
 def _table(caption: str, columns: Sequence[str], rows: Iterable[Sequence[Cell]]) -> str:
     """A table. The first cell of a row is its header."""
     rows = list(rows)
-    numbers = [cell.kind == "number" for cell in rows[0]] if rows else [False] * len(columns)
+    kinds = [cell.kind.partition(" ")[0] for cell in rows[0]] if rows else [""] * len(columns)
     head = "".join(
-        f'<th scope="col"{" class=number" if number else ""}>{name}</th>'
-        for name, number in zip(columns, numbers, strict=True)
+        f'<th scope="col" class="{kind}">{name}</th>'
+        for name, kind in zip(columns, kinds, strict=True)
     )
     body = []
     for first, *cells in rows:
@@ -288,17 +293,28 @@ def _table(caption: str, columns: Sequence[str], rows: Iterable[Sequence[Cell]])
 
 
 def _number(value: float | None) -> Cell:
-    return Cell("—" if value is None else count(value), "number")
+    return Cell("—" if value is None else count(value), "number" if value else "number zero")
 
 
 def _time(value: float | None) -> Cell:
     return Cell(seconds(value), "number")
 
 
-def _state(state: str) -> Cell:
-    known = ("up", "starting", "degraded", "down", "crash-loop", "idle")
+def _state(state: str, note: str = "") -> Cell:
+    known = ("up", "starting", "degraded", "down", "crash-loop", "idle", "leaving")
     kind = state if state in known else "degraded"
-    return Cell(f'<span class="state {kind}">{escape(state)}</span>')
+    more = f'<span class="bad note">{note}</span>' if note else ""
+    return Cell(f'<span><span class="state {kind}">{escape(state)}</span>{more}</span>')
+
+
+def _breaker(breakers: dict[str, int]) -> str:
+    """What is said of breakers that are not closed."""
+    return ", ".join(f"breaker {state}" for state, n in breakers.items() if n)
+
+
+def _target(target: str) -> str:
+    """A command without its folder, or a URL."""
+    return escape(target.rpartition("/")[2] if target.startswith("/") else target)
 
 
 def _backends(backends: list[dict[str, Any]]) -> str:
@@ -310,9 +326,9 @@ def _backends(backends: list[dict[str, Any]]) -> str:
         (
             Cell(
                 f"{escape(one['name'])} "
-                f'<span class="soft">{escape(one["isolation"])} · {escape(one["target"])}</span>'
+                f'<span class="soft">{escape(one["isolation"])} · {_target(one["target"])}</span>'
             ),
-            _state(one["state"]),
+            _state(one["state"], _breaker(one["breakers"])),
             _number(one["rate"]),
             Cell(_spark(one["history"]["rate"]), "wide"),
             _time(one["p50"]),
@@ -327,6 +343,14 @@ def _backends(backends: list[dict[str, Any]]) -> str:
     ]
     table = _table("Servers behind the proxy", columns, rows)
     return f'<section class="card"><h2>Servers</h2>{table}</section>'
+
+
+# What happens to servers, by the name of its number.
+_EVENTS = {
+    "retries": "Sent again after the end of a server",
+    "breaker_opened": "A breaker opened",
+    "replacements": "Replaced by a new process",
+}
 
 
 def _details(one: dict[str, Any]) -> str:
@@ -349,7 +373,8 @@ def _details(one: dict[str, Any]) -> str:
     counts = [
         *(("Error " + code, n) for code, n in one["errors"].items()),
         *(("Dropped: " + reason, n) for reason, n in one["dropped"].items() if n),
-        *([("Refused by a limit", one["refused"])] if one["refused"] else []),
+        *(("Garbage: " + kind, n) for kind, n in one["garbage"].items() if n),
+        *((text, one[name]) for name, text in _EVENTS.items() if one[name]),
     ]
     if counts:
         rows = [(Cell(escape(what)), _number(n)) for what, n in counts]
@@ -375,6 +400,29 @@ def _processes(one: dict[str, Any]) -> str:
         for server in one["servers"]
     ]
     return _table(f"Processes of {escape(one['name'])}", columns, rows)
+
+
+def _endpoints(endpoints: list[dict[str, Any]]) -> str:
+    reasons = {
+        "connection": "Busy or down",
+        "queue": "Full queue",
+        "rate": "Rate",
+        "access": "Not allowed",
+    }
+    columns = ("Endpoint", "Clients", "So far", *reasons.values(), "Too slow")
+    rows = [
+        (
+            Cell(escape(one["name"])),
+            _number(one["clients"]),
+            _number(one["clients_so_far"]),
+            *(_number(one["refused"][reason]) for reason in reasons),
+            _number(one["cut"]["slow reader"]),
+        )
+        for one in endpoints
+    ]
+    table = _table("Endpoints", columns, rows)
+    note = '<span class="soft">requests refused by reason, and clients that read too slowly</span>'
+    return f'<section class="card"><h2>Endpoints {note}</h2>{table}</section>'
 
 
 def _clients(status: dict[str, Any]) -> str:
@@ -424,8 +472,12 @@ def _footer(status: dict[str, Any]) -> str:
     listens = escape(" · ".join(status["listen"]) or "stdio")
     lines = [f"Listens at {listens}"]
     if config["file"]:
-        reloads = f"{config['reloads']} reloads, {config['refused']} refused"
+        reloads = f"reloads: {config['reloads']}, refused: {config['refused']}"
+        if config["last"] is not None:
+            reloads += time.strftime(", last at %Y-%m-%d %H:%M:%S UTC", time.gmtime(config["last"]))
         lines.append(f"Configuration: {escape(config['file'])} ({reloads})")
+    if (audit := status["audit"]) is not None:
+        lines.append(f"Audit log: {audit['written']} lines, {audit['dropped']} left out")
     memory = sum(one["resident_bytes"] for one in status["workers"])
     pids = ", ".join(str(one["pid"]) for one in status["workers"])
     lines.append(f"Process {pids} · {size(memory)} of memory")

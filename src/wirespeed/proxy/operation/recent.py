@@ -8,7 +8,7 @@ from collections import deque
 import msgspec
 
 MAX_EVENTS = 50
-MAX_TEXT = 300
+MAX_TEXT = 500
 LOGGERS = ("wirespeed.proxy", "wirespeed.server")
 
 
@@ -26,6 +26,14 @@ class Event(msgspec.Struct, array_like=True):
     times: int = 1
 
 
+def _short(text: str) -> str:
+    """The first line of a text, and the last one if the first one promises it."""
+    first, _, rest = text.strip().partition("\n")
+    if first.endswith(":") and rest:
+        first += f" {rest.rpartition(chr(10))[2].strip()}"
+    return first if len(first) <= MAX_TEXT else f"{first[: MAX_TEXT - 1]}…"
+
+
 class Recent(logging.Filter):
     """Keeps what the loggers of the proxy say. It is a filter that lets everything through, because
     a further handler would silence the one that `logging` has for programs without any."""
@@ -38,7 +46,7 @@ class Recent(logging.Filter):
         """Keep a record."""
         if record.levelno >= logging.WARNING:
             try:
-                text = record.getMessage().partition("\n")[0][:MAX_TEXT]
+                text = _short(record.getMessage())
             except Exception:  # the handlers will tell
                 return True
             last = self.events[-1] if self.events else None

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from wirespeed.proxy.front import Front
+    from wirespeed.proxy.operation.status import Facts
     from wirespeed.proxy.service import ProxyService
     from wirespeed.proxy.supervision.upstream import Upstream
 
@@ -27,6 +28,14 @@ MAX_SERVERS = 100  # servers of one endpoint that are shown one by one, of each 
 MAX_TEXT = 300  # characters of one text of a server or client
 
 Sums = dict[str, int]
+
+BREAKER_STATES = ("open", "half open")
+FLOW = ("in_flight", "queued", "queued_bytes")  # attributes of `Limited`
+# Fields of `EndpointEntry` that are added up.
+_SUMS = (
+    "of_clients", "of_servers", "supervision", "garbage", "breakers", "flow", "refused", "cut",
+    "dropped", "server_states",
+)  # fmt: skip
 
 
 class Requests(msgspec.Struct):
@@ -74,6 +83,12 @@ class EndpointEntry(msgspec.Struct):
 
     Attributes:
         isolation: None for the endpoint of all servers.
+        supervision: What was done to the servers, and the requests that were sent again.
+        garbage: What servers wrote that is of no use, by kind.
+        breakers: How many there are, by state, without those that are closed.
+        flow: What the limits of the server count; empty without limits.
+        refused: Requests that got an error of the proxy, by reason.
+        cut: Clients that were disconnected, by reason.
         server_states: How many servers there are, by state.
         servers: The first of them.
     """
@@ -86,7 +101,12 @@ class EndpointEntry(msgspec.Struct):
     n_connected: int
     of_clients: Sums
     of_servers: Sums
-    starts: Sums
+    supervision: Sums
+    garbage: Sums
+    breakers: Sums
+    flow: Sums
+    refused: Sums
+    cut: Sums
     dropped: Sums
     server_states: Sums
     requests: list[Requests]
@@ -95,13 +115,23 @@ class EndpointEntry(msgspec.Struct):
 
 
 class ProcessEntry(msgspec.Struct):
-    """One worker."""
+    """One worker.
+
+    Attributes:
+        reloads: How often it has read the configuration again, and how often it was refused.
+        reloaded: When the last time, in Unix seconds; None: never.
+        reload_ok: Whether the last one was not refused.
+    """
 
     worker: int
     pid: int
     cpu_seconds: float
     resident_bytes: int
     open_fds: int
+    reloads: int
+    reloads_refused: int
+    reloaded: float | None
+    reload_ok: bool
 
 
 class Snapshot(msgspec.Struct):
@@ -110,6 +140,7 @@ class Snapshot(msgspec.Struct):
     Attributes:
         started: When the first worker was started, in Unix seconds.
         n_clients: All clients, also those that are not in ``clients``.
+        audit: Lines of the audit log that were written, and left out; empty without one.
         missing: The workers that did not answer.
     """
 
@@ -119,23 +150,35 @@ class Snapshot(msgspec.Struct):
     clients: list[ClientEntry]
     n_clients: int
     events: list[Event]
+    audit: Sums
     missing: list[int] = []
 
 
 def take(
-    services: Iterable[ProxyService], started: float, events: list[Event], worker: int
+    services: Iterable[ProxyService],
+    facts: Facts,
+    started: float,
+    events: list[Event],
+    worker: int,
 ) -> Snapshot:
     """Read the numbers of this process."""
     found = list(services)
     clients = [front for service in found for front in service.fronts if _is_client(front)]
     return Snapshot(
         started,
-        [_process(worker)],
+        [_process(worker, facts)],
         [_endpoint(service, worker) for service in found],
         [_client(front, worker) for front in islice(clients, MAX_CLIENTS)],
         len(clients),
         events,
+        _audit(found),
     )
+
+
+def _audit(services: list[ProxyService]) -> Sums:
+    """They share one audit log."""
+    audit = services[0].audit
+    return {} if audit is None else {"written": audit.written, "dropped": audit.dropped}
 
 
 def _is_client(front: Front) -> bool:
@@ -151,6 +194,11 @@ def _endpoint(service: ProxyService, worker: int) -> EndpointEntry:
     for upstream in upstreams:
         state = word_of(upstream)
         states[state] = states.get(state, 0) + 1
+    assignment, flow = service.assignment, service.flow
+    breakers = getattr(assignment, "breakers", ())
+    of_clients = meter.of_clients(service.fronts)
+    if flow is not None:
+        of_clients["waiting"] += flow.n_queued
     series = () if meter.observer is None else tuple(meter.observer.series.values())
     return EndpointEntry(
         name=service.name,
@@ -159,10 +207,25 @@ def _endpoint(service: ProxyService, worker: int) -> EndpointEntry:
         state=state_of(service),
         n_clients=len(service.fronts),
         n_connected=meter.n_clients,
-        of_clients=meter.of_clients(service.fronts),
+        of_clients=of_clients,
         of_servers=meter.of_servers(),
-        starts=meter.starts,
-        dropped=dict(getattr(service.assignment, "dropped", {})),
+        supervision={
+            **meter.starts,
+            "replacements": meter.n_replaced,
+            "retries": getattr(assignment, "n_retries", 0),
+            "breaker_opened": sum(one.opened for one in breakers),
+        },
+        garbage=meter.garbage,
+        breakers={state: sum(one.state == state for one in breakers) for state in BREAKER_STATES},
+        flow={} if flow is None else {name: getattr(flow, f"n_{name}") for name in FLOW},
+        refused={
+            "connection": of_clients["refused"],
+            "rate": of_clients["over_rate"],
+            "queue": 0 if flow is None else flow.n_refused,
+            "access": 0 if service.access is None else service.access.n_refused,
+        },
+        cut=dict(service.cut),
+        dropped=dict(getattr(assignment, "dropped", {})),
         server_states=states,
         requests=[
             Requests(one.method, each(one.buckets), one.seconds, dict(one.codes)) for one in series
@@ -201,7 +264,7 @@ def _client(front: Front, worker: int) -> ClientEntry:
         worker=worker,
         endpoint=front.service.name,
         address="stdio" if front.peer is None else _cut(front.peer.address),
-        user=None if user is None else _cut(user),
+        user=None if user is None else _cut(str(user)),  # a `User` cannot be encoded
         version=None if front.revision is None else front.revision.version,
         in_flight=session.inflight.live,
         bytes_in=session.bytes_in,
@@ -213,7 +276,7 @@ def _cut(text: str) -> str:
     return text if len(text) <= MAX_TEXT else text[: MAX_TEXT - 1] + "…"
 
 
-def _process(worker: int) -> ProcessEntry:
+def _process(worker: int, facts: Facts) -> ProcessEntry:
     usage = resource.getrusage(resource.RUSAGE_SELF)
     try:
         with open("/proc/self/statm", "rb") as file:
@@ -221,7 +284,17 @@ def _process(worker: int) -> ProcessEntry:
         fds = len(os.listdir("/proc/self/fd"))
     except OSError:  # no Linux
         resident = fds = 0
-    return ProcessEntry(worker, os.getpid(), usage.ru_utime + usage.ru_stime, resident, fds)
+    return ProcessEntry(
+        worker,
+        os.getpid(),
+        usage.ru_utime + usage.ru_stime,
+        resident,
+        fds,
+        facts.reloads,
+        facts.reloads_refused,
+        facts.reloaded,
+        facts.reload_error is None,
+    )
 
 
 # -- several workers ------------------------------------------------------------------------------
@@ -242,6 +315,7 @@ def merged(snapshots: Sequence[Snapshot], missing: list[int]) -> Snapshot:
         events=sorted(
             (event for one in snapshots for event in one.events), key=lambda event: event.at
         ),
+        audit=_added(one.audit for one in snapshots),
         missing=missing,
     )
 
@@ -250,17 +324,12 @@ def _merged(found: list[EndpointEntry]) -> EndpointEntry:
     first = found[0]
     if len(found) == 1:
         return first
-    states = _added(one.server_states for one in found)
     return msgspec.structs.replace(
         first,
         state=summary({one.state for one in found}),
         n_clients=sum(one.n_clients for one in found),
         n_connected=sum(one.n_connected for one in found),
-        of_clients=_added(one.of_clients for one in found),
-        of_servers=_added(one.of_servers for one in found),
-        starts=_added(one.starts for one in found),
-        dropped=_added(one.dropped for one in found),
-        server_states=states,
+        **{name: _added(getattr(one, name) for one in found) for name in _SUMS},
         requests=_requests(found),
         history=_history(found),
         servers=[server for one in found for server in one.servers][:MAX_SERVERS],

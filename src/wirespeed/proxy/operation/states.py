@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from wirespeed.proxy.backend import Owner
     from wirespeed.proxy.service import ProxyService
     from wirespeed.proxy.supervision.upstream import State, Upstream
 
 # Of one server.
-STATES = ("up", "starting", "crash-loop")
+STATES = ("up", "starting", "crash-loop", "leaving")
 # Of an endpoint. Where several servers are in different states, it is "degraded" if one is up.
 IDLE = "idle"
 DEGRADED = "degraded"
@@ -26,16 +27,25 @@ _WORDS: dict[State, str] = {
 
 
 def word_of(upstream: Upstream) -> str:
-    """The state of one server."""
+    """The state of one server. One whose place another has taken is leaving."""
+    if upstream.retired:
+        return "leaving"
     return _WORDS[upstream.status.state]
 
 
 def state_of(service: ProxyService) -> str:
-    """The state of an endpoint. A server that one client has fails for that client alone."""
-    upstreams = service.meter.upstreams
+    """The state of an endpoint. A server that one client has fails for that client alone. While
+    a server is replaced there are two in one place: one that is up is enough there."""
+    upstreams = [one for one in service.meter.upstreams if not one.retired]
     if service.config is None or (upstreams and not any(one.restarts for one in upstreams)):
         return "up"
-    return summary({word_of(one) for one in upstreams if one.restarts})
+    if not upstreams and not service.is_held:
+        return "starting"
+    places: dict[Owner, set[str]] = {}
+    for one in upstreams:
+        if one.restarts:
+            places.setdefault(one.owner, set()).add(word_of(one))
+    return summary({"up" if "up" in words else min(words) for words in places.values()})
 
 
 def summary(states: set[str]) -> str:

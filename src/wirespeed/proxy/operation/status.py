@@ -29,7 +29,9 @@ class Facts(msgspec.Struct):
     Attributes:
         config: The file; None without one.
         reloads: How often the file was read again, and how often it was refused.
-        reload_error: Why the last time.
+        reload_error: Why the last time; None if it was not.
+        reloaded: When the last time, in Unix seconds; None: never.
+        draining: Whether it takes no new clients, and ends soon.
     """
 
     version: str
@@ -38,6 +40,7 @@ class Facts(msgspec.Struct):
     reloads: int = 0
     reloads_refused: int = 0
     reload_error: str | None = None
+    reloaded: float | None = None
     draining: bool = False
 
 
@@ -65,6 +68,7 @@ def status(snapshot: Snapshot, facts: Facts) -> dict[str, Any]:
             "reloads": facts.reloads,
             "refused": facts.reloads_refused,
             "error": facts.reload_error,
+            "last": facts.reloaded,
         },
         "workers": [msgspec.to_builtins(one) for one in snapshot.processes],
         "workers_missing": snapshot.missing,
@@ -72,13 +76,21 @@ def status(snapshot: Snapshot, facts: Facts) -> dict[str, Any]:
             "clients": snapshot.n_clients,
             "in_flight": sum(one.of_servers["asked"] for one in backends),
             "waiting": sum(one.of_clients["waiting"] for one in backends),
+            "refused": sum(sum(one.refused.values()) for one in snapshot.endpoints),
             **_recent([sample for one in backends for sample in one.history], last),
         },
         "backends": [_backend(one, last) for one in backends],
         "endpoints": [
-            {"name": one.name, "clients": one.n_clients, "clients_so_far": one.n_connected}
+            {
+                "name": one.name,
+                "clients": one.n_clients,
+                "clients_so_far": one.n_connected,
+                "refused": one.refused,
+                "cut": one.cut,
+            }
             for one in snapshot.endpoints
         ],
+        "audit": snapshot.audit or None,
         "clients": [msgspec.to_builtins(one) for one in snapshot.clients],
         "events": [
             {"at": one.at, "level": one.level, "text": one.text, "times": one.times}
@@ -102,11 +114,16 @@ def _backend(one: EndpointEntry, last: int) -> dict[str, Any]:
         "waiting": one.of_clients["waiting"],
         "requests": sum(sum(requests.buckets) for requests in one.requests),
         "errors": errors,
-        "refused": one.of_clients["refused"],
+        "refused": one.refused,
+        "cut": one.cut,
+        "flow": one.flow or None,
+        "turns": one.of_servers["turns"],
+        "garbage": one.garbage,
+        "breakers": one.breakers,
         "dropped": dropped(one),
         "bytes_from_clients": one.of_clients["bytes_in"],
         "bytes_to_clients": one.of_clients["bytes_out"],
-        **one.starts,
+        **one.supervision,
         **_recent(one.history, last),
         "methods": [
             _method(requests) for requests in sorted(one.requests, key=lambda one: one.method)

@@ -137,13 +137,15 @@ class Group:
         else:
             found = bind.resolve(plan.address)
 
+        last = all(getattr(one, "drains_last", False) for one in plan.services.values())
+
         @contextlib.contextmanager
         def obeyed(loop: asyncio.AbstractEventLoop, served: Drainable) -> Iterator[None]:
             with contextlib.ExitStack() as stack:
                 assert isinstance(served, Listener)
                 self._listeners.append(served)
                 stack.callback(self._listeners.remove, served)
-                stack.enter_context(self.together.obeyed(loop, served))
+                stack.enter_context(self.together.obeyed(loop, served, last=last))
                 if self.attendant is not None:
                     stack.enter_context(self.attendant.attend(self, number, served))
                 yield
