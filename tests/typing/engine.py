@@ -217,7 +217,9 @@ async def proxied() -> None:
         request_timeout=60,
         idle_timeout=600,
         ask=True,
+        lite=("get_time",),
     )
+    assert_type(backend.lite_paths, dict[str, str])
     config = ProxyConfig(
         backends=(backend,),
         listen=("ws://127.0.0.1:0/mcp",),

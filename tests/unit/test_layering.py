@@ -153,7 +153,7 @@ INSIDE = {
         translation
         merge
         operation
-        listen_options lite
+        listen_options lite lite_front
         service mirror file reload
         listening
         proxy

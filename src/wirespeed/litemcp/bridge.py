@@ -33,6 +33,7 @@ from wirespeed.litemcp.messages import Content, Parameter, Response
 from wirespeed.litemcp.server import LiteServer
 from wirespeed.protocol.blocks import Audio, Image, Text, UnknownContent
 from wirespeed.server.tools.results import ToolResult
+from wirespeed.transport.quiet import Quiet
 
 if TYPE_CHECKING:
     from wirespeed.client.client import Client
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
 __all__ = ["as_lite_server", "as_mcp_tool"]
 
 logger = logging.getLogger("wirespeed.litemcp")
+quiet = Quiet(logger)
 
 _arguments = msgspec.json.Decoder(dict[str, Any]).decode
 _json = msgspec.json.encode
@@ -53,7 +55,7 @@ _json = msgspec.json.encode
 
 def _explain(what: str, exc: WirespeedError) -> str:
     """Log a failed call, and return the text for its caller."""
-    logger.warning("%s: %s", what, exc)
+    quiet.log(logging.WARNING, "%s: %s", what, exc)
     if isinstance(exc, CallTimeout):
         return f"{what} did not answer in time"
     if isinstance(exc, RemoteError):  # the peer's own words

@@ -88,10 +88,21 @@ class LiteConnection(Endpoint):
         self._version = server.version
         self._head = b'{"version":%b,"id":' % _encode(server.version)
         self._seen = SeenIds()
+        self._pool = pool
         self._calls = Calls(server, tool, loop, pool)
         self._running = self._calls.running
         self._at_eof = False
         self._grace_timer: asyncio.TimerHandle | None = None
+
+    def begin(self, server: LiteServer, tool: LiteTool) -> None:
+        """Serve another tool than that of the constructor, and the messages that waited for it:
+        ``stream.paused`` was set before the first."""
+        self._info = server.info_json
+        self._calls = Calls(server, tool, self.loop, self._pool)
+        self._running = self._calls.running
+        self.stream.paused = False
+        if self.link is not None:
+            self.link.pump()
 
     # -- events of the link ----------------------------------------------------------------------
 

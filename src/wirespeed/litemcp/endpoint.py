@@ -99,17 +99,17 @@ class LiteEndpoint(HttpTarget):
             exchange.respond(200, self._info, _JSON)
         else:
             allowed = ", ".join((*self.methods, "OPTIONS"))
-            _refuse(exchange, 405, f"this endpoint takes {allowed}", [("Allow", allowed)])
+            refuse(exchange, 405, f"this endpoint takes {allowed}", [("Allow", allowed)])
 
     def _call(self, exchange: Exchange, body: bytes) -> None:
         headers, most = exchange.headers, self._limits.max_message
         if not is_json(headers.get("content-type", "")):
-            _refuse(exchange, 415, "the body must be application/json")
+            refuse(exchange, 415, "the body must be application/json")
         elif headers.get("content-encoding", "identity").lower() != "identity":
             fields = [("Accept-Encoding", "identity")]
-            _refuse(exchange, 415, "coded bodies are not taken", fields)
+            refuse(exchange, 415, "coded bodies are not taken", fields)
         elif len(body) > most:
-            _refuse(exchange, 413, f"the body has more than {most} bytes")
+            refuse(exchange, 413, f"the body has more than {most} bytes")
         else:
             self._run(exchange, body)
 
@@ -119,9 +119,9 @@ class LiteEndpoint(HttpTarget):
             check_json(body, self._limits.max_depth)
             arguments = calls.read(body, "the body")
         except BadMessage as exc:
-            _refuse(exchange, 400, f"the body is not a ToolCall: {exc}")
+            refuse(exchange, 400, f"the body is not a ToolCall: {exc}")
         except NotACall as exc:
-            _refuse(exchange, 400, str(exc))
+            refuse(exchange, 400, str(exc))
         except ArgumentError as exc:
             exchange.respond(200, calls.refused(exc), _JSON)
         else:
@@ -151,7 +151,8 @@ class LiteEndpoint(HttpTarget):
             self._ending.cancel()
 
 
-def _refuse(
+def refuse(
     exchange: Exchange, status: int, sentence: str, fields: Iterable[tuple[str, str]] = ()
 ) -> None:
+    """Answer a request that is not served, with the reason as text."""
     exchange.respond(status, sentence.encode() + b"\n", [*_TEXT, *fields])

@@ -221,6 +221,10 @@ class LiteServer:
         self.connections.add(connection)
         return connection
 
+    def adopt(self, connection: LiteConnection) -> None:
+        """Serve a connection of another server, which has taken no messages (for transports)."""
+        connection.begin(self, self._known_tool())
+
     def http_target(
         self, options: HttpOptions, *, loop: asyncio.AbstractEventLoop, pool: TaskPool
     ) -> LiteEndpoint:

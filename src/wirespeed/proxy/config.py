@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from wirespeed._exports import set_public_home
 from wirespeed.limits import Limits
-from wirespeed.transport.address import parse
+from wirespeed.transport.address import parse, quote_path
 from wirespeed.transport.options import is_token
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ Isolation: TypeAlias = Literal["auto", "session", "shared", "pool"]
 
 PREFIX = re.compile(r"[A-Za-z0-9_.-]{0,65}")
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._~-]{0,63}")
+LITE = re.compile(r"[^\x00-\x20?#%\x7f]{1,200}")
 SHA256 = re.compile(r"[0-9A-Fa-f]{64}")
 
 
@@ -216,6 +217,8 @@ class BackendConfig:
             with others; by default its name and ``_``. Letters, digits and ``_-`` fit all hosts.
         tools: Which of its tools are shown there.
         flow: How many requests it gets at once.
+        lite: Its tools that clients of LiteMCP may use, by the server's names: each at
+            ``/lite/``, the name of the server, ``/`` and its own, where URLs have paths.
     """
 
     target: Stdio | Http | WebSocket | Socket
@@ -238,6 +241,12 @@ class BackendConfig:
     prefix: str | None = None
     tools: ToolsConfig = field(default_factory=ToolsConfig)
     flow: FlowConfig = field(default_factory=FlowConfig)
+    lite: tuple[str, ...] = ()
+
+    @property
+    def lite_paths(self) -> dict[str, str]:
+        """The tools for clients of LiteMCP, and their paths."""
+        return {tool: quote_path(f"/lite/{self.name}/{tool}") for tool in self.lite}
 
     @property
     def shown_prefix(self) -> str:
@@ -261,6 +270,11 @@ class BackendConfig:
             raise ValueError(f'era is "auto", "legacy" or "modern", not {self.era!r}')
         if not PREFIX.fullmatch(self.shown_prefix):
             raise ValueError(f"a prefix has letters, digits and _.-, not {self.prefix!r}")
+        for tool in self.lite:
+            if not LITE.fullmatch(tool) or not {"", ".", ".."}.isdisjoint(tool.split("/")):
+                raise ValueError(f"the name of the tool cannot be a part of a URL: {tool!r}")
+        if len(set(self.lite)) < len(self.lite):
+            raise ValueError("a tool for clients of LiteMCP is named twice")
 
 
 @dataclass(frozen=True, kw_only=True)

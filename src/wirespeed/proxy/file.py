@@ -19,6 +19,7 @@ from wirespeed.config import Document, Entry, ServerConfig
 from wirespeed.errors import ConfigError
 from wirespeed.limits import Limits
 from wirespeed.proxy.config import (
+    LITE,
     NAME,
     PREFIX,
     SHA256,
@@ -245,6 +246,13 @@ class Backend(_Keys):
     ) = UNSET
     tools: Tools | UnsetType = UNSET
     flow: Flow | UnsetType = UNSET
+    lite: (
+        Annotated[
+            tuple[Annotated[str, Meta(pattern=f"^{LITE.pattern}$")], ...],
+            Meta(description="Its tools that clients of LiteMCP may use, at /lite/SERVER/TOOL."),
+        ]
+        | UnsetType
+    ) = UNSET
     process: Process | UnsetType = UNSET
 
 

@@ -16,7 +16,10 @@ from wirespeed.proxy.listen_options import options_of
 from wirespeed.transport.address import parse
 
 if TYPE_CHECKING:
-    from wirespeed.proxy.config import ListenConfig
+    from collections.abc import Iterable
+
+    from wirespeed.proxy.config import BackendConfig, ListenConfig
+    from wirespeed.proxy.lite_front import LiteFront
     from wirespeed.proxy.service import ProxyService
     from wirespeed.transport.net.group import Group, Plan
     from wirespeed.transport.net.listener import Listener
@@ -24,21 +27,27 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("wirespeed.proxy")
 
-Routes: TypeAlias = "dict[str, ProxyService]"
+Routes: TypeAlias = "dict[str, ProxyService | LiteFront]"
 
 
 def routes(
-    url: str, services: Mapping[str, ProxyService], whole: ProxyService
+    url: str,
+    backends: Iterable[BackendConfig],
+    services: Mapping[str, ProxyService],
+    whole: ProxyService,
 ) -> tuple[str, Routes]:
     """Return a URL to listen at without its path, and what is served there by path. ``whole``: all
     servers as one. ValueError: the URL is wrong."""
     address = parse(url)
-    found = {}
+    found: Routes = {}
     if not address.has_paths or address.path != "/" or len(services) == 1:
         found[address.path if address.has_paths else "/"] = whole
     if address.has_paths:
         address = msgspec.structs.replace(address, path="/")
         found |= {f"/servers/{name}": service for name, service in services.items()}
+        for one in backends:
+            for tool, path in one.lite_paths.items():
+                found[path] = services[one.name].lite(tool)
     return str(address), found
 
 

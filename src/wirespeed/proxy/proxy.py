@@ -13,7 +13,7 @@ from wirespeed._exports import set_public_home
 from wirespeed.errors import ConfigError, TransportError
 from wirespeed.proxy.flow.rates import Rates
 from wirespeed.proxy.listen_options import options_of
-from wirespeed.proxy.listening import Listening, routes
+from wirespeed.proxy.listening import Listening, Routes, routes
 from wirespeed.proxy.merge.merged import Merged, serve_lanes
 from wirespeed.proxy.merge.names import Names
 from wirespeed.proxy.operation.meter import Meter
@@ -125,7 +125,7 @@ class Proxy:
             draining=self.listening.draining,
         )
 
-    def routes(self, url: str) -> tuple[str, dict[str, ProxyService]]:
+    def routes(self, url: str) -> tuple[str, Routes]:
         """Return a URL to listen at without its path, and what is served there by path.
 
         Raises:
@@ -133,7 +133,7 @@ class Proxy:
         """
         if self._principals is not None and not parse(url).has_paths:
             raise ValueError(f"principals and auth are for HTTP and WebSocket only, not for {url}")
-        return routes(url, self._services, self._whole)
+        return routes(url, self.config.backends, self._services, self._whole)
 
     def _joined(self, config: ProxyConfig, services: dict[str, ProxyService]) -> ProxyService:
         """All servers as one."""
@@ -290,7 +290,10 @@ class Proxy:
             text = "the server of stdio changes at a restart only"
             return replace(changes, pending=(*changes.pending, text))
         try:
-            found = [(one, *routes(one.url, services, whole)) for one in config.listeners]
+            found = [
+                (one, *routes(one.url, config.backends, services, whole))
+                for one in config.listeners
+            ]
         except ValueError as exc:
             raise ConfigError(str(exc)) from None
         moves = self.listening.plan(found)

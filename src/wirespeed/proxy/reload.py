@@ -12,8 +12,9 @@ from wirespeed._exports import set_public_home
 if TYPE_CHECKING:
     from wirespeed.proxy.config import BackendConfig, ProxyConfig
 
-# What concerns the endpoint of all servers only: no process and no session of a server.
-SHOWN = frozenset({"prefix", "tools"})
+# What concerns the endpoint of all servers and the paths only: no process and no session of a
+# server.
+SHOWN = frozenset({"prefix", "tools", "lite"})
 # What holds from the next connection of a client on, or at once.
 LIVE = frozenset({"backends", "listen", "limits", "shutdown_grace", "page_size", "watch"}) | {
     "rate",

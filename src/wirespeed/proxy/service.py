@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from wirespeed.proxy.config import BackendConfig, ProxyConfig
     from wirespeed.proxy.flow.rates import Rates
     from wirespeed.proxy.isolation.assignment import Assignment
+    from wirespeed.proxy.lite_front import LiteFront, LiteFronts
     from wirespeed.transport.http.exchange import HttpTarget
     from wirespeed.transport.http.options import HttpOptions
     from wirespeed.transport.link import Link
@@ -98,6 +99,7 @@ class ProxyService:
         self._holders = 0
         self._ended = False
         self._starting: asyncio.Future[None]
+        self._lite: LiteFronts | None = None
 
     @classmethod
     def of(cls, config: ProxyConfig, backend: BackendConfig) -> Self:
@@ -120,6 +122,14 @@ class ProxyService:
             service.flow = Limited(backend.flow, backend.name)
         return service
 
+    def lite(self, tool: str) -> LiteFront:
+        """Return what serves a tool of the server to clients of LiteMCP."""
+        if self._lite is None:
+            from wirespeed.proxy.lite_front import LiteFronts
+
+            self._lite = LiteFronts(self)
+        return self._lite.of(tool)
+
     def adopt(self, config: ProxyConfig, rates: Rates | None) -> None:
         """Take what may change while it serves: limits for connections of clients that come."""
         self.limits, self.shutdown_grace, self.rates = config.limits, config.shutdown_grace, rates
@@ -127,6 +137,8 @@ class ProxyService:
             if front.outer is None:
                 front.rates, front.access = rates, self.access
         self._alone = len(config.backends) == 1
+        if self._lite is not None:
+            self._lite.review()
 
     async def hold(self) -> None:
         """Start the servers, for the first listener. TransportError: the only one cannot be

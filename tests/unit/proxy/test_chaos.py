@@ -20,6 +20,7 @@ import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,7 @@ from raw import surroundings
 
 from wirespeed import Client, Stdio
 from wirespeed.errors import CallTimeout, RemoteError, WirespeedError
+from wirespeed.litemcp import LiteClient
 from wirespeed.proxy import BackendConfig, FlowConfig, Proxy, ProxyConfig
 
 pytestmark = [pytest.mark.compiled, pytest.mark.off_schema]
@@ -117,6 +119,23 @@ class Chaos:
         if any(text != nonce for text in heard):
             self.wrong.append(f"{nonce} heard {heard}")
 
+    async def lite_client(self, n: int, url: str, until: float) -> None:
+        """The same for a client of LiteMCP."""
+        loop = asyncio.get_running_loop()
+        while loop.time() < until:
+            try:
+                async with LiteClient(url, timeout=PATIENCE) as client:
+                    for k in range(self.random.randrange(1, 6)):
+                        nonce = f"lite {n}/{k}/{self.random.random()}"
+                        answer = await client.call(nonce, 0.01, 10)
+                        self.outcomes["lite error" if answer.error else "lite answered"] += 1
+                        if not answer.error and nonce not in answer.text:
+                            self.wrong.append(f"{nonce} got {answer.text}")
+            except CallTimeout:
+                self.outcomes["no outcome"] += 1
+            except WirespeedError as exc:
+                self.outcomes[f"lite {type(exc).__name__}"] += 1
+
     async def killer(self, until: float) -> None:
         """Kill two servers each second."""
         loop = asyncio.get_running_loop()
@@ -167,7 +186,7 @@ async def proxied(folder: Path) -> AsyncIterator[tuple[str, str, Proxy]]:
     script.write_text(SERVER)
     target = Stdio(sys.executable, [str(script)], env=surroundings())
     backends = (
-        BackendConfig(target=target, name="one", isolation="shared"),
+        BackendConfig(target=target, name="one", isolation="shared", lite=("echo",)),
         BackendConfig(
             target=target,
             name="two",
@@ -176,7 +195,9 @@ async def proxied(folder: Path) -> AsyncIterator[tuple[str, str, Proxy]]:
         ),
         # clients of legacy eras are translated
         BackendConfig(target=target, name="three", isolation="pool", size=2, era="modern"),
-        BackendConfig(target=target, name="four", isolation="session", max_clients=3),
+        BackendConfig(
+            target=target, name="four", isolation="session", max_clients=4, lite=("echo",)
+        ),
     )
     found: list[str] = []
     ready = asyncio.Event()
@@ -234,6 +255,7 @@ async def run_chaos(tmp_path: Path) -> None:
     chaos = Chaos(seed + 1)
     await spell(tmp_path, chaos, SECONDS)
     assert chaos.outcomes["answered"] > 10 * SECONDS
+    assert chaos.outcomes["lite answered"] > SECONDS
     assert chaos.outcomes["kills"] > SECONDS / 2
     assert chaos.outcomes["reloads"] >= int(SECONDS / RELOADS) - 2
     growth = resident() - before
@@ -266,6 +288,10 @@ async def spell(folder: Path, chaos: Chaos, seconds: float) -> None:
             chaos.killer(until),
             chaos.reloader(proxy, until),
             *(chaos.slow_reader(http, until) for _ in range(3)),
+            *(
+                chaos.lite_client(n, f"{url}/lite/{name}/echo", until)
+                for n, (url, name) in enumerate(product((ws, http), ("one", "four")))
+            ),
         )
         await asyncio.gather(*tasks, *others)
         flow: Any = proxy.services["two"].flow
