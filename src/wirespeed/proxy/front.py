@@ -94,6 +94,11 @@ class Front(Side):
         """Take a notification that belongs to no request."""
         self.router.client_said(self, message)
 
+    def overheard(self, message: Message) -> None:
+        """The server has told this client of a change."""
+        if message.method == "notifications/tools/list_changed":
+            self.service.mirrored.forget()
+
     def refuse(self, message: Message, code: int, text: str, data: Any = None) -> None:
         """Answer a request with an error, unless the client has left."""
         if self.link is not None:

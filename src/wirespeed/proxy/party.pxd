@@ -16,6 +16,7 @@ cdef class Party(Served):
     cdef readonly long long n_dropped    # notifications that this side did not read in time
 
     cdef bint is_in_rate_c(self, Message m) except -1
+    cdef bint agrees_c(self, Message m, bint modern) except -1
     cdef int hold_c(self, Party asker, size_t n) except -1
     cdef int give_turn_c(self) except -1
     cdef int end_turn_c(self) except -1

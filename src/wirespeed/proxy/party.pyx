@@ -10,10 +10,13 @@ from wirespeed._core.reply_route cimport ReplyRoute
 from wirespeed._core.session cimport Session
 from wirespeed._core.splice cimport splice_c
 from wirespeed.proxy.flow.turns cimport Turn, Turns
+from wirespeed.server.http.headers cimport check_headers_c
+from wirespeed.server.requests.params cimport check_envelope_c
 from wirespeed.transport.served cimport Served
 
 from math import ceil
 
+from wirespeed.errors import ProtocolError
 from wirespeed.protocol import codes
 
 cdef enum:
@@ -54,6 +57,9 @@ cdef class Party(Served):
         """Take a notification about a request that the proxy answers, or has made."""
         self.n_late += 1
 
+    def overheard(self, Message message):
+        """Take note of a notification about a subscription of this side, which is passed on."""
+
     def faulty(self, Message message):
         """Take note of a message that is not valid."""
 
@@ -82,6 +88,22 @@ cdef class Party(Served):
             {"retryAfterMs": ceil(1000 * delay)},
         )
         return False
+
+    cdef bint agrees_c(self, Message m, bint modern) except -1:
+        """Whether a request that came over HTTP has a whole envelope, and says what the fields say,
+        if it is one of 2026-07-28. If not, it was refused."""
+        if not modern:
+            if self.shared:
+                self.session.refused_c(m.ref)    # if at all: it has no envelope
+            return True
+        try:
+            check_envelope_c(m)
+            check_headers_c(self.head, m)
+        except ProtocolError as exc:
+            self.session.refused_c(m.ref)
+            self.session.error_c(m.ref, exc.code, exc.message, None)
+            return False
+        return True
 
     cdef int refused_c(self, Message m, int code) except -1:
         """A request of this side is refused: note it if it is a call of a tool."""

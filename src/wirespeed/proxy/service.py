@@ -12,6 +12,8 @@ import msgspec
 
 from wirespeed.protocol import codes
 from wirespeed.protocol.revisions import LEGACY_VERSIONS, MODERN_VERSIONS
+from wirespeed.proxy.access.mirrored import Mirrored
+from wirespeed.proxy.access.tool_schemas import ToolSchemas
 from wirespeed.proxy.backend import Backend, Owner
 from wirespeed.proxy.flow.admission import Limited
 from wirespeed.proxy.front import Front
@@ -61,6 +63,7 @@ class ProxyService:
         audit: What notes their calls of tools; None: nothing does.
         tracer: What makes spans of their requests; None: nothing does.
         meter: What is counted of them, and of the server.
+        mirrored: What compares their arguments with header fields.
     """
 
     subprotocol = "mcp"
@@ -96,6 +99,9 @@ class ProxyService:
         self.meter = meter
         self._translates = backend is not None and backend.translate
         self._alone = len(config.backends) == 1
+        self.mirrored = Mirrored(
+            ToolSchemas(name, lambda owner, client: self.join(owner, client)[0]).ask
+        )
         self._holders = 0
         self._ended = False
         self._starting: asyncio.Future[None]
@@ -223,6 +229,8 @@ class ProxyService:
         without = lane and not self.assignment.serves_lanes
         front = Front(self, loop, framer, WithoutSession() if without else self.assignment)
         front.shared, front.translates, front.admission = lane, self._translates, self.flow
+        if self.config is not None and not without:  # else names are not those of one server
+            front.mirrored = self.mirrored
         return front
 
     def _join(self, front: Front) -> None:

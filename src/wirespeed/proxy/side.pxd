@@ -95,6 +95,7 @@ cdef class Side(Party):
     cdef public str tag                  # before what is to come back to this server; None: nothing
     cdef public Admission admission      # of its requests; None: all are passed on at once
     cdef public Access access            # what its requests may be; None: everything
+    cdef public Access mirrored          # its arguments in fields of HTTP; None: not compared
     cdef public object tracer            # makes spans of its requests; None: off
     cdef public double deadline          # seconds that it has for a request; inf: it has all time
     cdef public object retries           # function of a request: may it be sent again? None: none

@@ -30,6 +30,7 @@ class Side(Party):
     tag: str | None
     admission: Admission | None
     access: Access | None
+    mirrored: Access | None
     tracer: Any
     deadline: float
     retries: Callable[[Message], bool] | None

@@ -35,7 +35,6 @@ from wirespeed._core.session cimport Session
 from wirespeed._core.span cimport Span
 from wirespeed._core.splice cimport MAX_MORE, Edit, edit_of
 from wirespeed.proxy.party cimport Party
-from wirespeed.server.http.headers cimport check_headers_c
 from wirespeed.proxy.trace_context cimport with_meta_c
 from wirespeed.server.requests.observer cimport CANCELLED, now_c
 
@@ -129,6 +128,7 @@ cdef class Side(Party):
         admits_legacy, admits_modern: Whether requests of these eras go to `across`. Others go where
             `route` says.
         access: What its requests may be; None: everything.
+        mirrored: What compares arguments of requests over HTTP with header fields; None: nothing.
         tracer: What makes spans of its requests; None: nothing does.
         deadline: The seconds that this side has for a request; inf: as long as it takes. See
             `expire`.
@@ -218,14 +218,9 @@ cdef class Side(Party):
         cdef Side to = self.across
         if self.rates is not None and not self.is_in_rate_c(m):
             return 0
-        if modern:
-            if self.head is not None:
-                try:
-                    check_headers_c(self.head, m)
-                except ProtocolError as exc:
-                    self.session.error_c(m.ref, exc.code, exc.message, None)
-                    return 0
-        elif not poi_is(m, WS_METHOD, b'"tools/call"'):
+        if self.head is not None and not self.agrees_c(m, modern):
+            return 0
+        if not modern and not poi_is(m, WS_METHOD, b'"tools/call"'):
             function = self.requests.get(m.method)
             if function is not None:
                 function(self, m)
@@ -234,6 +229,9 @@ cdef class Side(Party):
             self.audit.arrive(self)
         if self.access is not None and not self.access.admits_c(self, m):
             return 0
+        if self.head is not None and self.mirrored is not None:
+            if not self.mirrored.admits_c(self, m):
+                return 0
         if not (self.admits_modern if modern else self.admits_legacy):
             to = self.route(m)
             if to is None:
@@ -468,6 +466,7 @@ cdef class Side(Party):
             self.n_late += 1
             return 0
         if m.scan.poi[WS_META_SUBSCRIPTION_ID].len:
+            route.asker.overheard(m)
             if route.next is not None and method_is(
                 m, b'"notifications/subscriptions/acknowledged"',
                 "notifications/subscriptions/acknowledged",

@@ -26,7 +26,6 @@ cdef class ServerConnection(Serving):
     cdef int serve_c(self, Call call, Message m) except -1
     cdef int dispatch_c(self, Call call, Message m) except -1
     cdef object revision_for_c(self, Message m, bint modern)
-    cdef int check_envelope_c(self, Message m) except -1
     cdef object modern_revision_c(self, Message m)
     cdef int check_http_c(self, Call call, Message m) except -1
     cdef int check_arguments_c(self, Call call, Message m) except -1

@@ -15,9 +15,6 @@ import msgspec
 
 from wirespeed._core._simd cimport (
     WS_ARGUMENTS,
-    WS_META_CLIENT_CAPABILITIES,
-    WS_META_CLIENT_INFO,
-    WS_META_LOG_LEVEL,
     WS_META_PROTOCOL_VERSION,
     WS_METHOD,
     WS_NAME,
@@ -44,7 +41,7 @@ from wirespeed.server.requests.call cimport (
     Call,
 )
 from wirespeed.server.requests.observer cimport now_c
-from wirespeed.server.requests.params cimport has_other_params_c
+from wirespeed.server.requests.params cimport check_envelope_c, has_other_params_c
 from wirespeed.server.requests.serving cimport Serving
 from wirespeed.server.http.headers cimport check_headers_c, check_params_c
 from wirespeed.server.tools.tool cimport INLINE, Tool
@@ -52,7 +49,6 @@ from wirespeed.transport.taskpool cimport Completion, TaskPool
 
 from wirespeed.errors import ProtocolError, shortened
 from wirespeed.protocol import codes
-from wirespeed.protocol.revisions import LOG_LEVELS
 from wirespeed.server.method_table import check_offered, handler_of
 from wirespeed.server.requests import methods
 from wirespeed.server.requests.call import SHUTTING_DOWN
@@ -273,38 +269,9 @@ cdef class ServerConnection(Serving):
             )
         return revision
 
-    cdef int check_envelope_c(self, Message m) except -1:
-        """ProtocolError -32602: `_meta` of a modern request is not as the specification says."""
-        cdef Span s
-        if (
-            not poi_is(m, WS_META_PROTOCOL_VERSION, self.modern_version)
-            and m.text_c(WS_META_PROTOCOL_VERSION) is None
-        ):
-            raise ProtocolError(
-                codes.INVALID_PARAMS,
-                "params._meta must have io.modelcontextprotocol/protocolVersion, a string",
-            )
-        s = span_of(m, WS_META_CLIENT_CAPABILITIES)
-        if s.n == 0 or s.p[0] != c'{':
-            raise ProtocolError(
-                codes.INVALID_PARAMS,
-                "params._meta must have io.modelcontextprotocol/clientCapabilities, an object",
-            )
-        s = span_of(m, WS_META_CLIENT_INFO)
-        if s.n and s.p[0] != c'{':
-            raise ProtocolError(
-                codes.INVALID_PARAMS, "io.modelcontextprotocol/clientInfo must be an object"
-            )
-        if m.scan.poi[WS_META_LOG_LEVEL].len and m.text_c(WS_META_LOG_LEVEL) not in LOG_LEVELS:
-            raise ProtocolError(
-                codes.INVALID_PARAMS,
-                f"io.modelcontextprotocol/logLevel must be one of {', '.join(LOG_LEVELS)}",
-            )
-        return 0
-
     cdef object modern_revision_c(self, Message m):
         cdef object revision
-        self.check_envelope_c(m)
+        check_envelope_c(m)
         if (
             self.modern is not None
             and poi_is(m, WS_META_PROTOCOL_VERSION, self.modern_version)
@@ -325,7 +292,7 @@ cdef class ServerConnection(Serving):
         envelope, fields, version."""
         call.revision = None
         if is_modern(m):
-            self.check_envelope_c(m)
+            check_envelope_c(m)
             check_headers_c(self.head, m)
             if self.through is not None and method_is(m, b'"tools/call"', "tools/call"):
                 self.check_arguments_c(call, m)

@@ -25,11 +25,14 @@ from wirespeed.proxy.merge.lists import KINDS, Kind, Listing, merge
 from wirespeed.proxy.merge.lists import Merged as MergedList
 from wirespeed.proxy.merge.member import Member, text_of
 from wirespeed.proxy.merge.owners import owner_of
+from wirespeed.server.http.headers import copy_of
 from wirespeed.server.pagination import page_of
 
 if TYPE_CHECKING:
     from wirespeed._core.envelope import Message
+    from wirespeed._core.framing.http.head import HttpHead
     from wirespeed.proxy.access.grants import Grant
+    from wirespeed.proxy.access.mirrored import Fields
     from wirespeed.proxy.backend import Backend
     from wirespeed.proxy.front import Front
     from wirespeed.proxy.merge.merged import Merged, Offer
@@ -310,12 +313,18 @@ class MergedClient:
             self._refuse(message, codes.INVALID_PARAMS, "params.name must be a string")
             return None
         found = self._candidates(kind, shown)
+        head = self._front.head if modern and kind.name == "tools" else None
         if len(found) == 1:
             member, real = found[0]
-            if member.backend is not None and (modern or member.hello is not None):
-                self._pass(message, member.backend, shown, real)
+            fields: Fields | None = ()
+            if head is not None:
+                fields = member.service.mirrored.fields(self._front, real)
+            ready = member.backend is not None and (modern or member.hello is not None)
+            if ready and fields is not None:
+                self._pass(message, member, shown, real, head, fields)
                 return None
-        self._start(message, self._choose(message, kind, shown, modern))
+        head = None if head is None else copy_of(head)
+        self._start(message, self._choose(message, kind, shown, modern, head))
         return None
 
     async def _owner_of_name(
@@ -338,15 +347,37 @@ class MergedClient:
             if (real := member.names.real(kind.name, shown)) is not None
         ]
 
-    async def _choose(self, message: Message, kind: Kind, shown: str, modern: bool) -> None:
+    async def _choose(
+        self, message: Message, kind: Kind, shown: str, modern: bool, head: HttpHead | None
+    ) -> None:
         owner, real = await self._owner_of_name(message, kind, shown, modern)
         if owner is None:
             self._unknown(message, kind, shown)
-        else:
-            backend = owner.connect() if modern else await self._ready(owner)
-            self._pass(message, backend, shown, real)
+            return
+        fields: Fields = ()
+        if head is not None:
+            mirrored = owner.service.mirrored
+            known = mirrored.fields(self._front, real)
+            fields = await mirrored.learned(self._front, real) if known is None else known
+        if not modern:
+            await self._ready(owner)
+        self._pass(message, owner, shown, real, head, fields)
 
-    def _pass(self, message: Message, backend: Backend, shown: str, real: str) -> None:
+    def _pass(
+        self,
+        message: Message,
+        member: Member,
+        shown: str,
+        real: str,
+        head: HttpHead | None,
+        fields: Fields,
+    ) -> None:
+        """Pass a request on, if it says what the fields of its HTTP request say."""
+        if head is not None and not member.service.mirrored.agrees(
+            self._front, message, head, fields
+        ):
+            return
+        backend = member.connect()
         name = None if real == shown else msgspec.json.encode(real)
         self._front.pass_request(message, backend, name)
 

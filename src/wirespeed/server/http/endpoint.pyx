@@ -28,6 +28,7 @@ from wirespeed._core.reader cimport MessageReader
 from wirespeed._core.slab cimport Slab
 from wirespeed._core.span cimport Span
 from wirespeed.server.http.exchange cimport AUTO, EVENTS, JSON, McpExchange
+from wirespeed.server.http.headers cimport copy_of
 from wirespeed.server.http.session_link cimport SessionLink
 from wirespeed.server.http.sessions cimport Session, Sessions
 from wirespeed.server.http.streams cimport Streams
@@ -229,6 +230,8 @@ cdef class StreamableHttp(HttpTarget):
         client.session.receive_message_c(slab, p, n, ex)
         client.link.deliver_c()
         client.head = None                     # its bytes may go
+        if client.shared and client.session.pauses_requests and ex.n_open:
+            client.head = copy_of(head)         # for when it is read
         return 0 if ex.carrier is None else ex.watch_c()
 
     cdef bint is_legacy_c(self, Span version) except -1:

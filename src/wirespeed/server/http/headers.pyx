@@ -63,6 +63,14 @@ def check_params(HttpHead head not None, tuple fields not None, Lease arguments)
     check_params_c(head, fields, arguments)
 
 
+cpdef HttpHead copy_of(HttpHead head):
+    cdef HttpHead other = HttpHead(
+        max_head=head.max_head, max_target=head.max_target, max_fields=head.max_fields
+    )
+    other.scan(head.raw)
+    return other
+
+
 # -- routing fields --------------------------------------------------------------------------------
 
 cdef int check_headers_c(HttpHead head, Message m) except -1:

@@ -4,6 +4,7 @@ from wirespeed.protocol.revisions import Revision
 
 __pyx_capi__: dict[str, object]  # what other compiled modules cimport
 
+def check_envelope(m: Message) -> None: ...
 def described(
     m: Message, negotiated: Revision | None
 ) -> tuple[str, str | None, str | None, bytes]: ...

@@ -8,6 +8,7 @@ from wirespeed._core._simd cimport (
     WS_META,
     WS_META_CLIENT_CAPABILITIES,
     WS_META_CLIENT_INFO,
+    WS_META_LOG_LEVEL,
     WS_META_PROGRESS_TOKEN,
     WS_META_PROTOCOL_VERSION,
     WS_METHOD,
@@ -16,11 +17,13 @@ from wirespeed._core._simd cimport (
     WS_URI,
 )
 from wirespeed._core.envelope cimport Message, poi_is, span_of
+from wirespeed._core.span cimport Span
 
 from wirespeed.errors import ProtocolError
 from wirespeed.protocol import codes
 from wirespeed.protocol.messages import RoundInput, TaskInput
 from wirespeed.protocol.revisions import (
+    LOG_LEVELS,
     META_CLIENT_CAPABILITIES,
     META_CLIENT_INFO,
     META_PROTOCOL_VERSION,
@@ -40,6 +43,40 @@ cdef str LATEST = max(MODERN_VERSIONS)
 cdef bytes LATEST_JSON = msgspec.json.encode(LATEST)
 cdef object decode_rounds = msgspec.json.Decoder(RoundInput).decode
 cdef object decode_task = msgspec.json.Decoder(TaskInput).decode
+
+
+def check_envelope(Message m not None):
+    """See the .pxd file."""
+    check_envelope_c(m)
+
+
+cdef int check_envelope_c(Message m) except -1:
+    cdef Span s
+    if (
+        not poi_is(m, WS_META_PROTOCOL_VERSION, LATEST_JSON)
+        and m.text_c(WS_META_PROTOCOL_VERSION) is None
+    ):
+        raise ProtocolError(
+            codes.INVALID_PARAMS,
+            "params._meta must have io.modelcontextprotocol/protocolVersion, a string",
+        )
+    s = span_of(m, WS_META_CLIENT_CAPABILITIES)
+    if s.n == 0 or s.p[0] != c'{':
+        raise ProtocolError(
+            codes.INVALID_PARAMS,
+            "params._meta must have io.modelcontextprotocol/clientCapabilities, an object",
+        )
+    s = span_of(m, WS_META_CLIENT_INFO)
+    if s.n and s.p[0] != c'{':
+        raise ProtocolError(
+            codes.INVALID_PARAMS, "io.modelcontextprotocol/clientInfo must be an object"
+        )
+    if m.scan.poi[WS_META_LOG_LEVEL].len and m.text_c(WS_META_LOG_LEVEL) not in LOG_LEVELS:
+        raise ProtocolError(
+            codes.INVALID_PARAMS,
+            f"io.modelcontextprotocol/logLevel must be one of {', '.join(LOG_LEVELS)}",
+        )
+    return 0
 
 
 cdef inline size_t member_c(Message m, int which, size_t around) noexcept:

@@ -1,0 +1,107 @@
+"""Which arguments of a server's tools are header fields, too: what its list of tools says."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from wirespeed.client.results.tools import ToolInfo
+from wirespeed.errors import WirespeedError
+from wirespeed.protocol.header_values import ParamField, param_fields
+from wirespeed.proxy.eras import envelope
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from wirespeed._core.envelope import Message
+    from wirespeed.proxy.backend import Backend, Owner
+    from wirespeed.proxy.front import Front
+    from wirespeed.proxy.side import Side
+
+logger = logging.getLogger("wirespeed.proxy")
+
+# Seconds that the server has for its list, and how much of that is read.
+TIMEOUT = 10.0
+MAX_PAGES = 100
+MAX_TOOLS = 10_000
+
+
+class ToolSchemas:
+    """The `Owner` of a connection that a server is asked by, which is one more client of it.
+
+    Args:
+        name: The server's.
+        join: A function that makes such a connection for a client.
+    """
+
+    def __init__(self, name: str, join: Callable[[Owner, Front], Backend]) -> None:
+        self._name = name
+        self._join = join
+        self._complaint = ""
+
+    async def ask(self, front: Front) -> dict[str, tuple[ParamField, ...]] | None:
+        """Return the arguments that are header fields, by the name of each tool; None: the server
+        does not say, which is logged once for each reason."""
+        found: dict[str, tuple[ParamField, ...]] = {}
+        params: dict[str, Any] = {"_meta": envelope()}
+        complaint = ""
+        backend = self._join(self, front)
+        try:
+            async with asyncio.timeout(TIMEOUT):
+                for _ in range(MAX_PAGES):
+                    page = await backend.ask("tools/list", params)
+                    for tool in msgspec.convert(page["tools"], list[ToolInfo]):
+                        if len(found) < MAX_TOOLS:
+                            found[tool.name] = fields_of(tool)
+                    cursor = page.get("nextCursor")
+                    if cursor is None or cursor == params.get("cursor"):
+                        break
+                    params["cursor"] = cursor
+        except (WirespeedError, TimeoutError, msgspec.ValidationError, LookupError, TypeError) as e:
+            complaint = repr(e)
+        finally:
+            backend.abort()
+        if complaint not in ("", self._complaint):
+            logger.info(
+                "%s: header fields are compared with the arguments that are known, as the tools "
+                "cannot be listed: %.500s", self._name, complaint,
+            )  # fmt: skip
+        self._complaint = complaint
+        return None if complaint else found
+
+    # -- the connection --------------------------------------------------------------------------
+
+    async def opened(self, backend: Backend) -> None:
+        """Not called: a server of the proxy opens no connection here."""
+
+    def closed(self, backend: Backend) -> None:
+        """What was asked fails."""
+
+    def failed(self) -> None:
+        """The service of the server counts its failures."""
+
+    def again(self, asker: Side, message: Message) -> bool:
+        """The service of the server sends it again."""
+        return False
+
+    def down(self, reason: str | None) -> None:
+        """Not called."""
+
+    def server_asks(self, backend: Backend, message: Message) -> None:
+        """Refuse it: it is not about a request of a client."""
+        backend.refuse(message, "the proxy itself cannot be asked")
+
+    def server_said(self, backend: Backend, message: Message) -> None:
+        """Drop it."""
+
+
+def fields_of(tool: ToolInfo) -> tuple[ParamField, ...]:
+    """The arguments of a tool that are header fields. None are, where a mark breaks the rules:
+    clients leave such a tool out."""
+    try:
+        return param_fields(tool.input_schema)
+    except ValueError:
+        return ()
