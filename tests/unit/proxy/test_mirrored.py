@@ -77,7 +77,7 @@ class Place:
         return await peer.ask("POST", self.path, json.dumps(body).encode(), **{**known, **fields})
 
     async def call(self, tool: str, field: str | None = None, **arguments: Any) -> Any:
-        """Call a tool. ``field``: Mcp-Param-Region. Returns the text, or the status and the error."""
+        """Call a tool, ``field`` is Mcp-Param-Region: the text, or the status and the error."""
         params = {"name": tool, "arguments": arguments, "_meta": ENVELOPE}
         fields = {} if field is None else {"mcp_param_region": field}
         response = await self.ask("tools/call", params, **fields)

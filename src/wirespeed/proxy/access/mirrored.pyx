@@ -62,9 +62,15 @@ cdef class Mirrored(Access):
             if fields is None:
                 self.hold(asker, m, copy_of(asker.head), name)
                 return False
-            if s.n <= MAX_NAME and len(self.texts) < MAX_TEXTS:
-                self.texts[text] = fields
+            self.keep_c(m, fields)
         return self.agrees_c(asker, m, asker.head, fields)
+
+    cdef int keep_c(self, Message m, tuple fields) except -1:
+        """Know the tool of a call by the JSON text of its name."""
+        cdef Span s = span_of(m, WS_NAME)
+        if s.n <= MAX_NAME and len(self.texts) < MAX_TEXTS:
+            self.texts[(<const char *> s.p)[:s.n]] = fields
+        return 0
 
     cdef bint agrees_c(self, Side asker, Message m, HttpHead head, tuple fields) except -1:
         if not fields:
@@ -142,6 +148,7 @@ cdef class Mirrored(Access):
         """Compare a call that has waited, and pass it on."""
         try:
             fields = await self.learned(asker, name)
+            self.keep_c(m, fields)
             if asker.is_open(m) and self.agrees(asker, m, head, fields):
                 to = asker.across if asker.admits_modern else asker.route(m)
                 if to is not None or asker.admits_modern:
