@@ -13,5 +13,7 @@ cdef class Mirrored(Access):
     cdef long long n_changes           # of the list
 
     cdef tuple fields_c(self, Side asker, str name)
+    cdef int begin_c(self, Side asker) except -1
+    cdef int hold_c(self, Side asker, Message m, HttpHead head, str name) except -1
     cdef int keep_c(self, Message m, tuple fields) except -1
     cdef bint agrees_c(self, Side asker, Message m, HttpHead head, tuple fields) except -1

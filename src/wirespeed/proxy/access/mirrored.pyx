@@ -5,6 +5,8 @@ the first call that comes over HTTP. Calls of tools that are not known wait for 
 is asked again behind the calls. A tool is looked up by the JSON text of its name.
 """
 
+cimport cython
+
 from wirespeed._core._simd cimport WS_ARGUMENTS, WS_NAME
 from wirespeed._core.envelope cimport Message, is_modern, method_is, span_of
 from wirespeed._core.framing.http.head cimport HttpHead
@@ -29,6 +31,7 @@ cdef double REFRESH = 60.0       # seconds after which the server is asked again
 cdef double PAUSE = 1.0          # in which it is not asked for a name that it does not have
 
 
+@cython.final
 cdef class Mirrored(Access):
     """What one server's tools say of their arguments.
 
@@ -60,7 +63,7 @@ cdef class Mirrored(Access):
                 return True                # the server says what is wrong
             fields = self.fields_c(asker, name)
             if fields is None:
-                self.hold(asker, m, copy_of(asker.head), name)
+                self.hold_c(asker, m, copy_of(asker.head), name)
                 return False
             self.keep_c(m, fields)
         return self.agrees_c(asker, m, asker.head, fields)
@@ -95,7 +98,7 @@ cdef class Mirrored(Access):
         if found is None and (self.asking is not None or now > self.asked + PAUSE):
             return None
         if now > self.until and self.asking is None:
-            self.begin(asker)
+            self.begin_c(asker)
         return () if found is None else found
 
     def fields(self, Side asker not None, str name not None):
@@ -105,7 +108,7 @@ cdef class Mirrored(Access):
     async def learned(self, Side asker not None, str name not None):
         """Return the same after the server was asked."""
         if self.asking is None:
-            self.begin(asker)
+            self.begin_c(asker)
         await asyncio.shield(self.asking)
         if name not in self.tools and len(self.tools) < MAX_TEXTS and len(name) <= MAX_NAME:
             self.tools[name] = ()          # until the list is there anew
@@ -117,9 +120,10 @@ cdef class Mirrored(Access):
         self.tools, self.texts = {}, {}
         self.asked = self.until = 0
 
-    def begin(self, Side asker):
+    cdef int begin_c(self, Side asker) except -1:
         """Ask the server."""
         self.asking = asyncio.ensure_future(self.learn(asker))
+        return 0
 
     async def learn(self, Side asker):
         """Take what the server answers."""
@@ -138,11 +142,12 @@ cdef class Mirrored(Access):
 
     # -- calls that wait -------------------------------------------------------------------------
 
-    def hold(self, Side asker, Message m, HttpHead head, str name):
+    cdef int hold_c(self, Side asker, Message m, HttpHead head, str name) except -1:
         """Go on with a call when its tool is known."""
         task = asyncio.ensure_future(self.go_on(asker, m, head, name))
         self.held.add(task)
         task.add_done_callback(self.held.discard)
+        return 0
 
     async def go_on(self, asker, Message m, HttpHead head, str name):
         """Compare a call that has waited, and pass it on."""

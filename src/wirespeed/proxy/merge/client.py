@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 
@@ -31,8 +31,8 @@ from wirespeed.server.pagination import page_of
 if TYPE_CHECKING:
     from wirespeed._core.envelope import Message
     from wirespeed._core.framing.http.head import HttpHead
+    from wirespeed.protocol.header_values import ParamField
     from wirespeed.proxy.access.grants import Grant
-    from wirespeed.proxy.access.mirrored import Fields
     from wirespeed.proxy.backend import Backend
     from wirespeed.proxy.front import Front
     from wirespeed.proxy.merge.merged import Merged, Offer
@@ -48,6 +48,7 @@ _BY_URI = frozenset({"resources/read", "resources/subscribe", "resources/unsubsc
 _RESOURCES, _TEMPLATES = KINDS["resources/list"], KINDS["resources/templates/list"]
 
 Params = dict[str, Any]
+Fields: TypeAlias = "tuple[ParamField, ...]"
 
 
 class MergedClient:
