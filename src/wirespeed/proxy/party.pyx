@@ -100,6 +100,7 @@ cdef class Party(Served):
             check_envelope_c(m)
             check_headers_c(self.head, m)
         except ProtocolError as exc:
+            self.refused_c(m, exc.code)
             self.session.refused_c(m.ref)
             self.session.error_c(m.ref, exc.code, exc.message, None)
             return False

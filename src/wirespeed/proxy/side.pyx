@@ -220,15 +220,15 @@ cdef class Side(Party):
             return 0
         if self.head is not None and not self.agrees_c(m, modern):
             return 0
+        if self.audit is not None and self.shared and self.head is not None:
+            self.audit.arrive(self)
+        if self.access is not None and not self.access.admits_c(self, m):
+            return 0
         if not modern and not poi_is(m, WS_METHOD, b'"tools/call"'):
             function = self.requests.get(m.method)
             if function is not None:
                 function(self, m)
                 return 0
-        if self.audit is not None and self.shared and self.head is not None:
-            self.audit.arrive(self)
-        if self.access is not None and not self.access.admits_c(self, m):
-            return 0
         if self.head is not None and self.mirrored is not None:
             if not self.mirrored.admits_c(self, m):
                 return 0
