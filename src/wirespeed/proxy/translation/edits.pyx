@@ -129,14 +129,14 @@ cdef bint always_c(Span text, bytes key, bytes value) noexcept:
     cdef size_t at
     while True:
         found = <const uint8_t *> memmem(
-            text.p, <size_t> (end - text.p), PyBytes_AS_STRING(key), n_key
+            text.p, <size_t> end - <size_t> text.p, PyBytes_AS_STRING(key), n_key
         )
         if found is NULL:
             return True
         at = skip_c(found, n_key)
         if found[at] == c':':
             at = skip_c(found, at + 1)
-            if <size_t> (end - found) < at + n_value or memcmp(
+            if <size_t> end - <size_t> found < at + n_value or memcmp(
                 found + at, PyBytes_AS_STRING(value), n_value
             ) != 0:
                 return False
