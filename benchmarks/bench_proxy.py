@@ -4,7 +4,7 @@ The server is an echo in C (load/echo_child.c); the load generator checks every 
 in front: processor time of the proxy for each round trip, with progress tokens in every request;
 calls a second against supergateway 4.0.0, short and of 64 KiB; the latency that is added to the
 direct pipe, against a bare relay of bytes; memory at rest and with 5,000 idle clients.  Streamable
-HTTP in front: calls a second against sparfenyuk's mcp-proxy 0.13.0 and FastMCP 4.1.6's proxy.
+HTTP in front: calls a second against sparfenyuk's mcp-proxy 0.13.0 and FastMCP 4.1.2's proxy.
 """
 
 import sys
@@ -35,7 +35,7 @@ OURS = "wirespeed"
 METRICS = "wirespeed with metrics"
 SUPERGATEWAY = "supergateway 4.0.0"
 MCP_PROXY = "mcp-proxy 0.13.0"
-FASTMCP = "FastMCP 4.1.6's proxy"
+FASTMCP = "FastMCP 4.1.2's proxy"
 RELAY = "bare uvloop relay"
 PIPE = "direct pipe"
 
@@ -191,7 +191,7 @@ def run(settings: Settings) -> tuple[dict[str, Samples], list[Target]]:
         added_ratio(single, 2),
         versus("proxy.http", "Streamable HTTP to a shared server on stdio, 16 connections with one "
                "call each: sparfenyuk/mcp-proxy 0.13.0", 50, http, OURS, [MCP_PROXY]),
-        versus("proxy.http_fastmcp", "the same: FastMCP 4.1.6's proxy", 150, http, OURS, [FASTMCP]),
+        versus("proxy.http_fastmcp", "the same: FastMCP 4.1.2's proxy", 150, http, OURS, [FASTMCP]),
         within("proxy.idle", f"resident, a shared server with {connections:,} idle WebSocket "
                "clients", 60, " MiB", idling, OURS, "all_mib"),
         within("proxy.rest", "resident at rest", 45, " MiB", idling, OURS, "rest_mib"),
