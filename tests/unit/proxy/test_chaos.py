@@ -191,7 +191,7 @@ async def proxied(folder: Path) -> AsyncIterator[tuple[str, str, Proxy]]:
             target=target,
             name="two",
             isolation="shared",
-            flow=FlowConfig(max_in_flight=16, max_in_flight_per_client=4, tools={"e*": 12}),
+            flow=FlowConfig(max_in_flight=16, max_in_flight_per_client=12, tools={"e*": 12}),
         ),
         # clients of legacy eras are translated
         BackendConfig(target=target, name="three", isolation="pool", size=2, era="modern"),

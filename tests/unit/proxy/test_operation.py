@@ -120,7 +120,7 @@ async def test_a_server_that_cannot_be_started_makes_the_proxy_not_ready(tmp_pat
         assert (await lab.get("/healthz", {})).status == 200
         assert not status["ready"] and status["not_ready"] == ["b"]
         (server,) = status["backends"][0]["servers"]
-        assert server["state"] == "crash-loop" and "exited" in server["error"]
+        assert server["state"] == "crash-loop" and "ended in its handshake" in server["error"]
         assert status["backends"][0]["restarts"] >= 4
         assert any(
             "<b>broken</b>" in event["text"] or "exited" in event["text"]

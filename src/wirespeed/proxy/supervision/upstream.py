@@ -150,6 +150,8 @@ class Upstream:
                 self._become("restarting")
             if self._failed > 1:
                 await asyncio.sleep(min(_DELAY * 2 ** (self._failed - 2), _MAX_DELAY))
+            elif first:  # who waits for the start may end it
+                await asyncio.sleep(_DELAY)
             elif self._answered:  # the next request may be its end, too
                 await asyncio.sleep(max(0.0, began + _DELAY - self._loop.time()))
             self.status.restarts += 1
