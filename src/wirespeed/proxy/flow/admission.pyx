@@ -218,19 +218,22 @@ cdef class Limited(Admission):
         cdef Limited me = self         # what is freed may run any code
         cdef Permit permit = None
         cdef Queue queue
-        cdef Side to
+        cdef Side to, across
         cdef int n_skipped = 0
         if self.passing:
             return 0
         while me.n_queued:
             queue = me.next_c()
             if queue is None:
-                return 0
+                break
             permit = next(iter(queue.waiting))
             to = permit.to
-            if to.link is None and permit.asker.is_open(permit.message):
+            across = permit.asker.across
+            if to.link is None and permit.asker.is_open(permit.message) and (
+                across is None or across.link is None    # else there is another server already
+            ):
                 if not me.looking or (
-                    permit.asker.across is None and permit.asker.session.pauses_requests
+                    across is None and permit.asker.session.pauses_requests
                 ):
                     n_skipped += 1     # the server has ended: perhaps there will be another one
                     if n_skipped == MAX_SKIPPED:
