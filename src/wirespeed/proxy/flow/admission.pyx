@@ -24,7 +24,7 @@ cdef enum:
     MAX_NAME = 200               # bytes of a name that is kept
     MAX_SKIPPED = 64      # clients whose server has ended that are looked at in one go
 
-cdef double PAUSE = 0.1   # seconds until it is looked again whether there is another server
+cdef double PAUSE = 0.1   # seconds between two searches for the successor of an ended server
 
 
 @cython.final
