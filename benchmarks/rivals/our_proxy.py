@@ -27,9 +27,12 @@ async def main(scheme: str, command: str, *arguments: str, metrics: bool) -> Non
         listen=(f"{scheme}://127.0.0.1:0/mcp",),
         **(operation() if metrics else {}),
     )
-    await Proxy(config).serve(
-        on_listening=lambda urls: tell(int(urls[0].rpartition(":")[2].partition("/")[0]))
-    )
+
+    def on_listening(urls: tuple[str, ...]) -> None:
+        if urls[0].endswith("/mcp"):  # else they are of the admin listener
+            tell(int(urls[0].rpartition(":")[2].partition("/")[0]))
+
+    await Proxy(config).serve(on_listening=on_listening)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
 import re
+import signal
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -308,6 +310,57 @@ async def test_a_server_that_ends(tmp_path: Path, version: str) -> None:
             answer = await client.recv()
             assert answer["id"] == name
             assert "result" in answer  # of the next server
+        await lab.done()
+
+
+async def test_a_turn_survives_the_end_of_a_process(tmp_path: Path) -> None:
+    """A request that waits for a process of a pool goes to another one when that has ended, at its
+    turn, while there is no room because of the other clients."""
+    limits: dict[str, Any] = {"tools": {"slow": 2}}
+    lab = HoldingLab(tmp_path, "pool", versions=MODERN, size=2, **limits)
+    async with lab.serving():
+        one, two = await lab.connect(MODERN), await lab.connect(MODERN)
+        await send(one, "quick", "more", tool="quick")  # the second one starts a second process
+        await lab.until_seen("quick", "more")
+        await until(lambda: all(process.backend for process in lab.assignment.modern))
+        _, second = [upstream.status.pid for upstream in lab.assignment.upstreams]
+        lab.free("more")
+        assert (await one.recv())["id"] == "more"
+        await send(one, "a1", tool="slow")  # to the second process, which has less to do
+        await lab.until_seen("quick", "more", "a1")
+        await send(two, "b1", tool="slow")  # to the first one
+        await lab.until_seen("quick", "more", "a1", "b1")
+        await send(one, "a2", tool="slow")  # waits for the second one
+        await until(lambda: lab.counts == (3, 1))
+        lab.free("quick")
+        assert (await one.recv())["id"] == "quick"
+        await send(two, "b2", "b3", "b4", tool="slow")  # wait for the first one
+        await until(lambda: lab.counts == (2, 4))
+        os.kill(second, signal.SIGKILL)
+        answer = await one.recv()
+        assert (answer["id"], answer["error"]["code"]) == ("a1", -31004)
+        await lab.until_seen("quick", "more", "a1", "b1", "a2")
+        lab.free("b1", "b2", "b3", "b4", "a2")
+        assert (await one.recv())["id"] == "a2"
+        assert {(await two.recv())["id"] for _ in range(4)} == {"b1", "b2", "b3", "b4"}
+        await lab.done()
+
+
+async def test_the_order_of_a_client_survives_the_end_of_its_server(tmp_path: Path) -> None:
+    """What it sends when the next server is there does not pass what has waited."""
+    lab = HoldingLab(tmp_path, max_in_flight=1)
+    async with lab.serving():
+        client = await lab.connect()
+        await send(client, "a1", "a2", "a3")
+        await until(lambda: lab.counts == (1, 2))
+        lab.free("exit")
+        assert (await client.recv())["error"]["code"] == -31004
+        await send(client, "a4")
+        for name in ("a2", "a3", "a4"):
+            await until(lambda name=name: lab.order()[-1] == name)
+            lab.free(name)
+            assert (await client.recv())["id"] == name
+        assert lab.order() == ["a1", "a2", "a3", "a4"]
         await lab.done()
 
 

@@ -43,6 +43,7 @@ cdef class Limited(Admission):
     cdef bint passing            # a request that waited is passed on now
     cdef bint looking            # what waits for servers that have ended is looked at
     cdef object timer            # of the next such look; None: none waits for such a server
+    cdef bint soon               # whether it is in this turn of the loop
     cdef readonly size_t n_in_flight
     cdef readonly size_t n_queued
     cdef readonly size_t n_queued_bytes
@@ -55,4 +56,5 @@ cdef class Limited(Admission):
     cdef int leave_c(self, Permit permit) except -1
     cdef Queue next_c(self)
     cdef int go_on_c(self) except -1
+    cdef int look_c(self, object loop, double delay) except -1
     cdef int forget_c(self, Share share) except -1

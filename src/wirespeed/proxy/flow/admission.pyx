@@ -126,7 +126,8 @@ cdef class Limited(Admission):
         permit = Permit.__new__(Permit)
         permit.share = self.share_c(asker)
         permit.kind = self.kind_c(m)
-        if self.passing or self.has_room_c(permit.share, permit.kind):
+        ahead = permit.kind in permit.share.queues     # its client's earlier requests
+        if self.passing or not ahead and self.has_room_c(permit.share, permit.kind):
             self.n_in_flight += 1
             permit.share.n += 1
             self.n_of[permit.kind] += 1
@@ -145,6 +146,8 @@ cdef class Limited(Admission):
         held = asker.session.inflight.token_c(m.ref)
         permit.once = asker.next_once or type(held) is Route
         self.hold_c(permit)
+        if ahead:
+            self.go_on_c()             # there may be room: these have waited for another server
         return 0
 
     cdef int hold_c(self, Permit permit) except -1:
@@ -216,7 +219,7 @@ cdef class Limited(Admission):
     cdef int go_on_c(self) except -1:
         """Pass on what has waited, as far as there is room."""
         cdef Limited me = self         # what is freed may run any code
-        cdef Permit permit = None
+        cdef Permit permit
         cdef Queue queue
         cdef Side to, across
         cdef int n_skipped = 0
@@ -225,19 +228,24 @@ cdef class Limited(Admission):
         while me.n_queued:
             queue = me.next_c()
             if queue is None:
-                break
+                return 0
             permit = next(iter(queue.waiting))
             to = permit.to
             across = permit.asker.across
             if to.link is None and permit.asker.is_open(permit.message) and (
                 across is None or across.link is None    # else there is another server already
             ):
-                if not me.looking or (
-                    across is None and permit.asker.session.pauses_requests
-                ):
-                    n_skipped += 1     # the server has ended: perhaps there will be another one
+                # The server has ended. Who its successor is shows when its end was dealt with.
+                if not me.looking:
+                    me.rings[queue.kind].move_to_end(queue, False)
+                    me.next_kind = queue.kind            # it keeps its turn, and the room
+                    return me.look_c(permit.asker.loop, 0)
+                if across is None and permit.asker.session.pauses_requests:
+                    n_skipped += 1     # there is no successor yet
+                    if n_skipped == 1:
+                        me.look_c(permit.asker.loop, PAUSE)
                     if n_skipped == MAX_SKIPPED:
-                        break
+                        return 0
                     continue
             me.leave_c(permit)
             if permit.asker.is_open(permit.message):     # else its client leaves just now
@@ -255,8 +263,16 @@ cdef class Limited(Admission):
                     permit.asker.next_after, permit.asker.next_once = None, False
                     me.passing = False
             me.forget_c(permit.share)
-        if n_skipped and me.timer is None and permit is not None:
-            me.timer = permit.asker.loop.call_later(PAUSE if me.looking else 0, me._look)
+        return 0
+
+    cdef int look_c(self, object loop, double delay) except -1:
+        """Look for the successors of ended servers in so many seconds, or before."""
+        if self.timer is not None:
+            if delay or self.soon:
+                return 0
+            self.timer.cancel()
+        self.soon = not delay
+        self.timer = loop.call_later(delay, self._look)
         return 0
 
     def _look(self):
