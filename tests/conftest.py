@@ -131,8 +131,7 @@ MARKERS = (
     "both_loops: the test runs on asyncio's own loop and on uvloop",
     "every_revision: the test asserts rules of revisions, so it runs in each of them",
     "own_environment: starts children without LD_PRELOAD, so it is left out under sanitizers",
-    "off_schema(why): the package is made to send what no revision knows",
-    "unheard(why): what the package sends is not looked at",
+    "off_schema(why): what the package sends is not looked at",
 )
 
 
@@ -283,13 +282,13 @@ def recorder(request: pytest.FixtureRequest) -> Iterator[Recorder]:
     """All that the package's servers and clients send during a test fits the revision in force."""
     heard = Recorder()
     asked_for = "recorder" in inspect.signature(request.function).parameters
-    silent = request.config.getoption("--no-recorder") and not asked_for
-    if silent or request.node.get_closest_marker("unheard") is not None:
+    off_schema = request.node.get_closest_marker("off_schema") is not None
+    if not asked_for and (off_schema or request.config.getoption("--no-recorder")):
         yield heard
         return
     heard.start()
     yield heard
     heard.stop()
-    if request.node.get_closest_marker("off_schema") is None and heard.problems:
+    if heard.problems and not off_schema:
         several = "\n".join(heard.problems[:20])
         pytest.fail(f"the package sent what its revision does not know:\n{several}", pytrace=False)

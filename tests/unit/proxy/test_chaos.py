@@ -2,8 +2,10 @@
 configuration changes.
 
 No answer reaches another client, each request has one outcome, and nothing is left at the end.
+Each client is a principal: else those of 2026-07-28 over HTTP are one client of a server's limits.
 ``WIRESPEED_CHAOS_SECONDS`` and ``WIRESPEED_CHAOS_CLIENTS`` say how long and how many; the defaults
-are for every run of the suite. A run of more than 300 s needs ``-o faulthandler_timeout=0``.
+are for every run of the suite. A run of more than 300 s needs ``-o faulthandler_timeout=0``, and
+``-p no:logging``, because pytest keeps what is logged.
 """
 
 from __future__ import annotations
@@ -30,9 +32,10 @@ from proxy_lab import ENVELOPE, MODERN
 from raw import surroundings
 
 from wirespeed import Client, Stdio
+from wirespeed.auth import hash_token
 from wirespeed.errors import CallTimeout, RemoteError, WirespeedError
 from wirespeed.litemcp import LiteClient
-from wirespeed.proxy import BackendConfig, FlowConfig, Proxy, ProxyConfig
+from wirespeed.proxy import BackendConfig, FlowConfig, PrincipalConfig, Proxy, ProxyConfig
 
 pytestmark = [pytest.mark.compiled, pytest.mark.off_schema]
 
@@ -42,8 +45,8 @@ N_CLIENTS = int(os.environ.get("WIRESPEED_CHAOS_CLIENTS", "60"))
 PATIENCE = 60.0
 RELOADS = 5.0  # seconds between two of them
 # Resident memory that a run may add to what a shorter one before it has left behind: what the
-# allocators keep of a busier moment. Runs of the same length, one after another, differ by 2 MiB.
-MAX_GROWTH = 24 * 1024 * 1024
+# allocators keep of a busier moment. With 200 clients, 60 s after 8 s add 4 MiB.
+MAX_GROWTH = 16 * 1024 * 1024
 
 SERVER = """
 import asyncio, os
@@ -62,6 +65,11 @@ server.run()
 """
 
 
+def token(name: str) -> str:
+    """The token of a client."""
+    return f"{name:->40}"
+
+
 class Chaos:
     """What the clients saw."""
 
@@ -76,7 +84,7 @@ class Chaos:
         loop = asyncio.get_running_loop()
         while loop.time() < until:
             try:
-                async with Client(url, era=era) as client:
+                async with Client(url, era=era, token=token(str(n))) as client:
                     for _ in range(self.random.randrange(1, 6)):
                         nonces = [f"{n}/{k}/{self.random.random()}" for k in range(8)]
                         await asyncio.gather(*(self.ask(client, nonce) for nonce in nonces))
@@ -124,7 +132,7 @@ class Chaos:
         loop = asyncio.get_running_loop()
         while loop.time() < until:
             try:
-                async with LiteClient(url, timeout=PATIENCE) as client:
+                async with LiteClient(url, token=token(f"lite{n}"), timeout=PATIENCE) as client:
                     for k in range(self.random.randrange(1, 6)):
                         nonce = f"lite {n}/{k}/{self.random.random()}"
                         answer = await client.call(nonce, 0.01, 10)
@@ -170,6 +178,7 @@ class Chaos:
         head = (
             f"POST /servers/two HTTP/1.1\r\nHost: {host}:{port}\r\nContent-Length: {len(body)}\r\n"
             "Content-Type: application/json\r\nAccept: application/json, text/event-stream\r\n"
+            f"Authorization: Bearer {token('slow')}\r\n"
             f"MCP-Protocol-Version: {MODERN}\r\nMcp-Method: tools/call\r\nMcp-Name: echo\r\n\r\n"
         )
         while loop.time() < until:
@@ -208,7 +217,12 @@ async def proxied(folder: Path) -> AsyncIterator[tuple[str, str, Proxy]]:
             ready.set()
 
     listen = ("ws://127.0.0.1:0/mcp", "http://127.0.0.1:0/mcp")
-    proxy = Proxy(ProxyConfig(backends=backends, listen=listen))
+    names = (*map(str, range(N_CLIENTS)), *(f"lite{n}" for n in range(4)), "slow")
+    principals = tuple(
+        PrincipalConfig(name=name, token_sha256=hash_token(token(name)).removeprefix("sha256:"))
+        for name in names
+    )
+    proxy = Proxy(ProxyConfig(backends=backends, listen=listen, principals=principals))
     serving = asyncio.ensure_future(proxy.serve(on_listening=on_listening))
     waiting = asyncio.ensure_future(ready.wait())
     await asyncio.wait((serving, waiting), return_when=asyncio.FIRST_COMPLETED)

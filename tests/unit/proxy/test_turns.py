@@ -275,6 +275,7 @@ async def test_a_client_that_leaves_while_it_waits(who: str, tmp_path: Path) -> 
             lab.gate.touch()
             await until(lambda: lab.side.n_turns > 0)
             lab.gate.unlink()
+        floods.pop(0).cancel()
         one.writer.transport.abort()
         await until(lambda: len(lab.fronts) == 2)
         lab.gate.touch()

@@ -64,11 +64,15 @@ cdef class Streams:
     def end_at(self, Exchange exchange not None, end):
         """Call a function when the client's credentials end, unless the stream is closed before."""
         if exchange.expires != INFINITY:
-            seconds = max(0.0, exchange.expires - time.time())
+            seconds = max(0.001, exchange.expires - time.time())
             self._ends[exchange] = self._loop.call_later(seconds, self._end, exchange, end)
 
     def _end(self, Exchange exchange not None, end):
-        if self._ends.pop(exchange, None) is not None:
+        if self._ends.pop(exchange, None) is None:
+            return
+        if time.time() < exchange.expires:     # timers have another clock
+            self.end_at(exchange, end)
+        else:
             end()
 
     cdef int _arm(self) except -1:

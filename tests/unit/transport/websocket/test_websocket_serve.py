@@ -405,7 +405,7 @@ async def test_a_slow_reader_that_never_reads_is_cut_off() -> None:
 # -- nothing is left -------------------------------------------------------------------------------
 
 
-@pytest.mark.unheard("objects are counted")
+@pytest.mark.off_schema("objects are counted")
 async def test_connections_that_come_and_go_leave_nothing() -> None:
     server: Any = lab_server()
     async with serving(server) as place:
