@@ -59,7 +59,7 @@ class Backend(Side):
         exit_note: What is known of the exit of its program.
         ended_for: Why the proxy has ended it; "" if the proxy has not.
         retired: Whether another connection has taken its place, so that it gets no new requests.
-        garbage: What it wrote that is of no use.
+        garbage: The invalid messages that it wrote.
         began: When the connection was made, on the clock of the loop.
     """
 
@@ -161,7 +161,7 @@ class Backend(Side):
         return self.owner.again(asker, message)
 
     def end(self, reason: str) -> None:
-        """End a connection that is of no use any more. What it was asked fails."""
+        """End a connection that cannot be used any more. Its requests fail."""
         if self.link is not None:
             self.ended_for = reason
             self.link.lose(TransportError(reason))

@@ -123,7 +123,7 @@ class HealthConfig:
 
     Attributes:
         interval: Seconds without a message of the server, while requests wait for it, after which
-            it is asked for a sign of life.
+            the proxy sends it `ping`, or `server/discover`.
         timeout: Seconds that it has to answer. Then it is ended, and started again.
     """
 

@@ -127,7 +127,7 @@ class Process(_Keys):
 
 
 class Health(_Keys):
-    """How a server that hangs is found: it is asked for a sign of life."""
+    """How the proxy finds a server that hangs: it sends `ping`, or `server/discover`."""
 
     interval: (
         Annotated[_Seconds, Meta(description="Seconds of silence, while requests wait.")]

@@ -7,14 +7,13 @@ import logging
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from wirespeed._exports import set_public_home
 from wirespeed.errors import ConfigError, TransportError
 from wirespeed.proxy.flow.rates import Rates
 from wirespeed.proxy.listen_options import options_of
 from wirespeed.proxy.listening import Listening, Routes, routes
-from wirespeed.proxy.merge.merged import Merged, serve_lanes
 from wirespeed.proxy.merge.names import Names
 from wirespeed.proxy.operation.meter import Meter
 from wirespeed.proxy.reload import Changes, Reloads, compare
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     from wirespeed.proxy.access.audit import AuditLog
     from wirespeed.proxy.access.principals import Principals
     from wirespeed.proxy.config import ProxyConfig
-    from wirespeed.proxy.merge.merged import Offer
+    from wirespeed.proxy.merge.merged import Merged, Offer
     from wirespeed.proxy.operation.admin import AdminService
     from wirespeed.proxy.operation.status import Facts
     from wirespeed.transport.options import ListenFields, OnListening
@@ -139,6 +138,8 @@ class Proxy:
         """All servers as one."""
         if len(services) == 1:
             return next(iter(services.values()))
+        from wirespeed.proxy.merge.merged import Merged  # most proxies have one server
+
         merged = Merged(_offers(config, services), config.page_size)
         return ProxyService(config, "proxy", merged, Meter())
 
@@ -153,9 +154,9 @@ class Proxy:
         for one in config.backends:
             shown = None if len(services) == 1 else Names(one).full
             self._guard(services[one.name], one.name, shown)
-        if isinstance(whole.assignment, Merged):
+        if (merged := _merged(whole, services)) is not None:
             self._guard(whole, None)
-            whole.assignment.access = whole.access
+            merged.access = whole.access
         for service in (*services.values(), whole):
             service.adopt(config, rates)
             if self._is_observed and service.config is not None:
@@ -325,15 +326,16 @@ class Proxy:
         if whole is not self._whole and self._whole not in self._services.values():
             self._whole.farewell = "the servers were changed"
         self.rates = self._adopted(config, services, whole)
-        if isinstance(whole.assignment, Merged):
-            await whole.assignment.replace(_offers(config, services), config.page_size)
+        if (merged := _merged(whole, services)) is not None:
+            await merged.replace(_offers(config, services), config.page_size)
         self.config, self._services, self._whole = config, services, whole
 
     def _whole_of(self, config: ProxyConfig, services: dict[str, ProxyService]) -> ProxyService:
         """All servers of a configuration as one: what there is, if its clients can stay."""
         if 1 in (len(services), len(self._services)):
             return self._joined(config, services)
-        same = serve_lanes(_offers(config, services)) == self._whole.assignment.serves_lanes
+        serves_lanes = all(one.assignment.serves_lanes for one in services.values())
+        same = serves_lanes == self._whole.assignment.serves_lanes
         return self._whole if same else self._joined(config, services)
 
 
@@ -347,6 +349,11 @@ def _principals_of(config: ProxyConfig) -> Principals | None:
     from wirespeed.proxy.access.principals import Principals
 
     return Principals(config)
+
+
+def _merged(whole: ProxyService, services: dict[str, ProxyService]) -> Merged | None:
+    """What joins the servers, if there are several."""
+    return None if len(services) == 1 else cast("Merged", whole.assignment)
 
 
 def _offers(config: ProxyConfig, services: dict[str, ProxyService]) -> list[Offer]:

@@ -55,7 +55,7 @@ class Load:
             thread.join(FOREVER)
 
     def until(self, n: int) -> None:
-        """Wait for so many more answers."""
+        """Wait until ``n`` more answers have come."""
         until = time.monotonic() + FOREVER
         n += len(self.pids)
         while len(self.pids) < n:

@@ -117,7 +117,7 @@ async def test_garbage_is_counted_by_kind(tmp_path: Path) -> None:
         one = await lab.connect()
         for text in ("no JSON", '{"id":1}', '{"jsonrpc":"2.0","id":1048599,"result":{}}'):
             await one.ask(call(1, "raw", text=text))
-        # a request that was cancelled may be answered late: that is no fault
+        # a late answer to a cancelled request is not an error
         await one.send(call("c", "hold", 1, **{"as": "x"}))
         await one.recv()
         cancel = {"jsonrpc": "2.0", "method": "notifications/cancelled"}

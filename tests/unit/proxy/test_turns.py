@@ -72,7 +72,7 @@ def test_shares_and_no_idle_room(backlogs: list[list[int]], rooms: list[int]) ->
             ]
             # Room is left only if nothing waits.
             assert left <= 0 or not busy
-            # Whoever always had something to send has the same share as the others.
+            # All clients that always had something to send have the same share.
             assert not busy or max(busy) - min(busy) < QUANTUM + LONGEST
             # Nobody who is done had more than that.
             assert not busy or all(sent - min(busy) < QUANTUM + LONGEST for sent in model.sent)
@@ -229,7 +229,7 @@ async def test_floods_have_equal_shares_and_others_their_turn(tmp_path: Path) ->
         assert max(ahead) - min(ahead) <= 2 * (65536 + size)
         assert not any(left.values())
         assert side.n_turns >= (2 * n * size - PIPE - held) // (65536 + size)
-        # nobody waits any more: the next request passes at once
+        # no client waits: the next request passes at once
         turns = side.n_turns
         await third.ask(call("more", "third"))
         assert side.n_turns == turns

@@ -248,7 +248,7 @@ class Legacy(Instance):
             return
         versions = self.versions
         wanted = params["protocolVersion"]
-        version = wanted if wanted in versions else versions[-1]
+        version = versions[versions.index(wanted) if wanted in versions else -1]
         capabilities = {
             name: value
             for name, value in (self._hello.get("capabilities") or {}).items()
@@ -257,7 +257,8 @@ class Legacy(Instance):
         hello = {**self._hello, "protocolVersion": version, "capabilities": capabilities}
         client.version = version
         offered = params.get("capabilities")
-        client.capabilities = frozenset(offered if isinstance(offered, dict) else ())
+        if isinstance(offered, dict):
+            client.capabilities = tuple(name for name in QUESTIONS if name in offered)
         front.admits_legacy = not self.is_tried
         front.speak(version)
         front.session.send_result(message, msgspec.json.encode(hello))
@@ -323,7 +324,7 @@ class _Client:
     def __init__(self) -> None:
         self.greeting: Message | None = None  # an `initialize` that waits for the server
         self.version: str | None = None
-        self.capabilities: frozenset[str] = frozenset()  # what it said that it can be asked
+        self.capabilities: tuple[str, ...] = ()  # of `QUESTIONS`: what it can be asked
         self.level: str | None = None
         self.uris = _NO_URIS
 

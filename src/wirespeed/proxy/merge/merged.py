@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable
 from typing import TYPE_CHECKING, TypeAlias
 
 from wirespeed.proxy.merge.client import MergedClient
@@ -23,11 +22,6 @@ logger = logging.getLogger("wirespeed.proxy")
 
 # The service of a server, its names, and the seconds that it has to answer.
 Offer: TypeAlias = "tuple[ProxyService, Names, float]"
-
-
-def serve_lanes(services: Iterable[Offer]) -> bool:
-    """Whether clients without sessions can be served."""
-    return all(service.assignment.serves_lanes for service, *_ in services)
 
 
 class Merged:
@@ -55,7 +49,7 @@ class Merged:
     @property
     def serves_lanes(self) -> bool:
         """Whether all servers do."""
-        return serve_lanes(self._services)
+        return all(service.assignment.serves_lanes for service, *_ in self._services)
 
     @property
     def upstreams(self) -> list[Upstream]:

@@ -127,7 +127,7 @@ class Meter:
 
     @property
     def garbage(self) -> dict[str, int]:
-        """What servers wrote that is of no use, by kind."""
+        """The invalid messages that servers wrote, by kind."""
         found = self._garbage.copy()
         for backend in self._backends:
             found.update(backend.garbage.counts)

@@ -194,7 +194,7 @@ def _failures(of_backends: list[EndpointEntry]) -> Iterator[Family]:
     yield Family(
         f"{PREFIX}garbage",
         "counter",
-        "What servers wrote that is of no use, by kind.",
+        "Invalid messages that servers wrote, by kind.",
         [
             _total(n, backend=one.name, kind=kind)
             for one in of_backends

@@ -84,7 +84,7 @@ class EndpointEntry(msgspec.Struct):
     Attributes:
         isolation: None for the endpoint of all servers.
         supervision: What was done to the servers, and the requests that were sent again.
-        garbage: What servers wrote that is of no use, by kind.
+        garbage: The invalid messages that servers wrote, by kind.
         breakers: How many there are, by state, without those that are closed.
         flow: What the limits of the server count; empty without limits.
         refused: Requests that got an error of the proxy, by reason.

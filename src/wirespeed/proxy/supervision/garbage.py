@@ -1,4 +1,4 @@
-"""What a server writes that is of no use: it is counted by kind, and too much of it ends the
+"""Invalid messages of a server: they are counted by kind, and too many of them end the
 server."""
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("wirespeed.proxy")
 
-# More than this in a window of so many seconds ends the server.
+# A server that writes more than `MAX_GARBAGE` of them within `WINDOW` seconds is ended.
 MAX_GARBAGE = 1000
 WINDOW = 10.0
 

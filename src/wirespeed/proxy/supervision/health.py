@@ -19,8 +19,8 @@ _LOOKS = 4
 
 
 class Health:
-    """Asks a server for a sign of life when it is silent while requests wait, and ends it if there
-    is none. Any message is a sign, an error too."""
+    """Sends a server that is silent while requests wait a `ping`, or `server/discover`, and ends it
+    if it stays silent. Any message counts as an answer, an error too."""
 
     def __init__(self, config: HealthConfig) -> None:
         self._config = config

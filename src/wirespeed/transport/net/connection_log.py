@@ -31,7 +31,10 @@ class ConnectionLog:
         self._log(peer, "opened", {})
 
     def closed(self, peer: Peer, wire: Any, seconds: float) -> None:
-        """A connection has ended, after so many seconds. ``wire``: what has moved its bytes."""
+        """A connection has ended.
+
+        ``wire``: What has moved its bytes. ``seconds``: How long it was open.
+        """
         numbers = {
             "messages": wire.messages_in,
             "bytes_in": wire.bytes_in,
