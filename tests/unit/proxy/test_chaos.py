@@ -157,8 +157,10 @@ class Chaos:
     async def reloader(self, proxy: Proxy, until: float) -> None:
         """Start a server anew, and show another one otherwise, in each reload."""
         loop = asyncio.get_running_loop()
-        while loop.time() + RELOADS < until:
-            await asyncio.sleep(RELOADS)
+        due = loop.time() + RELOADS
+        while due < until:
+            await asyncio.sleep(due - loop.time())
+            due += RELOADS
             self.outcomes["reloads"] += 1
             mark = str(self.outcomes["reloads"])
             one, two, *others = proxy.config.backends
