@@ -84,7 +84,7 @@ class Front(Side):
             logger.info("connection lost: %s", exc)
         super().on_lost(exc)
         if self.is_client:
-            self.service.fronts.discard(self)
+            self.service.fronts.pop(self, None)
             self.service.meter.client_left(self)
         self.router.left(self)
         if not self.closed.done():

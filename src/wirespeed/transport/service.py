@@ -96,6 +96,8 @@ class Service(Protocol):
     the `HttpTarget` of further paths, where it is served at ``path``.
     A service may have an ``auth``, an `Authority` that decides who may use it, in place of the
     token and the ``authenticate`` of the listener.
+    A service whose ``reads_headers`` is false does not look at the header fields of its clients'
+    opening handshakes: they are not kept.
     A listener whose services have a true ``drains_last`` serves until the other listeners of its
     process have drained.
     """

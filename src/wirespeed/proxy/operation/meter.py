@@ -17,6 +17,8 @@ from wirespeed.proxy.supervision.garbage import BAD_MESSAGE, UNKNOWN_ID
 from wirespeed.server.requests.observer import BUCKETS, Observer
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from wirespeed.proxy.backend import Backend
     from wirespeed.proxy.front import Front
     from wirespeed.proxy.supervision.upstream import Upstream
@@ -109,7 +111,7 @@ class Meter:
 
     # -- the numbers -----------------------------------------------------------------------------
 
-    def of_clients(self, fronts: set[Front]) -> dict[str, int]:
+    def of_clients(self, fronts: Iterable[Front]) -> dict[str, int]:
         """The sums of all clients, those that are there and those that have left."""
         return _sum(self._gone["clients"], totals(fronts))
 

@@ -89,7 +89,9 @@ class WebSocketTarget(HttpTarget):
         framer = WebSocketFramer(
             "server", max_message=service.limits.max_message, deflate=handshake.extension
         )
-        peer = Peer(exchange.address, exchange.user, _Fields(exchange.head))
+        reads = getattr(service, "reads_headers", True)
+        fields = _Fields(exchange.head) if reads else None
+        peer = Peer(exchange.address, exchange.user, fields)
         admitted = Admission(exchange.user, exchange.principal, expires=exchange.expires)
         connection.upgrade(answer, Opening(self, service, framer, peer, admitted))
 
