@@ -151,8 +151,9 @@ class Chaos:
             await asyncio.sleep(0.5)
             alive = sorted(self.pids & children())
             if alive:
-                os.kill(self.random.choice(alive), signal.SIGKILL)
-                self.outcomes["kills"] += 1
+                with contextlib.suppress(ProcessLookupError):  # it has ended a moment ago
+                    os.kill(self.random.choice(alive), signal.SIGKILL)
+                    self.outcomes["kills"] += 1
 
     async def reloader(self, proxy: Proxy, until: float) -> None:
         """Start a server anew, and show another one otherwise, in each reload."""
