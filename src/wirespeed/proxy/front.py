@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from typing import TYPE_CHECKING, Any
 
@@ -192,7 +193,9 @@ class Front(Side):
     def agreed(self, message: Message) -> None:
         """A server has answered `initialize`."""
         assert message.result is not None
-        result = msgspec.json.decode(message.result)
+        result: Any = None
+        with contextlib.suppress(msgspec.DecodeError):  # it is JSON, but more than Python can hold
+            result = msgspec.json.decode(message.result)
         self.speak(result.get("protocolVersion") if isinstance(result, dict) else None)
         if self.across is not None:
             self.across.revision = self.revision

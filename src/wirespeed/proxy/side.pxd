@@ -110,11 +110,13 @@ cdef class Side(Party):
 
     # `name`: JSON text that stands in the place of `params.name`, or None
     cdef int pass_request_c(self, Side to, Message m, bytes name) except -1
+    cdef int send_c(self, Route route, Message m, bytes name) except -1
     cdef int keep_c(self, Route route, Message m) except -1
     cdef int observe_c(self, Route route, Message m) except -1
     cdef int pass_answer_c(self, Route route, Message m) except -1
     cdef bint replaced_c(self, Route route, Message m) except -1
     cdef int pass_notice_c(self, Route route, Message m) except -1
+    cdef int pass_cancel_c(self, Route route, Message m) except -1
     cdef int pass_about_c(self, Route route, Message m, int which, Span text) except -1
     cdef int request_c(self, Message m) except -1
     cdef int notification_c(self, Message m) except -1

@@ -176,6 +176,8 @@ cdef class Side(Party):
                 logger.error("internal error of the proxy at %s", m, exc_info=exc)
                 if m.kind_c == REQUEST:
                     self.session.error_c(m.ref, codes.INTERNAL_ERROR, "Internal error", None)
+                elif type(m.token) is Route and m.kind_c != NOTIFICATION:
+                    self.fail_c(<Route> m.token, codes.INTERNAL_ERROR, "Internal error", None)
         if self.turn is not None and not self.session.pauses_requests:
             self.end_turn_c()
         if self.draining:
@@ -239,21 +241,33 @@ cdef class Side(Party):
         return self.pass_request_c(to, m, None)
 
     cdef int pass_request_c(self, Side to, Message m, bytes name) except -1:
-        cdef Edit more[MAX_MORE]
-        cdef int n_more = 0
-        cdef double deadline = INFINITY
+        cdef Route route
         if to is None or to.link is None:
             self.unreachable(m)
             return 0
         if self.admission is not None and not self.admission.admit_c(self, to, m, name):
             return 0
-        cdef Route route = Route.__new__(Route)
-        cdef Span token = span_of(m, WS_META_PROGRESS_TOKEN)
+        route = Route.__new__(Route)
         route.asker = self
         route.answerer = to
         route.ref = m.ref
         if self.admission is not None:
             route.admission, route.permit = self.admission, self.admission.permit
+        try:
+            self.send_c(route, m, name)
+        except BaseException:
+            to.session.pending.take_c(route.id)
+            route.over_c(codes.INTERNAL_ERROR)
+            raise
+        return 0
+
+    cdef int send_c(self, Route route, Message m, bytes name) except -1:
+        """Send an admitted request to the side that answers it."""
+        cdef Side to = route.answerer
+        cdef Edit more[MAX_MORE]
+        cdef int n_more = 0
+        cdef double deadline = INFINITY
+        cdef Span token = span_of(m, WS_META_PROGRESS_TOKEN)
         if not poi_is(m, WS_METHOD, b'"tools/call"'):
             route.listens = method_is(m, b'"subscriptions/listen"', "subscriptions/listen")
             if route.listens:
@@ -454,10 +468,7 @@ cdef class Side(Party):
         if m.ref:                      # its own request, which it cancels
             while route is not None:
                 if route.answerer.session.pending.is_live_c(route.id):
-                    route.answerer.n_given_up += 1
-                    route.answerer.session.splice_cancel_c(route.id, m)
-                    if route.answerer.link is not None:
-                        route.answerer.link.wrote_c()
+                    route.answerer.pass_cancel_c(route, m)
                 route.over_c(CANCELLED)
                 route = route.next
             return self.session.cancelled_done_c()
@@ -484,6 +495,17 @@ cdef class Side(Party):
             return 0
         route.message = None           # what another server said would begin anew
         return self.pass_about_c(route, m, WS_PROGRESS_TOKEN, token_of(route))
+
+    cdef int pass_cancel_c(self, Route route, Message m) except -1:
+        """Pass a client's cancellation to this side: without its reason, if this side does not read.
+        """
+        if self.session.outbox.size >= self.session.output_high:
+            self.session.pending.take_c(route.id)
+            self.cancel(route.id, "the client has cancelled it")
+            return 0
+        self.n_given_up += 1
+        self.session.splice_cancel_c(route.id, m)
+        return 0 if self.link is None else self.link.wrote_c()
 
     cdef int pass_about_c(self, Route route, Message m, int which, Span text) except -1:
         cdef Side asker = route.asker

@@ -103,7 +103,10 @@ SUBSCRIPTION_OVER = b'{"resultType":"complete","_meta":{"%b":%%b}}' % META_SUBSC
 
 def about_subscription(result: Lease, id: bytes) -> bytes:
     """Return the last word on a subscription, whose id stands in the result, too."""
-    decoded = msgspec.json.decode(result)
+    try:
+        decoded = msgspec.json.decode(result)
+    except msgspec.DecodeError:  # it is JSON, but more than Python can hold
+        return SUBSCRIPTION_OVER % id
     meta = decoded.get("_meta") if isinstance(decoded, dict) else None
     if isinstance(meta, dict) and META_SUBSCRIPTION_ID in meta:
         meta[META_SUBSCRIPTION_ID] = msgspec.Raw(id)
