@@ -497,8 +497,7 @@ cdef class Side(Party):
         return self.pass_about_c(route, m, WS_PROGRESS_TOKEN, token_of(route))
 
     cdef int pass_cancel_c(self, Route route, Message m) except -1:
-        """Pass a client's cancellation to this side: without its reason, if this side does not read.
-        """
+        """Pass a cancellation to this side, or a short one if this side does not read."""
         if self.session.outbox.size >= self.session.output_high:
             self.session.pending.take_c(route.id)
             self.cancel(route.id, "the client has cancelled it")

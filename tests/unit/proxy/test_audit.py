@@ -18,7 +18,7 @@ from wirespeed.protocol.codes import INVALID_PARAMS, SERVER_LOST
 from wirespeed.proxy.access import audit
 from wirespeed.proxy.access.audit import AuditLog
 
-pytestmark = [pytest.mark.compiled, pytest.mark.off_schema]
+pytestmark = pytest.mark.off_schema
 
 
 def lines(path: Path) -> list[dict[str, Any]]:

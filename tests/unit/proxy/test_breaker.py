@@ -10,7 +10,7 @@ from proxy_lab import MODERN, Lab, call, said
 
 from wirespeed.proxy import BreakerConfig
 
-pytestmark = [pytest.mark.compiled, pytest.mark.off_schema]
+pytestmark = pytest.mark.off_schema
 
 LOST, TIMEOUT = -31004, -31005
 HELLO = {

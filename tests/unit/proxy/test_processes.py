@@ -19,7 +19,7 @@ from wirespeed.proxy import RecycleConfig
 from wirespeed.proxy.supervision.recycling import resident
 from wirespeed.proxy.supervision.stderr import MAX_LINES, NamedLines
 
-pytestmark = [pytest.mark.compiled, pytest.mark.off_schema]
+pytestmark = pytest.mark.off_schema
 
 LOST = -31004
 ERAS = [("2025-11-25", ""), (MODERN, MODERN)]
