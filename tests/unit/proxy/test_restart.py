@@ -19,7 +19,7 @@ import pytest
 from raw import FOREVER
 from websockets.sync.client import connect
 
-from tests.unit.proxy.process_lab import HELLO, ProcessLab, call, free_port, pid, unix
+from tests.unit.proxy.process_lab import HELLO, ProcessLab, ask, call, free_port, pid, unix
 
 pytestmark = [pytest.mark.own_environment]
 
@@ -125,6 +125,21 @@ def of_websocket(port: int) -> int:
         found = json.loads(ws.recv(FOREVER))["result"]["_meta"]["pid"]
     assert isinstance(found, int)
     return found
+
+
+@contextlib.contextmanager
+def tcp(port: int) -> Iterator[socket.socket]:
+    """A client at a port, after its handshake."""
+    with socket.create_connection(("127.0.0.1", port), FOREVER) as sock:
+        ask(sock, HELLO)
+        yield sock
+
+
+def children(process: int) -> set[int]:
+    """The children of a process."""
+    return {
+        int(one) for one in Path(f"/proc/{process}/task/{process}/children").read_text().split()
+    }
 
 
 def gone(process: int) -> bool:
@@ -238,13 +253,14 @@ def test_a_new_process_that_fails(tmp_path: Path) -> None:
         assert process.wait(FOREVER) == 0
 
 
-def test_the_service_manager_is_told(tmp_path: Path) -> None:
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_the_service_manager_is_told(tmp_path: Path, workers: str) -> None:
     lab = ProcessLab(tmp_path)
-    lab.write("a", listen=[f"unix:{tmp_path / 's'}"], watch=False)
+    lab.write("a", listen=[f"tcp://127.0.0.1:{free_port()}"], watch=False)
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
         manager.bind(str(tmp_path / "notify"))
         manager.settimeout(FOREVER)
-        with lab.running(NOTIFY_SOCKET=str(tmp_path / "notify")) as process:
+        with lab.running("--workers", workers, NOTIFY_SOCKET=str(tmp_path / "notify")) as process:
             assert manager.recv(100) == b"READY=1"
             process.send_signal(signal.SIGUSR2)
             told = manager.recv(100).decode()
@@ -252,6 +268,113 @@ def test_the_service_manager_is_told(tmp_path: Path) -> None:
             assert told == f"MAINPID={successor}\nREADY=1"
             assert process.wait(FOREVER) == 0
             os.kill(successor, signal.SIGTERM)
+
+
+def test_workers_answer_requests_in_flight(tmp_path: Path) -> None:
+    lab = ProcessLab(tmp_path)
+    port = free_port()
+    lab.write("a", isolation="session", listen=[f"tcp://127.0.0.1:{port}"], watch=False)
+    with lab.running("--workers", "2") as process, contextlib.ExitStack() as stack:
+        clients = [stack.enter_context(tcp(port)) for _ in range(8)]
+        for client in clients:
+            client.sendall(json.dumps(call("slow", "sleep", seconds=2)).encode() + b"\n")
+        process.send_signal(signal.SIGUSR2)
+        successor = new_process(lab.until("takes the place of this one"))
+        try:
+            for client in clients:
+                assert json.loads(client.recv(65536))["id"] == "slow"
+                assert client.recv(1) == b""
+            assert process.wait(FOREVER) == 0
+            with tcp(port) as client:
+                pid(client)
+        finally:
+            os.kill(successor, signal.SIGTERM)
+
+
+def test_workers_have_a_deadline(tmp_path: Path) -> None:
+    lab = ProcessLab(tmp_path)
+    port = free_port()
+    listen = [f"tcp://127.0.0.1:{port}"]
+    lab.write("a", isolation="session", listen=listen, watch=False, shutdownGrace=0.5)
+    with lab.running("--workers", "2") as process, tcp(port) as client:
+        client.sendall(json.dumps(call("slow", "sleep", seconds=60)).encode() + b"\n")
+        process.send_signal(signal.SIGUSR2)
+        successor = new_process(lab.until("takes the place of this one"))
+        os.kill(successor, signal.SIGTERM)
+        assert client.recv(1) == b""
+        assert process.wait(FOREVER) == 0
+
+
+def test_a_successor_of_workers_that_fails(tmp_path: Path) -> None:
+    lab = ProcessLab(tmp_path)
+    port = free_port()
+    listen = [f"tcp://127.0.0.1:{port}"]
+    lab.write("a", listen=listen, watch=False)
+    with lab.running("--workers", "2") as process, tcp(port) as client:
+        before = pid(client)
+        workers = children(process.pid)
+        lab.file.write_text("{")
+        process.send_signal(signal.SIGUSR2)
+        log = lab.until("this one goes on")
+        assert "ended before it was ready (status 3)" in log
+        assert "proxy.json" in log
+        assert pid(client) == before
+        assert children(process.pid) == workers
+        lab.write("a", listen=listen, watch=False)
+        # a worker has the only descriptor of its socket again: when it dies, others take its place
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(min(workers), signal.SIGKILL)
+        for _ in range(10):
+            with contextlib.suppress(ConnectionResetError), tcp(port) as other:
+                pid(other)
+        process.send_signal(signal.SIGUSR2)
+        successor = new_process(lab.until("takes the place of this one"))
+        os.kill(successor, signal.SIGTERM)
+        assert process.wait(FOREVER) == 0
+
+
+def test_a_worker_that_dies_while_the_new_process_starts(tmp_path: Path) -> None:
+    lab = ProcessLab(tmp_path)
+    port = free_port()
+    lab.write("a", listen=[f"tcp://127.0.0.1:{port}"], watch=False)
+    with lab.running("--workers", "2") as process:
+        workers = children(process.pid)
+        process.send_signal(signal.SIGUSR2)
+        log = lab.until("is to take the place of this one")
+        (successor,) = map(int, re.findall(r"process (\d+) is to take", log))
+        try:
+            os.kill(successor, signal.SIGSTOP)
+            dying = min(workers)
+            os.kill(dying, signal.SIGKILL)
+            # all are answered: the clients of the worker's socket wait for the next worker
+            for _ in range(20):
+                with tcp(port) as client:
+                    pid(client)
+            workers = children(process.pid) - {successor}
+            assert len(workers) == 2 and dying not in workers
+            os.kill(min(workers), signal.SIGKILL)  # the next process serves what waits there
+            os.kill(successor, signal.SIGCONT)
+            for _ in range(20):
+                with tcp(port) as client:
+                    pid(client)
+            lab.until("takes the place of this one")
+            assert process.wait(FOREVER) == 0
+            with tcp(port) as client:
+                pid(client)
+        finally:
+            os.kill(successor, signal.SIGTERM)
+
+
+def test_sigterm_while_the_new_process_starts(tmp_path: Path) -> None:
+    lab = ProcessLab(tmp_path)
+    lab.write("a", listen=[f"tcp://127.0.0.1:{free_port()}"], watch=False)
+    with lab.running("--workers", "2") as process:
+        process.send_signal(signal.SIGUSR2)
+        log = lab.until("is to take the place of this one")
+        (successor,) = map(int, re.findall(r"process (\d+) is to take", log))
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(FOREVER) == 0
+        assert gone(successor)
 
 
 @pytest.mark.parametrize("isolation", ["session", "shared"])
