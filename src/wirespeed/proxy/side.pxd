@@ -37,6 +37,7 @@ cdef class Route:
     cdef double began            # when it was passed on, by the clock of the observer; 0: no matter
 
     cdef int over_c(self, int code) except -1
+    cdef int take_record_c(self, object before) except -1
 
 
 cdef inline Span token_of(Route route) noexcept:

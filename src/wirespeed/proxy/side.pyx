@@ -82,6 +82,12 @@ cdef class Route:
             span.end(code)
         return 0
 
+    cdef int take_record_c(self, object before) except -1:
+        """Go on with the record of the token that the request had, if that is a route."""
+        if type(before) is Route:
+            self.record, (<Route> before).record = (<Route> before).record, None
+        return 0
+
 
 cdef class Admission:
     """The base of what decides when requests are passed on."""
@@ -196,8 +202,11 @@ cdef class Side(Party):
         for _, token in self.session.fail_all():
             if type(token) is Route:
                 route = <Route> token
-                route.over_c(codes.SERVER_LOST)
-                if route.message is None or not me.again(route.asker, route.message):
+                if route.message is not None and me.again(route.asker, route.message):
+                    record, route.record = route.record, None    # the call is not over
+                    route.over_c(codes.SERVER_LOST)
+                    route.record = record
+                else:
                     me.fail_c(route, codes.SERVER_LOST, me.loss(exc), None)
             else:
                 me.answered(None, token)
@@ -276,13 +285,17 @@ cdef class Side(Party):
                 m.ref, codes.OVERLOADED, "too many requests at once for the server", None
             )
             return 0
+        if self.audit is not None and method_is(m, b'"tools/call"', "tools/call"):
+            route.take_record_c(self.session.inflight.token_c(m.ref))
+            if route.record is None:
+                route.record = self.audit.begin(self, to, m, m.n)
+            else:
+                route.record.again(to)
         self.session.set_token_c(m.ref, route)
         if to.observer is not None:
             to.observe_c(route, m)
         if self.access is not None:
             route.filter = self.access.filter_c(self, m)
-        if self.audit is not None and method_is(m, b'"tools/call"', "tools/call"):
-            route.record = self.audit.begin(self, to, m, m.n)
         if self.tracer is not None:
             m = self.trace_c(route, m)
         if name is not None:
@@ -303,6 +316,12 @@ cdef class Side(Party):
         if to.turns is not None or to.session.outbox.size >= to.session.output_high:
             to.hold_c(self, m.n)
         return 0
+
+    cdef int refused_c(self, Message m, int code) except -1:
+        cdef object held = self.session.inflight.token_c(m.ref)
+        if type(held) is Route and (<Route> held).record is not None:
+            return (<Route> held).over_c(code)    # it waited, after its server was lost
+        return Party.refused_c(self, m, code)
 
     cdef int observe_c(self, Route route, Message m) except -1:
         """Measure a request that this side is asked, unless it is one without an end. Methods that

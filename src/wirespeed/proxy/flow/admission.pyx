@@ -166,6 +166,7 @@ cdef class Limited(Admission):
         route.asker, route.answerer, route.ref = permit.asker, permit.to, permit.message.ref
         route.admission, route.permit = self, permit
         permit.route = route
+        route.take_record_c(permit.asker.session.inflight.token_c(route.ref))
         permit.asker.session.set_token_c(route.ref, route)
         return 0
 
@@ -221,6 +222,7 @@ cdef class Limited(Admission):
         cdef Limited me = self         # what is freed may run any code
         cdef Permit permit
         cdef Queue queue
+        cdef Route route
         cdef Side to, across
         cdef int n_skipped = 0
         if self.passing:
@@ -247,9 +249,11 @@ cdef class Limited(Admission):
                     if n_skipped == MAX_SKIPPED:
                         return 0
                     continue
+            route = permit.route
             me.leave_c(permit)
             if permit.asker.is_open(permit.message):     # else its client leaves just now
-                permit.asker.session.set_token_c(permit.message.ref, None)
+                if route.record is None:
+                    permit.asker.session.set_token_c(permit.message.ref, None)
                 me.passing = True
                 try:
                     if to.link is None:
