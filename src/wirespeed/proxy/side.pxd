@@ -107,7 +107,7 @@ cdef class Side(Party):
     cdef public Observer observer        # counts the requests that this side is asked; None: off
     cdef readonly long long n_passed     # requests of this side
     cdef readonly long long n_abandoned  # requests left unanswered at its loss
-    cdef readonly long long n_answered   # requests that it has answered
+    cdef readonly long long n_answered   # requests that it has answered, without `initialize`
 
     # `name`: JSON text that stands in the place of `params.name`, or None
     cdef int pass_request_c(self, Side to, Message m, bytes name) except -1

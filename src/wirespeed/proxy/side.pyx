@@ -359,7 +359,7 @@ cdef class Side(Party):
         cdef Span id
         cdef bytes text
         cdef int code = code_of(m.error) if m.kind_c == ERROR else 0
-        self.n_answered += 1
+        self.n_answered += not route.greets
         if route.record is not None:
             route.record.bytes_out = m.n
         route.over_c(code)
