@@ -202,7 +202,11 @@ cdef class Side(Party):
         for _, token in self.session.fail_all():
             if type(token) is Route:
                 route = <Route> token
-                if route.message is not None and me.again(route.asker, route.message):
+                if (
+                    route.message is not None
+                    and not route.listens        # what was not heard meanwhile is lost
+                    and me.again(route.asker, route.message)
+                ):
                     record, route.record = route.record, None    # the call is not over
                     route.over_c(codes.SERVER_LOST)
                     route.record = record
@@ -343,9 +347,13 @@ cdef class Side(Party):
         return m if meta is None else with_meta_c(m, meta)
 
     cdef int keep_c(self, Route route, Message m) except -1:
-        """Keep a request that may be sent again, once."""
-        if (
-            not self.next_once
+        """Keep a request that may be sent again, once, or a subscription, for further servers."""
+        cdef Message given = m if self.next_given is None else self.next_given
+        if route.listens:              # a copy: it may stay long
+            route.message = parse((<const char *> given.p)[:given.n], max_depth=1024)
+            route.message.ref = m.ref
+        elif (
+            self.next_given is None
             and type(self.session.inflight.token_c(m.ref)) is not Route
             and route.answerer.retries(m)
         ):
@@ -486,11 +494,13 @@ cdef class Side(Party):
             return 0
         if m.scan.poi[WS_META_SUBSCRIPTION_ID].len:
             route.asker.overheard(m)
-            if route.next is not None and method_is(
+            if method_is(
                 m, b'"notifications/subscriptions/acknowledged"',
                 "notifications/subscriptions/acknowledged",
             ):
-                return 0               # that of the first server is enough
+                route.acknowledged = True
+                if route.next is not None:
+                    return 0           # that of the first server is enough
             if self.tag is not None:
                 text = None if m.params is None else tagged(m.params, self.tag)
                 if text is not None:
@@ -533,6 +543,33 @@ cdef class Side(Party):
         if asker.session.error_c(route.ref, code, message, data):
             asker.passed_c()
         return 0
+
+    def subscriptions(self):
+        """Return the subscriptions of this side that further servers may get, as they came."""
+        cdef Route route
+        cdef list found = []
+        for token in self.session.inflight.tokens:
+            route = <Route> token if type(token) is Route else None
+            if route is not None and route.listens and route.message is not None:
+                found.append(route.message)
+        return found
+
+    @property
+    def n_unfinished(self):
+        """How many requests this side has not answered, without the subscriptions that another
+        server has taken, too."""
+        cdef Route route, one
+        cdef size_t n = self.session.pending.live
+        for token in self.session.pending.tokens or ():
+            route = <Route> token if type(token) is Route else None
+            if route is None or not route.listens:
+                continue
+            held = route.asker.session.inflight.token_c(route.ref)
+            one = <Route> held if type(held) is Route else None
+            while one is not None and (one is route or not one.acknowledged):
+                one = one.next
+            n -= one is not None
+        return n
 
     def end_subscriptions(self):
         """Give this side the last word on each of its subscriptions. Their servers are told."""
@@ -605,10 +642,10 @@ cdef class Side(Party):
         if text is not None:
             m = parse(text, max_depth=1024)
             m.ref = message.ref
-        self.next_after, self.next_once = after, text is not None
+        self.next_after, self.next_given = after, None if text is None else message
         try:
             self.pass_request_c(to, m, name)
         finally:
-            self.next_after, self.next_once = None, False
+            self.next_after, self.next_given = None, None
         if self.link is not None:
             self.passed_c()            # of a refusal

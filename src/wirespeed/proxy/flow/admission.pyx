@@ -144,7 +144,7 @@ cdef class Limited(Admission):
         permit.asker, permit.to, permit.message, permit.name = asker, to, m, name
         permit.after = asker.next_after
         held = asker.session.inflight.token_c(m.ref)
-        permit.once = asker.next_once or type(held) is Route
+        permit.once = asker.next_given is not None or type(held) is Route
         self.hold_c(permit)
         if ahead:
             self.go_on_c()             # there may be room: these have waited for another server
@@ -259,12 +259,13 @@ cdef class Limited(Admission):
                     if to.link is None:
                         to = permit.asker.route(permit.message)
                     if to is not None:
-                        permit.asker.next_after, permit.asker.next_once = permit.after, permit.once
+                        permit.asker.next_after = permit.after
+                        permit.asker.next_given = permit.message if permit.once else None
                         permit.asker.pass_request_c(to, permit.message, permit.name)
                     if permit.asker.link is not None:
                         permit.asker.passed_c()
                 finally:
-                    permit.asker.next_after, permit.asker.next_once = None, False
+                    permit.asker.next_after, permit.asker.next_given = None, None
                     me.passing = False
             me.forget_c(permit.share)
         return 0

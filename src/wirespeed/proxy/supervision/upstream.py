@@ -256,7 +256,7 @@ class Life(NamedTuple):
         try:
             if backend is not None:
                 backend.retired = True
-                while backend.link is not None and backend.session.pending.live:
+                while backend.link is not None and backend.n_unfinished:
                     if loop.time() >= until:
                         backend.end("it was replaced, and its requests took too long")
                         break
