@@ -46,7 +46,7 @@ from wirespeed._core.envelope import parse
 from wirespeed.errors import ProtocolError, RemoteError
 from wirespeed.protocol import codes
 from wirespeed.protocol.revisions import REQUEST_METHODS
-from wirespeed.proxy.tags import OTHER_CODE, SUBSCRIPTION_OVER, about_subscription, code_of
+from wirespeed.proxy.tags import OTHER_CODE, about_subscription, code_of
 from wirespeed.proxy.tags import replaced, tagged, whole
 
 logger = logging.getLogger("wirespeed.proxy")
@@ -543,59 +543,6 @@ cdef class Side(Party):
         if asker.session.error_c(route.ref, code, message, data):
             asker.passed_c()
         return 0
-
-    def subscriptions(self):
-        """Return the subscriptions of this side that further servers may get, as they came."""
-        cdef Route route
-        cdef list found = []
-        for token in self.session.inflight.tokens:
-            route = <Route> token if type(token) is Route else None
-            if route is not None and route.listens and route.message is not None:
-                found.append(route.message)
-        return found
-
-    @property
-    def n_unfinished(self):
-        """How many requests this side has not answered, without the subscriptions that another
-        server has taken, too."""
-        cdef Route route, one
-        cdef size_t n = self.session.pending.live
-        for token in self.session.pending.tokens or ():
-            route = <Route> token if type(token) is Route else None
-            if route is None or not route.listens:
-                continue
-            held = route.asker.session.inflight.token_c(route.ref)
-            one = <Route> held if type(held) is Route else None
-            while one is not None and (one is route or not one.acknowledged):
-                one = one.next
-            n -= one is not None
-        return n
-
-    def end_subscriptions(self):
-        """Give this side the last word on each of its subscriptions. Their servers are told."""
-        cdef Route route, one
-        cdef InFlightSlot *slot
-        cdef Span id
-        for token in list(self.session.inflight.tokens):
-            route = one = <Route> token if type(token) is Route else None
-            if route is None or not route.listens:
-                continue
-            while one is not None:
-                if one.answerer.session.pending.take_c(one.id) is not None:
-                    one.answerer.cancel(one.id, "the proxy is shutting down")
-                one.over_c(CANCELLED)
-                one = one.next
-            slot = self.session.inflight.slot_c(route.ref)
-            if slot is NULL:
-                continue
-            id = inflight_id(slot)
-            text = (<const char *> id.p)[:id.n]
-            self.session.send_notification(
-                "notifications/cancelled", b'{"requestId":%b}' % text, about=route.ref
-            )
-            self.session.result_c(route.ref, SUBSCRIPTION_OVER % text)
-        if self.link is not None:
-            self.link.wrote_c()
 
     def fail_request(self, int64_t id, exc not None):
         """No answer to a request will come, for a reason that the link knows."""

@@ -16,6 +16,7 @@ from wirespeed.proxy.isolation.handshake import Probe
 from wirespeed.proxy.isolation.instance import Instance
 from wirespeed.proxy.isolation.legacy import Legacy
 from wirespeed.proxy.isolation.modern import Modern
+from wirespeed.proxy.subscriptions import subscriptions_of
 from wirespeed.proxy.supervision.recycling import Idle, Recycling
 from wirespeed.proxy.supervision.upstream import Life, Upstream
 from wirespeed.proxy.tags import addressed
@@ -354,7 +355,7 @@ class Pool:
     @property
     def subscriptions(self) -> list[tuple[Front, Message]]:
         """The subscriptions of all clients."""
-        return [(front, one) for front in self._homes for one in front.subscriptions()]
+        return [(front, one) for front in self._homes for one in subscriptions_of(front)]
 
     def replay(self, front: Front, message: Message) -> None:
         """Choose again for a request that has waited."""

@@ -42,7 +42,7 @@ FIRST_PAUSE = 0.1  # seconds before a worker that died is replaced; doubled each
 LONGEST_PAUSE = 10.0
 HEALTHY = 10.0  # seconds of life after which the pause is short again
 PATIENCE = 5.0  # seconds in which a worker answers its parent
-MAX_SOCKETS = 253  # in one message (SCM_MAX_FD)
+_MAX_SOCKETS = 253  # in one message (SCM_MAX_FD)
 READY = b"R"  # words of a worker: it listens;
 HERE = b"H"  # its sockets are in this message;
 DRAINING = b"D"  # it has none any more
@@ -390,7 +390,7 @@ class Crew:
         for worker in self._workers.values():
             worker.pipe.settimeout(PATIENCE)
             try:
-                word, fds, _, _ = socket.recv_fds(worker.pipe, 1, MAX_SOCKETS, FLAGS)
+                word, fds, _, _ = socket.recv_fds(worker.pipe, 1, _MAX_SOCKETS, FLAGS)
             except TimeoutError:
                 logger.error("worker %d hangs, so no other process is started", worker.pid)
                 self._wants_successor = False
