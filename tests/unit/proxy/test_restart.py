@@ -359,10 +359,45 @@ def test_a_worker_that_dies_while_the_new_process_starts(tmp_path: Path) -> None
                     pid(client)
             lab.until("takes the place of this one")
             assert process.wait(FOREVER) == 0
-            with tcp(port) as client:
-                pid(client)
+            # the socket of a worker that dies now is closed, so that the others get its clients
+            os.kill(min(children(successor)), signal.SIGKILL)
+            lab.until("another follows in", 3)
+            for _ in range(20):
+                with tcp(port) as client:
+                    pid(client)
         finally:
             os.kill(successor, signal.SIGTERM)
+
+
+def test_workers_at_the_socket_of_a_service_manager(tmp_path: Path) -> None:
+    """They share it, also those of a successor, and none of them closes it."""
+    lab = ProcessLab(tmp_path)
+    with socket.create_server(("127.0.0.1", 0)) as passed:
+        port = passed.getsockname()[1]
+        lab.write("a", listen=[f"tcp://127.0.0.1:{port}"], watch=False)
+        with lab.running("--workers", "2", passed=passed) as process:
+            successor, n_sockets = process.pid, set()
+            for n in (1, 2):
+                os.kill(successor, signal.SIGUSR2)
+                successor = new_process(lab.until("takes the place of this one", n))
+                try:
+                    files = map(os.path.realpath, Path(f"/proc/{successor}/fd").iterdir())
+                    n_sockets.add(sum("/socket:" in file for file in files))
+                    os.kill(min(children(successor)), signal.SIGKILL)
+                    for _ in range(8):
+                        with tcp(port) as client:
+                            pid(client)
+                    lab.until("another follows in", n)
+                except BaseException:
+                    os.kill(successor, signal.SIGTERM)
+                    raise
+            assert process.wait(FOREVER) == 0
+            assert len(n_sockets) == 1 and n_sockets != {0}
+            os.kill(successor, signal.SIGTERM)
+            while not gone(successor):
+                time.sleep(0.02)
+        with socket.create_connection(passed.getsockname(), FOREVER):
+            passed.accept()[0].close()
 
 
 def test_sigterm_while_the_new_process_starts(tmp_path: Path) -> None:

@@ -27,9 +27,11 @@ LINGER = 1.0  # seconds in which clients send the requests for which they have c
 # Descriptors have their numbers, and the process its id, before the command is there.
 _LAUNCH = """
 import fcntl, os, sys
-ready, *given = map(int, sys.argv[1].split(","))
-above = max(ready, *given, 3 + len(given)) + 1
-ready, *given = [fcntl.fcntl(fd, fcntl.F_DUPFD, above) for fd in (ready, *given)]
+passed = [*map(int, sys.argv[1].split(","))]
+above = max(*passed, 3 + len(passed))
+ready, *given = [fcntl.fcntl(fd, fcntl.F_DUPFD, above) for fd in passed]
+for fd in passed:
+    os.close(fd)
 for i, fd in enumerate(given):
     os.dup2(fd, 3 + i)
     os.close(fd)

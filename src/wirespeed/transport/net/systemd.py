@@ -40,7 +40,7 @@ class Passed(NamedTuple):
     def worker(self) -> str:
         """The number of the only worker that listens on it; empty for a socket of all."""
         name, _, number = self.name.rpartition("-")
-        return number if name == OWN else ""
+        return number if name == OWN and number.isdecimal() else ""
 
 
 @functools.cache
