@@ -17,6 +17,7 @@ from wirespeed.proxy.backend import remote_error
 from wirespeed.proxy.eras import unsupported
 from wirespeed.proxy.ongoing import Ongoing
 from wirespeed.proxy.side import Side
+from wirespeed.proxy.subscriptions import end_subscriptions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -172,7 +173,7 @@ class Front(Side):
         if not self.draining:
             if self.session.refusal is None:  # else its server is not there
                 self.session.refusal = (codes.SHUTTING_DOWN, self.service.farewell)
-            self.end_subscriptions()
+            end_subscriptions(self)
             self._drain()
 
     def _drain(self) -> None:

@@ -46,7 +46,7 @@ from wirespeed._core.envelope import parse
 from wirespeed.errors import ProtocolError, RemoteError
 from wirespeed.protocol import codes
 from wirespeed.protocol.revisions import REQUEST_METHODS
-from wirespeed.proxy.tags import OTHER_CODE, SUBSCRIPTION_OVER, about_subscription, code_of
+from wirespeed.proxy.tags import OTHER_CODE, about_subscription, code_of
 from wirespeed.proxy.tags import replaced, tagged, whole
 
 logger = logging.getLogger("wirespeed.proxy")
@@ -80,6 +80,12 @@ cdef class Route:
         if self.span is not None:
             span, self.span = self.span, None
             span.end(code)
+        return 0
+
+    cdef int take_record_c(self, object before) except -1:
+        """Go on with the record of the token that the request had, if that is a route."""
+        if type(before) is Route:
+            self.record, (<Route> before).record = (<Route> before).record, None
         return 0
 
 
@@ -198,8 +204,15 @@ cdef class Side(Party):
         for _, token in self.session.fail_all():
             if type(token) is Route:
                 route = <Route> token
-                route.over_c(codes.SERVER_LOST)
-                if route.message is None or not me.again(route.asker, route.message):
+                if (
+                    route.message is not None
+                    and not route.listens        # what was not heard meanwhile is lost
+                    and me.again(route.asker, route.message)
+                ):
+                    record, route.record = route.record, None    # the call is not over
+                    route.over_c(codes.SERVER_LOST)
+                    route.record = record
+                else:
                     me.fail_c(route, codes.SERVER_LOST, me.loss(exc), None)
             else:
                 me.answered(None, token)
@@ -290,13 +303,17 @@ cdef class Side(Party):
                 m.ref, codes.OVERLOADED, "too many requests at once for the server", None
             )
             return 0
+        if self.audit is not None and method_is(m, b'"tools/call"', "tools/call"):
+            route.take_record_c(self.session.inflight.token_c(m.ref))
+            if route.record is None:
+                route.record = self.audit.begin(self, to, m, m.n)
+            else:
+                route.record.again(to)
         self.session.set_token_c(m.ref, route)
         if to.observer is not None:
             to.observe_c(route, m)
         if self.access is not None:
             route.filter = self.access.filter_c(self, m)
-        if self.audit is not None and method_is(m, b'"tools/call"', "tools/call"):
-            route.record = self.audit.begin(self, to, m, m.n)
         if self.tracer is not None:
             m = self.trace_c(route, m)
         if name is not None:
@@ -318,6 +335,12 @@ cdef class Side(Party):
             to.hold_c(self, m.n)
         return 0
 
+    cdef int refused_c(self, Message m, int code) except -1:
+        cdef object held = self.session.inflight.token_c(m.ref)
+        if type(held) is Route and (<Route> held).record is not None:
+            return (<Route> held).over_c(code)    # it waited, after its server was lost
+        return Party.refused_c(self, m, code)
+
     cdef int observe_c(self, Route route, Message m) except -1:
         """Measure a request that this side is asked, unless it is one without an end. Methods that
         the protocol does not have are counted as one."""
@@ -338,9 +361,13 @@ cdef class Side(Party):
         return m if meta is None else with_meta_c(m, meta)
 
     cdef int keep_c(self, Route route, Message m) except -1:
-        """Keep a request that may be sent again, once."""
-        if (
-            not self.next_once
+        """Keep a request that may be sent again, once, or a subscription, for further servers."""
+        cdef Message given = m if self.next_given is None else self.next_given
+        if route.listens:              # a copy: it may stay long
+            route.message = parse((<const char *> given.p)[:given.n], max_depth=1024)
+            route.message.ref = m.ref
+        elif (
+            self.next_given is None
             and type(self.session.inflight.token_c(m.ref)) is not Route
             and route.answerer.retries(m)
         ):
@@ -354,7 +381,7 @@ cdef class Side(Party):
         cdef Span id
         cdef bytes text
         cdef int code = code_of(m.error) if m.kind_c == ERROR else 0
-        self.n_answered += 1
+        self.n_answered += not route.greets
         if route.record is not None:
             route.record.bytes_out = m.n
         route.over_c(code)
@@ -478,11 +505,13 @@ cdef class Side(Party):
             return 0
         if m.scan.poi[WS_META_SUBSCRIPTION_ID].len:
             route.asker.overheard(m)
-            if route.next is not None and method_is(
+            if method_is(
                 m, b'"notifications/subscriptions/acknowledged"',
                 "notifications/subscriptions/acknowledged",
             ):
-                return 0               # that of the first server is enough
+                route.acknowledged = True
+                if route.next is not None:
+                    return 0           # that of the first server is enough
             if self.tag is not None:
                 text = None if m.params is None else tagged(m.params, self.tag)
                 if text is not None:
@@ -536,32 +565,6 @@ cdef class Side(Party):
             asker.passed_c()
         return 0
 
-    def end_subscriptions(self):
-        """Give this side the last word on each of its subscriptions. Their servers are told."""
-        cdef Route route, one
-        cdef InFlightSlot *slot
-        cdef Span id
-        for token in list(self.session.inflight.tokens):
-            route = one = <Route> token if type(token) is Route else None
-            if route is None or not route.listens:
-                continue
-            while one is not None:
-                if one.answerer.session.pending.take_c(one.id) is not None:
-                    one.answerer.cancel(one.id, "the proxy is shutting down")
-                one.over_c(CANCELLED)
-                one = one.next
-            slot = self.session.inflight.slot_c(route.ref)
-            if slot is NULL:
-                continue
-            id = inflight_id(slot)
-            text = (<const char *> id.p)[:id.n]
-            self.session.send_notification(
-                "notifications/cancelled", b'{"requestId":%b}' % text, about=route.ref
-            )
-            self.session.result_c(route.ref, SUBSCRIPTION_OVER % text)
-        if self.link is not None:
-            self.link.wrote_c()
-
     def fail_request(self, int64_t id, exc not None):
         """No answer to a request will come, for a reason that the link knows."""
         token = self.session.forget(id)
@@ -607,10 +610,10 @@ cdef class Side(Party):
         if text is not None:
             m = parse(text, max_depth=1024)
             m.ref = message.ref
-        self.next_after, self.next_once = after, text is not None
+        self.next_after, self.next_given = after, None if text is None else message
         try:
             self.pass_request_c(to, m, name)
         finally:
-            self.next_after, self.next_once = None, False
+            self.next_after, self.next_given = None, None
         if self.link is not None:
             self.passed_c()            # of a refusal

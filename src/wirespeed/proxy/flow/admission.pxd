@@ -59,6 +59,6 @@ cdef class Limited(Admission):
     cdef int leave_c(self, Permit permit) except -1
     cdef Queue next_c(self)
     cdef int go_on_c(self) except -1
-    cdef int pass_on_c(self, Permit permit) except -1
+    cdef int pass_on_c(self, Permit permit, Route held) except -1
     cdef int look_c(self, object loop, double delay) except -1
     cdef int forget_c(self, Share share) except -1

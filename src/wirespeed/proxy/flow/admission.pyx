@@ -146,7 +146,7 @@ cdef class Limited(Admission):
         permit.asker, permit.to, permit.message, permit.name = asker, to, m, name
         permit.after = asker.next_after
         held = asker.session.inflight.token_c(m.ref)
-        permit.once = asker.next_once or type(held) is Route
+        permit.once = asker.next_given is not None or type(held) is Route
         self.hold_c(permit)
         if ahead:
             self.go_on_c()             # there may be room: these have waited for another server
@@ -207,6 +207,7 @@ cdef class Limited(Admission):
         route.asker, route.answerer, route.ref = permit.asker, permit.to, permit.message.ref
         route.admission, route.permit = self, permit
         permit.route = route
+        route.take_record_c(permit.asker.session.inflight.token_c(route.ref))
         permit.asker.session.set_token_c(route.ref, route)
         return 0
 
@@ -264,6 +265,7 @@ cdef class Limited(Admission):
         cdef Limited me = self         # what is freed may run any code
         cdef Permit permit
         cdef Queue queue
+        cdef Route route
         cdef Side to, across
         cdef int n_skipped = 0
         if self.passing:
@@ -290,31 +292,35 @@ cdef class Limited(Admission):
                     if n_skipped == MAX_SKIPPED:
                         return 0
                     continue
+            route = permit.route
             me.leave_c(permit)
             if permit.asker.is_open(permit.message):     # else its client leaves just now
-                me.pass_on_c(permit)
+                me.pass_on_c(permit, route)
             me.forget_c(permit.share)
         return 0
 
-    cdef int pass_on_c(self, Permit permit) except -1:
-        """Pass a request on that has waited. A fault is its own: it gets an error."""
+    cdef int pass_on_c(self, Permit permit, Route held) except -1:
+        """Pass a request on that has waited with a route. A fault is its own: it gets an error."""
         cdef Limited me = self
         cdef Side asker = permit.asker
         cdef Side to = permit.to
         cdef Message m = permit.message
-        asker.session.set_token_c(m.ref, None)
+        if held.record is None:
+            asker.session.set_token_c(m.ref, None)
         me.passing = True
         try:
             if to.link is None:
                 to = asker.route(m)
             if to is not None:
-                asker.next_after, asker.next_once = permit.after, permit.once
+                asker.next_after = permit.after
+                asker.next_given = m if permit.once else None
                 asker.pass_request_c(to, m, permit.name)
         except Exception as exc:
             logger.error("internal error of the proxy at %s", m, exc_info=exc)
+            held.over_c(codes.INTERNAL_ERROR)
             asker.session.error_c(m.ref, codes.INTERNAL_ERROR, "Internal error", None)
         finally:
-            asker.next_after, asker.next_once = None, False
+            asker.next_after, asker.next_given = None, None
             me.passing = False
         return 0 if asker.link is None else asker.passed_c()
 

@@ -16,6 +16,7 @@ from wirespeed.proxy.isolation.handshake import Probe
 from wirespeed.proxy.isolation.instance import Instance
 from wirespeed.proxy.isolation.legacy import Legacy
 from wirespeed.proxy.isolation.modern import Modern
+from wirespeed.proxy.subscriptions import subscriptions_of
 from wirespeed.proxy.supervision.recycling import Idle, Recycling
 from wirespeed.proxy.supervision.upstream import Life, Upstream
 from wirespeed.proxy.tags import addressed
@@ -60,7 +61,6 @@ class Pool:
         has_one: Whether there is one server for each era.
         versions: What the server speaks, the oldest first; empty until it is known.
         legacy, modern: What serves clients of these eras.
-        subscriptions: Those of clients of several servers.
     """
 
     serves_lanes = True
@@ -82,7 +82,6 @@ class Pool:
         self.has_one = size == 1
         self.legacy = [Legacy(config, limits, self) for _ in range(size)]
         self.modern = [Modern(config, limits, self, index) for index in range(size)]
-        self.subscriptions: list[tuple[Front, Message]] = []
         self._homes: dict[Front, Legacy | None] = {}
         self._waiting: list[tuple[Front, Message]] = []  # until the eras are known
         self._refusal: tuple[int, str] | None = None
@@ -335,7 +334,8 @@ class Pool:
             if chosen.load:
                 self._run(next((one for one in self.modern if one not in self._running), chosen))
             if message.method == "subscriptions/listen":
-                self._listen(front, message, ready)
+                for one in ready:  # and those to come: `Modern.ready`
+                    one.listen(front, message)
                 return None
         else:
             chosen = min(self.modern, key=lambda one: (not one.is_free, one.index))
@@ -352,12 +352,10 @@ class Pool:
             one.backend is not None and one.is_free for one in self.modern if one is not other
         )
 
-    def _listen(self, front: Front, message: Message, ready: list[Modern]) -> None:
-        """Subscribe a client at all servers, and at those to come."""
-        self.subscriptions[:] = [one for one in self.subscriptions if one[0].is_open(one[1])]
-        self.subscriptions.append((front, message))
-        for one in ready:
-            one.listen(front, message)
+    @property
+    def subscriptions(self) -> list[tuple[Front, Message]]:
+        """The subscriptions of all clients."""
+        return [(front, one) for front in self._homes for one in subscriptions_of(front)]
 
     def replay(self, front: Front, message: Message) -> None:
         """Choose again for a request that has waited."""
