@@ -52,6 +52,8 @@ def run_proxy(
     from wirespeed.proxy import Proxy
 
     logs.set_up(log_level, log_format)
+    for variable in (credentials.ENVIRONMENT, TOKEN):
+        credentials.taken(variable)  # servers must not inherit it, whether it is used or not
 
     def load() -> ProxyConfig:
         found = _config(command, file, isolation, check)
@@ -84,6 +86,7 @@ def run_proxy(
         attendant = service
     if places or configured:
         from wirespeed.cli.listen import Listening, serve_at
+        from wirespeed.proxy import ListenConfig
 
         for form in {one.access_log for one in config.listeners if one.access_log is not None}:
             logs.show_requests(form)
@@ -194,7 +197,7 @@ def _config(
             raise usage("--isolation is for a command; in a file it is a key of each server")
         from wirespeed.proxy.file import load
 
-        return load(file)
+        return load(file, credentials.ENVIRON)
     if check:
         raise usage("--check needs --config FILE")
     if not command:

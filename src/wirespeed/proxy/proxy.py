@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
 from wirespeed._exports import set_public_home
-from wirespeed.errors import ConfigError, TransportError
+from wirespeed.errors import ConfigError, WirespeedError
 from wirespeed.proxy.flow.rates import Rates
 from wirespeed.proxy.listen_options import options_of
 from wirespeed.proxy.listening import Listening, Routes, routes
@@ -237,11 +237,11 @@ class Proxy:
         try:
             try:
                 config = load()
-            except ConfigError as exc:
-                self.reloads.count(str(exc))
+            except Exception as exc:
+                self.reloads.count(exc)
                 raise
             await self.reload(config)
-        except (ConfigError, TransportError) as exc:
+        except WirespeedError as exc:
             logger.error("the configuration stays as it was: %s", exc)
 
     async def reload(self, config: ProxyConfig) -> Changes:
@@ -262,8 +262,8 @@ class Proxy:
         async with self._reloading:
             try:
                 changes = await self._reload(config)
-            except (ConfigError, TransportError) as exc:
-                self.reloads.count(str(exc))
+            except Exception as exc:
+                self.reloads.count(exc)
                 raise
             self.reloads.count(None)
             logger.info("reloaded: %s", changes)

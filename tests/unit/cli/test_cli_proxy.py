@@ -59,6 +59,13 @@ def test_what_is_wrong(tmp_path: Path, words: list[str], code: int, text: str) -
     assert text in one_line(done)
 
 
+def test_the_server_does_not_get_the_token_of_the_admin_listener() -> None:
+    program = "import os; raise SystemExit(7 + ('WIRESPEED_ADMIN_TOKEN' in os.environ))"
+    command = [sys.executable, "-c", program]
+    done = wirespeed("proxy", "--isolation", "shared", "--", *command, WIRESPEED_ADMIN_TOKEN="x")
+    assert "exited with status 7" in one_line(done)
+
+
 def test_a_file(tmp_path: Path) -> None:
     command, *args = tool_server()
     servers = {"mcpServers": {"one": {"command": command, "args": args}}}
