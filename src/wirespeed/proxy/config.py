@@ -37,10 +37,10 @@ class ToolRules:
     allow: tuple[str, ...] = ("*",)
     deny: tuple[str, ...] = ()
 
-    def allows(self, name: str) -> bool:
-        """Whether a tool of this name is allowed."""
+    def allows(self, name: str, *others: str) -> bool:
+        """Whether a tool is allowed. ``others``: its other names, which only ``deny`` counts."""
         return any(fnmatchcase(name, glob) for glob in self.allow) and not any(
-            fnmatchcase(name, glob) for glob in self.deny
+            fnmatchcase(one, glob) for glob in self.deny for one in (name, *others)
         )
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, cast
 
 from wirespeed._exports import set_public_home
@@ -14,7 +14,7 @@ from wirespeed.errors import ConfigError, WirespeedError
 from wirespeed.proxy.flow.rates import Rates
 from wirespeed.proxy.listen_options import options_of
 from wirespeed.proxy.listening import Listening, Routes, routes
-from wirespeed.proxy.merge.names import Names
+from wirespeed.proxy.merge.names import Names, names_of_tool
 from wirespeed.proxy.operation.meter import Meter
 from wirespeed.proxy.reload import Changes, Reloads, compare
 from wirespeed.proxy.service import ProxyService
@@ -151,11 +151,11 @@ class Proxy:
         rates = None
         if config.rate is not None or by_principal:
             rates = Rates(config.rate, by_principal)
-        for one in config.backends:
-            shown = None if len(services) == 1 else Names(one).full
-            self._guard(services[one.name], one.name, shown)
+        names = {one.name: Names(one) for one in config.backends}
+        for name, one in names.items():
+            self._guard(services[name], name, partial(one.of_tool, alone=len(names) == 1))
         if (merged := _merged(whole, services)) is not None:
-            self._guard(whole, None)
+            self._guard(whole, None, partial(names_of_tool, names.values()))
             merged.access = whole.access
         for service in (*services.values(), whole):
             service.adopt(config, rates)
@@ -164,13 +164,14 @@ class Proxy:
         return rates
 
     def _guard(
-        self, service: ProxyService, server: str | None, shown: Callable[[str], str] | None = None
+        self, service: ProxyService, server: str | None, names: Callable[[str], Iterable[str]]
     ) -> None:
-        """Let only principals use a service, if there are any, and note what they call."""
+        """Let only principals use a service, if there are any, and note what they call. ``names``
+        as of `Principals.grants`."""
         service.audit, service.tracer = self._audit, self._tracer
         if self._principals is None:
             return
-        grants = self._principals.grants(server, shown)
+        grants = self._principals.grants(server, names)
         if service.auth is None:
             service.auth = self._principals.authority(server)
         else:

@@ -27,6 +27,7 @@ from wirespeed.proxy import (
     Proxy,
     ProxyConfig,
     ToolRules,
+    ToolsConfig,
 )
 from wirespeed.transport.address import parse
 
@@ -141,6 +142,35 @@ async def test_a_server_alone(tmp_path: Path, scheme: str, era: str, isolation: 
         assert "403" in str(forbidden.value)
         async with client(url, "root", era, "/servers/a") as root:
             assert (await root.call_tool("secret")).data == "secret"
+
+
+@pytest.mark.parametrize("denied", ["secret", "a_secret"])
+async def test_a_deny_holds_by_both_names(tmp_path: Path, denied: str) -> None:
+    anne = principal("anne", tools=ToolRules(deny=(denied,)))
+    lab = MergeLab(tmp_path, principals=(anne,))
+    lab.backends = [lab.backend("a")]
+    async with lab.serving("http://127.0.0.1:0/mcp") as urls:
+        url = next(url for url in urls if url.endswith("/mcp"))
+
+        async def refused(path: str, name: str) -> None:
+            async with client(url, "anne", "modern", path) as one:
+                assert name not in {tool.name for tool in await one.list_tools()}
+                with pytest.raises(RemoteError, match="Unknown tool"):
+                    await one.call_tool(name)
+
+        await refused("/mcp", "secret")
+        await refused("/servers/a", "secret")
+        other = [*lab.backends, lab.backend("b")]
+        config = dataclasses.replace(lab.proxy.config, backends=tuple(other))
+        await lab.proxy.reload(config)
+        await refused("/mcp", "a_secret")
+        await refused("/servers/a", "secret")
+        if denied == "secret":
+            tools = ToolsConfig(rename={"secret": "open"})
+            changed = dataclasses.replace(other[0], prefix="x_", tools=tools)
+            await lab.proxy.reload(dataclasses.replace(config, backends=(changed, other[1])))
+            await refused("/mcp", "open")
+            await refused("/servers/a", "secret")
 
 
 class Requests:
