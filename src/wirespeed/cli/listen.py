@@ -86,8 +86,8 @@ async def renew(certificates: Iterable[Certificate]) -> None:
             certificate.load()
         except (Failure, ValueError) as exc:
             logger.error("the certificate stays as it was: %s", exc)
-            return
-    logger.info("the certificate was read again")
+        else:
+            logger.info("the certificate was read again: %s", certificate.files[0])
 
 
 def check_used(addresses: Sequence[Address], settings: Settings, secret: Secret | None) -> None:

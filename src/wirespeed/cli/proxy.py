@@ -161,6 +161,12 @@ class _FileService:
         """As an `Attendant`."""
         with self._proxy.listening.attend(group, number, listener), self._watch.running():
             yield
+        ended = listener.options.ssl
+        self._places[:] = [
+            one
+            for one in self._places
+            if one.certificate is None or one.certificate.context is not ended
+        ]
 
     async def serve(self) -> None:
         """Serve on stdio."""

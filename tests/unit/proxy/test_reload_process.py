@@ -161,6 +161,44 @@ def test_certificates_are_read_again(tmp_path: Path, watch: bool) -> None:
         assert shown(port) == second != first
 
 
+def test_one_bad_certificate_does_not_keep_the_others(tmp_path: Path) -> None:
+    ports = free_port(), free_port()
+    listen = []
+    for name, port in zip("ab", ports, strict=True):
+        (tmp_path / name).mkdir()
+        make_certificate(tmp_path / name, name)
+        files = {"certfile": f"{name}/cert.pem", "keyfile": f"{name}/key.pem"}
+        listen.append({"url": f"https://127.0.0.1:{port}/mcp", **files})
+    lab = ProcessLab(tmp_path)
+    lab.write("a", listen=listen, watch=False)
+    with lab.running():
+        lab.until("serving a", 4)
+        (tmp_path / "a" / "cert.pem").write_text("no certificate")
+        second = make_certificate(tmp_path / "b", "b")
+        lab.signal(signal.SIGHUP)
+        log = lab.until("reloaded")
+        assert log.count("the certificate stays as it was") == 1
+        assert log.count("the certificate was read again") == 1
+        assert shown(ports[1]) == second
+        lab.write("a", listen=listen[1:], watch=False)
+        for n in (2, 3):  # the listener of the first has ended after that
+            lab.signal(signal.SIGHUP)
+            lab.until("reloaded", n)
+        before = lab.log.read_text().count("the certificate stays as it was")
+        lab.signal(signal.SIGHUP)
+        assert lab.until("reloaded", 4).count("the certificate stays as it was") == before
+
+
+def test_http_sse(tmp_path: Path) -> None:
+    port = free_port()
+    lab = ProcessLab(tmp_path)
+    lab.write("a", listen=[{"url": f"http://127.0.0.1:{port}/mcp", "ssePath": "/sse"}])
+    with lab.running():
+        for path in ("mcp", "sse", "servers/a"):
+            with SyncClient(f"http://127.0.0.1:{port}/{path}") as client:
+                client.call_tool("echo", {})
+
+
 def test_a_server_reads_its_certificate_again(tmp_path: Path) -> None:
     first = make_certificate(tmp_path, "first")
     port = free_port()
