@@ -248,7 +248,7 @@ class ProxyService:
     def _join(self, front: Front) -> None:
         if front.is_client:
             self.fronts[front] = None
-            self.meter.n_clients += 1
+            self.meter.n_clients += not front.shared
         if self._ended:  # the client was on its way when the configuration changed
             front.session.refusal = (codes.SHUTTING_DOWN, self.farewell)
             front.router = WithoutSession()
