@@ -13,11 +13,12 @@ from wirespeed.cli import credentials, logs
 from wirespeed.cli.failures import Failure, complain, usage
 from wirespeed.cli.serve import Settings, places_of
 from wirespeed.errors import ConfigError
+from wirespeed.proxy.config import ListenConfig
 from wirespeed.transport.watch import Watch
 
 if TYPE_CHECKING:
     from wirespeed.cli.listen import Listening
-    from wirespeed.proxy import ListenConfig, Proxy
+    from wirespeed.proxy import Proxy
     from wirespeed.proxy.config import Isolation, ProxyConfig
     from wirespeed.transport.net.certificate import Certificate
     from wirespeed.transport.net.group import Attendant, Group
@@ -57,7 +58,10 @@ def run_proxy(
 
     def load() -> ProxyConfig:
         found = _config(command, file, isolation, check)
-        found = replace(found, listen=urls) if urls else found
+        try:
+            found = replace(found, listen=urls) if urls else found
+        except ValueError as exc:
+            raise usage(f"--listen: {exc}") from None
         return _with_admin(found, admin, admin_token_file)
 
     of_file = file is not None and not urls
@@ -66,8 +70,10 @@ def run_proxy(
     config = load()
     try:
         proxy = Proxy(config)
+        if not config.listen:
+            proxy.check_stdio()
     except ValueError as exc:
-        raise ConfigError(f"{file}: proxy.auth: {exc}") from None
+        raise ConfigError(f"{file}: {exc}") from None
     configured = {}
     for i, one in enumerate(config.listen):
         if isinstance(one, str):
@@ -86,7 +92,6 @@ def run_proxy(
         attendant = service
     if places or configured:
         from wirespeed.cli.listen import Listening, serve_at
-        from wirespeed.proxy import ListenConfig
 
         for form in {one.access_log for one in config.listeners if one.access_log is not None}:
             logs.show_requests(form)
@@ -186,8 +191,17 @@ def _options(
         options, certificate = options_of(listen, key_password)
         plan(*proxy.routes(listen.url), None, options)
     except (TypeError, ValueError) as exc:
-        raise ConfigError(f"{place}: {exc}") from None
+        text = re.sub(r"\b[a-z]+(_[a-z]+)+\b", lambda name: _key(name[0]), str(exc))
+        raise ConfigError(f"{place}: {text}") from None
     return options, certificate
+
+
+def _key(name: str) -> str:
+    """What a field of a listener is called in the file. Other words stay as they are."""
+    if name not in ListenConfig.__dataclass_fields__:
+        return name
+    first, *rest = name.split("_")
+    return first + "".join(map(str.title, rest))
 
 
 def _config(

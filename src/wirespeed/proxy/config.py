@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Literal, TypeAlias
@@ -462,13 +464,29 @@ class ProxyConfig:
         names = [backend.name for backend in self.backends]
         if len(set(names)) < len(names):
             raise ValueError(f"two servers have the same name: {', '.join(sorted(names))}")
-        prefixes = [one.shown_prefix for one in self.backends if one.shown_prefix]
-        if len(set(prefixes)) < len(prefixes):
-            raise ValueError(f"two servers have the same prefix: {', '.join(sorted(prefixes))}")
-        shown = [name for one in self.backends for name in one.tools.rename.values()]
-        if len(set(shown)) < len(shown):
-            raise ValueError(f"two tools have the same new name: {', '.join(sorted(shown))}")
+        _check_differ(
+            "the servers {} and {} have the same prefix, {}: set another prefix",
+            [(one.shown_prefix, one.name) for one in self.backends if one.shown_prefix],
+        )
+        _check_differ(
+            "the servers {} and {} have tools with the same new name, {}: change tools.rename",
+            [(name, one.name) for one in self.backends for name in one.tools.rename.values()],
+        )
+        self._check_listeners()
         self._check_principals()
+
+    def _check_listeners(self) -> None:
+        urls = [one.url for one in self.listeners]
+        if self.admin is not None:
+            urls.append(self.admin.listen)
+        places = []
+        for url in urls:
+            with contextlib.suppress(ValueError):  # whoever listens there says why
+                address = parse(url)
+                place = address.path if address.scheme == "unix" else address.port
+                if place != 0:  # any free port
+                    places.append((f"{address.host}:{place}", url))
+        _check_differ("{} and {} have the same address, {}", places)
 
     def _check_principals(self) -> None:
         names = [one.name for one in self.principals]
@@ -488,6 +506,15 @@ class ProxyConfig:
                 raise ValueError(f"the issuer of the principal {one.name} is not one of auth")
         if len({(one.issuer or issuers[0], one.subject) for one in subjects}) < len(subjects):
             raise ValueError("two principals have the same subject")
+
+
+def _check_differ(text: str, found: Iterable[tuple[str, str]]) -> None:
+    """ValueError: two of the owners have the same value. ``found``: values and their owners."""
+    known: dict[str, str] = {}
+    for value, owner in found:
+        if value in known:
+            raise ValueError(text.format(known[value], owner, value))
+        known[value] = owner
 
 
 set_public_home(globals())

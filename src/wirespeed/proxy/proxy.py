@@ -134,6 +134,11 @@ class Proxy:
             raise ValueError(f"principals and auth are for HTTP and WebSocket only, not for {url}")
         return routes(url, self.config.backends, self._services, self._whole)
 
+    def check_stdio(self) -> None:
+        """ConfigError: clients need tokens, so they cannot be served on stdio."""
+        if self._principals is not None:
+            raise ConfigError("principals and auth need a URL to listen at: stdio has no tokens")
+
     def _joined(self, config: ProxyConfig, services: dict[str, ProxyService]) -> ProxyService:
         """All servers as one."""
         if len(services) == 1:
@@ -211,8 +216,7 @@ class Proxy:
         if self.config.listen:
             await serve_together(places, attendant=self.listening)
             return
-        if self._principals is not None:
-            raise ValueError("principals and auth need a URL to listen at: stdio has no tokens")
+        self.check_stdio()
         from wirespeed.transport.stdio import serve_stdio
 
         self._is_on_stdio = True
@@ -278,10 +282,7 @@ class Proxy:
         changes = compare(self.config, config)
         principals = self._principals
         if changes.settings and {"principals", "auth"} & {*changes.settings}:
-            try:
-                principals = _principals_of(config)
-            except ValueError as exc:
-                raise ConfigError(f"proxy.auth: {exc}") from None
+            principals = _principals_of(config)
         stay = self._services.keys() - {*changes.changed, *changes.removed}
         services = {
             one.name: self._services[one.name] if one.name in stay else ProxyService.of(config, one)
@@ -349,7 +350,10 @@ def _principals_of(config: ProxyConfig) -> Principals | None:
         return None
     from wirespeed.proxy.access.principals import Principals
 
-    return Principals(config)
+    try:
+        return Principals(config)
+    except ValueError as exc:
+        raise ConfigError(f"proxy.auth: {exc}") from None
 
 
 def _merged(whole: ProxyService, services: dict[str, ProxyService]) -> Merged | None:
