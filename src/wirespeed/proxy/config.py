@@ -74,7 +74,7 @@ class FlowConfig:
         max_in_flight: Requests at once that all processes of the server work on; None: any number.
         max_in_flight_per_client: The same of one client.
         tools: Globs of names of tools, and how many calls of those that match run at once. For each
-            tool the first glob counts that matches it.
+            tool the first glob that matches it decides its limit.
         max_queued: Requests that wait.
         max_queued_bytes: Bytes of these.
     """
@@ -198,7 +198,7 @@ class BackendConfig:
             of a legacy era get ``"session"``, requests of 2026-07-28 a ``"pool"``.
         size: The most servers of a pool, for each era.
         era: What a shared server speaks: ``"auto"`` to ask it, ``"legacy"`` (with ``initialize``),
-            ``"modern"`` (2026-07-28).
+            ``"modern"`` (2026-07-28). In a file this key stands beside ``proxy``.
         start_timeout: Seconds for its handshake.
         max_clients: The most clients at a time with isolation ``"session"``, so the most processes.
             Further clients are refused.
@@ -214,7 +214,7 @@ class BackendConfig:
         retry: Which requests are sent again when a shared server ends.
         breaker: When requests are refused for a while. None: only while starts fail.
         translate: Whether clients of an era that the server does not speak are served all the same:
-            what each era says is said in the other. Otherwise they are refused.
+            the proxy translates between the eras. Otherwise they are refused.
         prefix: What stands before the names of its tools and prompts, where its endpoint is shared
             with others; by default its name and ``_``. Letters, digits and ``_-`` fit all hosts.
         tools: Which of its tools are shown there.
@@ -326,7 +326,8 @@ class PrincipalConfig:
         issuer: Who issues these tokens; needed where there are several issuers.
         servers: Globs of the names of the servers that it may use.
         tools: Which of their tools it may see and call, by the names at the endpoint of all
-            servers. They hold at ``/servers/NAME`` as well, where names have no prefix.
+            servers; ``deny`` also by the server's own names. They hold at ``/servers/NAME`` as
+            well, where names have no prefix.
         rate: How many requests it may send, in place of the rate of the proxy.
     """
 

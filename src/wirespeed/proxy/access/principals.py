@@ -70,7 +70,8 @@ class Principals:
         self.rates = {_digest(one): one.rate for one in config.principals if one.rate is not None}
 
     def authority(self, server: str | None) -> Authority:
-        """What decides who may use a server; None: the endpoint of all servers."""
+        """Return what decides who may use a server. ``server`` is None for the endpoint of all
+        servers."""
         return Authority(self, server)
 
     def grants(self, server: str | None, names: Callable[[str], Iterable[str]]) -> Grants | None:
