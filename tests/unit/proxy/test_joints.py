@@ -69,6 +69,24 @@ async def test_a_client_changes_its_era_with_a_request_in_flight(tmp_path: Path)
                 await asyncio.sleep(0.01)
 
 
+async def test_a_client_changes_its_era_while_the_server_works_for_it(tmp_path: Path) -> None:
+    """What the server says of that request is not for the one client that stays in the era."""
+    lab = Lab(tmp_path, "shared", versions=f"2025-11-25 {MODERN}")
+    line = {"level": "warning", "data": "secret of one"}
+    async with lab.serving():
+        one, two = await lab.connect(MODERN), await lab.connect(MODERN)
+        await one.send(call(1, "hold", "t", **{"as": "x"}))
+        assert (await one.recv())["params"]["progress"] == 1
+        one.is_modern = False
+        assert "result" in await one.initialize()
+        assert (await two.ask(call(1, "note", method="message", params=line)))["id"] == 1
+        await one.close()
+        while len(lab.fronts) > 1:
+            await asyncio.sleep(0.01)
+        assert (await two.ask(call(2, "note", method="message", params=line)))["id"] == 2
+        assert lab.assignment.modern[0].dropped["not attributed"] == 2
+
+
 async def test_a_round_that_nobody_ends_frees_its_place(tmp_path: Path) -> None:
     config: dict[str, Any] = {"flow": FlowConfig(max_in_flight=1)}
     lab = Lab(tmp_path, "session", era="legacy", config=config)

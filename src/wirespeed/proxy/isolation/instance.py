@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from wirespeed.proxy.front import Front
     from wirespeed.proxy.side import Side
 
-# Seconds for which a request of a client that has left counts as unfinished: servers need not
-# answer a request that was cancelled.
+# Seconds for which a request that was given up counts as unfinished, if its client has left:
+# servers need not answer a request that was cancelled.
 _ORPHANED = 60.0
 
 
@@ -64,9 +64,8 @@ class Instance:
         raise NotImplementedError
 
     def left(self, front: Front) -> None:
-        """A client has left."""
-        if front.n_abandoned:
-            self._orphaned_until = front.loop.time() + _ORPHANED
+        """A client has left. The server may still work on what the client gave up."""
+        self._orphaned_until = max(self._orphaned_until, front.abandoned_at + _ORPHANED)
 
     def closed(self, backend: Backend) -> None:
         """The server is gone: requests wait for the next one."""
@@ -198,8 +197,8 @@ class Instance:
         raise NotImplementedError
 
     def only(self, fronts: Iterable[Front]) -> Front | None:
-        """The client that a message can only be for, if there is one: it is alone, and no request
-        of a client that left is unfinished."""
+        """The client that a message can only be for, if there is one: it is alone, and the server
+        works on nothing that a client which left has given up."""
         found = list(fronts)
         if len(found) != 1 or found[0].shared or found[0].loop.time() < self._orphaned_until:
             self.dropped["not attributed"] += 1

@@ -3,7 +3,7 @@
 A server of a legacy era knows one client, the proxy. It was initialized once, and each client gets
 its answer, cut to the client's revision. It has one log level, the most verbose that a client asked
 for, and one set of subscriptions. What it says without naming a request cannot be attributed to a
-client, unless only one client is there, and no client that left had a request unanswered.
+client, unless only one client is there, and no client that left has given up a request lately.
 """
 
 from __future__ import annotations

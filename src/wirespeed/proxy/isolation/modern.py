@@ -31,6 +31,7 @@ class Modern(Instance):
         self._pool = pool
         self.index = index
         self._fronts: set[Front] = set()
+        self._gone_over: set[Front] = set()  # with requests in flight, to a legacy era
         self._waiting: list[tuple[Front, Message]] = []
 
     @property
@@ -101,6 +102,11 @@ class Modern(Instance):
     def left(self, front: Front) -> None:
         """A client has left, or has gone over to a legacy era."""
         super().left(front)
+        self._gone_over.discard(front)
+        # besides its `initialize`
+        if front in self._fronts and front.link is not None and front.session.inflight.live > 1:
+            self._gone_over.add(front)
+            front.closed.add_done_callback(lambda done: self.left(front))
         self._fronts.discard(front)
         front.admits_modern = False
 
@@ -109,7 +115,7 @@ class Modern(Instance):
         if backend.retired:
             self.dropped["not attributed"] += 1
         elif message.method == "notifications/message":
-            front = self.only(self._fronts)
+            front = self.only(self._fronts | self._gone_over)
             if front is not None:
                 backend.pass_notification(message, front)
         else:
