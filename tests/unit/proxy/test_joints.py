@@ -9,10 +9,13 @@ from typing import Any
 import pytest
 from proxy_lab import MODERN, Lab, call, said
 
+from wirespeed.protocol.revisions import META_SUBSCRIPTION_ID
 from wirespeed.proxy import FlowConfig
+from wirespeed.proxy.front import Front
 
 pytestmark = [pytest.mark.compiled, pytest.mark.off_schema]
 
+LIST = {"jsonrpc": "2.0", "id": "list", "method": "tools/list"}
 SURROGATE = '"\\ud800"'
 HELLO = (
     '{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25",'
@@ -49,6 +52,72 @@ async def test_an_error_that_python_cannot_hold(tmp_path: Path, version: str) ->
             await one.send(call(1, "fail", text=text))
             assert data in await one.text()
         assert said(await one.ask(call(2, "echo", nonce=2)))["nonce"] == 2
+
+
+@pytest.mark.parametrize("waits", [True, False])
+async def test_a_cursor_that_python_cannot_hold(
+    tmp_path: Path, waits: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It goes to a process of the pool as it came, and what waits with it is not lost."""
+    lab = Lab(tmp_path, "pool", versions=MODERN, size=2)
+    async with lab.serving():
+        one, two = await lab.connect(MODERN), await lab.connect(MODERN)
+        if waits:
+            await one.send(call(0, "crash"))
+            assert (await one.recv())["error"]["code"] == -31004
+        await one.send({**LIST, "params": {"cursor": "x\ud800"}})
+        await two.send(LIST)
+        assert (await one.recv())["result"]["_meta"] == {"cursor": "x\ud800"}
+        assert (await two.recv())["result"]["nextCursor"].startswith("0~")
+    assert "internal error" not in caplog.text
+    assert len(lab.read("server/discover")) == 1 + waits
+
+
+@pytest.mark.parametrize("version", ["2025-11-25", MODERN])
+async def test_a_fault_of_the_proxy_at_a_request_that_waits(
+    tmp_path: Path,
+    version: str,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """It is for the client of that request, not for the server and the others."""
+    pass_request = Front.pass_request
+
+    def fails(front: Front, message: Any, *args: Any, **options: Any) -> None:
+        if b"faulty" in bytes(message.params):
+            raise ValueError("a fault")
+        pass_request(front, message, *args, **options)
+
+    monkeypatch.setattr(Front, "pass_request", fails, raising=False)
+    lab = Lab(tmp_path, "shared", versions=f"2025-11-25 {MODERN}")
+    async with lab.serving():
+        one, two = await lab.connect(version), await lab.connect(version)
+        await one.send({**LIST, "params": {"_meta": {"faulty": 1, "once": "x"}}})
+        await lab.until_read("tools/list", 1)
+        await two.send({**LIST, "params": {"_meta": {"once": "x"}}})
+        error = {"code": -32603, "message": "Internal error"}
+        assert await one.recv() == {"jsonrpc": "2.0", "id": "list", "error": error}
+        assert "result" in await two.recv()
+    assert caplog.text.count("a fault") == 1
+    assert "Traceback" not in caplog.text
+
+
+async def test_the_last_word_on_a_subscription_that_python_cannot_hold(tmp_path: Path) -> None:
+    lab = Lab(tmp_path, "shared", versions=MODERN)
+    async with lab.serving():
+        one = await lab.connect(MODERN)
+        params = {"notifications": {"toolsListChanged": True}}
+        await one.send(
+            {"jsonrpc": "2.0", "id": "s", "method": "subscriptions/listen", "params": params}
+        )
+        assert (await one.recv())["method"] == "notifications/subscriptions/acknowledged"
+        listening = (await lab.until_read("subscriptions/listen", 1))[0]["id"]
+        result = f'{{"resultType":"complete","said":{SURROGATE}}}'
+        text = f'{{"jsonrpc":"2.0","id":{listening},"result":{result}}}'
+        await one.send(call(1, "raw", text=text))
+        last = await one.recv()
+        assert last["id"] == "s" and last["result"]["_meta"] == {META_SUBSCRIPTION_ID: "s"}
+        assert (await one.recv())["id"] == 1
 
 
 async def test_a_client_changes_its_era_with_a_request_in_flight(tmp_path: Path) -> None:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import logging
 from typing import TYPE_CHECKING, cast
 
 from wirespeed.protocol import codes
 from wirespeed.proxy.config import BreakerConfig
 from wirespeed.proxy.supervision.breaker import Breaker
 from wirespeed.proxy.supervision.retries import MAX_KEPT, Retries
+from wirespeed.transport.quiet import Quiet
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from wirespeed._core.envelope import Message
     from wirespeed.limits import Limits
@@ -23,6 +26,19 @@ if TYPE_CHECKING:
 # Seconds for which a request that was given up counts as unfinished, if its client has left:
 # servers need not answer a request that was cancelled.
 _ORPHANED = 60.0
+
+
+_quiet = Quiet(logging.getLogger("wirespeed.proxy"))
+
+
+@contextlib.contextmanager
+def guarded(front: Front, message: Message) -> Iterator[None]:
+    """Handle a request that has waited. An exception is for its client alone: others wait, too."""
+    try:
+        yield
+    except Exception as exc:
+        _quiet.log(logging.ERROR, "internal error of the proxy at %s: %r", message, exc)
+        front.refuse(message, codes.INTERNAL_ERROR, "Internal error")
 
 
 class Instance:
@@ -103,7 +119,8 @@ class Instance:
         kept, self._kept = self._kept, []
         self.n_retries += len(kept)
         for front, message in kept:
-            front.pass_request(message, self.backend)
+            with guarded(front, message):
+                front.pass_request(message, self.backend)
 
     def _refuse_kept(self, code: int, text: str) -> None:
         kept, self._kept = self._kept, []

@@ -23,7 +23,7 @@ from wirespeed.protocol.revisions import (
 )
 from wirespeed.proxy.eras import modern_version, params_of, unsupported
 from wirespeed.proxy.isolation.handshake import initialize, learn_tools
-from wirespeed.proxy.isolation.instance import Instance
+from wirespeed.proxy.isolation.instance import Instance, guarded
 from wirespeed.proxy.supervision.upstream import Unsuitable
 
 if TYPE_CHECKING:
@@ -192,7 +192,8 @@ class Legacy(Instance):
         if client.greeting is not None:
             message, client.greeting = client.greeting, None
             if self.refusal is None:
-                self._initialize(front, message)
+                with guarded(front, message):
+                    self._initialize(front, message)
             else:
                 front.refuse(message, *self.refusal)
         front.release()

@@ -13,7 +13,7 @@ from wirespeed.protocol.revisions import LEGACY_VERSIONS, MODERN_VERSIONS
 from wirespeed.proxy.config import RecycleConfig
 from wirespeed.proxy.eras import modern_version, params_of
 from wirespeed.proxy.isolation.handshake import Probe
-from wirespeed.proxy.isolation.instance import Instance
+from wirespeed.proxy.isolation.instance import Instance, guarded
 from wirespeed.proxy.isolation.legacy import Legacy
 from wirespeed.proxy.isolation.modern import Modern
 from wirespeed.proxy.supervision.recycling import Idle, Recycling
@@ -361,8 +361,9 @@ class Pool:
 
     def replay(self, front: Front, message: Message) -> None:
         """Choose again for a request that has waited."""
-        if front.is_open(message) and (to := self.route(front, message)) is not None:
-            front.pass_request(message, to)
+        with guarded(front, message):
+            if front.is_open(message) and (to := self.route(front, message)) is not None:
+                front.pass_request(message, to)
 
     @property
     def is_modern(self) -> bool:
@@ -419,7 +420,8 @@ class Pool:
                 continue
             if message.method == "initialize" and modern_version(message) is None:
                 front.session.pauses_requests = False
-                self._initialize(front, message)
+                with guarded(front, message):
+                    self._initialize(front, message)
                 front.link.wrote()
             else:
                 self.replay(front, message)
