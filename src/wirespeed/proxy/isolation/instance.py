@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _ORPHANED = 60.0
 
 
-_quiet = Quiet(logging.getLogger("wirespeed.proxy"))
+quiet = Quiet(logging.getLogger("wirespeed.proxy"))
 
 
 @contextlib.contextmanager
@@ -37,7 +37,7 @@ def guarded(front: Front, message: Message) -> Iterator[None]:
     try:
         yield
     except Exception as exc:
-        _quiet.log(logging.ERROR, "internal error of the proxy at %s: %r", message, exc)
+        quiet.log(logging.ERROR, "internal error of the proxy at %s: %r", message, exc)
         front.refuse(message, codes.INTERNAL_ERROR, "Internal error")
 
 
