@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +16,23 @@ from wirespeed.proxy.front import Front
 
 pytestmark = [pytest.mark.compiled, pytest.mark.off_schema]
 
+WAITS_FOR_A_FILE = """import os, time
+while not os.path.exists("{path}"):
+    time.sleep(0.01)
+"""
 LIST = {"jsonrpc": "2.0", "id": "list", "method": "tools/list"}
 SURROGATE = '"\\ud800"'
 HELLO = (
     '{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25",'
     '"capabilities":{},"clientInfo":{"name":%s,"version":"1"}}}'
 )
+
+
+async def until(found: Callable[[], Any]) -> Any:
+    """Wait until there is something, and return it."""
+    while not (it := found()):
+        await asyncio.sleep(0.01)
+    return it
 
 
 @pytest.mark.parametrize("text", [SURROGATE, "1e400"])
@@ -100,6 +112,55 @@ async def test_a_fault_of_the_proxy_at_a_request_that_waits(
         assert "result" in await two.recv()
     assert caplog.text.count("a fault") == 1
     assert "Traceback" not in caplog.text
+
+
+@pytest.mark.parametrize("where", ["the pool", "an instance", "a translator"])
+async def test_requests_that_wait_for_a_server_may_be_given_up(tmp_path: Path, where: str) -> None:
+    """Then nothing of them is kept."""
+    lab = Lab(tmp_path, "shared", versions="" if where == "a translator" else MODERN)
+    script = tmp_path / "backend.py"
+    late = WAITS_FOR_A_FILE.format(path=tmp_path / "go") + script.read_text()
+    if where == "the pool":
+        script.write_text(late)
+        lab.proxy.services["b"]._alone = False  # so that its start is not waited for
+    async with lab.serving():
+        one, two = await lab.connect(MODERN), await lab.connect(MODERN)
+        if where != "the pool":
+            assert "result" in await one.ask(LIST)
+            script.write_text(late)
+            assert "error" in await one.ask(call(1, "crash"))
+        if where == "a translator":
+            one = await lab.connect(MODERN)  # which has not met the server yet
+
+        def waiting() -> Any:
+            if where == "the pool":
+                return lab.assignment._waiting
+            if where == "an instance":
+                return lab.assignment.modern[0]._waiting
+            return front.router._waiting  # type: ignore[attr-defined]
+
+        for n in range(100):
+            gone = {"requestId": n}
+            await one.send(
+                {**LIST, "id": n},
+                {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": gone},
+            )
+        await one.send({**LIST, "id": "stays"})
+        (front,) = await until(
+            lambda: [
+                each
+                for each in lab.fronts
+                if each.session.cancelled_in == 100 and each.session.inflight.live == 1
+            ]
+        )
+        assert len(waiting()) == 1
+        if where != "a translator":  # which is the client's own
+            await two.send(LIST)
+            await until(lambda: len(waiting()) == 2)
+            await two.close()
+            await until(lambda: len(waiting()) == 1)
+        (tmp_path / "go").touch()
+        assert (await one.recv())["id"] == "stays"
 
 
 async def test_the_last_word_on_a_subscription_that_python_cannot_hold(tmp_path: Path) -> None:

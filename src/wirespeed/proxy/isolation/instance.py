@@ -82,6 +82,8 @@ class Instance:
     def left(self, front: Front) -> None:
         """A client has left. The server may still work on what the client gave up."""
         self._orphaned_until = max(self._orphaned_until, front.abandoned_at + _ORPHANED)
+        if front.link is None:
+            self._kept = [one for one in self._kept if one[0] is not front]
 
     def closed(self, backend: Backend) -> None:
         """The server is gone: requests wait for the next one."""

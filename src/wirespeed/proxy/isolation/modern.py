@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from wirespeed.errors import VersionMismatch
 from wirespeed.proxy.isolation.handshake import discover, learn_tools
 from wirespeed.proxy.isolation.instance import Instance
+from wirespeed.proxy.isolation.waiting import Waiting
 from wirespeed.proxy.tags import of_server
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ class Modern(Instance):
         self.index = index
         self._fronts: set[Front] = set()
         self._gone_over: set[Front] = set()  # with requests in flight, to a legacy era
-        self._waiting: list[tuple[Front, Message]] = []
+        self._waiting = Waiting()
 
     @property
     def load(self) -> int:
@@ -75,8 +76,7 @@ class Modern(Instance):
         for front in self._fronts:
             self._attach(front)
         if self.backend is not None or self.refusal is not None:
-            waiting, self._waiting = self._waiting, []
-            for front, message in waiting:
+            for front, message in self._waiting.take():
                 self._pool.replay(front, message)
 
     def _attach(self, front: Front) -> None:
@@ -94,7 +94,7 @@ class Modern(Instance):
             front.refuse(message, *self.refusal)
             return None
         if self.backend is None:
-            self._waiting.append((front, message))
+            self._waiting.add(front, message)
         elif not self.admits(front, message):
             return None
         return self.backend
@@ -103,8 +103,9 @@ class Modern(Instance):
         """A client has left, or has gone over to a legacy era."""
         super().left(front)
         self._gone_over.discard(front)
-        # besides its `initialize`
-        if front in self._fronts and front.link is not None and front.session.inflight.live > 1:
+        if front.link is None:
+            self._waiting.left(front)
+        elif front in self._fronts and front.session.inflight.live > 1:  # besides its `initialize`
             self._gone_over.add(front)
             front.closed.add_done_callback(lambda done: self.left(front))
         self._fronts.discard(front)

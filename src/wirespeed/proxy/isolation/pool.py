@@ -16,6 +16,7 @@ from wirespeed.proxy.isolation.handshake import Probe
 from wirespeed.proxy.isolation.instance import Instance, guarded
 from wirespeed.proxy.isolation.legacy import Legacy
 from wirespeed.proxy.isolation.modern import Modern
+from wirespeed.proxy.isolation.waiting import Waiting
 from wirespeed.proxy.supervision.recycling import Idle, Recycling
 from wirespeed.proxy.supervision.upstream import Life, Upstream
 from wirespeed.proxy.tags import addressed
@@ -84,7 +85,7 @@ class Pool:
         self.modern = [Modern(config, limits, self, index) for index in range(size)]
         self.subscriptions: list[tuple[Front, Message]] = []
         self._homes: dict[Front, Legacy | None] = {}
-        self._waiting: list[tuple[Front, Message]] = []  # until the eras are known
+        self._waiting = Waiting()  # until the eras are known
         self._refusal: tuple[int, str] | None = None
         self._requests: dict[str, Callable[[Any, Message], None]] = {
             "initialize": self._initialize,
@@ -287,6 +288,7 @@ class Pool:
 
     def left(self, front: Front) -> None:
         """A client has left."""
+        self._waiting.left(front)
         home = self._homes.pop(front)
         if home is not None:
             home.left(front)
@@ -408,14 +410,13 @@ class Pool:
 
     def _wait(self, front: Front, message: Message) -> None:
         if self._refusal is None:
-            self._waiting.append((front, message))
+            self._waiting.add(front, message)
         else:
             front.refuse(message, *self._refusal)
 
     def _go_on(self) -> None:
         """Handle what has waited for the eras."""
-        waiting, self._waiting = self._waiting, []
-        for front, message in waiting:
+        for front, message in self._waiting.take():
             if front.link is None:
                 continue
             if message.method == "initialize" and modern_version(message) is None:
