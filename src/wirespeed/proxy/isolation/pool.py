@@ -327,8 +327,8 @@ class Pool:
         if self.has_one:
             self._run(self.modern[0])
             return self.modern[0].route(front, message)
-        ready = [one for one in self.modern if one.backend is not None]
-        ready = [one for one in ready if one.is_free] or ready
+        there = [one for one in self.modern if one.backend is not None]
+        ready = [one for one in there if one.is_free] or there
         found = addressed(message, len(self.modern))
         if found is not None:
             chosen = self.modern[found[0]]
@@ -337,7 +337,7 @@ class Pool:
             if chosen.load:
                 self._run(next((one for one in self.modern if one not in self._running), chosen))
             if message.method == "subscriptions/listen":
-                self._listen(front, message, ready)
+                self._listen(front, message, there)
                 return None
         else:
             chosen = min(self.modern, key=lambda one: (not one.is_free, one.index))
@@ -354,11 +354,11 @@ class Pool:
             one.backend is not None and one.is_free for one in self.modern if one is not other
         )
 
-    def _listen(self, front: Front, message: Message, ready: list[Modern]) -> None:
+    def _listen(self, front: Front, message: Message, there: list[Modern]) -> None:
         """Subscribe a client at all servers, and at those to come."""
         self.subscriptions[:] = [one for one in self.subscriptions if one[0].is_open(one[1])]
         self.subscriptions.append((front, message))
-        for one in ready:
+        for one in there:
             one.listen(front, message)
 
     def replay(self, front: Front, message: Message) -> None:
