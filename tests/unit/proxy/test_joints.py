@@ -117,7 +117,8 @@ async def test_a_fault_of_the_proxy_at_a_request_that_waits(
 @pytest.mark.parametrize("where", ["the pool", "an instance", "a translator"])
 async def test_requests_that_wait_for_a_server_may_be_given_up(tmp_path: Path, where: str) -> None:
     """Then nothing of them is kept."""
-    lab = Lab(tmp_path, "shared", versions="" if where == "a translator" else MODERN)
+    versions = "" if where == "a translator" else MODERN
+    lab = Lab(tmp_path, "shared", versions=versions, shutdown_grace=0.2)
     script = tmp_path / "backend.py"
     late = WAITS_FOR_A_FILE.format(path=tmp_path / "go") + script.read_text()
     if where == "the pool":
@@ -201,7 +202,7 @@ async def test_a_client_changes_its_era_with_a_request_in_flight(tmp_path: Path)
 
 async def test_a_client_changes_its_era_while_the_server_works_for_it(tmp_path: Path) -> None:
     """What the server says of that request is not for the one client that stays in the era."""
-    lab = Lab(tmp_path, "shared", versions=f"2025-11-25 {MODERN}")
+    lab = Lab(tmp_path, "shared", versions=f"2025-11-25 {MODERN}", shutdown_grace=0.2)
     line = {"level": "warning", "data": "secret of one"}
     async with lab.serving():
         one, two = await lab.connect(MODERN), await lab.connect(MODERN)

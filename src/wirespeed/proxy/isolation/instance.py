@@ -189,8 +189,8 @@ class Instance:
 
     def admits(self, front: Front, message: Message) -> bool:
         """Whether a request may pass. If not, it was refused."""
-        if self.breaker is None or not self.is_tried:
-            return True
+        if self.breaker is None or not self.is_tried or message.method == "subscriptions/listen":
+            return True  # a subscription would be a trial without an end
         if not self.is_free:
             front.refuse(message, codes.SERVER_LOST, f"the server is down: {self.breaker.reason}")
             return False
