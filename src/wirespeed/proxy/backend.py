@@ -13,6 +13,7 @@ from wirespeed.protocol import codes
 from wirespeed.proxy.ongoing import Ongoing
 from wirespeed.proxy.side import Side
 from wirespeed.proxy.supervision.garbage import BAD_MESSAGE, UNKNOWN_ID, Garbage
+from wirespeed.proxy.tags import is_code
 
 if TYPE_CHECKING:
     from wirespeed._core.envelope import Message
@@ -194,4 +195,7 @@ class Backend(Side):
 def remote_error(text: Lease) -> RemoteError:
     """The error of an answer."""
     error = msgspec.json.decode(text)
-    return RemoteError(error.get("code", 0), str(error.get("message", "")), error.get("data"))
+    code = error.get("code")
+    return RemoteError(
+        code if is_code(code) else 0, str(error.get("message", "")), error.get("data")
+    )

@@ -7,7 +7,7 @@ opaque to clients. A tag before them, ``3~``, says which server they are of.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import msgspec
 
@@ -139,6 +139,9 @@ def code_of(error: Lease) -> int:
     except msgspec.DecodeError:  # it is JSON, but more than Python can hold
         return OTHER_CODE
     code = decoded.get("code") if isinstance(decoded, dict) else None
-    if type(code) is not int or not -(1 << 31) <= code < 1 << 31 or 0 <= code <= OTHER_CODE:
-        return OTHER_CODE
-    return code
+    return code if is_code(code) and not 0 <= code <= OTHER_CODE else OTHER_CODE
+
+
+def is_code(value: object) -> TypeGuard[int]:
+    """Whether a value can be the code of an error here."""
+    return type(value) is int and -(1 << 31) <= value < 1 << 31

@@ -51,6 +51,56 @@ async def test_a_greeting_that_python_cannot_hold(tmp_path: Path, text: str) -> 
         assert said(await good.ask(call(2, "echo", nonce=2)))["nonce"] == 2
 
 
+@pytest.mark.parametrize("code", ["[]", "null", '"x"', "1e400", "1099511627776"])
+async def test_an_error_whose_code_is_none(tmp_path: Path, code: str) -> None:
+    """A server that refuses to say its era so is of a legacy one, and its client is served."""
+    lab = Lab(tmp_path, "session")
+    script = tmp_path / "backend.py"
+    script.write_text(
+        script.read_text().replace(
+            """send({"jsonrpc": "2.0", "id": i, "error": {"code": -32601, "message": "no"}})""",
+            f"""send('{{"jsonrpc":"2.0","id":%d,"error":{{"code":{code},"message":"no"}}}}' % i)""",
+        )
+    )
+    async with lab.serving():
+        one = await lab.connect(MODERN)
+        assert "result" in await one.ask(LIST)
+        assert len(lab.read("server/discover")) == 1
+
+
+async def test_a_fault_of_the_proxy_at_the_era_of_a_server(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The client that has caused the question gets an error, and does not wait for ever."""
+
+    async def fails(*args: Any) -> None:
+        raise ValueError("a fault")
+
+    monkeypatch.setattr("wirespeed.proxy.isolation.per_client.discover", fails)
+    lab = Lab(tmp_path, "session")
+    async with lab.serving():
+        one = await lab.connect(MODERN)
+        for _ in range(2):
+            assert (await one.ask(LIST))["error"] == {"code": -32603, "message": "Internal error"}
+
+
+async def test_a_hello_without_meaning(tmp_path: Path) -> None:
+    """Such a server is started again, and the clients wait for it."""
+    lab = Lab(tmp_path, "shared", era="legacy")
+    script = tmp_path / "backend.py"
+    works = script.read_text()
+    async with lab.serving():
+        one, late = await lab.connect(), await lab.connect(None)
+        script.write_text(works.replace("capabilities={", 'capabilities=["tools"], was={'))
+        assert "error" in await one.ask(call(1, "crash"))
+        await late.send(HELLO % '"late"')
+        (upstream,) = lab.assignment.upstreams
+        await until(lambda: "capabilities" in upstream.status.error)
+        script.write_text(works)
+        assert "tools" in (await late.recv())["result"]["capabilities"]
+        assert said(await one.ask(call(2, "echo", nonce=2)))["nonce"] == 2
+
+
 @pytest.mark.parametrize("version", ["2025-11-25", MODERN])
 async def test_an_error_that_python_cannot_hold(tmp_path: Path, version: str) -> None:
     """It passes as it came, and the request has ended for the limits."""

@@ -33,7 +33,7 @@ quiet = Quiet(logging.getLogger("wirespeed.proxy"))
 
 @contextlib.contextmanager
 def guarded(front: Front, message: Message) -> Iterator[None]:
-    """Handle a request that has waited. An exception is for its client alone: others wait, too."""
+    """Handle a request that has waited. An exception refuses it, and stops nothing else."""
     try:
         yield
     except Exception as exc:

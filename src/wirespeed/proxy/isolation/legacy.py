@@ -247,7 +247,7 @@ class Legacy(Instance):
         version = versions[versions.index(wanted) if wanted in versions else -1]
         capabilities = {
             name: value
-            for name, value in (self._hello.get("capabilities") or {}).items()
+            for name, value in self._hello["capabilities"].items()
             if version >= _SINCE.get(name, version)
         }
         hello = {**self._hello, "protocolVersion": version, "capabilities": capabilities}
@@ -267,7 +267,7 @@ class Legacy(Instance):
         level = params_of(message).get("level")
         if not self._admits(front, message):
             return
-        if level not in LOG_LEVELS or "logging" not in (self._hello.get("capabilities") or {}):
+        if level not in LOG_LEVELS or "logging" not in self._hello["capabilities"]:
             front.pass_request(message, front.across)  # the server says what is wrong
             return
         self._fronts[front].level = level
