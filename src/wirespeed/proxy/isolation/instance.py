@@ -41,6 +41,11 @@ def guarded(front: Front, message: Message) -> Iterator[None]:
         front.refuse(message, codes.INTERNAL_ERROR, "Internal error")
 
 
+def pong(front: Front, message: Message) -> None:
+    """Answer a ping."""
+    front.session.send_result(message, b"{}")
+
+
 class Instance:
     """The base of `Legacy` and `Modern`: an `Owner` of one connection after another.
 

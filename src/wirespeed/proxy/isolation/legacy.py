@@ -23,7 +23,7 @@ from wirespeed.protocol.revisions import (
 )
 from wirespeed.proxy.eras import modern_version, params_of, unsupported
 from wirespeed.proxy.isolation.handshake import initialize, learn_tools
-from wirespeed.proxy.isolation.instance import Instance, guarded, quiet
+from wirespeed.proxy.isolation.instance import Instance, guarded, pong, quiet
 from wirespeed.proxy.supervision.upstream import Unsuitable
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class Legacy(Instance):
         self._level: str | None = None
         self.requests: dict[str, Callable[[Any, Message], None]] = {
             "initialize": self._initialize,
-            "ping": self._ping,
+            "ping": pong,
             "logging/setLevel": self._set_level,
             "resources/subscribe": self._subscribe,
             "resources/unsubscribe": self._unsubscribe,
@@ -258,9 +258,6 @@ class Legacy(Instance):
         front.admits_legacy = not self.is_tried
         front.speak(version)
         front.session.send_result(message, msgspec.json.encode(hello))
-
-    def _ping(self, front: Front, message: Message) -> None:
-        front.session.send_result(message, b"{}")
 
     def _set_level(self, front: Front, message: Message) -> None:
         """Keep a client's level. The server has the most verbose one."""

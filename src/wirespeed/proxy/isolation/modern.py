@@ -63,7 +63,8 @@ class Modern(Instance):
         front.pass_request(message, self.backend, text=of_server(message, self.index))
 
     def closed(self, backend: Backend) -> None:
-        """The server is gone: another one of the pool can do what it has not done."""
+        """The server is gone: another server of the pool gets the requests that it has not
+        answered."""
         super().closed(backend)
         if self._pool.has_free(self):
             kept, self._kept = self._kept, []

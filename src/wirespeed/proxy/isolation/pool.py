@@ -13,7 +13,7 @@ from wirespeed.protocol.revisions import LEGACY_VERSIONS, MODERN_VERSIONS
 from wirespeed.proxy.config import RecycleConfig
 from wirespeed.proxy.eras import modern_version, params_of
 from wirespeed.proxy.isolation.handshake import Probe
-from wirespeed.proxy.isolation.instance import Instance, guarded
+from wirespeed.proxy.isolation.instance import Instance, guarded, pong
 from wirespeed.proxy.isolation.legacy import Legacy
 from wirespeed.proxy.isolation.modern import Modern
 from wirespeed.proxy.isolation.waiting import Waiting
@@ -89,7 +89,7 @@ class Pool:
         self._refusal: tuple[int, str] | None = None
         self._requests: dict[str, Callable[[Any, Message], None]] = {
             "initialize": self._initialize,
-            "ping": self._ping,
+            "ping": pong,
         }
         self._running: dict[Owner, Life] = {}
         self._replacing: dict[Owner, asyncio.Task[None]] = {}
@@ -404,9 +404,6 @@ class Pool:
             )
             self._run(home)
             home.greet(front, message)
-
-    def _ping(self, front: Front, message: Message) -> None:
-        front.session.send_result(message, b"{}")
 
     def _wait(self, front: Front, message: Message) -> None:
         if self._refusal is None:

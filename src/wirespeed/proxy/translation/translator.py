@@ -24,9 +24,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("wirespeed.proxy")
 
-# Resources that one client may be subscribed to.
-MAX_SUBSCRIPTIONS = 1000
-
 
 class Translator:
     """The base of `ModernClient` and `LegacyClient`: a `Router` of one client, and the `Owner` of
