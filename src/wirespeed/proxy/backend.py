@@ -14,6 +14,7 @@ from wirespeed.protocol import codes
 from wirespeed.proxy.ongoing import Ongoing
 from wirespeed.proxy.side import Side
 from wirespeed.proxy.supervision.garbage import BAD_MESSAGE, UNKNOWN_ID, Garbage
+from wirespeed.proxy.tags import is_code
 
 if TYPE_CHECKING:
     from wirespeed._core.envelope import Message
@@ -197,6 +198,6 @@ def remote_error(text: Lease) -> RemoteError:
     error: Any = None
     with contextlib.suppress(msgspec.DecodeError):  # it is JSON, but more than Python can hold
         error = msgspec.json.decode(text)
-    if not isinstance(error, dict) or type(code := error.get("code")) is not int:
+    if not isinstance(error, dict) or not is_code(code := error.get("code")):
         return RemoteError(codes.INTERNAL_ERROR, "the error is not valid", None)
     return RemoteError(code, str(error.get("message", "")), error.get("data"))

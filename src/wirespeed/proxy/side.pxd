@@ -102,7 +102,7 @@ cdef class Side(Party):
     cdef public Access mirrored          # its arguments in fields of HTTP; None: not compared
     cdef public object tracer            # makes spans of its requests; None: off
     cdef public double deadline          # seconds that it has for a request; inf: it has all time
-    cdef public object retries           # function of a request: may it be sent again? None: none
+    cdef public object retries           # says whether a request may be sent again; None: none may
     cdef public bint retries_calls       # whether calls of tools are among these
     cdef public Translation translation  # None: servers of its own era
     cdef object next_after               # `Route.after` of the request that is passed on just now
@@ -110,7 +110,7 @@ cdef class Side(Party):
     cdef Message next_given
     cdef public Observer observer        # counts the requests that this side is asked; None: off
     cdef readonly long long n_passed     # requests of this side
-    cdef readonly long long n_abandoned  # requests left unanswered at its loss
+    cdef readonly double abandoned_at    # when it gave up a request that its server had; or -inf
     cdef readonly long long n_answered   # requests that it has answered, without `initialize`
 
     # `name`: JSON text that stands in the place of `params.name`, or None

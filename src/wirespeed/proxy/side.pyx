@@ -147,6 +147,7 @@ cdef class Side(Party):
         Party.__init__(self, session, loop)
         self.requests = NONE
         self.deadline = INFINITY
+        self.abandoned_at = -INFINITY
 
     # -- for subclasses ------------------------------------------------------------------------
 
@@ -197,7 +198,7 @@ cdef class Side(Party):
             route = <Route> token if type(token) is Route else None
             while route is not None:
                 if route.answerer.session.pending.take_c(route.id) is not None:
-                    me.n_abandoned += 1
+                    me.abandoned_at = me.loop.time()
                     route.answerer.cancel(route.id, "the client has left")
                 route.over_c(CANCELLED)
                 route = route.next
@@ -495,6 +496,7 @@ cdef class Side(Party):
         if m.ref:                      # its own request, which it cancels
             while route is not None:
                 if route.answerer.session.pending.is_live_c(route.id):
+                    self.abandoned_at = self.loop.time()
                     route.answerer.pass_cancel_c(route, m)
                 route.over_c(CANCELLED)
                 route = route.next
@@ -577,13 +579,14 @@ cdef class Side(Party):
 
     def expire(self, double now):
         """Fail the requests that this side has not answered by their deadline, and cancel them.
-        Returns how many there were."""
+        Returns how many there were. ``now``: the time on the clock of the loop."""
         cdef Side me = self
         cdef Route route
         cdef list found = self.session.expire(now)
         for id, token in found:
             if type(token) is Route:   # the proxy's own have no deadline
                 route = <Route> token
+                route.asker.abandoned_at = now
                 if route.greets:       # `initialize` must not be cancelled
                     me.n_given_up += 1
                 else:

@@ -53,6 +53,27 @@ async def test_requests_are_refused_and_then_tried(
         assert said(await one.ask(call(10, "echo", nonce=2)))["nonce"] == 2
 
 
+async def test_a_subscription_is_no_trial(tmp_path: Path) -> None:
+    """It has no answer that would end the trial."""
+    lab = Lab(tmp_path, "shared", versions=MODERN, config={"breaker": BreakerConfig(failures=1)})
+    async with lab.serving():
+        one, two = await lab.connect(MODERN), await lab.connect(MODERN)
+        assert said(await one.ask(call(1, "echo", nonce=1)))["nonce"] == 1
+        (instance,) = lab.assignment.modern
+        instance.failed()
+        instance.breaker._half()  # the pause is over
+        for n in (1, 2):
+            params = {"notifications": {"toolsListChanged": True}}
+            listen = {"jsonrpc": "2.0", "id": f"s{n}", "method": "subscriptions/listen"}
+            await one.send({**listen, "params": params})
+            acknowledged = await one.recv()
+            assert acknowledged["method"] == "notifications/subscriptions/acknowledged"
+        assert instance.breaker.state == "half open"
+        assert said(await two.ask(call(2, "echo", nonce=2)))["nonce"] == 2
+        assert said(await one.ask(call(3, "echo", nonce=3)))["nonce"] == 3
+        assert instance.breaker.state == "closed"
+
+
 async def test_crashes_open_it(tmp_path: Path) -> None:
     config = {"breaker": BreakerConfig(failures=2, pause=30)}
     lab = Lab(tmp_path, "shared", config=config)
