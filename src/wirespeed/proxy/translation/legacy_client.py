@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import Raw
 
-from wirespeed.errors import ProtocolError, VersionMismatch, WirespeedError
+from wirespeed.errors import ProtocolError, VersionMismatch
 from wirespeed.protocol import codes
 from wirespeed.protocol.client_capabilities import declared
 from wirespeed.protocol.revisions import (
@@ -25,7 +24,7 @@ from wirespeed.protocol.revisions import (
 from wirespeed.proxy.config import RetryConfig
 from wirespeed.proxy.eras import modern_version, params_of, unsupported
 from wirespeed.proxy.isolation.handshake import learn_tools
-from wirespeed.proxy.ongoing import Ongoing
+from wirespeed.proxy.ongoing import Work
 from wirespeed.proxy.supervision.retries import Retries
 from wirespeed.proxy.tags import whole
 from wirespeed.proxy.translation.edits import Raising
@@ -67,7 +66,7 @@ class LegacyClient(Translator):
         self._offered: dict[str, Any] = {}
         self._level: str | None = None
         self._updates: Updates | None = None
-        self._works: set[_Work] = set()
+        self._works: set[Work] = set()
         self._greeted = False
         self._translation = Raising(self._answered)
         self.front.requests = {
@@ -222,10 +221,9 @@ class LegacyClient(Translator):
 
     def _work(self, message: Message, work: Coroutine[Any, Any, None]) -> None:
         """Answer a request later. What the work raises is the answer."""
-        one = _Work(self, message, work)
+        one = Work(self.front, message, work)
         self._works.add(one)
         one.task.add_done_callback(lambda _: self._works.discard(one))
-        self.front.session.set_token(message, one)
 
     # -- answers ---------------------------------------------------------------------------------
 
@@ -277,29 +275,3 @@ class LegacyClient(Translator):
         level = msgspec.json.decode(params.get("level", b"null"))
         if level in LOG_LEVELS[LOG_LEVELS.index(self._level) :]:
             self.front.say("notifications/message", encode(params))
-
-
-class _Work(Ongoing):
-    """A request that is answered later. It is the token of the request."""
-
-    def __init__(
-        self, client: LegacyClient, message: Message, work: Coroutine[Any, Any, None]
-    ) -> None:
-        self._client = client
-        self.task = asyncio.ensure_future(self._run(message, work))
-
-    async def _run(self, message: Message, work: Coroutine[Any, Any, None]) -> None:
-        try:
-            await work
-        except asyncio.CancelledError:
-            self._client.refuse(message, codes.SERVER_LOST, "the server is not there")
-            raise
-        except ProtocolError as exc:
-            self._client.refuse(message, exc.code, exc.message, exc.data)
-        except WirespeedError as exc:
-            self._client.refuse(message, codes.SERVER_LOST, str(exc).partition("\n")[0])
-
-    def notified(self, message: Message) -> None:
-        """The client has cancelled its request."""
-        self.task.cancel()
-        self._client.front.session.cancelled_done()
