@@ -36,18 +36,28 @@ class Work(Ongoing):
         front: The client.
         message: The request.
         work: What answers it. What it raises is the answer.
+        works: All that the client waits for; it is one of these until it is done.
 
     Attributes:
         task: What does the work.
     """
 
-    def __init__(self, front: Front, message: Message, work: Coroutine[Any, Any, None]) -> None:
+    def __init__(
+        self,
+        front: Front,
+        message: Message,
+        work: Coroutine[Any, Any, None],
+        works: set[Work],
+    ) -> None:
         self._front = front
+        self._works = works
+        works.add(self)
         self.task = asyncio.ensure_future(work)
         self.task.add_done_callback(partial(self._ended, message))
         front.session.set_token(message, self)
 
     def _ended(self, message: Message, task: asyncio.Task[None]) -> None:
+        self._works.discard(self)
         refuse = self._front.refuse
         try:
             task.result()

@@ -18,6 +18,7 @@ from wirespeed.errors import RemoteError, WirespeedError
 from wirespeed.proxy import BackendConfig, ToolsConfig
 from wirespeed.proxy.backend import Backend, Owner
 from wirespeed.proxy.merge import member
+from wirespeed.proxy.ongoing import Work
 from wirespeed.types import Accept, ElicitParams
 
 pytestmark = pytest.mark.compiled
@@ -359,3 +360,16 @@ async def test_a_connection_is_lost_even_where_its_owner_fails() -> None:
     with pytest.raises(RuntimeError, match="a fault"):
         backend.on_lost(None)
     assert backend.lost.result() is None
+
+
+async def test_work_that_is_cancelled_before_it_began() -> None:
+    """The request is refused, unless the client has cancelled it."""
+    for is_open in (True, False):
+        front, works, message = mock.Mock(), set[Work](), mock.Mock()
+        front.is_open.return_value = is_open
+        work = Work(front, message, asyncio.sleep(0), works)
+        assert works == {work}
+        work.task.cancel()
+        await asyncio.wait((work.task,))
+        assert front.refuse.call_count == is_open
+        assert not works

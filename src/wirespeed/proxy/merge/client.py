@@ -77,7 +77,7 @@ class MergedClient:
 
     def close(self) -> None:
         """The client has left."""
-        for work in list(self._works):
+        for work in self._works:
             work.task.cancel()
         for member in self.members:
             member.close()
@@ -153,10 +153,7 @@ class MergedClient:
 
     def _start(self, message: Message, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Answer a request later. What the work raises is the answer."""
-        one = Work(self._front, message, work)
-        self._works.add(one)
-        one.task.add_done_callback(lambda _: self._works.discard(one))
-        return one.task
+        return Work(self._front, message, work, self._works).task
 
     async def _answered_by(
         self,

@@ -221,9 +221,7 @@ class LegacyClient(Translator):
 
     def _work(self, message: Message, work: Coroutine[Any, Any, None]) -> None:
         """Answer a request later. What the work raises is the answer."""
-        one = Work(self.front, message, work)
-        self._works.add(one)
-        one.task.add_done_callback(lambda _: self._works.discard(one))
+        Work(self.front, message, work, self._works)
 
     # -- answers ---------------------------------------------------------------------------------
 
