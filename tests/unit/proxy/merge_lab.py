@@ -96,7 +96,6 @@ SCRIPTED = """
 import json, os, sys
 
 log = open(sys.argv[1], "a", buffering=1)
-log.write('{"method": "started"}\\n')
 answers = json.loads(sys.argv[2])
 hello = {"protocolVersion": "2025-11-25", "serverInfo": {"name": "s", "version": "1"},
          "capabilities": {"tools": {}, "resources": {"subscribe": True}, "logging": {}}}
@@ -145,7 +144,7 @@ class MergeLab:
     def scripted(self, name: str, answers: dict[str, Any], **more: Any) -> BackendConfig:
         """One more server, of a legacy era. It answers a method as it is told: ``{"result": …}``,
         ``{"error": …}``, None (not at all), "exit". A key may have the cursor, URI or name of the
-        request behind the method. `seen` has what it reads, behind a "started"."""
+        request behind the method. What it reads is in `seen`."""
         script = self.script.with_name("scripted.py")
         script.write_text(SCRIPTED)
         arguments = [str(script), str(self.log), json.dumps(answers)]

@@ -129,7 +129,7 @@ async def test_a_read_of_what_nobody_lists_is_cancelled(tmp_path: Path) -> None:
 
 async def test_a_read_that_takes_too_long_is_cancelled(tmp_path: Path) -> None:
     lab = MergeLab(tmp_path, "red")
-    lab.backends.insert(0, lab.scripted("s", {**TWO, "resources/read": None}, start_timeout=2.0))
+    lab.backends.insert(0, lab.scripted("s", {**TWO, "resources/read": None}, start_timeout=4.0))
     async with lab.serving():
         client = await lab.connect()
         answer = await client.ask(ask(1, "read", "none://1"))
