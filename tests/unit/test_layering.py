@@ -141,7 +141,7 @@ INSIDE = {
     """,
     "proxy": """
         config eras
-        tags trace_context flow.turns supervision.garbage ongoing
+        tags trace_context flow.turns supervision.garbage ongoing pages
         party
         side
         subscriptions

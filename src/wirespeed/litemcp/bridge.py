@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from wirespeed.errors import CallTimeout, RemoteError, WirespeedError
+from wirespeed.errors import CallTimeout, InvalidResponse, RemoteError, WirespeedError
 from wirespeed.litemcp.arguments import ArgumentError, parameter_of, text_of, type_text
 from wirespeed.litemcp.contents import contents_of, json_content
 from wirespeed.litemcp.messages import Content, Parameter, Response
@@ -197,6 +197,7 @@ async def as_lite_server(
 
     Raises:
         LookupError: The MCP server has no such tool.
+        InvalidResponse: The input schema of the tool is not valid.
         WirespeedError: The MCP server cannot be asked.
     """
     if info is None:
@@ -204,7 +205,10 @@ async def as_lite_server(
         info = next((t for t in await client.list_tools() if t.name == tool_name), None)
         if info is None:
             raise LookupError(f"the MCP server has no tool {tool_name!r}")
-    plan = _Schema(info.input_schema)
+    try:
+        plan = _Schema(info.input_schema)
+    except Exception as exc:  # a server may write anything there
+        raise InvalidResponse(f"the input schema of {info.name} is not valid: {exc!r}") from exc
     what = f"tool {name or tool_name}"
 
     async def handler(arguments: list[str]) -> Response:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
@@ -87,17 +88,25 @@ class Backend(Side):
         self.probing = False
         session.shows_late_responses = True
 
-    def ask(self, method: str, params: object = None) -> asyncio.Future[Any]:
+    def ask(
+        self, method: str, params: object = None, *, cancels: bool = False
+    ) -> asyncio.Future[Any]:
         """Send a request of the proxy itself. The future gets the decoded result, or RemoteError or
-        TransportError."""
+        TransportError. ``cancels``: Whether the server is told if the future is cancelled."""
         future: asyncio.Future[Any] = self.loop.create_future()
         if self.link is None:
             future.set_exception(TransportError(f"the server {self.name} is not there"))
             return future
         body = None if params is None else msgspec.json.encode(params)
-        self.session.send_request(method, body, token=future)
+        id = self.session.send_request(method, body, token=future)
         self.link.wrote()
+        if cancels:
+            future.add_done_callback(partial(self._withdraw, id))
         return future
+
+    def _withdraw(self, id: int, future: asyncio.Future[Any]) -> None:
+        if future.cancelled() and self.session.forget(id) is not None:
+            self.cancel(id, "the answer is not needed any more")
 
     def tell(self, method: str, params: object = None) -> None:
         """Send a notification of the proxy itself."""
@@ -187,10 +196,12 @@ class Backend(Side):
 
     def on_lost(self, exc: BaseException | None) -> None:
         """The connection is gone: what it was asked fails."""
-        super().on_lost(exc)
-        self.owner.closed(self)
-        if not self.lost.done():
-            self.lost.set_result(exc)
+        try:
+            super().on_lost(exc)
+            self.owner.closed(self)
+        finally:
+            if not self.lost.done():
+                self.lost.set_result(exc)
 
 
 def remote_error(text: Lease) -> RemoteError:

@@ -101,6 +101,14 @@ class Front(Side):
         if message.method == "notifications/tools/list_changed":
             self.service.mirrored.forget()
 
+    def answer(self, message: Message, result: bytes) -> None:
+        """Answer a request with a result, unless the client has left."""
+        if self.link is not None:
+            self.session.send_result(message, result)
+            self.link.wrote()
+            if self.draining:
+                self.check_drained()
+
     def refuse(self, message: Message, code: int, text: str, data: Any = None) -> None:
         """Answer a request with an error, unless the client has left."""
         if self.link is not None:

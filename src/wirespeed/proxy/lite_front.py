@@ -401,20 +401,20 @@ class Guest:
         try:
             await self._client.open()
             infos = await self._client.list_tools()
+            info = next((one for one in infos if one.name == tool), None)
+            if info is None:
+                raise Refused(Refusal(404, f"the server {service.name} has no tool {tool}"))
+            server = await as_lite_server(
+                self._client,
+                tool,
+                info=info,
+                limits=service.limits,
+                shutdown_grace=service.shutdown_grace,
+            )
         except WirespeedError as exc:
             why = str(exc).partition("\n")[0]
             fronts.quiet.log(logging.WARNING, "%s: the tool %s: %s", service.name, tool, why)
             raise Refused(Refusal(503, why)) from None
-        info = next((one for one in infos if one.name == tool), None)
-        if info is None:
-            raise Refused(Refusal(404, f"the server {service.name} has no tool {tool}"))
-        server = await as_lite_server(
-            self._client,
-            tool,
-            info=info,
-            limits=service.limits,
-            shutdown_grace=service.shutdown_grace,
-        )
         return Course(info, server)
 
     def _changed(self, infos: list[ToolInfo]) -> None:

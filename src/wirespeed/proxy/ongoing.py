@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import asyncio
+import logging
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from wirespeed.errors import ProtocolError, RemoteError, WirespeedError
+from wirespeed.protocol import codes
 
 if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
     from wirespeed._core.envelope import Message
+    from wirespeed.proxy.front import Front
+
+logger = logging.getLogger("wirespeed.proxy")
 
 
 class Ongoing:
@@ -16,3 +27,52 @@ class Ongoing:
 
     def answered(self, message: Message | None) -> None:
         """Take the answer to a request of the proxy; None: there will be none."""
+
+
+class Work(Ongoing):
+    """A request of a client that the proxy answers later. A cancelled task refuses the request.
+
+    Args:
+        front: The client.
+        message: The request.
+        work: What answers it. What it raises is the answer.
+        works: All that the client waits for; it is one of these until it is done.
+
+    Attributes:
+        task: What does the work.
+    """
+
+    def __init__(
+        self,
+        front: Front,
+        message: Message,
+        work: Coroutine[Any, Any, None],
+        works: set[Work],
+    ) -> None:
+        self._front = front
+        self._works = works
+        works.add(self)
+        self.task = asyncio.ensure_future(work)
+        self.task.add_done_callback(partial(self._ended, message))
+        front.session.set_token(message, self)
+
+    def _ended(self, message: Message, task: asyncio.Task[None]) -> None:
+        self._works.discard(self)
+        refuse = self._front.refuse
+        try:
+            task.result()
+        except asyncio.CancelledError:
+            if self._front.is_open(message):  # else the client has cancelled it
+                refuse(message, codes.SERVER_LOST, "the server is not there")
+        except (ProtocolError, RemoteError) as exc:
+            refuse(message, exc.code, exc.message, exc.data)
+        except WirespeedError as exc:
+            refuse(message, codes.SERVER_LOST, str(exc).partition("\n")[0])
+        except Exception as exc:
+            logger.error("internal error of the proxy at %s", message, exc_info=exc)
+            refuse(message, codes.INTERNAL_ERROR, "Internal error")
+
+    def notified(self, message: Message) -> None:
+        """The client has cancelled its request."""
+        self.task.cancel()
+        self._front.session.cancelled_done()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -91,6 +92,34 @@ def keyed(key: str) -> str:
 server.run()
 """
 
+SCRIPTED = """
+import json, os, sys
+
+log = open(sys.argv[1], "a", buffering=1)
+answers = json.loads(sys.argv[2])
+hello = {"protocolVersion": "2025-11-25", "serverInfo": {"name": "s", "version": "1"},
+         "capabilities": {"tools": {}, "resources": {"subscribe": True}, "logging": {}}}
+for line in sys.stdin:
+    log.write(line)
+    m = json.loads(line)
+    key = m["method"] if "method" in m else ""
+    params = m.get("params") or {}
+    for name in ("cursor", "uri", "name"):
+        if f"{key} {params.get(name)}" in answers:
+            key = f"{key} {params[name]}"
+    if answers.get(key, 0) is None or "id" not in m:
+        continue
+    if answers.get(key) == "exit":
+        os._exit(3)
+    default = {"result": {"initialize": hello, "tools/call": {"content": []}}.get(key, {})}
+    if key == "server/discover":
+        default = {"error": {"code": -32601, "message": "no"}}
+    answer = answers.get(key, default)
+    if key == "initialize" and "capabilities" in answer:
+        answer = {"result": hello | answer}
+    print(json.dumps({"jsonrpc": "2.0", "id": m["id"], **answer}), flush=True)
+"""
+
 
 class MergeLab:
     """A proxy with several servers at a UNIX socket."""
@@ -111,6 +140,27 @@ class MergeLab:
         arguments = [str(self.script), name, str(self.log)]
         target = Stdio(sys.executable, arguments, env=surroundings())
         return BackendConfig(target=target, name=name, **more)
+
+    def scripted(self, name: str, answers: dict[str, Any], **more: Any) -> BackendConfig:
+        """One more server, of a legacy era. It answers a method as it is told: ``{"result": …}``,
+        ``{"error": …}``, None (not at all), "exit". A key may have the cursor, URI or name of the
+        request behind the method. What it reads is in `seen`."""
+        script = self.script.with_name("scripted.py")
+        script.write_text(SCRIPTED)
+        arguments = [str(script), str(self.log), json.dumps(answers)]
+        target = Stdio(sys.executable, arguments, env=surroundings())
+        return BackendConfig(target=target, name=name, era="legacy", **more)
+
+    def seen(self, method: str) -> list[Any]:
+        """The messages of a method that scripted servers have read."""
+        lines = [json.loads(line) for line in self.log.read_text().splitlines()]
+        return [m for m in lines if m.get("method") == method]
+
+    async def until_seen(self, method: str, n: int) -> list[Any]:
+        """Wait until scripted servers have read ``n`` messages of a method."""
+        while len(found := self.seen(method)) < n:
+            await asyncio.sleep(0.01)
+        return found
 
     @contextlib.asynccontextmanager
     async def serving(self, *listen: str) -> AsyncIterator[tuple[str, ...]]:

@@ -216,6 +216,31 @@ async def test_the_end_while_a_server_does_not_answer(tmp_path: Path, scheme: st
             await asking
 
 
+@pytest.mark.parametrize(
+    "schema",
+    [{"required": None}, {"required": 5}, {"$defs": 5}, {"properties": {"x": {"examples": 5}}}],
+)
+async def test_a_schema_that_is_not_valid(
+    tmp_path: Path, scheme: str, schema: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Each request is refused, and the log says why."""
+    lab = lite_lab(tmp_path, names=("b",))
+    tool = {"name": "who", "inputSchema": {"type": "object", **schema}}
+    script = tmp_path / "bad.py"
+    script.write_text(BACKEND)
+    target = Stdio(
+        sys.executable, [str(script), str(tmp_path / "seen")], {"TOOLS": json.dumps([tool])}
+    )
+    lab.backends.append(BackendConfig(target=target, name="a", lite=("who",), isolation="shared"))
+    async with (
+        lab.serving(f"{scheme}://127.0.0.1:0/mcp") as urls,
+        LiteClient(place(urls, "/lite/a/who")) as lite,
+    ):
+        with pytest.raises(TransportError, match=r"503|input schema of who is not valid"):
+            await lite.info()
+    assert "a: the tool who: the input schema of who is not valid" in caplog.text
+
+
 @pytest.mark.parametrize("era", ["legacy", "modern"])
 async def test_a_tool_that_changes(tmp_path: Path, scheme: str, era: Any) -> None:
     """Its parameters are those that the server names now."""

@@ -6,15 +6,19 @@ import asyncio
 import json
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 from raw import modern
 
 from tests.unit.proxy.merge_lab import MergeLab
 from tests.unit.proxy.proxy_lab import call
-from wirespeed import Client
+from wirespeed import Client, Limits
 from wirespeed.errors import RemoteError, WirespeedError
 from wirespeed.proxy import BackendConfig, ToolsConfig
+from wirespeed.proxy.backend import Backend, Owner
+from wirespeed.proxy.merge import member
+from wirespeed.proxy.ongoing import Work
 from wirespeed.types import Accept, ElicitParams
 
 pytestmark = pytest.mark.compiled
@@ -277,3 +281,97 @@ async def test_before_the_handshake(tmp_path: Path) -> None:
         assert text(await client.recv()) == "blue:"
         unknown = await client.ask(modern(4, "tools/call", {"name": "x"}))
         assert unknown["error"]["code"] == -32602
+
+
+async def test_one_handshake_for_all_who_wait(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Calls at once, after the loss of a server."""
+    monkeypatch.setattr(member, "_RETRY", 0.0)
+    lab = MergeLab(tmp_path, "red", "blue")
+    async with lab.serving():
+        client = await lab.connect()
+        await client.send(call(0, "red_leave"))
+        while "id" not in await client.recv():  # its lists have changed, too
+            pass
+        await client.send(*(call(n, "red_who", nonce=str(n)) for n in range(1, 5)))
+        found: dict[int, Any] = {}
+        while len(found) < 4:
+            if "id" in (answer := await client.recv()):
+                found[answer["id"]] = answer
+        assert {n: text(answer) for n, answer in found.items()} == {
+            n: f"red:{n}" for n in range(1, 5)
+        }
+
+
+async def test_a_handshake_that_takes_too_long(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its process ends: the next handshake is with another one."""
+    monkeypatch.setattr(member, "_RETRY", 0.0)
+    lab = MergeLab(tmp_path, "red")
+    lab.backends.append(lab.scripted("s", {"initialize": None}, start_timeout=1.0))
+    async with lab.serving():
+        client = await lab.connect()
+        servers = lab.proxy.services["s"].assignment
+        for n in range(2):
+            error = (await client.ask(call(n, "s_x")))["error"]
+            assert error["code"] == -31004
+            assert "did not answer initialize in time" in error["message"]
+            while servers.upstreams:
+                await asyncio.sleep(0.01)
+
+
+async def test_a_client_may_try_initialize_again(tmp_path: Path) -> None:
+    """After it has cancelled the first one, which the specification forbids."""
+    lab = MergeLab(tmp_path, "red", "blue")
+    async with lab.serving():
+        client = await lab.connect(None)
+        params = {"protocolVersion": "2025-11-25", "capabilities": {}}
+        params["clientInfo"] = {"name": "raw", "version": "1"}
+        await client.send(
+            {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params},
+            {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}},
+        )
+        assert "result" in await client.initialize()
+        assert text(await client.ask(call(1, "blue_who"))) == "blue:"
+
+
+@pytest.mark.off_schema
+@pytest.mark.parametrize(
+    "wrong", [None, 5, {"tools": True}, {"tools": {"listChanged": True}, "resources": None}]
+)
+async def test_capabilities_that_are_not_objects(
+    tmp_path: Path, wrong: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The server is left out."""
+    lab = MergeLab(tmp_path, "red")
+    lab.backends.append(lab.scripted("s", {"initialize": {"capabilities": wrong}}))
+    async with lab.serving():
+        client = await lab.connect()
+        answer = await client.ask({"jsonrpc": "2.0", "id": 1, "method": "tools/list"})
+        assert {one["name"] for one in answer["result"]["tools"]} == {f"red_{x}" for x in TOOLS}
+        error = (await client.ask(call(1, "s_x")))["error"]
+        assert error == {"code": -31004, "message": "the capabilities of s are not objects"}
+    assert "s: nothing of its entries is shown: the capabilities of s are not obj" in caplog.text
+
+
+async def test_a_connection_is_lost_even_where_its_owner_fails() -> None:
+    owner = mock.Mock(spec=Owner, **{"closed.side_effect": RuntimeError("a fault")})
+    backend = Backend("b", owner, Limits(), asyncio.get_running_loop())
+    with pytest.raises(RuntimeError, match="a fault"):
+        backend.on_lost(None)
+    assert backend.lost.result() is None
+
+
+async def test_work_that_is_cancelled_before_it_began() -> None:
+    """The request is refused, unless the client has cancelled it."""
+    for is_open in (True, False):
+        front, works, message = mock.Mock(), set[Work](), mock.Mock()
+        front.is_open.return_value = is_open
+        work = Work(front, message, asyncio.sleep(0), works)
+        assert works == {work}
+        work.task.cancel()
+        await asyncio.wait((work.task,))
+        assert front.refuse.call_count == is_open
+        assert not works

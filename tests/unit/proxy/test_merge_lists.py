@@ -10,7 +10,7 @@ from raw import modern
 
 from tests.unit.proxy.merge_lab import MergeLab
 from tests.unit.proxy.proxy_lab import call
-from wirespeed import Client
+from wirespeed import Client, Limits
 from wirespeed.errors import RemoteError
 from wirespeed.proxy import ToolsConfig
 
@@ -114,3 +114,48 @@ async def test_a_server_of_legacy_eras(tmp_path: Path, translate: bool) -> None:
     async with lab.serving(), Client(lab.url) as client:
         assert client.protocol_version == ("2026-07-28" if translate else "2025-11-25")
         assert {tool.name.split("_")[0] for tool in await client.list_tools()} == {"red", "blue"}
+
+
+LONG = {"name": "x", "inputSchema": {"type": "object"}, "description": "x" * 40_000}
+
+
+@pytest.mark.off_schema
+@pytest.mark.parametrize(
+    ("page", "why"),
+    [
+        ({"tools": 5}, "the tools of s are not a list"),
+        ({"tools": [LONG], "nextCursor": 5}, "a cursor of tools/list is not a string"),
+        ({"tools": [LONG] * 2, "nextCursor": "a"}, "tools/list has more than 100000 bytes"),
+        (5, "the answer of s to tools/list is not an object"),
+    ],
+)
+async def test_a_list_that_is_not_valid(
+    tmp_path: Path, page: Any, why: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """That of the other servers is shown."""
+    lab = MergeLab(tmp_path, "red")
+    lab.backends.append(lab.scripted("s", {"tools/list": {"result": page}}))
+    lab.options = {"limits": Limits(max_message=100_000)}
+    async with lab.serving():
+        client = await lab.connect()
+        answer = await client.ask({"jsonrpc": "2.0", "id": 1, "method": "tools/list"})
+        assert {tool["name"].split("_")[0] for tool in answer["result"]["tools"]} == {"red"}
+    assert f"s: nothing of its tools is shown: {why}" in caplog.text
+
+
+async def test_pages_in_a_circle(tmp_path: Path) -> None:
+    """Each of them is asked for once."""
+    lab = MergeLab(tmp_path, "red")
+    tools = {
+        key: {"result": {"tools": [{**LONG, "name": name}], "nextCursor": cursor}}
+        for key, name, cursor in (
+            ("tools/list", "x", "a"), ("tools/list a", "y", "b"), ("tools/list b", "z", "a"),
+        )
+    }  # fmt: skip
+    lab.backends = [lab.scripted("s", tools), *lab.backends]
+    async with lab.serving():
+        client = await lab.connect()
+        answer = await client.ask({"jsonrpc": "2.0", "id": 1, "method": "tools/list"})
+        names = [tool["name"] for tool in answer["result"]["tools"]]
+        assert names[:3] == ["s_x", "s_y", "s_z"]
+        assert len(lab.seen("tools/list")) == 3

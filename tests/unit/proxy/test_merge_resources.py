@@ -9,8 +9,9 @@ import pytest
 
 from tests.unit.proxy.merge_lab import MergeLab
 from tests.unit.proxy.proxy_lab import call
-from wirespeed import Client
+from wirespeed import Client, Limits
 from wirespeed.errors import RemoteError
+from wirespeed.proxy.merge import member
 from wirespeed.types import PromptRef
 
 
@@ -87,3 +88,84 @@ async def test_subscriptions(tmp_path: Path) -> None:
             (updated,) = [one["params"] for one in said if "method" in one]
             assert updated["uri"] == f"data://{name}"
             assert (await client.ask({**ask, "method": "resources/unsubscribe"}))["result"] == {}
+
+
+TWO = {
+    "resources/list": {
+        "result": {"resources": [{"name": x, "uri": f"data://{x}"} for x in ("a", "b")]}
+    },
+    "resources/templates/list": {"result": {"resourceTemplates": []}},
+}
+
+
+def ask(id: Any, method: str, uri: str) -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "id": id, "method": f"resources/{method}", "params": {"uri": uri}}
+
+
+def cancel(id: Any) -> dict[str, Any]:
+    params = {"requestId": id}
+    return {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params}
+
+
+async def test_a_read_of_what_nobody_lists_is_cancelled(tmp_path: Path) -> None:
+    """The server is told, and the request does not count against `max_in_flight` any more."""
+    lab = MergeLab(tmp_path, "red", limits=Limits(max_in_flight=2))
+    lab.backends.insert(0, lab.scripted("s", {**TWO, "resources/read": None}))
+    async with lab.serving():
+        client = await lab.connect()
+        for n in range(1, 5):
+            await client.send(ask(n, "read", f"none://{n}"))
+            (*_, read) = await lab.until_seen("resources/read", n)
+            await client.send(cancel(n))
+            (*_, cancelled) = await lab.until_seen("notifications/cancelled", n)
+            assert cancelled["params"]["requestId"] == read["id"]
+        for n in range(5, 9):  # at once: no server hears of it
+            await client.send(ask(n, "read", f"none://{n}"), cancel(n))
+        await client.silent()
+        assert len(lab.seen("resources/read")) == 4
+
+
+async def test_a_read_that_takes_too_long_is_cancelled(tmp_path: Path) -> None:
+    lab = MergeLab(tmp_path, "red")
+    lab.backends.insert(0, lab.scripted("s", {**TWO, "resources/read": None}, start_timeout=4.0))
+    async with lab.serving():
+        client = await lab.connect()
+        answer = await client.ask(ask(1, "read", "none://1"))
+        assert "did not answer resources/read in time" in answer["error"]["message"]
+        assert "result" in await client.ask(call(2, "s_x"))
+        (read,) = lab.seen("resources/read")
+        (cancelled,) = lab.seen("notifications/cancelled")
+        assert cancelled["params"]["requestId"] == read["id"]
+
+
+async def test_a_server_knows_after_a_loss_what_it_had_accepted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(member, "_RETRY", 0.0)
+    refusal = {"error": {"code": -32002, "message": "Resource not found"}}
+    answers = {
+        **TWO,
+        "resources/subscribe data://b": refusal,
+        "resources/unsubscribe data://a": refusal,
+        "tools/call leave": "exit",
+    }
+    lab = MergeLab(tmp_path, "red")
+    lab.backends.append(lab.scripted("s", answers))
+    async with lab.serving():
+        client = await lab.connect()
+        for method, uri, code in (
+            ("subscribe", "data://b", -32002),
+            ("subscribe", "data://a", None),
+            ("unsubscribe", "data://a", -32002),
+        ):
+            answer = await client.ask(ask(1, method, uri))
+            assert answer.get("error", {}).get("code") == code
+        await client.send(call(2, "s_leave"))
+        while "id" not in await client.recv():  # its lists have changed, too
+            pass
+        await client.send(call(3, "s_stay"))
+        while (await client.recv()).get("id") != 3:
+            pass
+        (*_, restored) = await lab.until_seen("resources/subscribe", 3)
+        assert restored["params"]["uri"] == "data://a"
+        assert len(lab.seen("resources/subscribe")) == 3

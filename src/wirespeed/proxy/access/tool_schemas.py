@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -12,6 +12,7 @@ from wirespeed.client.results.tools import ToolInfo
 from wirespeed.errors import WirespeedError
 from wirespeed.protocol.header_values import ParamField, param_fields
 from wirespeed.proxy.eras import envelope
+from wirespeed.proxy.pages import pages
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,9 +24,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("wirespeed.proxy")
 
-# Seconds that the server has for its list, and how much of that is read.
+# Seconds that the server has for its list, and how many tools of that are kept.
 TIMEOUT = 10.0
-MAX_PAGES = 100
 MAX_TOOLS = 10_000
 
 
@@ -46,20 +46,17 @@ class ToolSchemas:
         """Return the arguments that are header fields, by the name of each tool; None: the server
         does not say, which is logged once for each reason."""
         found: dict[str, tuple[ParamField, ...]] = {}
-        params: dict[str, Any] = {"_meta": envelope()}
+        params = {"_meta": envelope()}
+        max_bytes = front.service.limits.max_message
         complaint = ""
         backend = self._join(self, front)
         try:
             async with asyncio.timeout(TIMEOUT):
-                for _ in range(MAX_PAGES):
-                    page = await backend.ask("tools/list", params)
-                    for tool in msgspec.convert(page["tools"], list[ToolInfo]):
-                        if len(found) < MAX_TOOLS:
-                            found[tool.name] = fields_of(tool)
-                    cursor = page.get("nextCursor")
-                    if cursor is None or cursor == params.get("cursor"):
-                        break
-                    params["cursor"] = cursor
+                listed = await pages(backend.ask, "tools/list", params, max_bytes)
+            for page in listed:
+                for tool in msgspec.convert(page["tools"], list[ToolInfo]):
+                    if len(found) < MAX_TOOLS:
+                        found[tool.name] = fields_of(tool)
         except (WirespeedError, TimeoutError, msgspec.ValidationError, LookupError, TypeError) as e:
             complaint = repr(e)
         finally:

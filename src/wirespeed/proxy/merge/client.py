@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -25,6 +24,7 @@ from wirespeed.proxy.merge.lists import KINDS, Kind, Listing, merge
 from wirespeed.proxy.merge.lists import Merged as MergedList
 from wirespeed.proxy.merge.member import Member, text_of
 from wirespeed.proxy.merge.owners import owner_of
+from wirespeed.proxy.ongoing import Work
 from wirespeed.server.http.headers import copy_of
 from wirespeed.server.pagination import page_of
 
@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from wirespeed.proxy.front import Front
     from wirespeed.proxy.merge.merged import Merged, Offer
     from wirespeed.proxy.side import Side
-
-logger = logging.getLogger("wirespeed.proxy")
 
 # Methods whose `params.name` is edited, and the list that the name is of.
 _NAMED = {"tools/call": KINDS["tools/list"], "prompts/get": KINDS["prompts/list"]}
@@ -70,7 +68,7 @@ class MergedClient:
         self._told: frozenset[str] = frozenset()  # the capabilities of which it knows
         self._initialized = False
         self._lists: dict[tuple[str, Grant | None], MergedList] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._works: set[Work] = set()
         self._methods: dict[str, Callable[[Message, Params, bool], Coroutine[Any, Any, Any]]] = {
             "server/discover": self._discover,
             "logging/setLevel": self._set_level,
@@ -79,8 +77,8 @@ class MergedClient:
 
     def close(self) -> None:
         """The client has left."""
-        for task in self._tasks:
-            task.cancel()
+        for work in self._works:
+            work.task.cancel()
         for member in self.members:
             member.close()
 
@@ -139,7 +137,8 @@ class MergedClient:
         if method in _NAMED:
             return self._named(message, _NAMED[method], modern)
         if method in _BY_URI:
-            return self._by_uri(message, modern)
+            self._by_uri(message, modern)
+            return None
         if method == "completion/complete":
             self._start(message, self._complete(message, modern))
             return None
@@ -152,22 +151,9 @@ class MergedClient:
             self._start(message, self._answered_by(function, message, modern))
         return None
 
-    def _start(self, message: Message, work: Coroutine[Any, Any, None]) -> None:
+    def _start(self, message: Message, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Answer a request later. What the work raises is the answer."""
-        task = asyncio.ensure_future(self._guard(message, work))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-    async def _guard(self, message: Message, work: Coroutine[Any, Any, None]) -> None:
-        try:
-            await work
-        except (RemoteError, ProtocolError) as exc:
-            self._refuse(message, exc.code, exc.message, exc.data)
-        except WirespeedError as exc:
-            self._refuse(message, codes.SERVER_LOST, text_of(exc))
-        except Exception:
-            logger.exception("internal error of the proxy at %s", message)
-            self._refuse(message, codes.INTERNAL_ERROR, "Internal error")
+        return Work(self._front, message, work, self._works).task
 
     async def _answered_by(
         self,
@@ -178,11 +164,7 @@ class MergedClient:
         self._answer(message, await function(message, params_of(message), modern))
 
     def _answer(self, message: Message, result: Any) -> None:
-        if self._front.link is not None:
-            self._front.session.send_result(message, msgspec.json.encode(result))
-            self._front.link.wrote()
-            if self._front.draining:
-                self._front.check_drained()
+        self._front.answer(message, msgspec.json.encode(result))
 
     def _refuse(self, message: Message, code: int, text: str, data: Any = None) -> None:
         self._front.refuse(message, code, text, data)
@@ -200,24 +182,26 @@ class MergedClient:
                 params["protocolVersion"] = LATEST_LEGACY
             self._hello = params
             self._front.session.pauses_requests = True  # what follows waits for the servers
-            self._start(message, self._greet(message, params))
+            self._start(message, self._greet(message, params)).add_done_callback(self._begin)
 
     async def _greet(self, message: Message, params: Params) -> None:
         """Answer ``initialize`` when all servers have answered, or failed."""
-        try:
-            found = await self._each(lambda one: one.greet(params, initialized=False), "entries")
-            if not found:
-                self._hello = None
-                raise TransportError("none of the servers is there")
-            hellos = {one.name: one.hello for one in found if one.hello is not None}
-            version = params["protocolVersion"]
-            answer = discovery.initialized(version, hellos)
-            self._told = frozenset(answer["capabilities"])
-            self._answer(message, answer)
-            self._front.speak(version)
-            self._greeted = True
-        finally:
-            self._front.release()
+        found = await self._each(lambda one: one.greet(params, initialized=False), "entries")
+        if not found:
+            raise TransportError("none of the servers is there")
+        hellos = {one.name: one.hello for one in found if one.hello is not None}
+        version = params["protocolVersion"]
+        answer = discovery.initialized(version, hellos)
+        self._told = frozenset(answer["capabilities"])
+        self._answer(message, answer)
+        self._front.speak(version)
+        self._greeted = True
+
+    def _begin(self, greeting: asyncio.Task[None]) -> None:
+        """Let the requests go on. A client that was not greeted may try it again."""
+        if not self._greeted:
+            self._hello = None
+        self._front.release()
 
     async def _discover(self, message: Message, params: Params, modern: bool) -> Params:
         """Join what all servers say. A server of legacy eras makes the endpoint one of these."""
@@ -225,10 +209,11 @@ class MergedClient:
 
         async def ask(member: Member) -> Params:
             try:
-                return await member.ask("server/discover", params)
+                hello = await member.ask("server/discover", params)
             except RemoteError as exc:
                 refusals.append(exc)
                 raise
+            return discovery.checked(member.name, hello)
 
         found = await self._each(ask, "entries")
         for refusal in refusals:
@@ -249,7 +234,7 @@ class MergedClient:
         assert members is not None
         found = {}
         for member, one in zip(members, ended, strict=True):
-            if isinstance(one, WirespeedError):
+            if isinstance(one, Exception):
                 self._merged.complain(member.name, what, text_of(one))
             elif isinstance(one, BaseException):
                 raise one
@@ -387,18 +372,17 @@ class MergedClient:
 
     # -- resources, completions, tasks -----------------------------------------------------------
 
-    def _by_uri(self, message: Message, modern: bool) -> Side | None:
+    def _by_uri(self, message: Message, modern: bool) -> None:
         """Pass a request on to the server that has the resource."""
         uri = message.text("params.uri")
         if uri is None:
             self._refuse(message, codes.INVALID_PARAMS, "params.uri must be a string")
-            return None
+            return
         owner = self._owner(uri)
         if owner is None or owner.backend is None or (owner.hello is None and not modern):
             self._start(message, self._find(message, uri, modern))
-            return None
-        self._keep_subscription(message, owner, uri)
-        return owner.backend
+        else:
+            self._pass_by_uri(message, owner, owner.backend, uri)
 
     def _owner(self, uri: str) -> Member | None:
         return owner_of(uri, self._list_of(_RESOURCES), self._list_of(_TEMPLATES))
@@ -418,8 +402,7 @@ class MergedClient:
         owner = self._owner(uri)
         if owner is not None:
             backend = owner.connect() if modern else await self._ready(owner)
-            self._keep_subscription(message, owner, uri)
-            self._front.pass_request(message, backend)
+            self._pass_by_uri(message, owner, backend, uri)
         elif message.method == "resources/read":
             self._answer(message, await self._read_anywhere(message))
         else:
@@ -441,12 +424,23 @@ class MergedClient:
         revision = REVISIONS[LATEST_MODERN if modern else LATEST_LEGACY]
         return RemoteError(revision.resource_not_found, "Resource not found", {"uri": uri})
 
-    def _keep_subscription(self, message: Message, owner: Member, uri: str) -> None:
-        """Note what the server is to know after a loss, too."""
-        if message.method == "resources/unsubscribe":
-            owner.uris.discard(uri)
-        elif message.method == "resources/subscribe" and len(owner.uris) < MAX_SUBSCRIPTIONS:
-            owner.uris.add(uri)
+    def _pass_by_uri(self, message: Message, owner: Member, backend: Backend, uri: str) -> None:
+        """Pass a request on, and note a subscription that the server accepts: it is to know that
+        after a loss, too."""
+        method = message.method
+
+        def after(answer: Message) -> Message:
+            if answer.error is not None:
+                return answer
+            if method == "resources/unsubscribe":
+                owner.uris.discard(uri)
+            elif len(owner.uris) < MAX_SUBSCRIPTIONS:
+                owner.uris.add(uri)
+            return answer
+
+        self._front.pass_request(
+            message, backend, after=None if method == "resources/read" else after
+        )
 
     async def _complete(self, message: Message, modern: bool) -> None:
         """Pass a completion on to the server of its prompt or resource."""
@@ -478,7 +472,7 @@ class MergedClient:
         found = [
             member
             for member in self._visible
-            if member.hello is not None and "tasks" in member.hello.get("capabilities", {})
+            if member.hello is not None and "tasks" in member.hello["capabilities"]
         ]
         if len(found) == 1 and found[0].backend is not None:
             return found[0].backend
@@ -490,7 +484,8 @@ class MergedClient:
 
         async def tell(member: Member) -> None:
             if member.has("logging"):
-                await (await self._ready(member)).ask("logging/setLevel", params)
+                await self._ready(member)
+                await member.ask("logging/setLevel", params)
                 member.level = params.get("level")
 
         if modern:
@@ -526,7 +521,7 @@ class MergedClient:
                 member.lost(f"the server {member.name} is not there")
                 if hello is not None and self._greeted:
                     for capability in ("tools", "prompts", "resources"):
-                        if capability in hello.get("capabilities", {}):
+                        if capability in hello["capabilities"]:
                             self._tell_change(capability)
 
     def _tell_change(self, capability: str) -> None:

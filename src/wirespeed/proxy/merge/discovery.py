@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from wirespeed.errors import InvalidResponse
 from wirespeed.protocol.revisions import META_SERVER_INFO
 
 # Capabilities that are lists of features, and those that need to know whose a task is.
@@ -21,10 +22,24 @@ def identity() -> dict[str, str]:
     return {"name": "wirespeed-proxy", "version": __version__}
 
 
+def checked(name: str, hello: Hello) -> Hello:
+    """Return what a server says of itself, with its capabilities. InvalidResponse: these are not
+    objects, or its versions are not a list.
+
+    ``name``: The server's.
+    """
+    found = hello.setdefault("capabilities", {})
+    if not isinstance(found, dict) or not all(isinstance(one, dict) for one in found.values()):
+        raise InvalidResponse(f"the capabilities of {name} are not objects")
+    if not isinstance(hello.get("supportedVersions", []), list):
+        raise InvalidResponse(f"the versions of {name} are not a list")
+    return hello
+
+
 def capabilities(hellos: Iterable[Hello]) -> dict[str, Any]:
     """The union of the servers' capabilities. Tasks are missing if several servers have them: their
     ids do not say whose they are."""
-    return _union([hello.get("capabilities", {}) for hello in hellos])
+    return _union([hello["capabilities"] for hello in hellos])
 
 
 def _union(found: list[Any]) -> dict[str, Any]:

@@ -11,9 +11,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("wirespeed.proxy")
 
-# Pages of one list that a server may have.
-MAX_PAGES = 1000
-
 
 @dataclass(frozen=True)
 class Kind:

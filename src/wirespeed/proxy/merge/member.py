@@ -6,14 +6,18 @@ import asyncio
 import contextlib
 import logging
 import math
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from wirespeed.errors import RemoteError, TransportError, WirespeedError
+from wirespeed.errors import InvalidResponse, RemoteError, TransportError, WirespeedError
 from wirespeed.protocol import codes
-from wirespeed.proxy.merge.discovery import ttl_of
-from wirespeed.proxy.merge.lists import MAX_PAGES, Kind, Listing
+from wirespeed.proxy.merge.discovery import checked, ttl_of
+from wirespeed.proxy.merge.lists import Kind, Listing
+from wirespeed.proxy.pages import pages
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
     from wirespeed.proxy.backend import Backend, Owner
     from wirespeed.proxy.front import Front
     from wirespeed.proxy.merge.names import Names
@@ -97,6 +101,8 @@ class Member:
 
     def close(self) -> None:
         """The client has left: what it had asked is cancelled."""
+        for asking in self._asking.values():
+            asking.cancel()
         if self.backend is not None:
             self.backend.abort()
 
@@ -105,13 +111,24 @@ class Member:
 
         ``initialized``: Whether the client has said that it is.
         """
+        while (member := self.now).hello is None:
+            await member._once("initialize", partial(member._greet, params, initialized))
+
+    async def _greet(self, params: dict[str, Any], initialized: bool) -> None:
         if self._next is not None:
-            await self.now.greet(params, initialized=initialized)
             return
-        if self.hello is not None:
-            return
-        hello = await self.ask("initialize", params)
         backend = self.connect()
+        try:
+            hello = checked(self.name, await self.ask("initialize", params))
+        except (InvalidResponse, TransportError) as exc:
+            if self.backend is backend:  # the next handshake needs another connection
+                backend.abort()
+                self.lost(text_of(exc))
+            raise
+        if self._next is not None:
+            return
+        if self.backend is not backend:
+            raise TransportError(f"the server {self.name} is not there")
         self.hello = hello
         if initialized:
             backend.tell("notifications/initialized")
@@ -126,62 +143,65 @@ class Member:
 
     def has(self, capability: str) -> bool:
         """Whether the server may have this capability."""
-        return self.hello is None or capability in self.hello.get("capabilities", {})
+        return self.hello is None or capability in self.hello["capabilities"]
 
     async def ask(self, method: str, params: object) -> dict[str, Any]:
-        """Ask the server something. RemoteError or TransportError: it did not give a result."""
+        """Ask the server something. RemoteError, TransportError or InvalidResponse: it did not give
+        a result."""
         try:
             async with asyncio.timeout(self._patience):
-                result = await self.connect().ask(method, params)
+                # `initialize` must not be cancelled
+                result = await self.connect().ask(method, params, cancels=method != "initialize")
         except TimeoutError:
             raise TransportError(
                 f"the server {self.name} did not answer {method} in time"
             ) from None
         if not isinstance(result, dict):
-            raise RemoteError(codes.INTERNAL_ERROR, "the result is not an object", None)
+            raise InvalidResponse(f"the answer of {self.name} to {method} is not an object")
         return result
 
     async def list(self, kind: Kind, meta: dict[str, Any] | None) -> Listing:
         """Return what the server lists, asked for once for all who wait. RemoteError,
-        TransportError: it does not.
+        TransportError, InvalidResponse: it does not.
 
         ``meta``: ``_meta`` of a client of a modern era.
         """
         listing = self._listings.get(kind.method)
         if listing is not None and self._client.loop.time() < listing.until:
             return listing
-        asking = self._asking.get(kind.method)
-        if asking is None:
-            asking = self._asking[kind.method] = asyncio.ensure_future(self._list(kind, meta))
-            asking.add_done_callback(lambda done: self._asking.pop(kind.method, None))
-        found: Listing = await asyncio.shield(asking)
+        found: Listing = await self._once(kind.method, partial(self._list, kind, meta))
         return found
+
+    async def _once(self, method: str, work: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
+        """Wait for what somebody has begun to ask, or begin it."""
+        asking = self._asking.get(method)
+        if asking is None:
+            asking = self._asking[method] = asyncio.ensure_future(work())
+            asking.add_done_callback(lambda done: self._asking.pop(method, None))
+        return await asyncio.shield(asking)
 
     async def _list(self, kind: Kind, meta: dict[str, Any] | None) -> Listing:
         found = Listing([])
         if not self.has(kind.capability):
             return found
         params: dict[str, Any] = {} if meta is None else {"_meta": meta}
-        ttls, scopes = [], set()
         n_changes = self._n_changes
-        for _ in range(MAX_PAGES):
-            try:
-                page = await self.ask(kind.method, params)
-            except RemoteError as exc:
-                if exc.code != codes.METHOD_NOT_FOUND:
-                    raise
-                break
-            entries = page.get(kind.name)
-            found.entries += [one for one in entries or () if isinstance(one, dict)]
-            ttls.append(ttl_of(page))
-            scopes.add(page.get("cacheScope"))
-            cursor = page.get("nextCursor")
-            if cursor is None or cursor == params.get("cursor"):
-                break
-            params["cursor"] = cursor
+        max_bytes = self._client.service.limits.max_message
+        try:
+            listed = await pages(self.ask, kind.method, params, max_bytes)
+        except RemoteError as exc:
+            if exc.code != codes.METHOD_NOT_FOUND:
+                raise
+            listed = []
+        for page in listed:
+            entries = page.get(kind.name) or []
+            if not isinstance(entries, list):
+                raise InvalidResponse(f"the {kind.name} of {self.name} are not a list")
+            found.entries += [one for one in entries if isinstance(one, dict)]
         now = self._client.loop.time()
-        found.ttl = min(ttls, default=0)
-        found.scope = "public" if scopes == {"public"} else "private"
+        found.ttl = min(map(ttl_of, listed), default=0)
+        public = listed and all(page.get("cacheScope") == "public" for page in listed)
+        found.scope = "public" if public else "private"
         found.until = now + found.ttl / 1000 if meta is not None else self._until_changed(kind)
         if n_changes == self._n_changes:
             self._listings[kind.method] = found
@@ -189,9 +209,8 @@ class Member:
 
     def _until_changed(self, kind: Kind) -> float:
         """A server that tells of changes is asked again after one, any other each time."""
-        assert self.hello is not None
-        told = self.hello.get("capabilities", {}).get(kind.capability) or {}
-        return float("inf") if told.get("listChanged") is True else 0.0
+        told = {} if self.hello is None else self.hello["capabilities"].get(kind.capability, {})
+        return math.inf if told.get("listChanged") is True else 0.0
 
     def forget(self, capability: str) -> None:
         """The lists of a capability have changed."""
@@ -200,6 +219,6 @@ class Member:
             del self._listings[method]
 
 
-def text_of(error: WirespeedError) -> str:
-    """The first line of an error."""
-    return str(error).partition("\n")[0]
+def text_of(error: Exception) -> str:
+    """The first line of an error; all of one that is not foreseen."""
+    return str(error).partition("\n")[0] if isinstance(error, WirespeedError) else repr(error)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
-import logging
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import Raw
 
-from wirespeed.errors import ProtocolError, VersionMismatch, WirespeedError
+from wirespeed.errors import ProtocolError, VersionMismatch
 from wirespeed.protocol import codes
 from wirespeed.protocol.client_capabilities import declared
 from wirespeed.protocol.revisions import (
@@ -26,7 +24,7 @@ from wirespeed.protocol.revisions import (
 from wirespeed.proxy.config import RetryConfig
 from wirespeed.proxy.eras import modern_version, params_of, unsupported
 from wirespeed.proxy.isolation.handshake import learn_tools
-from wirespeed.proxy.ongoing import Ongoing
+from wirespeed.proxy.ongoing import Work
 from wirespeed.proxy.supervision.retries import Retries
 from wirespeed.proxy.tags import whole
 from wirespeed.proxy.translation.edits import Raising
@@ -49,8 +47,6 @@ if TYPE_CHECKING:
     from wirespeed._core.envelope import Message
     from wirespeed.proxy.backend import Backend
 
-logger = logging.getLogger("wirespeed.proxy")
-
 # Requests that no revision before 2026-07-28 has, and those of tasks, which are others there.
 _UNKNOWN = REVISIONS[LATEST_MODERN].requests.difference(
     *(REVISIONS[v].requests for v in LEGACY_VERSIONS)
@@ -70,7 +66,7 @@ class LegacyClient(Translator):
         self._offered: dict[str, Any] = {}
         self._level: str | None = None
         self._updates: Updates | None = None
-        self._works: set[_Work] = set()
+        self._works: set[Work] = set()
         self._greeted = False
         self._translation = Raising(self._answered)
         self.front.requests = {
@@ -225,10 +221,7 @@ class LegacyClient(Translator):
 
     def _work(self, message: Message, work: Coroutine[Any, Any, None]) -> None:
         """Answer a request later. What the work raises is the answer."""
-        one = _Work(self, message, work)
-        self._works.add(one)
-        one.task.add_done_callback(lambda _: self._works.discard(one))
-        self.front.session.set_token(message, one)
+        Work(self.front, message, work, self._works)
 
     # -- answers ---------------------------------------------------------------------------------
 
@@ -280,33 +273,3 @@ class LegacyClient(Translator):
         level = msgspec.json.decode(params.get("level", b"null"))
         if level in LOG_LEVELS[LOG_LEVELS.index(self._level) :]:
             self.front.say("notifications/message", encode(params))
-
-
-class _Work(Ongoing):
-    """A request that is answered later. It is the token of the request."""
-
-    def __init__(
-        self, client: LegacyClient, message: Message, work: Coroutine[Any, Any, None]
-    ) -> None:
-        self._client = client
-        self.task = asyncio.ensure_future(self._run(message, work))
-
-    async def _run(self, message: Message, work: Coroutine[Any, Any, None]) -> None:
-        try:
-            await work
-        except asyncio.CancelledError:
-            self._client.refuse(message, codes.SERVER_LOST, "the server is not there")
-            raise
-        except ProtocolError as exc:
-            self._client.refuse(message, exc.code, exc.message, exc.data)
-        except WirespeedError as exc:
-            self._client.refuse(message, codes.SERVER_LOST, str(exc).partition("\n")[0])
-        except Exception as exc:  # the client waits for an answer
-            logger.exception("%s cannot be answered", message.method)
-            text = f"the request cannot be answered: {type(exc).__name__}"
-            self._client.refuse(message, codes.INTERNAL_ERROR, text)
-
-    def notified(self, message: Message) -> None:
-        """The client has cancelled its request."""
-        self.task.cancel()
-        self._client.front.session.cancelled_done()

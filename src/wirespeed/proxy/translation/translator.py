@@ -191,11 +191,7 @@ class Translator:
 
     def answer(self, message: Message, result: bytes) -> None:
         """Answer a request of the client."""
-        if self.front.link is not None:
-            self.front.session.send_result(message, result)
-            self.front.link.wrote()
-            if self.front.draining:
-                self.front.check_drained()
+        self.front.answer(message, result)
 
     def refuse(self, message: Message, code: int, text: str, data: Any = None) -> None:
         """Answer a request of the client with an error."""
