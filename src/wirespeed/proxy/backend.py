@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
@@ -194,8 +195,9 @@ class Backend(Side):
 
 def remote_error(text: Lease) -> RemoteError:
     """The error of an answer."""
-    error = msgspec.json.decode(text)
-    code = error.get("code")
-    return RemoteError(
-        code if is_code(code) else 0, str(error.get("message", "")), error.get("data")
-    )
+    error: Any = None
+    with contextlib.suppress(msgspec.DecodeError):  # it is JSON, but more than Python can hold
+        error = msgspec.json.decode(text)
+    if not isinstance(error, dict) or not is_code(code := error.get("code")):
+        return RemoteError(codes.INTERNAL_ERROR, "the error is not valid", None)
+    return RemoteError(code, str(error.get("message", "")), error.get("data"))

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from proxy_lab import Lab, call, said
 
-pytestmark = [pytest.mark.compiled, pytest.mark.off_schema]
+pytestmark = pytest.mark.off_schema
 
 SAMPLING = "sampling/createMessage"
 

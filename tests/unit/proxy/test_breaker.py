@@ -10,7 +10,7 @@ from proxy_lab import MODERN, Lab, call, said
 
 from wirespeed.proxy import BreakerConfig
 
-pytestmark = [pytest.mark.compiled, pytest.mark.off_schema]
+pytestmark = pytest.mark.off_schema
 
 LOST, TIMEOUT = -31004, -31005
 HELLO = {
@@ -108,6 +108,22 @@ async def test_new_clients_are_refused(tmp_path: Path) -> None:
         await asyncio.sleep(0.6)
         again = await lab.connect()
         assert said(await again.ask(call(1, "echo", nonce=1)))["nonce"] == 1
+
+
+async def test_crashes_of_the_servers_of_clients_open_it(tmp_path: Path) -> None:
+    """The answer to ``initialize`` does not end the row, and that to another request does."""
+    config = {"breaker": BreakerConfig(failures=2, pause=30)}
+    lab = Lab(tmp_path, "session", config=config)
+    async with lab.serving():
+        for n in range(3):
+            one = await lab.connect()
+            if n == 1:
+                assert "result" in await one.ask(call("well", "echo"))
+            assert (await one.ask(call(n, "crash")))["error"]["code"] == LOST
+            await one.ended()
+        refused = await lab.connect(None)
+        error = (await refused.ask(HELLO))["error"]
+        assert error["code"] == LOST and "2 times in a row" in error["message"]
 
 
 async def test_a_bad_process_is_ejected_from_a_pool(tmp_path: Path) -> None:

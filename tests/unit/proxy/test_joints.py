@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 from proxy_lab import MODERN, Lab, call, said
 
+from wirespeed.errors import RemoteError
 from wirespeed.protocol.revisions import META_SUBSCRIPTION_ID
 from wirespeed.proxy import FlowConfig
 from wirespeed.proxy.front import Front
@@ -288,3 +290,161 @@ async def test_a_round_that_nobody_ends_frees_its_place(tmp_path: Path) -> None:
             async with asyncio.timeout(10):
                 while flow.n_in_flight or flow.n_clients:
                     await asyncio.sleep(0.01)
+
+
+# A server that writes `text` again and again, and reads nothing meanwhile.
+FLOODING = """
+import os, sys
+
+hello = (
+    '{"jsonrpc":"2.0","id":%s,"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},'
+    '"serverInfo":{"name":"x","version":"1"}}}\\n'
+)
+for line in sys.stdin:
+    if '"initialize"' in line:
+        sys.stdout.write(hello % line.partition('"id":')[2].split(",")[0].rstrip("}\\n"))
+        sys.stdout.flush()
+    elif '"tools/call"' in line:
+        break
+n = 0
+while True:
+    lines = b""
+    for n in range(n, n + 500):
+        lines += b'{"jsonrpc":"2.0","id":%d,"method":"%s"}\\n' % (n, os.environb[b"METHOD"])
+    n += 1
+    os.write(1, lines)
+"""
+
+
+@pytest.mark.parametrize("isolation", ["shared", "session"])
+@pytest.mark.parametrize("method", ["ping", "sampling/createMessage"])
+async def test_a_server_that_asks_and_does_not_read(
+    tmp_path: Path, method: str, isolation: str
+) -> None:
+    """It is ended, before the proxy keeps more for it than its limit."""
+    lab = Lab(tmp_path, isolation, era="legacy", env={"METHOD": method})
+    (tmp_path / "backend.py").write_text(FLOODING)
+    async with lab.serving():
+        one = await lab.connect()
+        sizes: list[int] = []
+
+        async def watch() -> None:
+            while True:
+                for upstream in lab.assignment.upstreams:
+                    if upstream.backend is not None:
+                        session = upstream.backend.session
+                        sizes.append(session.outbox.size)
+                        assert session.counters["requests_in_flight"] <= 3 * 1024
+                await asyncio.sleep(0.001)
+
+        watching = asyncio.ensure_future(watch())
+        await one.send(call(1, "flood"))
+        async with asyncio.timeout(20):
+            answer = await one.recv()
+            while "method" in answer:  # a server of its own may ask its client
+                answer = await one.recv()
+        assert answer["error"]["code"] == -31004 and "bad messages" in answer["error"]["message"]
+        watching.cancel()
+        assert max(sizes) < 1024 * 1024
+
+
+async def test_cancellations_with_long_reasons(tmp_path: Path) -> None:
+    """They are passed on without their reasons to a server that does not read."""
+    lab = Lab(tmp_path, "shared", era="legacy")
+    async with lab.serving():
+        one = await lab.connect()
+        await one.send(call("h", "hang"))
+        await lab.until_read("tools/call", 1)
+        await one.send(*(call(i, "x") for i in range(300)))
+        for i in range(300):
+            params = {"requestId": i, "reason": "r" * 100_000}
+            await one.send(
+                {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params}
+            )
+        front = next(iter(lab.fronts))
+        async with asyncio.timeout(20):
+            while front.session.counters["requests_in_flight"] > 1:
+                await asyncio.sleep(0.01)
+        assert front.across.session.outbox.size < 1024 * 1024
+        assert front.across.session.pending.live == 1
+
+
+async def test_names_and_limits_that_python_cannot_hold(tmp_path: Path) -> None:
+    """The name of a tool that is not valid text leaves nothing of its client behind."""
+    config: dict[str, Any] = {"flow": FlowConfig(tools={"x*": 1})}
+    lab = Lab(tmp_path, "shared", era="legacy", config=config)
+    async with lab.serving():
+        one = await lab.connect()
+        text = '{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":%s}}'
+        assert (await one.ask(text % SURROGATE))["id"] == 1
+        flow = lab.proxy.services["b"].flow
+        assert flow is not None and (flow.n_clients, flow.n_in_flight) == (0, 0)
+
+
+async def test_a_tracer_that_fails(tmp_path: Path) -> None:
+    """Its requests get an error, and take no place for ever."""
+
+    class Tracer:
+        def begin(self, *_: Any) -> Any:
+            raise ValueError("no span")
+
+    config: dict[str, Any] = {"flow": FlowConfig(max_in_flight=1)}
+    lab = Lab(tmp_path, "shared", era="legacy", config=config)
+    async with lab.serving():
+        one = await lab.connect()
+        front = next(iter(lab.fronts))
+        front.tracer = Tracer()
+        for i in range(3):
+            assert (await one.ask(call(i, "echo")))["error"]["code"] == -32603
+        flow = lab.proxy.services["b"].flow
+        assert flow is not None and (flow.n_clients, flow.n_in_flight) == (0, 0)
+        assert front.across.session.pending.live == 0
+        front.tracer = None
+        assert "result" in await one.ask(call(4, "echo"))
+
+
+async def test_a_hello_that_python_cannot_hold(tmp_path: Path) -> None:
+    """A server of a client's own may have any text in its answer to `initialize`."""
+    lab = Lab(tmp_path, "session", era="legacy")
+    backend = tmp_path / "backend.py"
+    backend.write_text(
+        backend.read_text().replace(
+            "answer(i, protocolVersion=agreed,",
+            'answer(i, instructions="\\ud83d", protocolVersion=agreed,',
+        )
+    )
+    async with lab.serving():
+        one = await lab.connect(None)
+        await one.send(HELLO % '"x"')
+        assert "\\ud83d" in await one.text()
+        assert "result" in await one.ask(call(1, "echo"))
+
+
+async def test_the_end_of_a_subscription_that_python_cannot_hold(tmp_path: Path) -> None:
+    lab = Lab(tmp_path, "shared", versions=MODERN)
+    backend = tmp_path / "backend.py"
+    backend.write_text(
+        backend.read_text().replace(
+            'held.setdefault("listening", []).append(i)',
+            'answer(i, resultType="complete", reason="\\ud83d"); continue',
+        )
+    )
+    async with lab.serving():
+        one = await lab.connect(MODERN)
+        listen = {"method": "subscriptions/listen", "params": {"notifications": {}}}
+        answer = await one.ask({"jsonrpc": "2.0", "id": "s", **listen})
+        assert answer["id"] == "s" and answer["result"]["resultType"] == "complete"
+
+
+async def test_a_clients_error_that_python_cannot_hold(tmp_path: Path) -> None:
+    """What it answers to a question of the proxy is passed on as an error."""
+    lab = Lab(tmp_path, "shared", versions=MODERN)
+    async with lab.serving():
+        one = await lab.connect()
+        front = next(iter(lab.fronts))
+        asked = asyncio.ensure_future(front.ask("roots/list", b"{}", about=0))
+        request = await one.recv()
+        error = f'{{"code":-1,"message":{SURROGATE}}}'
+        await one.send(f'{{"jsonrpc":"2.0","id":{json.dumps(request["id"])},"error":{error}}}')
+        with pytest.raises(RemoteError, match="not valid"):
+            await asked

@@ -13,8 +13,6 @@ from wirespeed import Client
 from wirespeed.errors import RemoteError
 from wirespeed.types import PromptRef
 
-pytestmark = pytest.mark.compiled
-
 
 @pytest.fixture(params=["auto", "legacy"])
 def era(request: pytest.FixtureRequest) -> Any:

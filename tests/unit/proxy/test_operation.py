@@ -15,7 +15,7 @@ from proxy_lab import call, said
 from wirespeed.proxy import AdminConfig
 
 # off_schema: the proxy passes on what its test servers say, which is not always in the schema.
-pytestmark = [pytest.mark.compiled, pytest.mark.off_schema]
+pytestmark = pytest.mark.off_schema
 
 ERROR = '{"jsonrpc":"2.0","id":"$id","error":{"code":%s,"message":"no"}}'
 

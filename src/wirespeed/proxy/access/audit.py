@@ -112,7 +112,7 @@ class AuditLog:
     def refuse(self, asker: Front, message: Message, size: int, code: int) -> None:
         """A call is refused."""
         facts = self._facts(asker, message, size)
-        self.add(lambda: _line(facts, None, "refused", code, None, 0))
+        self.add(lambda: _line(facts, None, "refused", code, None, 1, 0))
 
     def _facts(self, asker: Front, message: Message, size: int) -> tuple[Any, ...]:
         self._n += 1
@@ -172,14 +172,20 @@ class Record:
         bytes_out: The size of its answer; 0 without one.
     """
 
-    __slots__ = ("_began", "_facts", "_log", "_server", "bytes_out")
+    __slots__ = ("_attempts", "_began", "_facts", "_log", "_server", "bytes_out")
 
     def __init__(self, log: AuditLog, facts: tuple[Any, ...], server: str) -> None:
         self._log = log
         self._facts = facts
         self._server = server
         self._began = monotonic()
+        self._attempts = 1
         self.bytes_out = 0
+
+    def again(self, answerer: Backend) -> None:
+        """The call is sent again, because its server was lost."""
+        self._server = answerer.name
+        self._attempts += 1
 
     def end(self, code: int) -> None:
         """The call is over: see `wirespeed.server.requests.observer` for the codes."""
@@ -189,8 +195,8 @@ class Record:
             outcome, code = "cancelled", 0
         elif code == codes.SERVER_LOST:
             outcome = "lost"
-        facts, server, size = self._facts, self._server, self.bytes_out
-        self._log.add(lambda: _line(facts, server, outcome, code, ms, size))
+        facts, server, n, size = self._facts, self._server, self._attempts, self.bytes_out
+        self._log.add(lambda: _line(facts, server, outcome, code, ms, n, size))
 
 
 def _line(
@@ -199,6 +205,7 @@ def _line(
     outcome: str,
     code: int,
     ms: float | None,
+    attempts: int,
     bytes_out: int,
 ) -> str:
     at, id, given, who, peer, tool, bytes_in = facts
@@ -213,6 +220,7 @@ def _line(
         "outcome": outcome,
         "code": code or None,
         "ms": ms,
+        "attempts": attempts if attempts > 1 else None,
         "bytes_in": bytes_in,
         "bytes_out": bytes_out,
     }

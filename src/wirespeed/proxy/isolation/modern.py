@@ -58,9 +58,10 @@ class Modern(Instance):
         self.attach_all()
 
     def listen(self, front: Front, message: Message) -> None:
-        """Pass a subscription of a client of several servers on."""
+        """Pass a subscription of a client on, which other servers may have, too."""
         self._fronts.add(front)
-        front.pass_request(message, self.backend, text=of_server(message, self.index))
+        text = None if self._pool.has_one else of_server(message, self.index)
+        front.pass_request(message, self.backend, text=text)
 
     def closed(self, backend: Backend) -> None:
         """The server is gone: another server of the pool gets the requests that it has not

@@ -17,6 +17,7 @@ from wirespeed.proxy.isolation.instance import Instance, guarded, pong
 from wirespeed.proxy.isolation.legacy import Legacy
 from wirespeed.proxy.isolation.modern import Modern
 from wirespeed.proxy.isolation.waiting import Waiting
+from wirespeed.proxy.subscriptions import subscriptions_of
 from wirespeed.proxy.supervision.recycling import Idle, Recycling
 from wirespeed.proxy.supervision.upstream import Life, Upstream
 from wirespeed.proxy.tags import addressed
@@ -61,7 +62,6 @@ class Pool:
         has_one: Whether there is one server for each era.
         versions: What the server speaks, the oldest first; empty until it is known.
         legacy, modern: What serves clients of these eras.
-        subscriptions: Those of clients of several servers.
     """
 
     serves_lanes = True
@@ -83,7 +83,6 @@ class Pool:
         self.has_one = size == 1
         self.legacy = [Legacy(config, limits, self) for _ in range(size)]
         self.modern = [Modern(config, limits, self, index) for index in range(size)]
-        self.subscriptions: list[tuple[Front, Message]] = []
         self._homes: dict[Front, Legacy | None] = {}
         self._waiting = Waiting()  # until the eras are known
         self._refusal: tuple[int, str] | None = None
@@ -337,7 +336,8 @@ class Pool:
             if chosen.load:
                 self._run(next((one for one in self.modern if one not in self._running), chosen))
             if message.method == "subscriptions/listen":
-                self._listen(front, message, there)
+                for one in there:  # and those to come: `Modern.ready`
+                    one.listen(front, message)
                 return None
         else:
             chosen = min(self.modern, key=lambda one: (not one.is_free, one.index))
@@ -354,12 +354,10 @@ class Pool:
             one.backend is not None and one.is_free for one in self.modern if one is not other
         )
 
-    def _listen(self, front: Front, message: Message, there: list[Modern]) -> None:
-        """Subscribe a client at all servers, and at those to come."""
-        self.subscriptions[:] = [one for one in self.subscriptions if one[0].is_open(one[1])]
-        self.subscriptions.append((front, message))
-        for one in there:
-            one.listen(front, message)
+    @property
+    def subscriptions(self) -> list[tuple[Front, Message]]:
+        """The subscriptions of all clients."""
+        return [(front, one) for front in self._homes for one in subscriptions_of(front)]
 
     def replay(self, front: Front, message: Message) -> None:
         """Choose again for a request that has waited."""

@@ -112,8 +112,7 @@ def run_together(
         places: URLs, and what is served there.
         workers: The number of processes, as of `run`.
         attendant: Knows the listeners.
-        succession: Starts the process that takes the place of this one at SIGUSR2; not with several
-            workers.
+        succession: Starts the process that takes the place of this one at SIGUSR2.
 
     Raises:
         ValueError: An argument is wrong.
@@ -126,7 +125,7 @@ def run_together(
     if workers > 1:
         from wirespeed.transport.net.forks import run_workers
 
-        run_workers(workers, plans, attendant)
+        run_workers(workers, plans, attendant, succession)
     else:
         run_loop(Group(attendant, succession=succession).run(plans))
 
