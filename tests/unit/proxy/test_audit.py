@@ -168,6 +168,36 @@ async def test_a_new_file_after_a_rotation(tmp_path: Path) -> None:
     assert len(lines(tmp_path / "old")) == 2
 
 
+async def test_a_new_file_that_cannot_be_opened_at_first(tmp_path: Path) -> None:
+    one = lab(tmp_path)
+    path = tmp_path / "audit"
+    async with one.serving():
+        client = await one.connect()
+        await client.ask(call(1, "echo"))
+        await until(path, 1)
+        path.rename(tmp_path / "old")
+        path.mkdir()
+        one.proxy.reopen_logs()
+        await client.ask(call(2, "echo"))
+        await until(tmp_path / "old", 2)  # nothing is lost meanwhile
+        path.rmdir()
+        await client.ask(call(3, "echo"))
+        await until(path, 1)
+    assert len(lines(tmp_path / "old")) == 2
+
+
+async def test_a_line_that_cannot_be_made(tmp_path: Path) -> None:
+    one = lab(tmp_path)
+    async with one.serving():
+        client = await one.connect()
+        audit = one.proxy._audit
+        assert audit is not None
+        audit.add(lambda: [][0])
+        await client.ask(call(1, "echo"))
+        found = await until(tmp_path / "audit", 2)
+    assert {one.get("dropped", one.get("tool")) for one in found} == {"echo", 1}
+
+
 async def test_a_log_that_cannot_be_written(tmp_path: Path) -> None:
     one = lab(tmp_path)
     (tmp_path / "audit").mkdir()

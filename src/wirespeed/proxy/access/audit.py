@@ -1,7 +1,7 @@
 """The audit log: who called which tool, and how it ended. One JSON object a line, no arguments.
 
-A thread writes the lines, so that a slow disk does not hold up the event loop. Of more lines than
-wait at a time some are left out, and the log says how many.
+A thread writes the lines, so that a slow disk does not hold up the event loop. At most 10,000 lines
+wait. Further lines are dropped, and the log says how many.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class AuditLog:
     """The audit log of a proxy.
 
     Args:
-        target: ``"stderr"``, or the path of a file, which only its owner may read.
+        target: ``"stderr"``, or the path of a file. A new file has mode 0600.
 
     Attributes:
         written: The lines that were written.
@@ -145,17 +145,14 @@ class AuditLog:
             while len(lines) < _MAX_A_WRITE and not self._lines.empty():
                 lines.append(self._lines.get())
             ended = None in lines
-            texts = [line() for line in lines if line is not None]
+            texts = [text for line in lines if line is not None and (text := self._text(line))]
             dropped = self.dropped - self._told
             if dropped:
                 self._told += dropped
                 texts.append(json.dumps({"time": _text_of(time()), "dropped": dropped}))
             try:
                 if self._stale:
-                    self._stale = False
-                    old = self._fd
-                    self._open()
-                    os.close(old)
+                    self._reopen()
                 _write_all(self._fd, "".join(f"{text}\n" for text in texts).encode())
                 self.written += len(texts)
             except OSError as exc:
@@ -163,6 +160,27 @@ class AuditLog:
                 self._quiet.log(logging.ERROR, "the audit log cannot be written: %s", exc)
         os.close(self._fd)
         self._fd = -1
+
+    def _text(self, line: Callable[[], str]) -> str:
+        """Return a line; "" if it cannot be made."""
+        try:
+            return line()
+        except Exception as exc:
+            self.dropped += 1
+            self._quiet.log(logging.ERROR, "a line of the audit log is lost: %r", exc)
+            return ""
+
+    def _reopen(self) -> None:
+        """Go on in a new file. If it cannot be opened, the next write tries again."""
+        old = self._fd
+        self._stale = False
+        try:
+            self._open()
+        except OSError as exc:
+            self._stale = True
+            self._quiet.log(logging.ERROR, "the audit log cannot be opened: %s", exc)
+        else:
+            os.close(old)
 
 
 class Record:

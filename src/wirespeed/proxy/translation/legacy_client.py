@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -47,6 +48,8 @@ if TYPE_CHECKING:
 
     from wirespeed._core.envelope import Message
     from wirespeed.proxy.backend import Backend
+
+logger = logging.getLogger("wirespeed.proxy")
 
 # Requests that no revision before 2026-07-28 has, and those of tasks, which are others there.
 _UNKNOWN = REVISIONS[LATEST_MODERN].requests.difference(
@@ -298,6 +301,10 @@ class _Work(Ongoing):
             self._client.refuse(message, exc.code, exc.message, exc.data)
         except WirespeedError as exc:
             self._client.refuse(message, codes.SERVER_LOST, str(exc).partition("\n")[0])
+        except Exception as exc:  # the client waits for an answer
+            logger.exception("%s cannot be answered", message.method)
+            text = f"the request cannot be answered: {type(exc).__name__}"
+            self._client.refuse(message, codes.INTERNAL_ERROR, text)
 
     def notified(self, message: Message) -> None:
         """The client has cancelled its request."""

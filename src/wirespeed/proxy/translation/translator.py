@@ -93,7 +93,7 @@ class Translator:
             self.before.failed()
 
     def again(self, asker: Side, message: Message) -> bool:
-        """Nothing is sent again here: who has the server does that."""
+        """Returns False: the owner of the server sends requests again."""
         return False
 
     def left(self, front: Front) -> None:

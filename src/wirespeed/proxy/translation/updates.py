@@ -109,7 +109,11 @@ class Updates:
             if wanted:
                 new = _Listen(self, self._front.loop)
                 new.send(self._backend, {"notifications": wanted, "_meta": self._meta()})
-                taken = await new.taken
+                try:
+                    taken = await new.taken
+                except BaseException:  # the client has cancelled its request, too
+                    self._end(new)
+                    raise
             self._end(self._listen)
             self._listen = new
             return taken

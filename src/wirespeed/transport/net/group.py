@@ -52,7 +52,7 @@ class Group:
 
     Args:
         attendant: Knows them while they serve.
-        may_grow: Whether `add` may be used: the process serves its ports alone.
+        may_grow: Whether listeners may be added: no other worker shares the ports.
         succession: Starts another process in place of this one at SIGUSR2; None: none does.
     """
 

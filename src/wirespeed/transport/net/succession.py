@@ -24,7 +24,7 @@ START_TIMEOUT = 60.0  # seconds until a successor is ready
 LAST_WAIT = 5.0  # seconds that it has to end
 LINGER = 1.0  # seconds in which clients send the requests for which they have connected
 
-# Descriptors have their numbers, and the process its id, before the command is there.
+# The launcher sets the descriptor numbers and LISTEN_PID, then becomes the command.
 _LAUNCH = """
 import fcntl, os, sys
 passed = [*map(int, sys.argv[1].split(","))]
