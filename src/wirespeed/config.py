@@ -318,7 +318,9 @@ class Document:
         raise ConfigError(f"{source}: {problem}")
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Document:
+    def load(
+        cls, path: str | os.PathLike[str], environ: Mapping[str, str] | None = None
+    ) -> Document:
         """Read a file. ConfigError as of `wirespeed.config.load`."""
         source = os.fspath(path)
         try:
@@ -327,7 +329,7 @@ class Document:
         except OSError as exc:
             raise ConfigError(f"{source}: cannot read the file: {exc.strerror}") from exc
         folder = os.path.dirname(os.path.abspath(source))
-        return cls(data, source, folder, toml=source.lower().endswith(".toml"))
+        return cls(data, source, folder, environ, toml=source.lower().endswith(".toml"))
 
     def _read(self, document: Any) -> None:
         if not isinstance(document, dict):

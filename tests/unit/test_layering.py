@@ -144,6 +144,7 @@ INSIDE = {
         tags trace_context flow.turns supervision.garbage ongoing pages
         party
         side
+        subscriptions
         backend
         front
         flow

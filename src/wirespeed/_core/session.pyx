@@ -71,6 +71,7 @@ from wirespeed._core.wire import show_whole
 from wirespeed.limits import Limits
 
 cdef enum:
+    MAX_PINGS = 64            # that are worked on beyond `max_in_flight`
     PARSE_ERROR = -32700
     INVALID_REQUEST = -32600
     OVERLOADED = -31000       # ours: outside the ranges that JSON-RPC and MCP reserve
@@ -91,10 +92,10 @@ cdef class Session(Requester):
         limits: The limits of the connection.
         role: "server" answers bad input with error responses, "client" only reports it.
         framer: How messages lie in the stream; one a line by default.
-        reads_always: Whether reading goes on whatever waits. Requests that cannot wait are refused,
-            so the owner bounds what its peer can make it write. Two peers that both stop reading
-            until the other has read wait for ever: of a proxy and its server, the proxy reads
-            always.
+        reads_always: Whether reading goes on whatever waits. Requests that cannot wait are refused.
+            They are invalid messages without an answer while the peer does not read. Two peers that
+            both stop reading until the other has read wait for ever: of a proxy and its server, the
+            proxy reads always.
 
     Attributes:
         paused: No events come while this is True; bytes are read on, up to `max_waiting_bytes`.
@@ -241,6 +242,12 @@ cdef class Session(Requester):
             if m.kind_c == REQUEST and m.scan.poi[WS_ID].len > self.max_id:
                 m.scan.id_kind = WS_ID_INVALID       # too long to be kept or echoed
                 m.invalid_c(FAULT_REQUEST, f"an id of more than {self.max_id} bytes")
+            if (
+                m.kind_c == REQUEST
+                and self.reads_always
+                and self.outbox.size >= 2 * self.output_high
+            ):
+                m.invalid_c(FAULT_REQUEST, "a request, while its sender reads no answers")
             if m.kind_c == REQUEST:
                 if not self.answers_requests or self.register_c(m):
                     return m
@@ -434,7 +441,11 @@ cdef class Session(Requester):
             return 0
         if can_start:
             return 1
-        if method_is(m, b'"ping"', "ping") and self.outbox.size < 2 * self.output_high:
+        if (
+            method_is(m, b'"ping"', "ping")
+            and self.outbox.size < 2 * self.output_high
+            and self.inflight.live < self.n_waiting + self.max_in_flight + MAX_PINGS
+        ):
             return 1
         if self.must_stop_c():
             # we await an answer ourselves, which may lie behind this request

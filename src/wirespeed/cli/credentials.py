@@ -16,7 +16,8 @@ from wirespeed.transport.options import check_headers, is_token
 ENVIRONMENT = "WIRESPEED_TOKEN"
 HOSTS = "WIRESPEED_TOKEN_HOST"
 
-# The variables that this process was started with, secrets too: for one that takes its place.
+# The variables that this process was started with. Secrets are removed from os.environ, which child
+# processes inherit. A reload, and a process that takes the place of this one, need them again.
 ENVIRON = dict(os.environ)
 
 
@@ -50,10 +51,10 @@ def find(option: str | None, path: str | None) -> Secret | None:
     """Return the tokens of ``--token``, of ``--token-file`` or of the environment; None if no token
     is set.
 
-    The variable is removed from the environment, which child processes inherit. Failure (2): a
-    token cannot be sent. The error does not show the token.
+    The variable is removed from ``os.environ``. Failure (2): a token cannot be sent. The error does
+    not show the token.
     """
-    value = os.environ.pop(ENVIRONMENT, None)
+    value = taken(ENVIRONMENT)
     if option is not None and path is not None:
         raise usage("give --token or --token-file, not both")
     if option is not None:
@@ -68,10 +69,16 @@ def find(option: str | None, path: str | None) -> Secret | None:
     return _checked((value,), ENVIRONMENT) if value else None
 
 
+def taken(variable: str) -> str | None:
+    """Return the value of a variable, and remove it from ``os.environ``."""
+    os.environ.pop(variable, None)
+    return ENVIRON.get(variable)
+
+
 def one_line(path: str | None, option: str, variable: str) -> str | None:
-    """Return the secret of a file, else of a variable, which is removed from the environment; None
+    """Return the secret of a file, else of a variable, which is removed from ``os.environ``; None
     if there is none. Failure (2): the file cannot be used. The error does not show the secret."""
-    value = os.environ.pop(variable, None)
+    value = taken(variable)
     if path is None:
         return value or None
     lines = _lines(path, option)

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from wirespeed.cli.credentials import ENVIRON
 from wirespeed.cli.failures import Failure, cannot_start, complain, usage
 from wirespeed.cli.modules import title
 from wirespeed.cli.targets import check_file
@@ -48,7 +49,6 @@ def serve_at(
 
     ``attendant``: Knows the listeners, and does that for the places itself.
     """
-    from wirespeed.cli.credentials import ENVIRON
     from wirespeed.transport.net.serve import run_together
     from wirespeed.transport.net.succession import Succession
 
@@ -86,8 +86,8 @@ async def renew(certificates: Iterable[Certificate]) -> None:
             certificate.load()
         except (Failure, ValueError) as exc:
             logger.error("the certificate stays as it was: %s", exc)
-            return
-    logger.info("the certificate was read again")
+        else:
+            logger.info("the certificate was read again: %s", certificate.files[0])
 
 
 def check_used(addresses: Sequence[Address], settings: Settings, secret: Secret | None) -> None:
@@ -217,7 +217,7 @@ class Listening:
 
 def key_password(path: str) -> str:
     """Return the password of a key. Failure (3): nobody knows it."""
-    password = os.environ.get(KEY_PASSWORD)
+    password = ENVIRON.get(KEY_PASSWORD)
     if password is not None:
         return password
     if not sys.stdin.isatty():

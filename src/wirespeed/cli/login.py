@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import os
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
@@ -204,7 +203,7 @@ def _remote(
     """Return the target of a command line. Failure (2): it takes no login."""
     from wirespeed import Http, WebSocket
 
-    os.environ.pop(credentials.ENVIRONMENT, None)
+    credentials.taken(credentials.ENVIRONMENT)
     access = targets.Access(ca=ca, grant=grant)
     target = targets.find(word, None, stderr="discard", access=access)
     endpoint = target.endpoint

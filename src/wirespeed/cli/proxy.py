@@ -13,11 +13,12 @@ from wirespeed.cli import credentials, logs
 from wirespeed.cli.failures import Failure, complain, usage
 from wirespeed.cli.serve import Settings, places_of
 from wirespeed.errors import ConfigError
+from wirespeed.proxy.config import ListenConfig
 from wirespeed.transport.watch import Watch
 
 if TYPE_CHECKING:
     from wirespeed.cli.listen import Listening
-    from wirespeed.proxy import ListenConfig, Proxy
+    from wirespeed.proxy import Proxy
     from wirespeed.proxy.config import Isolation, ProxyConfig
     from wirespeed.transport.net.certificate import Certificate
     from wirespeed.transport.net.group import Attendant, Group
@@ -52,10 +53,15 @@ def run_proxy(
     from wirespeed.proxy import Proxy
 
     logs.set_up(log_level, log_format)
+    for variable in (credentials.ENVIRONMENT, TOKEN):
+        credentials.taken(variable)  # servers must not inherit it, whether it is used or not
 
     def load() -> ProxyConfig:
         found = _config(command, file, isolation, check)
-        found = replace(found, listen=urls) if urls else found
+        try:
+            found = replace(found, listen=urls) if urls else found
+        except ValueError as exc:
+            raise usage(f"--listen: {exc}") from None
         return _with_admin(found, admin, admin_token_file)
 
     of_file = file is not None and not urls
@@ -64,8 +70,10 @@ def run_proxy(
     config = load()
     try:
         proxy = Proxy(config)
+        if not config.listen:
+            proxy.check_stdio()
     except ValueError as exc:
-        raise ConfigError(f"{file}: proxy.auth: {exc}") from None
+        raise ConfigError(f"{file}: {exc}") from None
     configured = {}
     for i, one in enumerate(config.listen):
         if isinstance(one, str):
@@ -158,6 +166,12 @@ class _FileService:
         """As an `Attendant`."""
         with self._proxy.listening.attend(group, number, listener), self._watch.running():
             yield
+        ended = listener.options.ssl
+        self._places[:] = [
+            one
+            for one in self._places
+            if one.certificate is None or one.certificate.context is not ended
+        ]
 
     async def serve(self) -> None:
         """Serve on stdio."""
@@ -177,8 +191,17 @@ def _options(
         options, certificate = options_of(listen, key_password)
         plan(*proxy.routes(listen.url), None, options)
     except (TypeError, ValueError) as exc:
-        raise ConfigError(f"{place}: {exc}") from None
+        text = re.sub(r"\b[a-z]+(_[a-z]+)+\b", lambda name: _key(name[0]), str(exc))
+        raise ConfigError(f"{place}: {text}") from None
     return options, certificate
+
+
+def _key(name: str) -> str:
+    """What a field of a listener is called in the file. Other words stay as they are."""
+    if name not in ListenConfig.__dataclass_fields__:
+        return name
+    first, *rest = name.split("_")
+    return first + "".join(map(str.title, rest))
 
 
 def _config(
@@ -194,7 +217,7 @@ def _config(
             raise usage("--isolation is for a command; in a file it is a key of each server")
         from wirespeed.proxy.file import load
 
-        return load(file)
+        return load(file, credentials.ENVIRON)
     if check:
         raise usage("--check needs --config FILE")
     if not command:

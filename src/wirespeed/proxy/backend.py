@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -14,6 +15,7 @@ from wirespeed.protocol import codes
 from wirespeed.proxy.ongoing import Ongoing
 from wirespeed.proxy.side import Side
 from wirespeed.proxy.supervision.garbage import BAD_MESSAGE, UNKNOWN_ID, Garbage
+from wirespeed.proxy.tags import is_code
 
 if TYPE_CHECKING:
     from wirespeed._core.envelope import Message
@@ -204,5 +206,9 @@ class Backend(Side):
 
 def remote_error(text: Lease) -> RemoteError:
     """The error of an answer."""
-    error = msgspec.json.decode(text)
-    return RemoteError(error.get("code", 0), str(error.get("message", "")), error.get("data"))
+    error: Any = None
+    with contextlib.suppress(msgspec.DecodeError):  # it is JSON, but more than Python can hold
+        error = msgspec.json.decode(text)
+    if not isinstance(error, dict) or not is_code(code := error.get("code")):
+        return RemoteError(codes.INTERNAL_ERROR, "the error is not valid", None)
+    return RemoteError(code, str(error.get("message", "")), error.get("data"))

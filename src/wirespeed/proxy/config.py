@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Literal, TypeAlias
@@ -37,10 +39,10 @@ class ToolRules:
     allow: tuple[str, ...] = ("*",)
     deny: tuple[str, ...] = ()
 
-    def allows(self, name: str) -> bool:
-        """Whether a tool of this name is allowed."""
+    def allows(self, name: str, *others: str) -> bool:
+        """Whether a tool is allowed. ``others``: its other names, which only ``deny`` counts."""
         return any(fnmatchcase(name, glob) for glob in self.allow) and not any(
-            fnmatchcase(name, glob) for glob in self.deny
+            fnmatchcase(one, glob) for glob in self.deny for one in (name, *others)
         )
 
 
@@ -72,7 +74,7 @@ class FlowConfig:
         max_in_flight: Requests at once that all processes of the server work on; None: any number.
         max_in_flight_per_client: The same of one client.
         tools: Globs of names of tools, and how many calls of those that match run at once. For each
-            tool the first glob counts that matches it.
+            tool the first glob that matches it decides its limit.
         max_queued: Requests that wait.
         max_queued_bytes: Bytes of these.
     """
@@ -196,7 +198,7 @@ class BackendConfig:
             of a legacy era get ``"session"``, requests of 2026-07-28 a ``"pool"``.
         size: The most servers of a pool, for each era.
         era: What a shared server speaks: ``"auto"`` to ask it, ``"legacy"`` (with ``initialize``),
-            ``"modern"`` (2026-07-28).
+            ``"modern"`` (2026-07-28). In a file this key stands beside ``proxy``.
         start_timeout: Seconds for its handshake.
         max_clients: The most clients at a time with isolation ``"session"``, so the most processes.
             Further clients are refused.
@@ -212,7 +214,7 @@ class BackendConfig:
         retry: Which requests are sent again when a shared server ends.
         breaker: When requests are refused for a while. None: only while starts fail.
         translate: Whether clients of an era that the server does not speak are served all the same:
-            what each era says is said in the other. Otherwise they are refused.
+            the proxy translates between the eras. Otherwise they are refused.
         prefix: What stands before the names of its tools and prompts, where its endpoint is shared
             with others; by default its name and ``_``. Letters, digits and ``_-`` fit all hosts.
         tools: Which of its tools are shown there.
@@ -324,7 +326,8 @@ class PrincipalConfig:
         issuer: Who issues these tokens; needed where there are several issuers.
         servers: Globs of the names of the servers that it may use.
         tools: Which of their tools it may see and call, by the names at the endpoint of all
-            servers. They hold at ``/servers/NAME`` as well, where names have no prefix.
+            servers; ``deny`` also by the server's own names. They hold at ``/servers/NAME`` as
+            well, where names have no prefix.
         rate: How many requests it may send, in place of the rate of the proxy.
     """
 
@@ -462,13 +465,29 @@ class ProxyConfig:
         names = [backend.name for backend in self.backends]
         if len(set(names)) < len(names):
             raise ValueError(f"two servers have the same name: {', '.join(sorted(names))}")
-        prefixes = [one.shown_prefix for one in self.backends if one.shown_prefix]
-        if len(set(prefixes)) < len(prefixes):
-            raise ValueError(f"two servers have the same prefix: {', '.join(sorted(prefixes))}")
-        shown = [name for one in self.backends for name in one.tools.rename.values()]
-        if len(set(shown)) < len(shown):
-            raise ValueError(f"two tools have the same new name: {', '.join(sorted(shown))}")
+        _check_differ(
+            "the servers {} and {} have the same prefix, {}: set another prefix",
+            [(one.shown_prefix, one.name) for one in self.backends if one.shown_prefix],
+        )
+        _check_differ(
+            "the servers {} and {} have tools with the same new name, {}: change tools.rename",
+            [(name, one.name) for one in self.backends for name in one.tools.rename.values()],
+        )
+        self._check_listeners()
         self._check_principals()
+
+    def _check_listeners(self) -> None:
+        urls = [one.url for one in self.listeners]
+        if self.admin is not None:
+            urls.append(self.admin.listen)
+        places = []
+        for url in urls:
+            with contextlib.suppress(ValueError):  # whoever listens there says why
+                address = parse(url)
+                place = address.path if address.scheme == "unix" else address.port
+                if place != 0:  # any free port
+                    places.append((f"{address.host}:{place}", url))
+        _check_differ("{} and {} have the same address, {}", places)
 
     def _check_principals(self) -> None:
         names = [one.name for one in self.principals]
@@ -488,6 +507,15 @@ class ProxyConfig:
                 raise ValueError(f"the issuer of the principal {one.name} is not one of auth")
         if len({(one.issuer or issuers[0], one.subject) for one in subjects}) < len(subjects):
             raise ValueError("two principals have the same subject")
+
+
+def _check_differ(text: str, found: Iterable[tuple[str, str]]) -> None:
+    """ValueError: two of the owners have the same value. ``found``: values and their owners."""
+    known: dict[str, str] = {}
+    for value, owner in found:
+        if value in known:
+            raise ValueError(text.format(known[value], owner, value))
+        known[value] = owner
 
 
 set_public_home(globals())

@@ -27,14 +27,15 @@ _ENVELOPE = tuple(
 
 
 def modern_version(message: Message) -> str | None:
-    """The version that the envelope of a modern request names, "" if none; None: it is legacy."""
+    """Return the version that the envelope of a modern request names; "" if the envelope has none.
+    Returns None for a legacy request."""
     if all(message.lease(point) is None for point in _ENVELOPE):
         return None
     return message.text(_VERSION) or ""
 
 
 def unsupported(versions: Sequence[str], wanted: object) -> tuple[int, str, dict[str, Any]]:
-    """The error for a request of an era that the server does not speak: code, text and data."""
+    """Return the error for a request of an era that the server does not speak: code, text, data."""
     return (
         codes.UNSUPPORTED_PROTOCOL_VERSION,
         f"the server speaks {', '.join(versions)}",

@@ -7,7 +7,7 @@ wirespeed are a host's.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 
 import msgspec
@@ -405,13 +405,15 @@ _OBJECTS: dict[str, Callable[..., Any]] = {
 }
 
 
-def load(path: str | os.PathLike[str]) -> ProxyConfig:
+def load(path: str | os.PathLike[str], environ: Mapping[str, str] | None = None) -> ProxyConfig:
     """Read the configuration of a proxy: JSON, or TOML if the name ends so.
+
+    ``environ`` is where variables are looked up (default: ``os.environ``).
 
     Raises:
         ConfigError: It names the file, the place in it and what is expected there.
     """
-    document = Document.load(path)
+    document = Document.load(path, environ)
     servers = [server for server in document.servers.values() if server.enabled]
     if not servers:
         raise ConfigError(f"{document.source}: no server is enabled")

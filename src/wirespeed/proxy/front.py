@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ from wirespeed.proxy.backend import remote_error
 from wirespeed.proxy.eras import unsupported
 from wirespeed.proxy.ongoing import Ongoing
 from wirespeed.proxy.side import Side
+from wirespeed.proxy.subscriptions import end_subscriptions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -179,7 +181,7 @@ class Front(Side):
         if not self.draining:
             if self.session.refusal is None:  # else its server is not there
                 self.session.refusal = (codes.SHUTTING_DOWN, self.service.farewell)
-            self.end_subscriptions()
+            end_subscriptions(self)
             self._drain()
 
     def _drain(self) -> None:
@@ -200,7 +202,9 @@ class Front(Side):
     def agreed(self, message: Message) -> None:
         """A server has answered `initialize`."""
         assert message.result is not None
-        result = msgspec.json.decode(message.result)
+        result: Any = None
+        with contextlib.suppress(msgspec.DecodeError):  # it is JSON, but more than Python can hold
+            result = msgspec.json.decode(message.result)
         self.speak(result.get("protocolVersion") if isinstance(result, dict) else None)
         if self.across is not None:
             self.across.revision = self.revision

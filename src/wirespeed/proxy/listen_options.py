@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from wirespeed.proxy.config import ListenConfig
 from wirespeed.transport.address import parse
 from wirespeed.transport.http.options import HttpOptions
 
 if TYPE_CHECKING:
-    from wirespeed.proxy.config import ListenConfig
     from wirespeed.transport.net.certificate import Certificate
     from wirespeed.transport.options import ListenFields
 
@@ -46,9 +46,11 @@ def options_of(
             access_log=listen.access_log,
             access_log_sample=listen.access_log_sample,
         )
-    elif listen.trusted_proxies or listen.sse_path is not None:
-        given = "trustedProxies" if listen.trusted_proxies else "ssePath"
-        raise ValueError(f"{given} is for http:// and https:// only, not for {address.scheme}:")
+    else:
+        for given in ("trusted_proxies", "sse_path", "access_log_sample"):
+            if getattr(listen, given) != ListenConfig.__dataclass_fields__[given].default:
+                only = "is for http:// and https:// only"
+                raise ValueError(f"{given} {only}, not for {address.scheme}:")
     if listen.certfile is not None:
         from wirespeed.transport.net.certificate import Certificate
 

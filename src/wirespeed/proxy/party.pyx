@@ -168,7 +168,7 @@ cdef class Party(Served):
         return 0
 
     cdef int end_turn_c(self) except -1:
-        """This side has sent all that it may send now: the turn is another one's."""
+        """This side has sent what it may. The turn passes to the next side."""
         cdef Party to
         cdef Turn turn = self.turn
         if turn is not None and turn.at is not None:

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, cast
 
 from wirespeed._exports import set_public_home
-from wirespeed.errors import ConfigError, TransportError
+from wirespeed.errors import ConfigError, WirespeedError
 from wirespeed.proxy.flow.rates import Rates
 from wirespeed.proxy.listen_options import options_of
 from wirespeed.proxy.listening import Listening, Routes, routes
-from wirespeed.proxy.merge.names import Names
+from wirespeed.proxy.merge.names import Names, names_of_tool
 from wirespeed.proxy.operation.meter import Meter
 from wirespeed.proxy.reload import Changes, Reloads, compare
 from wirespeed.proxy.service import ProxyService
@@ -134,6 +134,11 @@ class Proxy:
             raise ValueError(f"principals and auth are for HTTP and WebSocket only, not for {url}")
         return routes(url, self.config.backends, self._services, self._whole)
 
+    def check_stdio(self) -> None:
+        """ConfigError: clients need tokens, so they cannot be served on stdio."""
+        if self._principals is not None:
+            raise ConfigError("principals and auth need a URL to listen at: stdio has no tokens")
+
     def _joined(self, config: ProxyConfig, services: dict[str, ProxyService]) -> ProxyService:
         """All servers as one."""
         if len(services) == 1:
@@ -151,11 +156,11 @@ class Proxy:
         rates = None
         if config.rate is not None or by_principal:
             rates = Rates(config.rate, by_principal)
-        for one in config.backends:
-            shown = None if len(services) == 1 else Names(one).full
-            self._guard(services[one.name], one.name, shown)
+        names = {one.name: Names(one) for one in config.backends}
+        for name, one in names.items():
+            self._guard(services[name], name, partial(one.of_tool, alone=len(names) == 1))
         if (merged := _merged(whole, services)) is not None:
-            self._guard(whole, None)
+            self._guard(whole, None, partial(names_of_tool, names.values()))
             merged.access = whole.access
         for service in (*services.values(), whole):
             service.adopt(config, rates)
@@ -164,13 +169,14 @@ class Proxy:
         return rates
 
     def _guard(
-        self, service: ProxyService, server: str | None, shown: Callable[[str], str] | None = None
+        self, service: ProxyService, server: str | None, names: Callable[[str], Iterable[str]]
     ) -> None:
-        """Let only principals use a service, if there are any, and note what they call."""
+        """Let only principals use a service, if there are any, and note what they call. ``names``
+        as of `Principals.grants`."""
         service.audit, service.tracer = self._audit, self._tracer
         if self._principals is None:
             return
-        grants = self._principals.grants(server, shown)
+        grants = self._principals.grants(server, names)
         if service.auth is None:
             service.auth = self._principals.authority(server)
         else:
@@ -210,8 +216,7 @@ class Proxy:
         if self.config.listen:
             await serve_together(places, attendant=self.listening)
             return
-        if self._principals is not None:
-            raise ValueError("principals and auth need a URL to listen at: stdio has no tokens")
+        self.check_stdio()
         from wirespeed.transport.stdio import serve_stdio
 
         self._is_on_stdio = True
@@ -237,11 +242,11 @@ class Proxy:
         try:
             try:
                 config = load()
-            except ConfigError as exc:
-                self.reloads.count(str(exc))
+            except Exception as exc:
+                self.reloads.count(exc)
                 raise
             await self.reload(config)
-        except (ConfigError, TransportError) as exc:
+        except WirespeedError as exc:
             logger.error("the configuration stays as it was: %s", exc)
 
     async def reload(self, config: ProxyConfig) -> Changes:
@@ -262,8 +267,8 @@ class Proxy:
         async with self._reloading:
             try:
                 changes = await self._reload(config)
-            except (ConfigError, TransportError) as exc:
-                self.reloads.count(str(exc))
+            except Exception as exc:
+                self.reloads.count(exc)
                 raise
             self.reloads.count(None)
             logger.info("reloaded: %s", changes)
@@ -277,10 +282,7 @@ class Proxy:
         changes = compare(self.config, config)
         principals = self._principals
         if changes.settings and {"principals", "auth"} & {*changes.settings}:
-            try:
-                principals = _principals_of(config)
-            except ValueError as exc:
-                raise ConfigError(f"proxy.auth: {exc}") from None
+            principals = _principals_of(config)
         stay = self._services.keys() - {*changes.changed, *changes.removed}
         services = {
             one.name: self._services[one.name] if one.name in stay else ProxyService.of(config, one)
@@ -348,7 +350,10 @@ def _principals_of(config: ProxyConfig) -> Principals | None:
         return None
     from wirespeed.proxy.access.principals import Principals
 
-    return Principals(config)
+    try:
+        return Principals(config)
+    except ValueError as exc:
+        raise ConfigError(f"proxy.auth: {exc}") from None
 
 
 def _merged(whole: ProxyService, services: dict[str, ProxyService]) -> Merged | None:

@@ -64,7 +64,7 @@ class Reloads:
 
     Attributes:
         ok: How many succeeded.
-        failed: How many changed nothing, because of a fault in the configuration.
+        failed: How many failed, most of them because of a fault in the configuration.
         last: When the last one ended, in Unix seconds; None before the first.
         error: The fault of the last one; None if it succeeded.
     """
@@ -74,11 +74,12 @@ class Reloads:
     last: float | None = None
     error: str | None = None
 
-    def count(self, error: str | None) -> None:
-        """One more has ended."""
+    def count(self, error: Exception | None) -> None:
+        """Count a reload that has ended. ``error``: what it failed with; None: it succeeded."""
         self.ok += error is None
         self.failed += error is not None
-        self.last, self.error = time.time(), error
+        self.last = time.time()
+        self.error = None if error is None else str(error) or type(error).__name__
 
 
 def compare(old: ProxyConfig, new: ProxyConfig) -> Changes:

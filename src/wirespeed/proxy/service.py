@@ -141,12 +141,22 @@ class ProxyService:
     def adopt(self, config: ProxyConfig, rates: Rates | None) -> None:
         """Take what may change while it serves: limits for connections of clients that come."""
         self.limits, self.shutdown_grace, self.rates = config.limits, config.shutdown_grace, rates
-        for front in self.fronts:
+        for front in list(self.fronts):
             if front.outer is None:
                 front.rates, front.access = rates, self.access
+                self._review(front)
         self._alone = len(config.backends) == 1
         if self._lite is not None:
             self._lite.review()
+
+    def _review(self, front: Front) -> None:
+        """End the connection or the session of a client whose principal may use nothing any more. A
+        lane is of the principal of the request that it has."""
+        if self.access is None or self.access.of(front.principal) is not None:
+            return
+        if not front.shared or front.session.inflight.live:
+            front.session.refusal = (codes.INVALID_REQUEST, "this client may not do that")
+            front.drain()
 
     async def hold(self) -> None:
         """Start the servers, for the first listener. TransportError: the only one cannot be
@@ -238,7 +248,7 @@ class ProxyService:
     def _join(self, front: Front) -> None:
         if front.is_client:
             self.fronts[front] = None
-            self.meter.n_clients += 1
+            self.meter.n_clients += not front.shared
         if self._ended:  # the client was on its way when the configuration changed
             front.session.refusal = (codes.SHUTTING_DOWN, self.farewell)
             front.router = WithoutSession()

@@ -19,6 +19,7 @@ cdef class Route:
     cdef uint64_t ref
     cdef int64_t id
     cdef bint listens            # subscriptions/listen
+    cdef bint acknowledged       # the answerer of a subscription has taken it
     cdef bint greets             # initialize
     cdef Route next              # of a subscription: the same request at another server
     cdef uint8_t n_token         # of the asker's progress token, JSON text
@@ -32,11 +33,14 @@ cdef class Route:
     cdef object filter           # what a result is replaced by at last, a function of its text
     cdef object record           # what notes the end of a call for the audit log; or None
     cdef object span             # that of the request, if the proxy is traced; or None
-    cdef Message message         # kept, to be sent again if the answerer is lost; None: it is not
+    # Kept, to be sent again if the answerer is lost; of a subscription, for further servers. None:
+    # it is not sent again.
+    cdef Message message
     cdef Series series           # what it is counted in; None: nothing
     cdef double began            # when it was passed on, by the clock of the observer; 0: no matter
 
     cdef int over_c(self, int code) except -1
+    cdef int take_record_c(self, object before) except -1
 
 
 cdef inline Span token_of(Route route) noexcept:
@@ -98,23 +102,26 @@ cdef class Side(Party):
     cdef public Access mirrored          # its arguments in fields of HTTP; None: not compared
     cdef public object tracer            # makes spans of its requests; None: off
     cdef public double deadline          # seconds that it has for a request; inf: it has all time
-    cdef public object retries           # function of a request: may it be sent again? None: none
+    cdef public object retries           # says whether a request may be sent again; None: none may
     cdef public bint retries_calls       # whether calls of tools are among these
     cdef public Translation translation  # None: servers of its own era
     cdef object next_after               # `Route.after` of the request that is passed on just now
-    cdef bint next_once                  # whether that is for one server alone, so never sent again
+    # As that one came, if its text is for one server alone: it is never sent again. Or None.
+    cdef Message next_given
     cdef public Observer observer        # counts the requests that this side is asked; None: off
     cdef readonly long long n_passed     # requests of this side
-    cdef readonly long long n_abandoned  # requests left unanswered at its loss
-    cdef readonly long long n_answered   # requests that it has answered
+    cdef readonly double abandoned_at    # when it gave up a request that its server had; or -inf
+    cdef readonly long long n_answered   # requests that it has answered, without `initialize`
 
     # `name`: JSON text that stands in the place of `params.name`, or None
     cdef int pass_request_c(self, Side to, Message m, bytes name) except -1
+    cdef int send_c(self, Route route, Message m, bytes name) except -1
     cdef int keep_c(self, Route route, Message m) except -1
     cdef int observe_c(self, Route route, Message m) except -1
     cdef int pass_answer_c(self, Route route, Message m) except -1
     cdef bint replaced_c(self, Route route, Message m) except -1
     cdef int pass_notice_c(self, Route route, Message m) except -1
+    cdef int pass_cancel_c(self, Route route, Message m) except -1
     cdef int pass_about_c(self, Route route, Message m, int which, Span text) except -1
     cdef int request_c(self, Message m) except -1
     cdef int notification_c(self, Message m) except -1

@@ -46,7 +46,7 @@ from wirespeed._core.envelope import parse
 from wirespeed.errors import ProtocolError, RemoteError
 from wirespeed.protocol import codes
 from wirespeed.protocol.revisions import REQUEST_METHODS
-from wirespeed.proxy.tags import OTHER_CODE, SUBSCRIPTION_OVER, about_subscription, code_of
+from wirespeed.proxy.tags import OTHER_CODE, about_subscription, code_of
 from wirespeed.proxy.tags import replaced, tagged, whole
 
 logger = logging.getLogger("wirespeed.proxy")
@@ -80,6 +80,12 @@ cdef class Route:
         if self.span is not None:
             span, self.span = self.span, None
             span.end(code)
+        return 0
+
+    cdef int take_record_c(self, object before) except -1:
+        """Go on with the record of the token that the request had, if that is a route."""
+        if type(before) is Route:
+            self.record, (<Route> before).record = (<Route> before).record, None
         return 0
 
 
@@ -141,6 +147,7 @@ cdef class Side(Party):
         Party.__init__(self, session, loop)
         self.requests = NONE
         self.deadline = INFINITY
+        self.abandoned_at = -INFINITY
 
     # -- for subclasses ------------------------------------------------------------------------
 
@@ -176,6 +183,8 @@ cdef class Side(Party):
                 logger.error("internal error of the proxy at %s", m, exc_info=exc)
                 if m.kind_c == REQUEST:
                     self.session.error_c(m.ref, codes.INTERNAL_ERROR, "Internal error", None)
+                elif type(m.token) is Route and m.kind_c != NOTIFICATION:
+                    self.fail_c(<Route> m.token, codes.INTERNAL_ERROR, "Internal error", None)
         if self.turn is not None and not self.session.pauses_requests:
             self.end_turn_c()
         if self.draining:
@@ -189,15 +198,22 @@ cdef class Side(Party):
             route = <Route> token if type(token) is Route else None
             while route is not None:
                 if route.answerer.session.pending.take_c(route.id) is not None:
-                    me.n_abandoned += 1
+                    me.abandoned_at = me.loop.time()
                     route.answerer.cancel(route.id, "the client has left")
                 route.over_c(CANCELLED)
                 route = route.next
         for _, token in self.session.fail_all():
             if type(token) is Route:
                 route = <Route> token
-                route.over_c(codes.SERVER_LOST)
-                if route.message is None or not me.again(route.asker, route.message):
+                if (
+                    route.message is not None
+                    and not route.listens        # what was not heard meanwhile is lost
+                    and me.again(route.asker, route.message)
+                ):
+                    record, route.record = route.record, None    # the call is not over
+                    route.over_c(codes.SERVER_LOST)
+                    route.record = record
+                else:
                     me.fail_c(route, codes.SERVER_LOST, me.loss(exc), None)
             else:
                 me.answered(None, token)
@@ -239,21 +255,33 @@ cdef class Side(Party):
         return self.pass_request_c(to, m, None)
 
     cdef int pass_request_c(self, Side to, Message m, bytes name) except -1:
-        cdef Edit more[MAX_MORE]
-        cdef int n_more = 0
-        cdef double deadline = INFINITY
+        cdef Route route
         if to is None or to.link is None:
             self.unreachable(m)
             return 0
         if self.admission is not None and not self.admission.admit_c(self, to, m, name):
             return 0
-        cdef Route route = Route.__new__(Route)
-        cdef Span token = span_of(m, WS_META_PROGRESS_TOKEN)
+        route = Route.__new__(Route)
         route.asker = self
         route.answerer = to
         route.ref = m.ref
         if self.admission is not None:
             route.admission, route.permit = self.admission, self.admission.permit
+        try:
+            self.send_c(route, m, name)
+        except BaseException:
+            to.session.pending.take_c(route.id)
+            route.over_c(codes.INTERNAL_ERROR)
+            raise
+        return 0
+
+    cdef int send_c(self, Route route, Message m, bytes name) except -1:
+        """Send an admitted request to the side that answers it."""
+        cdef Side to = route.answerer
+        cdef Edit more[MAX_MORE]
+        cdef int n_more = 0
+        cdef double deadline = INFINITY
+        cdef Span token = span_of(m, WS_META_PROGRESS_TOKEN)
         if not poi_is(m, WS_METHOD, b'"tools/call"'):
             route.listens = method_is(m, b'"subscriptions/listen"', "subscriptions/listen")
             if route.listens:
@@ -276,13 +304,17 @@ cdef class Side(Party):
                 m.ref, codes.OVERLOADED, "too many requests at once for the server", None
             )
             return 0
+        if self.audit is not None and method_is(m, b'"tools/call"', "tools/call"):
+            route.take_record_c(self.session.inflight.token_c(m.ref))
+            if route.record is None:
+                route.record = self.audit.begin(self, to, m, m.n)
+            else:
+                route.record.again(to)
         self.session.set_token_c(m.ref, route)
         if to.observer is not None:
             to.observe_c(route, m)
         if self.access is not None:
             route.filter = self.access.filter_c(self, m)
-        if self.audit is not None and method_is(m, b'"tools/call"', "tools/call"):
-            route.record = self.audit.begin(self, to, m, m.n)
         if self.tracer is not None:
             m = self.trace_c(route, m)
         if name is not None:
@@ -304,6 +336,12 @@ cdef class Side(Party):
             to.hold_c(self, m.n)
         return 0
 
+    cdef int refused_c(self, Message m, int code) except -1:
+        cdef object held = self.session.inflight.token_c(m.ref)
+        if type(held) is Route and (<Route> held).record is not None:
+            return (<Route> held).over_c(code)    # it waited, after its server was lost
+        return Party.refused_c(self, m, code)
+
     cdef int observe_c(self, Route route, Message m) except -1:
         """Measure a request that this side is asked, unless it is one without an end. Methods that
         the protocol does not have are counted as one."""
@@ -324,9 +362,13 @@ cdef class Side(Party):
         return m if meta is None else with_meta_c(m, meta)
 
     cdef int keep_c(self, Route route, Message m) except -1:
-        """Keep a request that may be sent again, once."""
-        if (
-            not self.next_once
+        """Keep a request that may be sent again, once, or a subscription, for further servers."""
+        cdef Message given = m if self.next_given is None else self.next_given
+        if route.listens:              # a copy: it may stay long
+            route.message = parse((<const char *> given.p)[:given.n], max_depth=1024)
+            route.message.ref = m.ref
+        elif (
+            self.next_given is None
             and type(self.session.inflight.token_c(m.ref)) is not Route
             and route.answerer.retries(m)
         ):
@@ -340,7 +382,7 @@ cdef class Side(Party):
         cdef Span id
         cdef bytes text
         cdef int code = code_of(m.error) if m.kind_c == ERROR else 0
-        self.n_answered += 1
+        self.n_answered += not route.greets
         if route.record is not None:
             route.record.bytes_out = m.n
         route.over_c(code)
@@ -454,10 +496,8 @@ cdef class Side(Party):
         if m.ref:                      # its own request, which it cancels
             while route is not None:
                 if route.answerer.session.pending.is_live_c(route.id):
-                    route.answerer.n_given_up += 1
-                    route.answerer.session.splice_cancel_c(route.id, m)
-                    if route.answerer.link is not None:
-                        route.answerer.link.wrote_c()
+                    self.abandoned_at = self.loop.time()
+                    route.answerer.pass_cancel_c(route, m)
                 route.over_c(CANCELLED)
                 route = route.next
             return self.session.cancelled_done_c()
@@ -467,11 +507,13 @@ cdef class Side(Party):
             return 0
         if m.scan.poi[WS_META_SUBSCRIPTION_ID].len:
             route.asker.overheard(m)
-            if route.next is not None and method_is(
+            if method_is(
                 m, b'"notifications/subscriptions/acknowledged"',
                 "notifications/subscriptions/acknowledged",
             ):
-                return 0               # that of the first server is enough
+                route.acknowledged = True
+                if route.next is not None:
+                    return 0           # that of the first server is enough
             if self.tag is not None:
                 text = None if m.params is None else tagged(m.params, self.tag)
                 if text is not None:
@@ -484,6 +526,16 @@ cdef class Side(Party):
             return 0
         route.message = None           # what another server said would begin anew
         return self.pass_about_c(route, m, WS_PROGRESS_TOKEN, token_of(route))
+
+    cdef int pass_cancel_c(self, Route route, Message m) except -1:
+        """Pass a cancellation to this side, or a short one if this side does not read."""
+        if self.session.outbox.size >= self.session.output_high:
+            self.session.pending.take_c(route.id)
+            self.cancel(route.id, "the client has cancelled it")
+            return 0
+        self.n_given_up += 1
+        self.session.splice_cancel_c(route.id, m)
+        return 0 if self.link is None else self.link.wrote_c()
 
     cdef int pass_about_c(self, Route route, Message m, int which, Span text) except -1:
         cdef Side asker = route.asker
@@ -515,32 +567,6 @@ cdef class Side(Party):
             asker.passed_c()
         return 0
 
-    def end_subscriptions(self):
-        """Give this side the last word on each of its subscriptions. Their servers are told."""
-        cdef Route route, one
-        cdef InFlightSlot *slot
-        cdef Span id
-        for token in list(self.session.inflight.tokens):
-            route = one = <Route> token if type(token) is Route else None
-            if route is None or not route.listens:
-                continue
-            while one is not None:
-                if one.answerer.session.pending.take_c(one.id) is not None:
-                    one.answerer.cancel(one.id, "the proxy is shutting down")
-                one.over_c(CANCELLED)
-                one = one.next
-            slot = self.session.inflight.slot_c(route.ref)
-            if slot is NULL:
-                continue
-            id = inflight_id(slot)
-            text = (<const char *> id.p)[:id.n]
-            self.session.send_notification(
-                "notifications/cancelled", b'{"requestId":%b}' % text, about=route.ref
-            )
-            self.session.result_c(route.ref, SUBSCRIPTION_OVER % text)
-        if self.link is not None:
-            self.link.wrote_c()
-
     def fail_request(self, int64_t id, exc not None):
         """No answer to a request will come, for a reason that the link knows."""
         token = self.session.forget(id)
@@ -553,13 +579,14 @@ cdef class Side(Party):
 
     def expire(self, double now):
         """Fail the requests that this side has not answered by their deadline, and cancel them.
-        Returns how many there were."""
+        Returns how many there were. ``now``: the time on the clock of the loop."""
         cdef Side me = self
         cdef Route route
         cdef list found = self.session.expire(now)
         for id, token in found:
             if type(token) is Route:   # the proxy's own have no deadline
                 route = <Route> token
+                route.asker.abandoned_at = now
                 if route.greets:       # `initialize` must not be cancelled
                     me.n_given_up += 1
                 else:
@@ -586,10 +613,10 @@ cdef class Side(Party):
         if text is not None:
             m = parse(text, max_depth=1024)
             m.ref = message.ref
-        self.next_after, self.next_once = after, text is not None
+        self.next_after, self.next_given = after, None if text is None else message
         try:
             self.pass_request_c(to, m, name)
         finally:
-            self.next_after, self.next_once = None, False
+            self.next_after, self.next_given = None, None
         if self.link is not None:
             self.passed_c()            # of a refusal

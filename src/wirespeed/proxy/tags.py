@@ -7,7 +7,7 @@ opaque to clients. A tag before them, ``3~``, says which server they are of.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import msgspec
 
@@ -26,17 +26,20 @@ _GIVEN_NAMES = ("requestState", "nextCursor", "taskId")
 _BROUGHT_NAMES = ("requestState", "cursor", "taskId")
 _TAG = re.compile(r"([0-9]{1,4})~(.*)\Z", re.DOTALL)
 
-_members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_object = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
 def tagged(text: Lease | bytes, tag: str) -> bytes | None:
-    """Return a result, or the params of a notification, with tags; None: it needs none.
+    """Return a result, or the params of a notification, with tags; None: it needs none, or Python
+    cannot hold it (a lone surrogate).
 
     ``tag``: That of the server, with its ``~``.
     """
     if _GIVEN.search(text) is None:
         return None
-    members = _members(text)
+    members = _value(text, _object)
+    if members is None:
+        return None
     found = False
     for name in _GIVEN_NAMES:
         value = _value(members[name]) if name in members else None
@@ -47,11 +50,14 @@ def tagged(text: Lease | bytes, tag: str) -> bytes | None:
 
 
 def addressed(message: Message, n_servers: int) -> tuple[int, bytes] | None:
-    """Return which server a request belongs to, and its text for that server; None: to any."""
+    """Return which server a request belongs to, and its text for that server; None: to any. So does
+    one that Python cannot hold: it passes as it came."""
     params = message.params
     if params is None or _BROUGHT.search(params) is None:
         return None
-    members = _members(params)
+    members = _value(params, _object)
+    if members is None:
+        return None
     server: int | None = None
     for name in _BROUGHT_NAMES:
         if name not in members:
@@ -84,10 +90,10 @@ def whole(method: str | None, params: object, *, id: int | None = 0) -> bytes:
     return msgspec.json.encode(message if id is None else {**message, "id": id})
 
 
-def _value(text: msgspec.Raw) -> Any:
+def _value(text: Lease | bytes, decode: Callable[..., Any] = msgspec.json.decode) -> Any:
     """What a text says; None if Python cannot hold it: it has no tag of ours."""
     try:
-        return msgspec.json.decode(text)
+        return decode(text)
     except msgspec.DecodeError:
         return None
 
@@ -103,7 +109,9 @@ SUBSCRIPTION_OVER = b'{"resultType":"complete","_meta":{"%b":%%b}}' % META_SUBSC
 
 def about_subscription(result: Lease, id: bytes) -> bytes:
     """Return the last word on a subscription, whose id stands in the result, too."""
-    decoded = msgspec.json.decode(result)
+    decoded = _value(result)
+    if decoded is None:
+        return SUBSCRIPTION_OVER % id
     meta = decoded.get("_meta") if isinstance(decoded, dict) else None
     if isinstance(meta, dict) and META_SUBSCRIPTION_ID in meta:
         meta[META_SUBSCRIPTION_ID] = msgspec.Raw(id)
@@ -131,6 +139,9 @@ def code_of(error: Lease) -> int:
     except msgspec.DecodeError:  # it is JSON, but more than Python can hold
         return OTHER_CODE
     code = decoded.get("code") if isinstance(decoded, dict) else None
-    if type(code) is not int or not -(1 << 31) <= code < 1 << 31 or 0 <= code <= OTHER_CODE:
-        return OTHER_CODE
-    return code
+    return code if is_code(code) and not 0 <= code <= OTHER_CODE else OTHER_CODE
+
+
+def is_code(value: object) -> TypeGuard[int]:
+    """Whether a value can be the code of an error here."""
+    return type(value) is int and -(1 << 31) <= value < 1 << 31

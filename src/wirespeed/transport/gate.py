@@ -84,7 +84,7 @@ def check_authorities(services: Iterable[Any], options: ListenOptions) -> None:
     for service in services:
         if authority_of(service) is not None:
             given = "authenticate" if options.token is None else "token"
-            raise ValueError(f"{service!r} has auth, so the listener cannot have {given}, too")
+            raise ValueError(f"auth or principals decide who may come in: remove {given}")
 
 
 def authority_of(service: Any) -> Authority | None:

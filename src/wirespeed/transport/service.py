@@ -195,4 +195,13 @@ class Alive:
                 return
 
 
+def sse_service(services: Iterable[Any]) -> Any:
+    """Return the one service that HTTP+SSE serves; it may have several paths. ValueError: there is
+    none, or there are several."""
+    found = {id(one): one for one in services if hasattr(one, "sse_target")}
+    if len(found) != 1:
+        raise ValueError("sse_path needs one server of MCP at the address")
+    return next(iter(found.values()))
+
+
 set_public_home(globals())

@@ -75,11 +75,14 @@ class Watch:
             asyncio.get_running_loop().remove_signal_handler(signal.SIGHUP)
             signal.signal(signal.SIGHUP, signal.SIG_IGN)  # the end is near
 
+    def _has_changed(self, seen: dict[str, Stamp]) -> bool:
+        """Whether a file has. One that is looked at for the first time has not."""
+        return any(self._known.setdefault(path, stamp) != stamp for path, stamp in seen.items())
+
     async def _run(self, due: asyncio.Event) -> None:
-        before, seen = self._known, self._look()
-        if any(before.get(path, stamp) != stamp for path, stamp in seen.items()):
+        seen = self._look()
+        if self._has_changed(seen):
             due.set()  # in a worker that was forked later
-        self._known = seen  # with files that have come since this was made
         while True:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(INTERVAL):
@@ -88,7 +91,7 @@ class Watch:
                 if not self.polls:
                     continue
                 before, seen = seen, self._look()
-                if seen == self._known or seen != before:
+                if seen != before or not self._has_changed(seen):
                     continue
             due.clear()
             seen = self._known = self._look()

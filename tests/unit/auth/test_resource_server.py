@@ -449,9 +449,9 @@ def test_types_that_cannot_be(changed: Mapping[str, Any]) -> None:
 def test_one_place_decides_who_comes_in() -> None:
     server = notes(TOKENS.get)
     for options in (ListenOptions(token="t"), ListenOptions(authenticate=lambda request: True)):
-        with pytest.raises(ValueError, match="has auth"):
+        with pytest.raises(ValueError, match="decide who may come in: remove"):
             server.run("http://127.0.0.1:0/mcp", options=options)
-    with pytest.raises(ValueError, match="has auth"):
+    with pytest.raises(ValueError, match="decide who may come in: remove"):
         server.asgi(token="t")
     for url in ("tcp://127.0.0.1:0", "unix:/tmp/never"):
         with pytest.raises(ValueError, match="auth is for HTTP and WebSocket only"):

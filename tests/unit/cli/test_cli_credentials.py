@@ -23,16 +23,16 @@ def refused(*args: str | None) -> str:
 
 @pytest.fixture(autouse=True)
 def no_variable(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(credentials.ENVIRONMENT, raising=False)
+    monkeypatch.delitem(credentials.ENVIRON, credentials.ENVIRONMENT, raising=False)
 
 
 def test_the_option_goes_before_the_variable(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert credentials.find(None, None) is None
-    monkeypatch.setenv(credentials.ENVIRONMENT, "")
+    monkeypatch.setitem(credentials.ENVIRON, credentials.ENVIRONMENT, "")
     assert credentials.find(None, None) is None
-    monkeypatch.setenv(credentials.ENVIRONMENT, "other")
+    monkeypatch.setitem(credentials.ENVIRON, credentials.ENVIRONMENT, "other")
     found = credentials.find(None, None)
     assert found is not None
     assert (found.only, found.source, found.from_option) == ("other", "WIRESPEED_TOKEN", False)
@@ -72,7 +72,7 @@ def test_tokens_that_cannot_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert refused(None, str(path)) == f"the token of {path} is empty"
     path.write_bytes(b"\xff" + SECRET.encode())
     assert refused(None, str(path)) == f"the --token-file {path} is not text"
-    monkeypatch.setenv(credentials.ENVIRONMENT, f"a {SECRET}")
+    monkeypatch.setitem(credentials.ENVIRON, credentials.ENVIRONMENT, f"a {SECRET}")
     assert refused(None, None).startswith("the token of WIRESPEED_TOKEN has blanks or")
 
 

@@ -59,6 +59,41 @@ def test_what_is_wrong(tmp_path: Path, words: list[str], code: int, text: str) -
     assert text in one_line(done)
 
 
+@pytest.mark.parametrize(
+    ("top", "problem"),
+    [
+        ({"principals": [ANNE]}, "principals and auth need a URL to listen at"),
+        ({"listen": ["ws://h:1/a", "ws://h:1/a"]}, "ws://h:1/a and ws://h:1/a have the same addr"),
+        (
+            {"listen": ["http://h:1"], "admin": {"listen": "http://h:1"}},
+            "same address, h:1",
+        ),
+        ({"listen": ["unix:s", "unix:s"]}, "have the same address"),
+        (
+            {"auth": {"resource": "ftp://x", "issuers": ["https://i"]}, "listen": ["http://h:1"]},
+            "proxy.auth: ",
+        ),
+    ],
+)
+def test_check_finds_it(tmp_path: Path, top: dict[str, Any], problem: str) -> None:
+    file = tmp_path / "proxy.json"
+    file.write_text(json.dumps({"mcpServers": {"one": {"command": "x"}}, "proxy": top}))
+    done = wirespeed("proxy", "--config", str(file), "--check")
+    assert done.returncode == 3
+    assert one_line(done).startswith(f"{file}: ")
+    assert problem in one_line(done)
+    if top == {"principals": [ANNE]}:  # a URL of the command line will do
+        words = "--config", str(file), "--listen", "ws://127.0.0.1:0/mcp", "--check"
+        assert wirespeed("proxy", *words).returncode == 0
+
+
+def test_the_server_does_not_get_the_token_of_the_admin_listener() -> None:
+    program = "import os; raise SystemExit(7 + ('WIRESPEED_ADMIN_TOKEN' in os.environ))"
+    command = [sys.executable, "-c", program]
+    done = wirespeed("proxy", "--isolation", "shared", "--", *command, WIRESPEED_ADMIN_TOKEN="x")
+    assert "exited with status 7" in one_line(done)
+
+
 def test_a_file(tmp_path: Path) -> None:
     command, *args = tool_server()
     servers = {"mcpServers": {"one": {"command": command, "args": args}}}
@@ -91,9 +126,15 @@ def test_a_file(tmp_path: Path) -> None:
         ({"url": "wss://127.0.0.1:0/mcp", "certfile": "proxy.json"}, {}, "has no certificate"),
         ({"url": "ws://127.0.0.1:0/mcp", "certfile": "proxy.json"}, {}, "certfile is for"),
         ({"url": "ws://127.0.0.1:0/mcp", "ssePath": "/sse"}, {}, "ssePath is for"),
+        ({"url": "ws://127.0.0.1:0/mcp", "accessLogSample": 0.5}, {}, "accessLogSample is for"),
+        ({"url": "http://127.0.0.1:0/mcp", "trustedProxies": ["x"]}, {}, "trustedProxies"),
         ({"url": "unix:s", "token": "t"}, {}, "token is for HTTP"),
         ({"url": "http://127.0.0.1:0/mcp", "trustedProxies": ["x"]}, {}, "'x'"),
-        ({"url": "http://127.0.0.1:0/mcp", "token": "t"}, {"principals": [ANNE]}, "has auth"),
+        (
+            {"url": "http://127.0.0.1:0/mcp", "token": "t"},
+            {"principals": [ANNE]},
+            ": auth or principals decide",
+        ),
         ("unix:s", {"principals": [ANNE]}, "auth are for HTTP and WebSocket only"),
     ],
 )

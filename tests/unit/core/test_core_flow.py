@@ -482,9 +482,9 @@ def test_answers_leave_while_events_pause() -> None:
 
 
 def test_a_session_that_reads_always_refuses_what_cannot_wait() -> None:
-    limits = Limits(max_in_flight=1, max_waiting=1, output_high=100, output_low=10)
+    limits = Limits(max_in_flight=1, max_waiting=1, output_high=1000, output_low=10)
     session = Session(limits=limits, reads_always=True)
-    session.send_notification("n", b'{"x":"%b"}' % (b"x" * 300))
+    session.send_notification("n", b'{"x":"%b"}' % (b"x" * 1000))
     assert session.want_read
     session.receive_data(request(1) + request(2) + request(3) + b"nonsense\n" + request(1))
     assert outcomes(session) == ["invalid parse"]
@@ -494,6 +494,19 @@ def test_a_session_that_reads_always_refuses_what_cannot_wait() -> None:
     assert b"-31000" in third
     assert [b"-32700" in rest[0], b"-32600" in rest[1]] == [True, True]
     assert [message.id for message in session] == [1]
+
+
+def test_a_session_that_reads_always_answers_no_peer_that_does_not_read() -> None:
+    limits = Limits(output_high=100, output_low=10)
+    session = Session(limits=limits, role="client", reads_always=True)
+    session.send_notification("n", b'{"x":"%b"}' % (b"x" * 300))
+    size = session.counters["bytes_queued"]
+    session.receive_data(request(1) + request(2, "ping"))
+    assert [message.reason for message in session] == 2 * [
+        "a request, while its sender reads no answers"
+    ]
+    assert session.counters["bytes_queued"] == size
+    assert session.counters["requests_in_flight"] == 0
 
 
 def test_responses_still_arrive_where_reading_never_stops() -> None:

@@ -17,6 +17,7 @@ from typing import Any
 from raw import FOREVER, surroundings
 
 from tests.unit.proxy.proxy_lab import BACKEND
+from tests.unit.transport.net.test_systemd import LAUNCH
 
 
 def free_port() -> int:
@@ -66,19 +67,28 @@ class ProcessLab:
         os.replace(new, self.file)
 
     @contextlib.contextmanager
-    def running(self, *options: str, **env: str) -> Iterator[subprocess.Popen[bytes]]:
-        """The process, from when it serves until its end."""
-        with self.running_command("proxy", "--config", str(self.file), *options, **env) as process:
+    def running(
+        self, *options: str, passed: socket.socket | None = None, **env: str
+    ) -> Iterator[subprocess.Popen[bytes]]:
+        """The process, from when it serves until its end. ``passed``: a socket of a service
+        manager."""
+        words = ["proxy", "--config", str(self.file), *options]
+        with self.running_command(*words, passed=passed, **env) as process:
             yield process
 
     @contextlib.contextmanager
-    def running_command(self, *words: str, **env: str) -> Iterator[subprocess.Popen[bytes]]:
+    def running_command(
+        self, *words: str, passed: socket.socket | None = None, **env: str
+    ) -> Iterator[subprocess.Popen[bytes]]:
         """The same of any command line."""
+        fds = [] if passed is None else [passed.fileno()]
+        launch = ["-c", LAUNCH, "1", *map(str, fds)] if fds else []
         with (
             self.log.open("wb") as log,
             subprocess.Popen(
-                [sys.executable, "-m", "wirespeed", *words, "--log-level", "info"],
+                [sys.executable, *launch, "-m", "wirespeed", *words, "--log-level", "info"],
                 stderr=log,
+                pass_fds=fds,
                 env={**surroundings(), **env},
             ) as process,
         ):

@@ -90,6 +90,8 @@ for line in sys.stdin:
                 told(first, said=a["as"])
                 told(first, said="twice")
             told(i)
+        elif what == "uris":
+            told(i, uris=sorted(held.get("uris", ())))
         elif what == "note":
             note(a["method"], **a["params"])
             told(i)
@@ -123,6 +125,16 @@ for line in sys.stdin:
             else:
                 answer(i, resultType="input_required", inputRequests={},
                        requestState=f"state of {os.getpid()}")
+    elif method == "resources/subscribe" and p["uri"] == "once:" and not once("subscribed"):
+        pass                           # another process has answered it
+    elif method == "resources/subscribe" and p["uri"] == "none:":
+        send({"jsonrpc": "2.0", "id": i, "error": {"code": -32002, "message": "there is none"}})
+    elif method == "resources/subscribe":
+        held.setdefault("uris", set()).add(p["uri"])
+        answer(i)
+    elif method == "resources/unsubscribe":
+        held.setdefault("uris", set()).discard(p["uri"])
+        answer(i)
     elif method == "subscriptions/listen":
         held.setdefault("listening", []).append(i)
         note("subscriptions/acknowledged", _meta={SUBSCRIPTION: i},

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
 import pytest
 from proxy_lab import Lab, call, said
 
-pytestmark = [pytest.mark.compiled, pytest.mark.off_schema]
+pytestmark = pytest.mark.off_schema
 
 SAMPLING = "sampling/createMessage"
 
@@ -53,6 +54,30 @@ async def test_nobody_is_asked_where_it_is_not_certain(tmp_path: Path) -> None:
         await two.close()
         await lab.until_read("notifications/cancelled", 1)
         assert (await asked(one, 2))["error"] == refused
+        assert lab.assignment.legacy[0].dropped["not attributed"] == 2
+
+
+@pytest.mark.parametrize("config", [{}, {"request_timeout": 0.3}])
+async def test_a_client_gives_a_request_up_and_then_leaves(tmp_path: Path, config: Any) -> None:
+    """The server may still work on it: what it asks and says is not for the client that stays."""
+    lab = Lab(tmp_path, "shared", config={"ask": True, **config})
+    async with lab.serving():
+        one, two = await lab.connect(), await lab.connect()
+        await two.send(call("given up", "hold", 1, **{"as": "x"}))
+        await two.recv()
+        if config:
+            assert (await two.recv())["error"]["code"] == -31005
+        else:
+            gone = {"requestId": "given up"}
+            method = "notifications/cancelled"
+            await two.send({"jsonrpc": "2.0", "method": method, "params": gone})
+        await lab.until_read("notifications/cancelled", 1)
+        await two.close()
+        while len(lab.fronts) > 1:
+            await asyncio.sleep(0.01)
+        assert (await asked(one, 1))["error"]["message"].startswith("it is not certain")
+        line = {"level": "warning", "data": "secret of two"}
+        assert (await one.ask(call(2, "note", method="message", params=line)))["id"] == 2
         assert lab.assignment.legacy[0].dropped["not attributed"] == 2
 
 

@@ -11,14 +11,15 @@ from typing import Any
 
 import pytest
 
-from tests.unit.proxy.proxy_lab import Lab, Raw, call
+from tests.unit.proxy.proxy_lab import MODERN, Lab, Raw, call
 from tests.unit.proxy.test_principals import Requests, modern, serving
 from wirespeed.errors import TransportError
 from wirespeed.protocol.codes import INVALID_PARAMS, SERVER_LOST
+from wirespeed.proxy import FlowConfig, RetryConfig
 from wirespeed.proxy.access import audit
 from wirespeed.proxy.access.audit import AuditLog
 
-pytestmark = [pytest.mark.compiled, pytest.mark.off_schema]
+pytestmark = pytest.mark.off_schema
 
 
 def lines(path: Path) -> list[dict[str, Any]]:
@@ -31,8 +32,8 @@ async def until(path: Path, n: int) -> list[dict[str, Any]]:
     return lines(path)
 
 
-def lab(folder: Path, isolation: str = "shared") -> Lab:
-    return Lab(folder, isolation, audit=str(folder / "audit"))
+def lab(folder: Path, isolation: str = "shared", **more: Any) -> Lab:
+    return Lab(folder, isolation, audit=str(folder / "audit"), **more)
 
 
 async def holds(client: Raw, id: Any) -> None:
@@ -69,6 +70,56 @@ async def test_each_outcome(tmp_path: Path, isolation: str) -> None:
     assert found[0]["bytes_out"] > 0
     assert len({one["id"] for one in found}) == 5
     assert "secret argument" not in path.read_text()
+
+
+@pytest.mark.parametrize("flow", [FlowConfig(), FlowConfig(max_in_flight=1)])
+@pytest.mark.parametrize(("isolation", "versions"), [("shared", ""), ("pool", MODERN)])
+async def test_a_call_that_is_sent_again_has_one_line(
+    tmp_path: Path, isolation: str, versions: str, flow: FlowConfig
+) -> None:
+    path = tmp_path / "audit"
+    retry = RetryConfig(tools=("*",))
+    one = lab(tmp_path, isolation, versions=versions, size=2, config={"retry": retry, "flow": flow})
+    async with one.serving():
+        client = await one.connect(versions or "2025-11-25")
+        await client.ask(call(1, "once", **{"as": "a"}))
+        await client.ask(call(2, "crash"))
+        await client.ask(call(3, "echo"))
+        found = await until(path, 3)
+    assert [(one["tool"], one["outcome"], one.get("attempts")) for one in found] == [
+        ("once", "ok", 2),
+        ("crash", "lost", 2),
+        ("echo", "ok", None),
+    ]
+    assert found[0]["bytes_out"] > 0
+    assert len(one.read("tools/call")) == 5
+
+
+@pytest.mark.parametrize("outcome", ["cancelled", "lost"])
+async def test_a_call_that_is_not_sent_again_in_the_end_has_one_line(
+    tmp_path: Path, outcome: str
+) -> None:
+    path = tmp_path / "audit"
+    one = lab(tmp_path, config={"retry": RetryConfig(tools=("*",))})
+    async with one.serving():
+        client = await one.connect()
+        script = tmp_path / "backend.py"
+        first = "raise SystemExit(4)" if outcome == "lost" else "import time; time.sleep(0.5)"
+        script.write_text(f"{first}\n{script.read_text()}")
+        await client.send(call(1, "once", **{"as": "a"}))
+        if outcome == "lost":
+            assert (await client.recv())["error"]["code"] == SERVER_LOST
+        else:
+            while one.assignment.legacy[0].backend is not None:
+                await asyncio.sleep(0.01)
+            cancel = {"jsonrpc": "2.0", "method": "notifications/cancelled"}
+            await client.send({**cancel, "params": {"requestId": 1}})
+        await until(path, 1)
+        if outcome == "cancelled":
+            await client.ask(call(2, "echo"))
+            await until(path, 2)
+    found = [line["outcome"] for line in lines(path)]
+    assert found == ([outcome, "ok"] if outcome == "cancelled" else [outcome])
 
 
 async def test_principals_and_refusals(tmp_path: Path) -> None:
@@ -115,6 +166,36 @@ async def test_a_new_file_after_a_rotation(tmp_path: Path) -> None:
         await client.ask(call(3, "echo"))
         await until(path, 1)
     assert len(lines(tmp_path / "old")) == 2
+
+
+async def test_a_new_file_that_cannot_be_opened_at_first(tmp_path: Path) -> None:
+    one = lab(tmp_path)
+    path = tmp_path / "audit"
+    async with one.serving():
+        client = await one.connect()
+        await client.ask(call(1, "echo"))
+        await until(path, 1)
+        path.rename(tmp_path / "old")
+        path.mkdir()
+        one.proxy.reopen_logs()
+        await client.ask(call(2, "echo"))
+        await until(tmp_path / "old", 2)  # nothing is lost meanwhile
+        path.rmdir()
+        await client.ask(call(3, "echo"))
+        await until(path, 1)
+    assert len(lines(tmp_path / "old")) == 2
+
+
+async def test_a_line_that_cannot_be_made(tmp_path: Path) -> None:
+    one = lab(tmp_path)
+    async with one.serving():
+        client = await one.connect()
+        audit = one.proxy._audit
+        assert audit is not None
+        audit.add(lambda: [][0])
+        await client.ask(call(1, "echo"))
+        found = await until(tmp_path / "audit", 2)
+    assert {one.get("dropped", one.get("tool")) for one in found} == {"echo", 1}
 
 
 async def test_a_log_that_cannot_be_written(tmp_path: Path) -> None:

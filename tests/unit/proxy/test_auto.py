@@ -15,7 +15,7 @@ from wirespeed import Client
 from wirespeed.errors import WirespeedError
 from wirespeed.proxy.proxy import Proxy
 
-pytestmark = [pytest.mark.compiled, pytest.mark.off_schema]
+pytestmark = pytest.mark.off_schema
 
 
 def request(id: Any, method: str, **params: Any) -> dict[str, Any]:

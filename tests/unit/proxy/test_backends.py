@@ -15,8 +15,6 @@ from wirespeed.errors import RemoteError
 from wirespeed.proxy import BackendConfig, Proxy, ProxyConfig
 from wirespeed.types import ToolsChanged
 
-pytestmark = pytest.mark.compiled
-
 CLIENTS_TOKEN, PROXYS_TOKEN = "clients-s3cret", "proxys-s3cret"
 SERVER_LOST = -31004
 

@@ -10,7 +10,7 @@ from proxy_lab import MODERN, Lab, call, said
 
 from wirespeed.proxy import BreakerConfig
 
-pytestmark = [pytest.mark.compiled, pytest.mark.off_schema]
+pytestmark = pytest.mark.off_schema
 
 LOST, TIMEOUT = -31004, -31005
 HELLO = {
@@ -53,6 +53,27 @@ async def test_requests_are_refused_and_then_tried(
         assert said(await one.ask(call(10, "echo", nonce=2)))["nonce"] == 2
 
 
+async def test_a_subscription_is_no_trial(tmp_path: Path) -> None:
+    """It has no answer that would end the trial."""
+    lab = Lab(tmp_path, "shared", versions=MODERN, config={"breaker": BreakerConfig(failures=1)})
+    async with lab.serving():
+        one, two = await lab.connect(MODERN), await lab.connect(MODERN)
+        assert said(await one.ask(call(1, "echo", nonce=1)))["nonce"] == 1
+        (instance,) = lab.assignment.modern
+        instance.failed()
+        instance.breaker._half()  # the pause is over
+        for n in (1, 2):
+            params = {"notifications": {"toolsListChanged": True}}
+            listen = {"jsonrpc": "2.0", "id": f"s{n}", "method": "subscriptions/listen"}
+            await one.send({**listen, "params": params})
+            acknowledged = await one.recv()
+            assert acknowledged["method"] == "notifications/subscriptions/acknowledged"
+        assert instance.breaker.state == "half open"
+        assert said(await two.ask(call(2, "echo", nonce=2)))["nonce"] == 2
+        assert said(await one.ask(call(3, "echo", nonce=3)))["nonce"] == 3
+        assert instance.breaker.state == "closed"
+
+
 async def test_crashes_open_it(tmp_path: Path) -> None:
     config = {"breaker": BreakerConfig(failures=2, pause=30)}
     lab = Lab(tmp_path, "shared", config=config)
@@ -87,6 +108,22 @@ async def test_new_clients_are_refused(tmp_path: Path) -> None:
         await asyncio.sleep(0.6)
         again = await lab.connect()
         assert said(await again.ask(call(1, "echo", nonce=1)))["nonce"] == 1
+
+
+async def test_crashes_of_the_servers_of_clients_open_it(tmp_path: Path) -> None:
+    """The answer to ``initialize`` does not end the row, and that to another request does."""
+    config = {"breaker": BreakerConfig(failures=2, pause=30)}
+    lab = Lab(tmp_path, "session", config=config)
+    async with lab.serving():
+        for n in range(3):
+            one = await lab.connect()
+            if n == 1:
+                assert "result" in await one.ask(call("well", "echo"))
+            assert (await one.ask(call(n, "crash")))["error"]["code"] == LOST
+            await one.ended()
+        refused = await lab.connect(None)
+        error = (await refused.ask(HELLO))["error"]
+        assert error["code"] == LOST and "2 times in a row" in error["message"]
 
 
 async def test_a_bad_process_is_ejected_from_a_pool(tmp_path: Path) -> None:

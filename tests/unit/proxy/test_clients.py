@@ -20,8 +20,6 @@ from wirespeed.protocol.revisions import META_SUBSCRIPTION_ID
 from wirespeed.proxy import BackendConfig, Proxy, ProxyConfig
 from wirespeed.types import Accept, ElicitParams, ToolsChanged
 
-pytestmark = pytest.mark.compiled
-
 SERVER = """
 import asyncio, os, signal
 from wirespeed import Context, Server

@@ -291,7 +291,7 @@ def server(**proxy: Any) -> dict[str, Any]:
                     name: {"command": "a", "proxy": {"prefix": "p_"}} for name in ("a", "b")
                 }
             },
-            "two servers have the same prefix: p_, p_",
+            "the servers a and b have the same prefix, p_: set another prefix",
         ),
         (OF_A_HOST | {"proxy": {"listens": []}}, "proxy: object contains unknown field `listens`"),
         (

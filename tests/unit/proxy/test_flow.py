@@ -231,6 +231,47 @@ async def test_a_full_queue_answers_at_once(tmp_path: Path) -> None:
         await lab.done()
 
 
+async def test_a_client_does_not_fill_the_queue(tmp_path: Path) -> None:
+    """The newest requests of the client of which most waits are refused for others."""
+    lab = HoldingLab(tmp_path, max_in_flight=1, max_queued=4, max_queued_bytes=4000)
+    async with lab.serving():
+        one, two = await lab.connect(), await lab.connect()
+        await send(one, "a1", "a2", "a3", "a4", "a5")
+        await until(lambda: lab.counts == (1, 4))
+        await send(two, "b1")
+        assert (await one.recv())["id"] == "a5"
+        await send(two, "b2")
+        assert (await one.recv())["id"] == "a4"
+        await send(two, "b3")  # each has two
+        assert (await two.recv())["id"] == "b3"
+        assert lab.counts == (1, 4)
+        await send(one, "a6", fill="x" * 3800)  # more than its part of the bytes
+        assert (await one.recv())["id"] == "a6"
+        assert lab.counts == (1, 4) and lab.flow.n_refused == 4
+        lab.free("a1", "a2", "a3", "b1", "b2")
+        assert [(await one.recv())["id"] for _ in range(3)] == ["a1", "a2", "a3"]
+        assert [(await two.recv())["id"] for _ in range(2)] == ["b1", "b2"]
+        await lab.done()
+
+
+async def test_bytes_of_a_client_do_not_fill_the_queue(tmp_path: Path) -> None:
+    lab = HoldingLab(tmp_path, max_in_flight=1, max_queued_bytes=10_000)
+    async with lab.serving():
+        one, two = await lab.connect(), await lab.connect()
+        await send(one, "a1")
+        await lab.until_seen("a1")
+        await send(one, "a2", "a3", "a4", fill="x" * 3000)
+        await until(lambda: lab.counts == (1, 3))
+        await send(two, "b1", fill="x" * 3000)
+        assert (await one.recv())["id"] == "a4"
+        await send(two, "b2", fill="x" * 3000)  # it would have as much as the other one has
+        assert (await two.recv())["id"] == "b2"
+        lab.free("a1", "a2", "a3", "b1")
+        assert [(await one.recv())["id"] for _ in range(3)] == ["a1", "a2", "a3"]
+        assert (await two.recv())["id"] == "b1"
+        await lab.done()
+
+
 async def test_no_queue_at_all(tmp_path: Path) -> None:
     lab = HoldingLab(tmp_path, max_in_flight_per_client=1, max_queued=0)
     async with lab.serving():

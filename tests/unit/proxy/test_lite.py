@@ -13,7 +13,7 @@ from tests.unit.proxy.merge_lab import MergeLab
 from wirespeed import Client, Stdio
 from wirespeed.proxy import BackendConfig
 
-pytestmark = [pytest.mark.compiled, pytest.mark.off_schema]
+pytestmark = pytest.mark.off_schema
 
 LITE = """
 import os

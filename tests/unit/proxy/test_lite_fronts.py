@@ -40,7 +40,7 @@ from wirespeed.proxy import (
 from wirespeed.proxy.file import load
 from wirespeed.transport.address import parse
 
-pytestmark = [pytest.mark.compiled, pytest.mark.off_schema]
+pytestmark = pytest.mark.off_schema
 
 TOOLS = ("who", "hang", "leave", "grow", "none")
 

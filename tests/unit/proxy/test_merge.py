@@ -239,15 +239,18 @@ async def test_without_prefixes_the_first_server_wins(
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (({"name": "a", "prefix": "x_"}, {"name": "b", "prefix": "x_"}), "same prefix: x_, x_"),
-        (({"name": "a.b"}, {"name": "a~b"}), "same prefix: a_b_, a_b_"),
+        (
+            ({"name": "a", "prefix": "x_"}, {"name": "b", "prefix": "x_"}),
+            "a and b have the same prefix, x_",
+        ),
+        (({"name": "a.b"}, {"name": "a~b"}), "servers a.b and a~b have the same prefix, a_b_"),
         (({"prefix": "a b"},), "a prefix has"),
         (
             (
                 {"name": "a", "tools": ToolsConfig(rename={"x": "y"})},
                 {"name": "b", "tools": ToolsConfig(rename={"z": "y"})},
             ),
-            "the same new name: y, y",
+            "tools with the same new name, y",
         ),
     ],
 )

@@ -14,8 +14,6 @@ from wirespeed import Client, Limits
 from wirespeed.errors import RemoteError
 from wirespeed.proxy import ToolsConfig
 
-pytestmark = pytest.mark.compiled
-
 
 @pytest.fixture(params=["auto", "legacy"])
 def era(request: pytest.FixtureRequest) -> Any:

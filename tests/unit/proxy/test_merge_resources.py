@@ -14,8 +14,6 @@ from wirespeed.errors import RemoteError
 from wirespeed.proxy.merge import member
 from wirespeed.types import PromptRef
 
-pytestmark = pytest.mark.compiled
-
 
 @pytest.fixture(params=["auto", "legacy"])
 def era(request: pytest.FixtureRequest) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,11 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as plain
 from proxy_lab import call, said
 
-from wirespeed.proxy import AdminConfig
+from wirespeed import Client
+from wirespeed.proxy import AdminConfig, Proxy
 
 # off_schema: the proxy passes on what its test servers say, which is not always in the schema.
-pytestmark = [pytest.mark.compiled, pytest.mark.off_schema]
+pytestmark = pytest.mark.off_schema
 
 ERROR = '{"jsonrpc":"2.0","id":"$id","error":{"code":%s,"message":"no"}}'
 
@@ -182,6 +184,22 @@ async def test_numbers_are_exact(isolation: str, tmp_path: Path) -> None:
         assert found[f"{durations}_count", "b", "tools/call"] == 13
         assert found["server_starts_total", "b"] == 1
         assert found["received_bytes_total", "b", "server"] > 0
+
+
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+async def test_clients_over_http_are_counted(era: Any, tmp_path: Path) -> None:
+    lab = Watched(tmp_path, "shared")
+    listen = ("http://127.0.0.1:0/mcp",)
+    lab.proxy = Proxy(dataclasses.replace(lab.proxy.config, listen=listen))
+    async with lab.serving():
+        url = next(url for url in lab.urls if url.endswith("/mcp"))
+        async with Client(url, era=era) as client:
+            await client.call_tool("echo")
+            status = (await lab.get("/status")).json
+            assert status["backends"][0]["bytes_to_clients"] > 50
+            (endpoint,) = status["endpoints"]
+            here = endpoint["clients"], endpoint["clients_so_far"], status["totals"]["clients"]
+            assert here == ((1, 1, 1) if era == "legacy" else (0, 0, 0))
 
 
 async def test_requests_that_a_crash_ends_are_counted(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ from wirespeed.proxy import (
 )
 
 # off_schema: the proxy passes on what its test servers say, which is not always in the schema.
-pytestmark = [pytest.mark.compiled, pytest.mark.off_schema]
+pytestmark = pytest.mark.off_schema
 
 SLOW = "import time; time.sleep(0.7)\n"  # before a server reads anything
 

@@ -133,6 +133,20 @@ async def test_a_subscription_is_at_all_processes(tmp_path: Path) -> None:
         await lab.until_read("notifications/cancelled", 6)
 
 
+async def test_a_subscription_is_at_an_ejected_process_too(tmp_path: Path) -> None:
+    """That one runs, and gets requests again after a pause."""
+    lab = Lab(tmp_path, "pool", versions=MODERN, size=2)
+    async with lab.serving():
+        await grown(lab, 2)
+        ejected = lab.assignment.modern[1]
+        while ejected.is_free:
+            ejected.failed()
+        one = await lab.connect(MODERN)
+        await one.send(asked("s", "subscriptions/listen", **LISTEN))
+        assert (await one.recv())["method"] == "notifications/subscriptions/acknowledged"
+        await lab.until_read("subscriptions/listen", 2)
+
+
 async def test_a_subscription_ends_with_the_last_process(tmp_path: Path) -> None:
     lab = Lab(tmp_path, "pool", versions=MODERN, size=2)
     async with lab.serving():

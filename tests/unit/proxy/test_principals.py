@@ -27,6 +27,7 @@ from wirespeed.proxy import (
     Proxy,
     ProxyConfig,
     ToolRules,
+    ToolsConfig,
 )
 from wirespeed.transport.address import parse
 
@@ -143,6 +144,82 @@ async def test_a_server_alone(tmp_path: Path, scheme: str, era: str, isolation: 
             assert (await root.call_tool("secret")).data == "secret"
 
 
+@pytest.mark.parametrize("denied", ["secret", "a_secret"])
+async def test_a_deny_holds_by_both_names(tmp_path: Path, denied: str) -> None:
+    anne = principal("anne", tools=ToolRules(deny=(denied,)))
+    lab = MergeLab(tmp_path, principals=(anne,))
+    lab.backends = [lab.backend("a")]
+    async with lab.serving("http://127.0.0.1:0/mcp") as urls:
+        url = next(url for url in urls if url.endswith("/mcp"))
+
+        async def refused(path: str, name: str) -> None:
+            async with client(url, "anne", "modern", path) as one:
+                assert name not in {tool.name for tool in await one.list_tools()}
+                with pytest.raises(RemoteError, match="Unknown tool"):
+                    await one.call_tool(name)
+
+        await refused("/mcp", "secret")
+        await refused("/servers/a", "secret")
+        other = [*lab.backends, lab.backend("b")]
+        config = dataclasses.replace(lab.proxy.config, backends=tuple(other))
+        await lab.proxy.reload(config)
+        await refused("/mcp", "a_secret")
+        await refused("/servers/a", "secret")
+        if denied == "secret":
+            tools = ToolsConfig(rename={"secret": "open"})
+            changed = dataclasses.replace(other[0], prefix="x_", tools=tools)
+            await lab.proxy.reload(dataclasses.replace(config, backends=(changed, other[1])))
+            await refused("/mcp", "open")
+            await refused("/servers/a", "secret")
+
+
+@pytest.mark.parametrize(
+    ("path", "kind"),
+    [
+        ("/mcp", "session"),
+        ("/mcp", "ws"),
+        ("/servers/a", "session"),
+        ("/servers/a", "listen"),
+        ("/servers/a", "ws"),
+    ],
+)
+async def test_a_reload_ends_the_streams_of_a_principal(
+    tmp_path: Path, path: str, kind: str
+) -> None:
+    """Those of a principal that it removes. Others keep theirs."""
+    lab = MergeLab(tmp_path, principals=(principal("anne"), principal("root")))
+    lab.backends = [lab.backend(name, isolation="shared") for name in ("a", "b")]
+    scheme = "ws" if kind == "ws" else "http"
+    async with lab.serving(f"{scheme}://127.0.0.1:0/mcp") as urls, contextlib.AsyncExitStack() as s:
+        url = next(url for url in urls if url.endswith("/mcp"))
+        services = [*lab.proxy.services.values(), lab.proxy._whole]
+
+        def n_streams() -> int:
+            return sum(
+                (front.outer is None and not front.shared) or bool(front.session.inflight.live)
+                for service in services
+                for front in service.fronts
+            )
+
+        if kind == "ws":
+            for name in ("anne", "root"):
+                await s.enter_async_context(client(url, name, "legacy", path))
+        else:
+            anne, root = [await s.enter_async_context(Requests(url)) for _ in range(2)]
+            await anne.stream("anne", path, kind)
+            await root.stream("root", path, kind)
+        before = n_streams()
+        await lab.proxy.reload(
+            dataclasses.replace(lab.proxy.config, principals=(principal("root"),))
+        )
+        if kind != "ws":
+            async with asyncio.timeout(10):
+                await anne.reader.readuntil(b"0\r\n\r\n")
+        while n_streams() == before:
+            await asyncio.sleep(0.01)
+        assert n_streams() == before // 2
+
+
 class Requests:
     """Sends requests over HTTP as text, on one connection that is kept."""
 
@@ -160,13 +237,34 @@ class Requests:
         with contextlib.suppress(ConnectionError):
             await self.writer.wait_closed()
 
+    async def stream(self, name: str, path: str, kind: str) -> None:
+        """Open a stream: the GET of a session, or ``subscriptions/listen``."""
+        if kind == "listen":
+            body, *fields = modern("subscriptions/listen", notifications={"toolsListChanged": True})
+            status, _ = await self._send("POST", body, name, *fields, path=path)
+        else:
+            hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": INFO}
+            body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello})
+            _, found, _ = await self.post(body, name, path=path)
+            session = f"Mcp-Session-Id: {found['mcp-session-id']}"
+            status, _ = await self._send("GET", "", name, session, path=path)
+        assert status == 200
+
     async def post(
         self, body: str, name: str | None, *fields: str, path: str = "/mcp"
     ) -> tuple[int, dict[str, str], Any]:
         """The status, the header fields and the body. ``name``: whose token is sent."""
+        status, found = await self._send("POST", body, name, *fields, path=path)
+        text = await self.reader.readexactly(int(found.get("content-length", "0")))
+        return status, found, json.loads(text) if text[:1] in b"{[" else text
+
+    async def _send(
+        self, method: str, body: str, name: str | None, *fields: str, path: str
+    ) -> tuple[int, dict[str, str]]:
+        """The status and the header fields."""
         token = [] if name is None else [f"Authorization: Bearer {TOKENS.get(name, name)}"]
         head = [
-            f"POST {path} HTTP/1.1",
+            f"{method} {path} HTTP/1.1",
             "Host: 127.0.0.1",
             "Accept: application/json, text/event-stream",
             "Content-Type: application/json",
@@ -179,8 +277,7 @@ class Requests:
         found = {
             name.lower(): value for name, value in (line.split(": ", 1) for line in top[1:] if line)
         }
-        text = await self.reader.readexactly(int(found.get("content-length", "0")))
-        return int(top[0].split()[1]), found, json.loads(text) if text[:1] in b"{[" else text
+        return int(top[0].split()[1]), found
 
 
 def modern(method: str, **params: Any) -> tuple[str, ...]:

@@ -19,7 +19,7 @@ from wirespeed.proxy import RecycleConfig
 from wirespeed.proxy.supervision.recycling import resident
 from wirespeed.proxy.supervision.stderr import MAX_LINES, NamedLines
 
-pytestmark = [pytest.mark.compiled, pytest.mark.off_schema]
+pytestmark = pytest.mark.off_schema
 
 LOST = -31004
 ERAS = [("2025-11-25", ""), (MODERN, MODERN)]
@@ -106,6 +106,41 @@ async def test_a_process_that_has_answered_enough(
         assert await pid_of(two) == new
         (upstream,) = lab.assignment.upstreams
         assert (upstream.status.state, upstream.status.pid) == ("ready", new)
+
+
+@pytest.mark.parametrize(("isolation", "size"), [("shared", 4), ("pool", 1), ("pool", 2)])
+async def test_subscriptions_go_on_at_the_new_process(
+    tmp_path: Path, isolation: str, size: int
+) -> None:
+    """The old one ends when the new one has taken them, and clients hear of each change once."""
+    config = {"recycle": RecycleConfig(max_requests=3)}
+    lab = Lab(tmp_path, isolation, versions=MODERN, size=size, config=config)
+    async with lab.serving():
+        listeners = [await lab.connect(MODERN) for _ in range(2)]
+        for one in listeners:
+            await one.send(request("s", "subscriptions/listen", notifications={}))
+            assert (await one.recv())["method"] == "notifications/subscriptions/acknowledged"
+        other = await lab.connect(MODERN)
+        first = await pid_of(other)
+        for old in (first, None):
+            old = old or await pid_of(other)
+            while await pid_of(other) == old:
+                await asyncio.sleep(0.05)
+            await until(lambda old=old: not is_alive(old))
+        last = said(await other.ask(call("c", "change")))["pid"]
+        for one in listeners:
+            for method in ("tools/list_changed", "tasks"):
+                told = await one.recv()
+                assert told["method"] == f"notifications/{method}"
+                assert told["params"]["_meta"]["io.modelcontextprotocol/subscriptionId"] == "s"
+            assert told["params"]["taskId"].endswith(str(last))
+            await one.silent()
+        if size == 2:
+            return
+        await other.send(call("crash", "crash"))  # the end of the only process ends them
+        for one in listeners:
+            ended = await one.recv()
+            assert (ended["id"], ended["error"]["code"]) == ("s", -31004)
 
 
 async def test_a_process_that_is_too_old_or_too_large(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from wirespeed.errors import ConfigError, ConnectionLost, TransportError, Wiresp
 from wirespeed.proxy import BackendConfig, ProxyConfig, ToolsConfig
 from wirespeed.proxy.reload import compare
 
-pytestmark = [pytest.mark.compiled, pytest.mark.off_schema, pytest.mark.both_loops]
+pytestmark = [pytest.mark.off_schema, pytest.mark.both_loops]
 
 WS, HTTP = "ws://127.0.0.1:0/", "http://127.0.0.1:0/"
 

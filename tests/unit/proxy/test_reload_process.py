@@ -6,13 +6,16 @@ import signal
 import socket
 import ssl
 import subprocess
+import urllib.request
 from pathlib import Path
+from typing import Any
 
 import pytest
 from raw import FOREVER
 
 from tests.unit.proxy.process_lab import HELLO, ProcessLab, ask, free_port, pid, unix
-from wirespeed import SyncClient
+from wirespeed import Http, SyncClient
+from wirespeed.errors import WirespeedError
 
 pytestmark = [pytest.mark.own_environment]
 
@@ -76,6 +79,48 @@ def test_reloads_that_come_at_once_are_one(tmp_path: Path) -> None:
         assert lab.until("reloaded: added: b").count("reloaded") < 10
 
 
+def test_a_listener_that_a_reload_adds(tmp_path: Path) -> None:
+    ports = free_port(), free_port(), free_port()
+    plain = f"http://127.0.0.1:{ports[0]}/mcp"
+    listen: list[Any] = [plain]
+    lab = ProcessLab(tmp_path)
+    lab.write("a", listen=listen, watch=False)
+    admin = "--admin", f"http://127.0.0.1:{free_port()}"
+    secrets = {"WIRESPEED_TOKEN": "sesame", "WIRESPEED_ADMIN_TOKEN": "of-the-operator"}
+    with lab.running(*admin, **secrets):
+        lab.until("Ctrl-C ends it", 2)
+        listen.append(f"http://127.0.0.1:{ports[1]}/mcp")
+        listen.append({"url": f"http://127.0.0.1:{ports[2]}/mcp", "token": "${WIRESPEED_TOKEN}"})
+        lab.write("a", listen=listen, watch=False)
+        lab.signal(signal.SIGHUP)
+        log = lab.until("reloaded: listening")
+        assert "admin changes" not in log
+        for port in ports:
+            url = f"http://127.0.0.1:{port}/mcp"
+            with pytest.raises(WirespeedError, match="401"), SyncClient(url):
+                pass
+            with SyncClient(Http(url, token="sesame")) as client:
+                client.call_tool("echo", {})
+
+
+def test_a_fault_of_the_command_line_is_a_refused_reload(tmp_path: Path) -> None:
+    port = free_port()
+    lab = ProcessLab(tmp_path)
+    lab.write("a", listen=[f"unix:{tmp_path / 's'}"], watch=False)
+    token = tmp_path / "token"
+    token.write_text("of-the-operator")
+    words = "--admin", f"http://127.0.0.1:{port}", "--admin-token-file", str(token)
+    with lab.running(*words):
+        token.unlink()
+        lab.signal(signal.SIGHUP)
+        lab.until("the configuration stays as it was: cannot read the --admin-token-file")
+        headers = {"Authorization": "Bearer of-the-operator"}
+        asked = urllib.request.Request(f"http://127.0.0.1:{port}/metrics", headers=headers)
+        with urllib.request.urlopen(asked) as answer:
+            text = answer.read().decode()
+        assert 'reloads_total{result="refused"} 1' in text
+
+
 def make_certificate(folder: Path, name: str) -> bytes:
     """Write a certificate and its key. Returns the certificate (DER)."""
     key, cert = folder / "new.key", folder / "new.pem"
@@ -114,6 +159,44 @@ def test_certificates_are_read_again(tmp_path: Path, watch: bool) -> None:
             lab.signal(signal.SIGHUP)
         lab.until("the certificate was read again")
         assert shown(port) == second != first
+
+
+def test_one_bad_certificate_does_not_keep_the_others(tmp_path: Path) -> None:
+    ports = free_port(), free_port()
+    listen = []
+    for name, port in zip("ab", ports, strict=True):
+        (tmp_path / name).mkdir()
+        make_certificate(tmp_path / name, name)
+        files = {"certfile": f"{name}/cert.pem", "keyfile": f"{name}/key.pem"}
+        listen.append({"url": f"https://127.0.0.1:{port}/mcp", **files})
+    lab = ProcessLab(tmp_path)
+    lab.write("a", listen=listen, watch=False)
+    with lab.running():
+        lab.until("serving a", 4)
+        (tmp_path / "a" / "cert.pem").write_text("no certificate")
+        second = make_certificate(tmp_path / "b", "b")
+        lab.signal(signal.SIGHUP)
+        log = lab.until("reloaded")
+        assert log.count("the certificate stays as it was") == 1
+        assert log.count("the certificate was read again") == 1
+        assert shown(ports[1]) == second
+        lab.write("a", listen=listen[1:], watch=False)
+        for n in (2, 3):  # the listener of the first has ended after that
+            lab.signal(signal.SIGHUP)
+            lab.until("reloaded", n)
+        before = lab.log.read_text().count("the certificate stays as it was")
+        lab.signal(signal.SIGHUP)
+        assert lab.until("reloaded", 4).count("the certificate stays as it was") == before
+
+
+def test_http_sse(tmp_path: Path) -> None:
+    port = free_port()
+    lab = ProcessLab(tmp_path)
+    lab.write("a", listen=[{"url": f"http://127.0.0.1:{port}/mcp", "ssePath": "/sse"}])
+    with lab.running():
+        for path in ("mcp", "sse", "servers/a"):
+            with SyncClient(f"http://127.0.0.1:{port}/{path}") as client:
+                client.call_tool("echo", {})
 
 
 def test_a_server_reads_its_certificate_again(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ import pytest
 from raw import FOREVER
 from websockets.sync.client import connect
 
-from tests.unit.proxy.process_lab import HELLO, ProcessLab, call, free_port, pid, unix
+from tests.unit.proxy.process_lab import HELLO, ProcessLab, ask, call, free_port, pid, unix
 
 pytestmark = [pytest.mark.own_environment]
 
@@ -127,6 +127,21 @@ def of_websocket(port: int) -> int:
     return found
 
 
+@contextlib.contextmanager
+def tcp(port: int) -> Iterator[socket.socket]:
+    """A client at a port, after its handshake."""
+    with socket.create_connection(("127.0.0.1", port), FOREVER) as sock:
+        ask(sock, HELLO)
+        yield sock
+
+
+def children(process: int) -> set[int]:
+    """The children of a process."""
+    return {
+        int(one) for one in Path(f"/proc/{process}/task/{process}/children").read_text().split()
+    }
+
+
 def gone(process: int) -> bool:
     try:
         os.kill(process, 0)
@@ -140,12 +155,15 @@ def new_process(log: str) -> int:
     return int(re.findall(r"process (\d+) takes the place of this one", log)[-1])
 
 
+@pytest.mark.parametrize("workers", [1, 2])
 @pytest.mark.parametrize("versions", ["", "2026-07-28"])
-def test_no_client_is_refused(tmp_path: Path, versions: str) -> None:
+def test_no_client_is_refused(tmp_path: Path, versions: str, workers: int) -> None:
     lab = ProcessLab(tmp_path)
     path = tmp_path / "s"
     ports = free_port(), free_port()
-    listen = [f"unix:{path}", f"ws://127.0.0.1:{ports[0]}/mcp", f"http://127.0.0.1:{ports[1]}/mcp"]
+    listen = [f"ws://127.0.0.1:{ports[0]}/mcp", f"http://127.0.0.1:{ports[1]}/mcp"]
+    if workers == 1:
+        listen.append(f"unix:{path}")
     lab.write("a", versions=versions, listen=listen, watch=False)
 
     def over_unix() -> int:
@@ -161,8 +179,11 @@ def test_no_client_is_refused(tmp_path: Path, versions: str) -> None:
     def over_websocket() -> int:
         return of_websocket(ports[0])
 
-    asks = [over_modern_http] if versions else [over_unix, over_http, over_websocket]
-    with lab.running() as process, Load(*asks).running() as load:
+    asks = [over_modern_http] if versions else [over_http, over_websocket]
+    if workers == 1 and not versions:
+        asks.append(over_unix)
+    options = ("--workers", str(workers))
+    with lab.running(*options) as process, Load(*asks).running() as load:
         successors = []
         try:
             load.until(1)
@@ -182,7 +203,9 @@ def test_no_client_is_refused(tmp_path: Path, versions: str) -> None:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(one, signal.SIGTERM)
     assert not load.failures, load.failures[:5]
-    assert len({*load.pids}) == 3
+    # each worker has a server, and in a short time some answer no client
+    assert 3 <= len({*load.pids}) <= 3 * workers
+    assert load.pids[0] not in load.pids[-50:]
     until = time.monotonic() + FOREVER
     while not all(map(gone, successors)) and time.monotonic() < until:
         time.sleep(0.02)
@@ -230,13 +253,14 @@ def test_a_new_process_that_fails(tmp_path: Path) -> None:
         assert process.wait(FOREVER) == 0
 
 
-def test_the_service_manager_is_told(tmp_path: Path) -> None:
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_the_service_manager_is_told(tmp_path: Path, workers: str) -> None:
     lab = ProcessLab(tmp_path)
-    lab.write("a", listen=[f"unix:{tmp_path / 's'}"], watch=False)
+    lab.write("a", listen=[f"tcp://127.0.0.1:{free_port()}"], watch=False)
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
         manager.bind(str(tmp_path / "notify"))
         manager.settimeout(FOREVER)
-        with lab.running(NOTIFY_SOCKET=str(tmp_path / "notify")) as process:
+        with lab.running("--workers", workers, NOTIFY_SOCKET=str(tmp_path / "notify")) as process:
             assert manager.recv(100) == b"READY=1"
             process.send_signal(signal.SIGUSR2)
             told = manager.recv(100).decode()
@@ -244,6 +268,148 @@ def test_the_service_manager_is_told(tmp_path: Path) -> None:
             assert told == f"MAINPID={successor}\nREADY=1"
             assert process.wait(FOREVER) == 0
             os.kill(successor, signal.SIGTERM)
+
+
+def test_workers_answer_requests_in_flight(tmp_path: Path) -> None:
+    lab = ProcessLab(tmp_path)
+    port = free_port()
+    lab.write("a", isolation="session", listen=[f"tcp://127.0.0.1:{port}"], watch=False)
+    with lab.running("--workers", "2") as process, contextlib.ExitStack() as stack:
+        clients = [stack.enter_context(tcp(port)) for _ in range(8)]
+        for client in clients:
+            client.sendall(json.dumps(call("slow", "sleep", seconds=2)).encode() + b"\n")
+        process.send_signal(signal.SIGUSR2)
+        successor = new_process(lab.until("takes the place of this one"))
+        try:
+            for client in clients:
+                assert json.loads(client.recv(65536))["id"] == "slow"
+                assert client.recv(1) == b""
+            assert process.wait(FOREVER) == 0
+            with tcp(port) as client:
+                pid(client)
+        finally:
+            os.kill(successor, signal.SIGTERM)
+
+
+def test_workers_have_a_deadline(tmp_path: Path) -> None:
+    lab = ProcessLab(tmp_path)
+    port = free_port()
+    listen = [f"tcp://127.0.0.1:{port}"]
+    lab.write("a", isolation="session", listen=listen, watch=False, shutdownGrace=0.5)
+    with lab.running("--workers", "2") as process, tcp(port) as client:
+        client.sendall(json.dumps(call("slow", "sleep", seconds=60)).encode() + b"\n")
+        process.send_signal(signal.SIGUSR2)
+        successor = new_process(lab.until("takes the place of this one"))
+        os.kill(successor, signal.SIGTERM)
+        assert client.recv(1) == b""
+        assert process.wait(FOREVER) == 0
+
+
+def test_a_successor_of_workers_that_fails(tmp_path: Path) -> None:
+    lab = ProcessLab(tmp_path)
+    port = free_port()
+    listen = [f"tcp://127.0.0.1:{port}"]
+    lab.write("a", listen=listen, watch=False)
+    with lab.running("--workers", "2") as process, tcp(port) as client:
+        before = pid(client)
+        workers = children(process.pid)
+        lab.file.write_text("{")
+        process.send_signal(signal.SIGUSR2)
+        log = lab.until("this one goes on")
+        assert "ended before it was ready (status 3)" in log
+        assert "proxy.json" in log
+        assert pid(client) == before
+        assert children(process.pid) == workers
+        lab.write("a", listen=listen, watch=False)
+        # a worker has the only descriptor of its socket again: when it dies, others take its place
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(min(workers), signal.SIGKILL)
+        for _ in range(10):
+            with contextlib.suppress(ConnectionResetError), tcp(port) as other:
+                pid(other)
+        process.send_signal(signal.SIGUSR2)
+        successor = new_process(lab.until("takes the place of this one"))
+        os.kill(successor, signal.SIGTERM)
+        assert process.wait(FOREVER) == 0
+
+
+def test_a_worker_that_dies_while_the_new_process_starts(tmp_path: Path) -> None:
+    lab = ProcessLab(tmp_path)
+    port = free_port()
+    lab.write("a", listen=[f"tcp://127.0.0.1:{port}"], watch=False)
+    with lab.running("--workers", "2") as process:
+        workers = children(process.pid)
+        process.send_signal(signal.SIGUSR2)
+        log = lab.until("is to take the place of this one")
+        (successor,) = map(int, re.findall(r"process (\d+) is to take", log))
+        try:
+            os.kill(successor, signal.SIGSTOP)
+            dying = min(workers)
+            os.kill(dying, signal.SIGKILL)
+            # all are answered: the clients of the worker's socket wait for the next worker
+            for _ in range(20):
+                with tcp(port) as client:
+                    pid(client)
+            workers = children(process.pid) - {successor}
+            assert len(workers) == 2 and dying not in workers
+            os.kill(min(workers), signal.SIGKILL)  # the next process serves what waits there
+            os.kill(successor, signal.SIGCONT)
+            for _ in range(20):
+                with tcp(port) as client:
+                    pid(client)
+            lab.until("takes the place of this one")
+            assert process.wait(FOREVER) == 0
+            # the socket of a worker that dies now is closed, so that the others get its clients
+            os.kill(min(children(successor)), signal.SIGKILL)
+            lab.until("another follows in", 3)
+            for _ in range(20):
+                with tcp(port) as client:
+                    pid(client)
+        finally:
+            os.kill(successor, signal.SIGTERM)
+
+
+def test_workers_at_the_socket_of_a_service_manager(tmp_path: Path) -> None:
+    """They share it, also those of a successor, and none of them closes it."""
+    lab = ProcessLab(tmp_path)
+    with socket.create_server(("127.0.0.1", 0)) as passed:
+        port = passed.getsockname()[1]
+        lab.write("a", listen=[f"tcp://127.0.0.1:{port}"], watch=False)
+        with lab.running("--workers", "2", passed=passed) as process:
+            successor, n_sockets = process.pid, set()
+            for n in (1, 2):
+                os.kill(successor, signal.SIGUSR2)
+                successor = new_process(lab.until("takes the place of this one", n))
+                try:
+                    files = map(os.path.realpath, Path(f"/proc/{successor}/fd").iterdir())
+                    n_sockets.add(sum("/socket:" in file for file in files))
+                    os.kill(min(children(successor)), signal.SIGKILL)
+                    for _ in range(8):
+                        with tcp(port) as client:
+                            pid(client)
+                    lab.until("another follows in", n)
+                except BaseException:
+                    os.kill(successor, signal.SIGTERM)
+                    raise
+            assert process.wait(FOREVER) == 0
+            assert len(n_sockets) == 1 and n_sockets != {0}
+            os.kill(successor, signal.SIGTERM)
+            while not gone(successor):
+                time.sleep(0.02)
+        with socket.create_connection(passed.getsockname(), FOREVER):
+            passed.accept()[0].close()
+
+
+def test_sigterm_while_the_new_process_starts(tmp_path: Path) -> None:
+    lab = ProcessLab(tmp_path)
+    lab.write("a", listen=[f"tcp://127.0.0.1:{free_port()}"], watch=False)
+    with lab.running("--workers", "2") as process:
+        process.send_signal(signal.SIGUSR2)
+        log = lab.until("is to take the place of this one")
+        (successor,) = map(int, re.findall(r"process (\d+) is to take", log))
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(FOREVER) == 0
+        assert gone(successor)
 
 
 @pytest.mark.parametrize("isolation", ["session", "shared"])

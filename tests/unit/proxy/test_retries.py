@@ -14,7 +14,7 @@ from proxy_lab import MODERN, Lab, call, said
 from wirespeed import Client
 from wirespeed.proxy import Proxy, RetryConfig
 
-pytestmark = [pytest.mark.compiled, pytest.mark.off_schema]
+pytestmark = pytest.mark.off_schema
 
 LOST = -31004
 ERAS = [("2025-11-25", ""), (MODERN, MODERN)]

@@ -11,7 +11,7 @@ from tests.unit.proxy.proxy_lab import Lab
 from wirespeed import Client, Stdio
 from wirespeed.proxy import BackendConfig, Proxy, ProxyConfig
 
-pytestmark = [pytest.mark.compiled, pytest.mark.off_schema]
+pytestmark = pytest.mark.off_schema
 
 
 def config(*names: str, **options: Any) -> ProxyConfig:

@@ -13,7 +13,7 @@ from raw import modern
 
 from wirespeed import Limits
 from wirespeed.errors import WirespeedError
-from wirespeed.proxy import Proxy
+from wirespeed.proxy import FlowConfig, Proxy
 
 # off_schema: the proxy passes on what its test servers say, which is not always in the schema.
 pytestmark = [pytest.mark.compiled, pytest.mark.off_schema]
@@ -116,6 +116,79 @@ async def test_subscriptions_are_counted(tmp_path: Path) -> None:
         await two.close()
         (ended,) = await lab.until_read("resources/unsubscribe", 1)
         assert ended["params"] == {"uri": "file:///a"}
+
+
+async def test_a_subscription_that_the_server_refuses(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is none: it shows nothing, takes no place, and is not restored."""
+    monkeypatch.setattr("wirespeed.proxy.isolation.legacy.MAX_SUBSCRIPTIONS", 1)
+    lab = Lab(tmp_path, "shared")
+    async with lab.serving():
+        one, two = await lab.connect(), await lab.connect()
+        refused = await one.ask(request(1, "resources/subscribe", uri="none:"))
+        assert refused["error"]["code"] == -32002
+        assert "result" in await two.ask(request(1, "resources/subscribe", uri="none:/secret"))
+        updated = {"uri": "none:/secret"}
+        await one.ask(call(2, "note", method="resources/updated", params=updated))
+        assert (await two.recv())["params"] == updated
+        assert "result" in await one.ask(request(3, "resources/subscribe", uri="u:1"))
+        await two.ask(call(2, "crash"))
+        await two.ask(call(3, "echo"))
+        await one.silent()
+    uris = [m["params"]["uri"] for m in lab.read("resources/subscribe")]
+    assert uris[:3] == ["none:", "none:/secret", "u:1"]
+    assert sorted(uris[3:]) == ["none:/secret", "u:1"]
+
+
+async def test_a_client_has_a_limited_number_of_subscriptions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("wirespeed.proxy.isolation.legacy.MAX_SUBSCRIPTIONS", 2)
+    lab = Lab(tmp_path, "shared")
+    async with lab.serving():
+        one, two = await lab.connect(), await lab.connect()
+        # those that the server has not answered yet count as well
+        await one.send(*(request(n, "resources/subscribe", uri=f"u:{n}") for n in (1, 2, 3)))
+        answers = {answer["id"]: answer for answer in [await one.recv() for _ in range(3)]}
+        assert answers[3]["error"]["code"] == -31000
+        assert answers[1]["result"] == answers[2]["result"] == {}
+        assert "result" in await one.ask(request(4, "resources/subscribe", uri="u:1"))
+        assert "result" in await one.ask(request(5, "resources/unsubscribe", uri="u:2"))
+        assert "result" in await one.ask(request(6, "resources/subscribe", uri="u:3"))
+        for uri in ("u:1", "u:2", "u:3"):
+            await two.ask(call(7, "note", method="resources/updated", params={"uri": uri}))
+        assert [(await one.recv())["params"]["uri"] for _ in range(2)] == ["u:1", "u:3"]
+        await one.silent()
+
+
+async def test_a_client_ends_a_subscription_as_another_begins_it(tmp_path: Path) -> None:
+    """The end has waited in a queue, so that it reaches the server last."""
+    lab = Lab(tmp_path, "shared", config={"flow": FlowConfig(max_in_flight_per_client=1)})
+    async with lab.serving():
+        one, two = await lab.connect(), await lab.connect()
+        assert "result" in await one.ask(request(1, "resources/subscribe", uri="u:1"))
+        await one.send(call(2, "hold", 1, **{"as": "x"}))
+        await one.recv()
+        await one.send(request(3, "resources/unsubscribe", uri="u:1"))
+        await one.silent()
+        assert "result" in await two.ask(request(1, "resources/subscribe", uri="u:1"))
+        await two.ask(call(2, "free", **{"as": "x"}))
+        assert (await one.recv())["params"]["progress"] == 2
+        assert [(await one.recv())["id"] for _ in range(2)] == [2, 3]
+        assert said(await two.ask(call(3, "uris")))["uris"] == ["u:1"]
+
+
+async def test_subscriptions_do_not_keep_a_server_from_coming_back(tmp_path: Path) -> None:
+    """It is not waited for their answers."""
+    lab = Lab(tmp_path, "shared", config={"start_timeout": 1.0})
+    async with lab.serving():
+        one, two = await lab.connect(), await lab.connect()
+        assert "result" in await one.ask(request(1, "resources/subscribe", uri="once:"))
+        await two.ask(call(1, "crash"))
+        assert "result" in await two.ask(call(2, "echo"))
+        assert lab.assignment.upstreams[0].status.restarts == 1
+    assert len(lab.read("resources/subscribe")) == 2
 
 
 async def test_lists_change_for_all(tmp_path: Path) -> None:

@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from raw import surroundings
 
 from wirespeed import Client, Stdio
 from wirespeed.errors import RemoteError, VersionMismatch
 from wirespeed.proxy import BackendConfig, Proxy, ProxyConfig
 
-pytestmark = [pytest.mark.compiled, pytest.mark.off_schema]
+pytestmark = pytest.mark.off_schema
 
 SERVER = """
 import sys
@@ -71,7 +72,7 @@ OTHER: Any = {"legacy": "modern", "modern": "legacy"}
 async def serving(folder: Path, isolation: Any, era: str, listen: str) -> AsyncIterator[str]:
     """A proxy before a server of one era. Gives its URL."""
     (folder / "server.py").write_text(SERVER)
-    target = Stdio(sys.executable, [str(folder / "server.py"), VERSIONS[era]])
+    target = Stdio(sys.executable, [str(folder / "server.py"), VERSIONS[era]], env=surroundings())
     backend = BackendConfig(target=target, name="b", isolation=isolation)
     config = ProxyConfig(backends=(backend,), listen=(f"{listen}://127.0.0.1:0/mcp",))
     listening: asyncio.Future[str] = asyncio.get_running_loop().create_future()

@@ -264,6 +264,51 @@ async def test_questions_without_an_answer(tmp_path: Path) -> None:
         await one.silent()
 
 
+MALFORMED = [
+    (["x"], {}),
+    (None, {}),
+    ("roots/list", []),
+    ("elicitation/create", {"mode": ["form"]}),
+    ("elicitation/create", {"mode": "url"}),
+    ("sampling/createMessage", {"tools": []}),
+]
+
+
+@pytest.mark.parametrize(("method", "params"), MALFORMED)
+async def test_malformed_questions(tmp_path: Path, method: Any, params: Any) -> None:
+    lab = EraLab(tmp_path, "shared", modern=True)
+    async with lab.serving():
+        one, _ = await lab.legacy(**ALL)
+        got = await one.ask(tool(1, "ask", method=method, params=params))
+        assert (got["id"], "error" in got) == (1, True)
+
+
+async def test_a_request_that_fails_unexpectedly(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("wirespeed.proxy.translation.questions.MAX_ROUNDS", None)
+    lab = EraLab(tmp_path, "shared", modern=True)
+    async with lab.serving():
+        one, _ = await lab.legacy(**ALL)
+        got = await one.ask(tool(1, "ask", method="roots/list"))
+        assert (got["id"], got["error"]["code"]) == (1, -32603)
+    assert "internal error of the proxy at <Message request id=1 tools/call" in caplog.text
+
+
+async def test_a_subscription_that_is_cancelled(tmp_path: Path) -> None:
+    lab = EraLab(tmp_path, "shared", modern=True)
+    async with lab.serving():
+        one, _ = await lab.legacy()
+        await lab.until_read("subscriptions/listen", 1)
+        await one.send(request(1, "resources/subscribe", uri="u:mute"))
+        await lab.until_read("subscriptions/listen", 2)
+        await one.send({"jsonrpc": "2.0", "method": "notifications/cancelled",
+                        "params": {"requestId": 1}})  # fmt: skip
+        await lab.until_read("notifications/cancelled", 1)
+    _, second = lab.read("subscriptions/listen")
+    assert lab.read("notifications/cancelled")[0]["params"]["requestId"] == second["id"]
+
+
 async def test_rounds_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("wirespeed.proxy.translation.questions.DELAY", 0.0)
     lab = EraLab(tmp_path, "shared", modern=True)

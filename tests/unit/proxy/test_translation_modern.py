@@ -3,6 +3,8 @@ docs/explanation/translation.md."""
 
 from __future__ import annotations
 
+import asyncio
+import dataclasses
 import json
 import os
 import signal
@@ -13,6 +15,8 @@ import pytest
 
 from tests.unit.proxy.proxy_lab import MODERN
 from tests.unit.proxy.translation_lab import EraLab, request, text_in, tool
+from wirespeed import Client
+from wirespeed.proxy import Proxy
 from wirespeed.proxy.translation import rounds
 
 pytestmark = [pytest.mark.compiled, pytest.mark.off_schema]
@@ -349,6 +353,57 @@ async def test_questions_that_cannot_be_asked(tmp_path: Path) -> None:
         stolen = await two.ask({**again, "id": 1})
         assert "not known here" in stolen["error"]["message"]
         assert text_in(await one.ask({**again, "id": 5})) == [{"roots": []}]
+
+
+URL: dict[str, Any] = {"mode": "url", "url": "https://e.example/", "message": "q"}
+
+
+@pytest.mark.parametrize(
+    ("capability", "method", "params", "asked"),
+    [
+        ({}, "elicitation/create", {"message": "q"}, True),
+        ({}, "elicitation/create", URL, False),
+        ({"form": {}}, "elicitation/create", URL, False),
+        ({"url": {}}, "elicitation/create", URL, True),
+        ({"url": {}}, "elicitation/create", {"message": "q"}, False),
+        ({}, "sampling/createMessage", {"tools": []}, False),
+        ({"tools": {}}, "sampling/createMessage", {"tools": []}, True),
+    ],
+)
+async def test_a_client_is_asked_what_its_request_declares(
+    tmp_path: Path, capability: Any, method: str, params: Any, asked: bool
+) -> None:
+    lab = EraLab(tmp_path, "session", modern=False)
+    async with lab.serving():
+        one = await lab.client({method.split("/")[0]: capability, "roots": {}})
+        got = (await one.ask(tool(1, "ask", method=method, params=params)))["result"]
+        assert (got["resultType"] == "input_required") is asked
+        if asked:
+            return
+        # nor in a round of another question
+        got = (await one.ask(tool(2, "ask", method="roots/list")))["result"]
+        refused = one.ask(tool(3, "ask", method=method, params=params))
+        task = asyncio.ensure_future(refused)
+        await lab.until_read("tools/call", 3)
+        again = tool(4, "ask", method="roots/list")
+        again["params"] |= {
+            "requestState": got["requestState"], "inputResponses": {"1": {"roots": []}}
+        }  # fmt: skip
+        await one.send(again)
+        answers = [await task, await one.recv()]
+        assert all(answer["result"]["resultType"] == "complete" for answer in answers)
+
+
+async def test_no_request_over_http_sets_the_level_of_a_shared_server(tmp_path: Path) -> None:
+    lab = EraLab(tmp_path, "shared", modern=False)
+    config = dataclasses.replace(lab.proxy.config, listen=("http://127.0.0.1:0/mcp",))
+    lab.proxy = Proxy(config)
+    async with lab.serving():
+        url = next(url for url in lab.urls if url.endswith("/mcp"))
+        async with Client(url, era="modern", log_level="debug") as one:
+            await one.call_tool("echo")
+    assert lab.read("tools/call")
+    assert not lab.read("logging/setLevel")
 
 
 async def test_a_round_whose_client_does_not_come_back(

@@ -133,6 +133,8 @@ for line in sys.stdin:
         answer(i, completion={"values": ["a"]})
     elif method == "subscriptions/listen" and modern:
         wanted = p["notifications"]
+        if "u:mute" in wanted.get("resourceSubscriptions", []):
+            continue
         uris = [u for u in wanted.get("resourceSubscriptions", []) if u != "u:none"]
         listens[i] = {**wanted, "resourceSubscriptions": uris}
         note("subscriptions/acknowledged", _meta={SUBSCRIPTION: i}, notifications=listens[i])

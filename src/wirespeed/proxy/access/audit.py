@@ -1,7 +1,7 @@
 """The audit log: who called which tool, and how it ended. One JSON object a line, no arguments.
 
-A thread writes the lines, so that a slow disk does not hold up the event loop. Of more lines than
-wait at a time some are left out, and the log says how many.
+A thread writes the lines, so that a slow disk does not hold up the event loop. At most 10,000 lines
+wait. Further lines are dropped, and the log says how many.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class AuditLog:
     """The audit log of a proxy.
 
     Args:
-        target: ``"stderr"``, or the path of a file, which only its owner may read.
+        target: ``"stderr"``, or the path of a file. A new file has mode 0600.
 
     Attributes:
         written: The lines that were written.
@@ -112,7 +112,7 @@ class AuditLog:
     def refuse(self, asker: Front, message: Message, size: int, code: int) -> None:
         """A call is refused."""
         facts = self._facts(asker, message, size)
-        self.add(lambda: _line(facts, None, "refused", code, None, 0))
+        self.add(lambda: _line(facts, None, "refused", code, None, 1, 0))
 
     def _facts(self, asker: Front, message: Message, size: int) -> tuple[Any, ...]:
         self._n += 1
@@ -145,17 +145,14 @@ class AuditLog:
             while len(lines) < _MAX_A_WRITE and not self._lines.empty():
                 lines.append(self._lines.get())
             ended = None in lines
-            texts = [line() for line in lines if line is not None]
+            texts = [text for line in lines if line is not None and (text := self._text(line))]
             dropped = self.dropped - self._told
             if dropped:
                 self._told += dropped
                 texts.append(json.dumps({"time": _text_of(time()), "dropped": dropped}))
             try:
                 if self._stale:
-                    self._stale = False
-                    old = self._fd
-                    self._open()
-                    os.close(old)
+                    self._reopen()
                 _write_all(self._fd, "".join(f"{text}\n" for text in texts).encode())
                 self.written += len(texts)
             except OSError as exc:
@@ -163,6 +160,27 @@ class AuditLog:
                 self._quiet.log(logging.ERROR, "the audit log cannot be written: %s", exc)
         os.close(self._fd)
         self._fd = -1
+
+    def _text(self, line: Callable[[], str]) -> str:
+        """Return a line; "" if it cannot be made."""
+        try:
+            return line()
+        except Exception as exc:
+            self.dropped += 1
+            self._quiet.log(logging.ERROR, "a line of the audit log is lost: %r", exc)
+            return ""
+
+    def _reopen(self) -> None:
+        """Go on in a new file. If it cannot be opened, the next write tries again."""
+        old = self._fd
+        self._stale = False
+        try:
+            self._open()
+        except OSError as exc:
+            self._stale = True
+            self._quiet.log(logging.ERROR, "the audit log cannot be opened: %s", exc)
+        else:
+            os.close(old)
 
 
 class Record:
@@ -172,14 +190,20 @@ class Record:
         bytes_out: The size of its answer; 0 without one.
     """
 
-    __slots__ = ("_began", "_facts", "_log", "_server", "bytes_out")
+    __slots__ = ("_attempts", "_began", "_facts", "_log", "_server", "bytes_out")
 
     def __init__(self, log: AuditLog, facts: tuple[Any, ...], server: str) -> None:
         self._log = log
         self._facts = facts
         self._server = server
         self._began = monotonic()
+        self._attempts = 1
         self.bytes_out = 0
+
+    def again(self, answerer: Backend) -> None:
+        """The call is sent again, because its server was lost."""
+        self._server = answerer.name
+        self._attempts += 1
 
     def end(self, code: int) -> None:
         """The call is over: see `wirespeed.server.requests.observer` for the codes."""
@@ -189,8 +213,8 @@ class Record:
             outcome, code = "cancelled", 0
         elif code == codes.SERVER_LOST:
             outcome = "lost"
-        facts, server, size = self._facts, self._server, self.bytes_out
-        self._log.add(lambda: _line(facts, server, outcome, code, ms, size))
+        facts, server, n, size = self._facts, self._server, self._attempts, self.bytes_out
+        self._log.add(lambda: _line(facts, server, outcome, code, ms, n, size))
 
 
 def _line(
@@ -199,6 +223,7 @@ def _line(
     outcome: str,
     code: int,
     ms: float | None,
+    attempts: int,
     bytes_out: int,
 ) -> str:
     at, id, given, who, peer, tool, bytes_in = facts
@@ -213,6 +238,7 @@ def _line(
         "outcome": outcome,
         "code": code or None,
         "ms": ms,
+        "attempts": attempts if attempts > 1 else None,
         "bytes_in": bytes_in,
         "bytes_out": bytes_out,
     }

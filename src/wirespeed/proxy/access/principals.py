@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -70,17 +70,18 @@ class Principals:
         self.rates = {_digest(one): one.rate for one in config.principals if one.rate is not None}
 
     def authority(self, server: str | None) -> Authority:
-        """What decides who may use a server; None: the endpoint of all servers."""
+        """Return what decides who may use a server. ``server`` is None for the endpoint of all
+        servers."""
         return Authority(self, server)
 
-    def grants(
-        self, server: str | None, shown: Callable[[str], str] | None = None
-    ) -> Grants | None:
-        """What principals may use at the endpoint of a server; None as of `authority`, or as the
-        result: whoever comes in may use everything.
+    def grants(self, server: str | None, names: Callable[[str], Iterable[str]]) -> Grants | None:
+        """Return what principals may use at the endpoint of a server; None: whoever comes in may
+        use everything.
 
-        ``shown``: What the server's tools are called at the endpoint of all servers, if that is
-        another name.
+        Args:
+            server: None for the endpoint of all servers.
+            names: Returns the names of a tool, by its name at this endpoint. The first is its name
+                at the endpoint of all servers.
         """
         if not self._all:
             return None
@@ -90,7 +91,7 @@ class Principals:
                 continue
             allows = None
             if one.tools.allow != ("*",) or one.tools.deny:
-                allows = one.tools.allows if shown is None else _by_shown(one, shown)
+                allows = _by_names(one, names)
             found[_digest(one)] = Grant(one.name, one.may_use, allows)
         return Grants(found)
 
@@ -161,8 +162,10 @@ def _digest(principal: PrincipalConfig) -> bytes:
     return digest("principal", principal.name)
 
 
-def _by_shown(principal: PrincipalConfig, shown: Callable[[str], str]) -> Callable[[str], bool]:
-    return lambda real: principal.tools.allows(shown(real))
+def _by_names(
+    principal: PrincipalConfig, names: Callable[[str], Iterable[str]]
+) -> Callable[[str], bool]:
+    return lambda name: principal.tools.allows(*names(name))
 
 
 def _verifiers(auth: AuthorizationConfig) -> list[Verifier]:

@@ -6,6 +6,7 @@ from wirespeed.proxy.side cimport Admission, Route, Side
 cdef class Share:
     cdef object key
     cdef size_t n                # its requests in flight
+    cdef size_t n_queued, n_queued_bytes
     cdef dict queues             # its `Queue`s, by kind
 
 
@@ -52,9 +53,12 @@ cdef class Limited(Admission):
     cdef int kind_c(self, Message m) except -1
     cdef Share share_c(self, Side asker)
     cdef bint has_room_c(self, Share share, int kind) except -1
+    cdef bint make_room_c(self, Share share, size_t n) except -1
+    cdef int refuse_c(self, Side asker, Message m) except -1
     cdef int hold_c(self, Permit permit) except -1
     cdef int leave_c(self, Permit permit) except -1
     cdef Queue next_c(self)
     cdef int go_on_c(self) except -1
+    cdef int pass_on_c(self, Permit permit, Route held) except -1
     cdef int look_c(self, object loop, double delay) except -1
     cdef int forget_c(self, Share share) except -1

@@ -1,7 +1,8 @@
 """How many requests a server works on at once: in all, of one client, of one tool.
 
 Requests beyond these wait here, in a queue for each client and limit. The clients take turns, a
-request each. A client that waits for one tool does not wait with its other requests.
+request each. A client that waits for one tool does not wait with its other requests. When too many
+wait, the newest request of the client with the most is refused.
 """
 
 cimport cython
@@ -11,10 +12,9 @@ from wirespeed._core.envelope cimport Message, method_is, poi_is, span_of
 from wirespeed._core.span cimport Span
 from wirespeed.proxy.side cimport Admission, Route, Side
 
+import logging
 from collections import OrderedDict
 from fnmatch import fnmatchcase
-
-import msgspec
 
 from wirespeed.protocol import codes
 from wirespeed.proxy.flow.rates import client_of
@@ -24,7 +24,13 @@ cdef enum:
     MAX_NAME = 200               # bytes of a name that is kept
     MAX_SKIPPED = 64      # clients whose server has ended that are looked at in one go
 
+logger = logging.getLogger("wirespeed.proxy")
+
 cdef double PAUSE = 0.1   # seconds between two searches for the successor of an ended server
+
+
+cdef _length(Queue queue):
+    return len(queue.waiting)
 
 
 @cython.final
@@ -88,9 +94,9 @@ cdef class Limited(Admission):
         text = (<const char *> name.p)[:name.n]
         kind = self.kinds.get(text)
         if kind is None:
-            tool = msgspec.json.decode(text) if text else None
+            tool = m.text_c(WS_NAME)
             kind = 0
-            if isinstance(tool, str):
+            if tool is not None:
                 for i, glob in enumerate(self.globs):
                     if fnmatchcase(tool, glob):
                         kind = i + 1
@@ -124,8 +130,8 @@ cdef class Limited(Admission):
         if method_is(m, b'"subscriptions/listen"', "subscriptions/listen"):
             return 1                   # it has no end
         permit = Permit.__new__(Permit)
-        permit.share = self.share_c(asker)
         permit.kind = self.kind_c(m)
+        permit.share = self.share_c(asker)
         ahead = permit.kind in permit.share.queues     # its client's earlier requests
         if self.passing or not ahead and self.has_room_c(permit.share, permit.kind):
             self.n_in_flight += 1
@@ -133,21 +139,54 @@ cdef class Limited(Admission):
             self.n_of[permit.kind] += 1
             self.permit = permit
             return 1
-        if self.n_queued >= self.max_queued or self.n_queued_bytes + m.n > self.max_queued_bytes:
-            self.n_refused += 1
-            asker.refused_c(m, codes.OVERLOADED)
-            asker.session.error_c(
-                m.ref, codes.OVERLOADED, f"too many requests wait for {self.server}", None
-            )
+        if not self.make_room_c(permit.share, m.n):
+            self.refuse_c(asker, m)
             self.forget_c(permit.share)
             return 0
         permit.asker, permit.to, permit.message, permit.name = asker, to, m, name
         permit.after = asker.next_after
         held = asker.session.inflight.token_c(m.ref)
-        permit.once = asker.next_once or type(held) is Route
+        permit.once = asker.next_given is not None or type(held) is Route
         self.hold_c(permit)
         if ahead:
             self.go_on_c()             # there may be room: these have waited for another server
+        return 0
+
+    cdef bint make_room_c(self, Share share, size_t n) except -1:
+        """Whether a client's request of n bytes may wait. Clients of which more waits lose their
+        newest requests for it."""
+        cdef Share most, one
+        cdef Queue queue
+        cdef Permit permit
+        cdef size_t least
+        while True:
+            if self.n_queued_bytes + n > self.max_queued_bytes:
+                least, most = share.n_queued_bytes + n, None
+                for one in self.shares.values():
+                    if one.n_queued_bytes > least:
+                        least, most = one.n_queued_bytes, one
+            elif self.n_queued >= self.max_queued:
+                least, most = share.n_queued + 1, None
+                for one in self.shares.values():
+                    if one.n_queued > least:
+                        least, most = one.n_queued, one
+            else:
+                return True
+            if most is None:
+                return False
+            queue = max(most.queues.values(), key=_length)
+            permit = next(reversed(queue.waiting))
+            self.leave_c(permit)
+            self.refuse_c(permit.asker, permit.message)
+            if permit.asker.link is not None:
+                permit.asker.passed_c()
+
+    cdef int refuse_c(self, Side asker, Message m) except -1:
+        self.n_refused += 1
+        asker.refused_c(m, codes.OVERLOADED)
+        asker.session.error_c(
+            m.ref, codes.OVERLOADED, f"too many requests wait for {self.server}", None
+        )
         return 0
 
     cdef int hold_c(self, Permit permit) except -1:
@@ -163,9 +202,12 @@ cdef class Limited(Admission):
         queue.waiting[permit] = None
         self.n_queued += 1
         self.n_queued_bytes += permit.message.n
+        permit.share.n_queued += 1
+        permit.share.n_queued_bytes += permit.message.n
         route.asker, route.answerer, route.ref = permit.asker, permit.to, permit.message.ref
         route.admission, route.permit = self, permit
         permit.route = route
+        route.take_record_c(permit.asker.session.inflight.token_c(route.ref))
         permit.asker.session.set_token_c(route.ref, route)
         return 0
 
@@ -178,6 +220,8 @@ cdef class Limited(Admission):
         del queue.waiting[permit]
         self.n_queued -= 1
         self.n_queued_bytes -= permit.message.n
+        permit.share.n_queued -= 1
+        permit.share.n_queued_bytes -= permit.message.n
         if not queue.waiting:
             del queue.share.queues[queue.kind]
             self.rings[queue.kind].pop(queue, None)
@@ -221,6 +265,7 @@ cdef class Limited(Admission):
         cdef Limited me = self         # what is freed may run any code
         cdef Permit permit
         cdef Queue queue
+        cdef Route route
         cdef Side to, across
         cdef int n_skipped = 0
         if self.passing:
@@ -247,23 +292,37 @@ cdef class Limited(Admission):
                     if n_skipped == MAX_SKIPPED:
                         return 0
                     continue
+            route = permit.route
             me.leave_c(permit)
             if permit.asker.is_open(permit.message):     # else its client leaves just now
-                permit.asker.session.set_token_c(permit.message.ref, None)
-                me.passing = True
-                try:
-                    if to.link is None:
-                        to = permit.asker.route(permit.message)
-                    if to is not None:
-                        permit.asker.next_after, permit.asker.next_once = permit.after, permit.once
-                        permit.asker.pass_request_c(to, permit.message, permit.name)
-                    if permit.asker.link is not None:
-                        permit.asker.passed_c()
-                finally:
-                    permit.asker.next_after, permit.asker.next_once = None, False
-                    me.passing = False
+                me.pass_on_c(permit, route)
             me.forget_c(permit.share)
         return 0
+
+    cdef int pass_on_c(self, Permit permit, Route held) except -1:
+        """Pass a request on that has waited with a route. A fault is its own: it gets an error."""
+        cdef Limited me = self
+        cdef Side asker = permit.asker
+        cdef Side to = permit.to
+        cdef Message m = permit.message
+        if held.record is None:
+            asker.session.set_token_c(m.ref, None)
+        me.passing = True
+        try:
+            if to.link is None:
+                to = asker.route(m)
+            if to is not None:
+                asker.next_after = permit.after
+                asker.next_given = m if permit.once else None
+                asker.pass_request_c(to, m, permit.name)
+        except Exception as exc:
+            logger.error("internal error of the proxy at %s", m, exc_info=exc)
+            held.over_c(codes.INTERNAL_ERROR)
+            asker.session.error_c(m.ref, codes.INTERNAL_ERROR, "Internal error", None)
+        finally:
+            asker.next_after, asker.next_given = None, None
+            me.passing = False
+        return 0 if asker.link is None else asker.passed_c()
 
     cdef int look_c(self, object loop, double delay) except -1:
         """Look for the successors of ended servers in so many seconds, or before."""

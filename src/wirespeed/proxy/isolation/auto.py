@@ -149,7 +149,7 @@ class Auto:
     # -- clients ---------------------------------------------------------------------------------
 
     def joined(self, front: Front) -> None:
-        """A client has connected. It is the business of another, once that is known."""
+        """A client has connected. Once the era is known, another assignment serves it."""
         if not self._is_known:
             self._fronts[front] = None
             self._hold(front)

@@ -155,7 +155,8 @@ async def initialize(
     """Shake hands with a server of a legacy era, and return what it says of itself.
 
     ``capabilities``: What the server may ask. ``info``: That of a client, in place of the proxy's.
-    VersionMismatch: the server wants another version. RemoteError: it refuses.
+    VersionMismatch: the server wants another version. RemoteError: it refuses. InvalidResponse: its
+    capabilities are not an object.
     """
     backend.revision = None
     backend.session.batches = True  # a server of 2025-03-26 may answer in a batch
@@ -175,6 +176,8 @@ async def initialize(
     version = hello.get("protocolVersion")
     if version not in LEGACY_VERSIONS:
         raise VersionMismatch(f"the server wants protocol version {version!r}", [])
+    if not isinstance(hello.setdefault("capabilities", {}), dict):
+        raise InvalidResponse("the capabilities of the server are not an object")
     backend.revision = REVISIONS[version]
     backend.session.batches = version == "2025-03-26"
     backend.tell("notifications/initialized")

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import logging
 from typing import TYPE_CHECKING, cast
 
 from wirespeed.protocol import codes
 from wirespeed.proxy.config import BreakerConfig
 from wirespeed.proxy.supervision.breaker import Breaker
 from wirespeed.proxy.supervision.retries import MAX_KEPT, Retries
+from wirespeed.transport.quiet import Quiet
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from wirespeed._core.envelope import Message
     from wirespeed.limits import Limits
@@ -20,9 +23,27 @@ if TYPE_CHECKING:
     from wirespeed.proxy.front import Front
     from wirespeed.proxy.side import Side
 
-# Seconds for which a request of a client that has left counts as unfinished: servers need not
-# answer a request that was cancelled.
+# Seconds for which a request that was given up counts as unfinished, if its client has left:
+# servers need not answer a request that was cancelled.
 _ORPHANED = 60.0
+
+
+quiet = Quiet(logging.getLogger("wirespeed.proxy"))
+
+
+@contextlib.contextmanager
+def guarded(front: Front, message: Message) -> Iterator[None]:
+    """Handle a request that has waited. An exception refuses it, and stops nothing else."""
+    try:
+        yield
+    except Exception as exc:
+        quiet.log(logging.ERROR, "internal error of the proxy at %s: %r", message, exc)
+        front.refuse(message, codes.INTERNAL_ERROR, "Internal error")
+
+
+def pong(front: Front, message: Message) -> None:
+    """Answer a ping."""
+    front.session.send_result(message, b"{}")
 
 
 class Instance:
@@ -64,9 +85,10 @@ class Instance:
         raise NotImplementedError
 
     def left(self, front: Front) -> None:
-        """A client has left."""
-        if front.n_abandoned:
-            self._orphaned_until = front.loop.time() + _ORPHANED
+        """A client has left. The server may still work on what the client gave up."""
+        self._orphaned_until = max(self._orphaned_until, front.abandoned_at + _ORPHANED)
+        if front.link is None:
+            self._kept = [one for one in self._kept if one[0] is not front]
 
     def closed(self, backend: Backend) -> None:
         """The server is gone: requests wait for the next one."""
@@ -104,7 +126,8 @@ class Instance:
         kept, self._kept = self._kept, []
         self.n_retries += len(kept)
         for front, message in kept:
-            front.pass_request(message, self.backend)
+            with guarded(front, message):
+                front.pass_request(message, self.backend)
 
     def _refuse_kept(self, code: int, text: str) -> None:
         kept, self._kept = self._kept, []
@@ -171,8 +194,8 @@ class Instance:
 
     def admits(self, front: Front, message: Message) -> bool:
         """Whether a request may pass. If not, it was refused."""
-        if self.breaker is None or not self.is_tried:
-            return True
+        if self.breaker is None or not self.is_tried or message.method == "subscriptions/listen":
+            return True  # a subscription would be a trial without an end
         if not self.is_free:
             front.refuse(message, codes.SERVER_LOST, f"the server is down: {self.breaker.reason}")
             return False
@@ -198,8 +221,8 @@ class Instance:
         raise NotImplementedError
 
     def only(self, fronts: Iterable[Front]) -> Front | None:
-        """The client that a message can only be for, if there is one: it is alone, and no request
-        of a client that left is unfinished."""
+        """The client that a message can only be for, if there is one: it is alone, and the server
+        works on nothing that a client which left has given up."""
         found = list(fronts)
         if len(found) != 1 or found[0].shared or found[0].loop.time() < self._orphaned_until:
             self.dropped["not attributed"] += 1

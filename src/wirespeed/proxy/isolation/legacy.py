@@ -3,7 +3,7 @@
 A server of a legacy era knows one client, the proxy. It was initialized once, and each client gets
 its answer, cut to the client's revision. It has one log level, the most verbose that a client asked
 for, and one set of subscriptions. What it says without naming a request cannot be attributed to a
-client, unless only one client is there, and no client that left had a request unanswered.
+client, unless only one client is there, and no client that left has given up a request lately.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from wirespeed.protocol.revisions import (
 )
 from wirespeed.proxy.eras import modern_version, params_of, unsupported
 from wirespeed.proxy.isolation.handshake import initialize, learn_tools
-from wirespeed.proxy.isolation.instance import Instance
+from wirespeed.proxy.isolation.instance import Instance, guarded, pong, quiet
 from wirespeed.proxy.supervision.upstream import Unsuitable
 
 if TYPE_CHECKING:
@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from wirespeed.proxy.front import Front
     from wirespeed.proxy.isolation.pool import Pool
     from wirespeed.proxy.side import Side
-
-logger = logging.getLogger("wirespeed.proxy")
 
 # The first revision that knows a capability of servers.
 _SINCE = {"completions": "2025-03-26", "tasks": "2025-11-25"}
@@ -53,7 +51,7 @@ _ASKED = {
 }
 # Resources that one client may be subscribed to.
 MAX_SUBSCRIPTIONS = 1000
-_NO_URIS: frozenset[str] = frozenset()
+_NO_URIS: dict[str, int | None] = {}
 
 
 class Legacy(Instance):
@@ -67,7 +65,7 @@ class Legacy(Instance):
         self._level: str | None = None
         self.requests: dict[str, Callable[[Any, Message], None]] = {
             "initialize": self._initialize,
-            "ping": self._ping,
+            "ping": pong,
             "logging/setLevel": self._set_level,
             "resources/subscribe": self._subscribe,
             "resources/unsubscribe": self._unsubscribe,
@@ -90,11 +88,11 @@ class Legacy(Instance):
                     self._pool.without_legacy()
                     raise Unsuitable(str(exc)) from exc
                 raise
-            if self._level is not None:
-                await _ignored(backend.ask("logging/setLevel", {"level": self._level}))
-            for uri in {uri for client in self._fronts.values() for uri in client.uris}:
-                await _ignored(backend.ask("resources/subscribe", {"uri": uri}))
             await learn_tools(backend, self.retries, self.config.start_timeout)
+        if self._level is not None:
+            self._tell(backend, "logging/setLevel", level=self._level)
+        for uri in {uri for client in self._fronts.values() for uri in client.uris}:
+            self._tell(backend, "resources/subscribe", uri=uri)
         self.use(backend)
         self.attach_all()
 
@@ -147,11 +145,7 @@ class Legacy(Instance):
 
     def _updated(self, backend: Backend, message: Message) -> None:
         uri = _member(message, "uri")
-        found = [
-            front
-            for front, client in self._fronts.items()
-            if any(uri == known or uri.startswith(f"{known}/") for known in client.uris)
-        ]
+        found = [front for front, client in self._fronts.items() if client.hears_of(uri)]
         self.dropped["no subscriber"] += not found
         for front in found:
             backend.pass_notification(message, front)
@@ -192,7 +186,8 @@ class Legacy(Instance):
         if client.greeting is not None:
             message, client.greeting = client.greeting, None
             if self.refusal is None:
-                self._initialize(front, message)
+                with guarded(front, message):
+                    self._initialize(front, message)
             else:
                 front.refuse(message, *self.refusal)
         front.release()
@@ -204,7 +199,8 @@ class Legacy(Instance):
         if self.backend is None:
             return
         for uri in client.uris:
-            self._release_uri(uri)
+            if not self._is_wanted(uri):
+                self._tell(self.backend, "resources/unsubscribe", uri=uri)
         self._choose_level()
 
     def route(self, front: Front, message: Message) -> Side | None:
@@ -251,7 +247,7 @@ class Legacy(Instance):
         version = versions[versions.index(wanted) if wanted in versions else -1]
         capabilities = {
             name: value
-            for name, value in (self._hello.get("capabilities") or {}).items()
+            for name, value in self._hello["capabilities"].items()
             if version >= _SINCE.get(name, version)
         }
         hello = {**self._hello, "protocolVersion": version, "capabilities": capabilities}
@@ -263,15 +259,12 @@ class Legacy(Instance):
         front.speak(version)
         front.session.send_result(message, msgspec.json.encode(hello))
 
-    def _ping(self, front: Front, message: Message) -> None:
-        front.session.send_result(message, b"{}")
-
     def _set_level(self, front: Front, message: Message) -> None:
         """Keep a client's level. The server has the most verbose one."""
         level = params_of(message).get("level")
         if not self._admits(front, message):
             return
-        if level not in LOG_LEVELS or "logging" not in (self._hello.get("capabilities") or {}):
+        if level not in LOG_LEVELS or "logging" not in self._hello["capabilities"]:
             front.pass_request(message, front.across)  # the server says what is wrong
             return
         self._fronts[front].level = level
@@ -283,37 +276,67 @@ class Legacy(Instance):
         level = min(levels, key=LOG_LEVELS.index, default=None)
         if level is not None and level != self._level and self.backend is not None:
             self._level = level
-            _forget(self.backend.ask("logging/setLevel", {"level": level}))
+            self._tell(self.backend, "logging/setLevel", level=level)
 
     def _subscribe(self, front: Front, message: Message) -> None:
         """Pass the request on: the server decides about each client's."""
         uri = params_of(message).get("uri")
         if not self._admits(front, message):
             return
-        client = self._fronts[front]
-        if isinstance(uri, str):
-            if uri not in client.uris and len(client.uris) >= MAX_SUBSCRIPTIONS:
-                front.refuse(message, codes.OVERLOADED, "too many subscriptions")
-                return
-            client.uris |= {uri}
-        front.pass_request(message, front.across)
+        if not isinstance(uri, str):
+            front.pass_request(message, front.across)  # the server says what is wrong
+            return
+        client, ref = self._fronts[front], message.ref
+        if uri not in client.uris and len(client.uris) >= MAX_SUBSCRIPTIONS:
+            front.refuse(message, codes.OVERLOADED, "too many subscriptions")
+            return
+        if client.uris.get(uri, ref) is not None:
+            client.uris = {**client.uris, uri: ref}
+
+        def after(answer: Message) -> Message:
+            client.settle(uri, ref, granted=answer.result is not None)
+            return answer
+
+        front.pass_request(message, front.across, after=after)
+        if not front.is_open(message):  # it did not reach the server
+            client.settle(uri, ref, granted=False)
 
     def _unsubscribe(self, front: Front, message: Message) -> None:
         """End a client's subscription, and the server's with the last one."""
         uri = params_of(message).get("uri")
         if not self._admits(front, message):
             return
-        self._fronts[front].uris -= {uri}
-        if any(uri in client.uris for client in self._fronts.values()):
+        if not isinstance(uri, str):
+            front.pass_request(message, front.across)  # the server says what is wrong
+            return
+        self._fronts[front].forget(uri)
+        if self._is_wanted(uri):
             front.session.send_result(message, b"{}")
-        else:
-            front.pass_request(message, front.across)
+            return
 
-    def _release_uri(self, uri: str) -> None:
-        if self.backend is not None and not any(
-            uri in client.uris for client in self._fronts.values()
-        ):
-            _forget(self.backend.ask("resources/unsubscribe", {"uri": uri}))
+        def after(answer: Message) -> Message:
+            if self._is_wanted(uri):  # since this request waited: the server has ended that, too
+                self._tell(self.backend, "resources/subscribe", uri=uri)
+            return answer
+
+        front.pass_request(message, front.across, after=after)
+
+    def _is_wanted(self, uri: str) -> bool:
+        """Whether a client has a subscription, or has asked for it."""
+        return any(uri in client.uris for client in self._fronts.values())
+
+    def _tell(self, backend: Backend | None, method: str, **params: str) -> None:
+        """Bring the server to the state that its clients know. Nobody waits for the answer, which
+        is logged if it is an error."""
+
+        def done(answer: asyncio.Future[Any]) -> None:
+            error = None if answer.cancelled() else answer.exception()
+            if isinstance(error, RemoteError):
+                quiet.log(logging.WARNING, "%s: it refused %s: %s", name, method, error)
+
+        if backend is not None:
+            name = backend.name
+            backend.ask(method, params).add_done_callback(done)
 
 
 class _Client:
@@ -326,7 +349,26 @@ class _Client:
         self.version: str | None = None
         self.capabilities: tuple[str, ...] = ()  # of `QUESTIONS`: what it can be asked
         self.level: str | None = None
+        # its subscriptions, and None; or the `ref` of the request for one that is not granted yet
         self.uris = _NO_URIS
+
+    def settle(self, uri: str, ref: int, *, granted: bool) -> None:
+        """The server has decided about a request for a subscription."""
+        if self.uris.get(uri) == ref:
+            self.forget(uri)
+            if granted:
+                self.uris[uri] = None
+
+    def forget(self, uri: str) -> None:
+        """A subscription has ended, or there was none."""
+        self.uris = {one: ref for one, ref in self.uris.items() if one != uri}
+
+    def hears_of(self, uri: str) -> bool:
+        """Whether the server has granted a subscription to a resource, or to one above it."""
+        return any(
+            ref is None and (uri == one or uri.startswith(f"{one}/"))
+            for one, ref in self.uris.items()
+        )
 
     def wants(self, message: Message) -> bool:
         """Whether a log message is as severe as the client asked for."""
@@ -339,16 +381,3 @@ class _Client:
 def _member(message: Message, name: str) -> str:
     value = params_of(message).get(name)
     return value if isinstance(value, str) else ""
-
-
-async def _ignored(answer: asyncio.Future[Any]) -> None:
-    """Wait for an answer. An error of the server is logged."""
-    try:
-        await answer
-    except RemoteError as exc:
-        logger.warning("the server refused to restore its state: %s", exc)
-
-
-def _forget(answer: asyncio.Future[Any]) -> None:
-    """Do not wait for an answer."""
-    answer.add_done_callback(lambda done: done.cancelled() or done.exception())

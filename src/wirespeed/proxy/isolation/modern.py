@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from wirespeed.errors import VersionMismatch
 from wirespeed.proxy.isolation.handshake import discover, learn_tools
 from wirespeed.proxy.isolation.instance import Instance
+from wirespeed.proxy.isolation.waiting import Waiting
 from wirespeed.proxy.tags import of_server
 
 if TYPE_CHECKING:
@@ -31,7 +32,8 @@ class Modern(Instance):
         self._pool = pool
         self.index = index
         self._fronts: set[Front] = set()
-        self._waiting: list[tuple[Front, Message]] = []
+        self._gone_over: set[Front] = set()  # with requests in flight, to a legacy era
+        self._waiting = Waiting()
 
     @property
     def load(self) -> int:
@@ -56,12 +58,14 @@ class Modern(Instance):
         self.attach_all()
 
     def listen(self, front: Front, message: Message) -> None:
-        """Pass a subscription of a client of several servers on."""
+        """Pass a subscription of a client on, which other servers may have, too."""
         self._fronts.add(front)
-        front.pass_request(message, self.backend, text=of_server(message, self.index))
+        text = None if self._pool.has_one else of_server(message, self.index)
+        front.pass_request(message, self.backend, text=text)
 
     def closed(self, backend: Backend) -> None:
-        """The server is gone: another one of the pool can do what it has not done."""
+        """The server is gone: another server of the pool gets the requests that it has not
+        answered."""
         super().closed(backend)
         if self._pool.has_free(self):
             kept, self._kept = self._kept, []
@@ -74,8 +78,7 @@ class Modern(Instance):
         for front in self._fronts:
             self._attach(front)
         if self.backend is not None or self.refusal is not None:
-            waiting, self._waiting = self._waiting, []
-            for front, message in waiting:
+            for front, message in self._waiting.take():
                 self._pool.replay(front, message)
 
     def _attach(self, front: Front) -> None:
@@ -93,7 +96,7 @@ class Modern(Instance):
             front.refuse(message, *self.refusal)
             return None
         if self.backend is None:
-            self._waiting.append((front, message))
+            self._waiting.add(front, message)
         elif not self.admits(front, message):
             return None
         return self.backend
@@ -101,6 +104,12 @@ class Modern(Instance):
     def left(self, front: Front) -> None:
         """A client has left, or has gone over to a legacy era."""
         super().left(front)
+        self._gone_over.discard(front)
+        if front.link is None:
+            self._waiting.left(front)
+        elif front in self._fronts and front.session.inflight.live > 1:  # besides its `initialize`
+            self._gone_over.add(front)
+            front.closed.add_done_callback(lambda done: self.left(front))
         self._fronts.discard(front)
         front.admits_modern = False
 
@@ -109,7 +118,7 @@ class Modern(Instance):
         if backend.retired:
             self.dropped["not attributed"] += 1
         elif message.method == "notifications/message":
-            front = self.only(self._fronts)
+            front = self.only(self._fronts | self._gone_over)
             if front is not None:
                 backend.pass_notification(message, front)
         else:

@@ -54,8 +54,8 @@ class Pair:
         return pair
 
     def join(self, front: Front, first: Message | None, failed: Callable[[Pair], None]) -> None:
-        """A client gets the server. ``first``: a request of its that waits for the server.
-        ``failed``: called when the server fails."""
+        """A client gets the server. ``first``: one of its requests, which waits for the
+        server. ``failed``: called when the server fails."""
         self._front, self._first, self._failed = front, first, failed
         self.life.upstream.restarts = False  # what it knows of its client is lost with it
         if self.backend is not None:
@@ -89,7 +89,8 @@ class Pair:
             self._end(backend.loss(None))
 
     def failed(self) -> None:
-        """The server has failed. Its end is known twice, where the client stays."""
+        """The server has failed. Where the client stays, the end of the server is reported twice;
+        it counts once."""
         if self._failed is not None and not (self.backend is not None and self.backend.lost.done()):
             self._failed(self)
 

@@ -12,6 +12,7 @@ from wirespeed.protocol.revisions import LATEST_MODERN, REVISIONS
 from wirespeed.proxy.backend import remote_error
 from wirespeed.proxy.eras import modern_version
 from wirespeed.proxy.isolation.handshake import discover
+from wirespeed.proxy.isolation.instance import guarded
 from wirespeed.proxy.isolation.pair import Pair
 from wirespeed.proxy.isolation.spares import Spares
 from wirespeed.proxy.supervision.breaker import Breaker
@@ -182,27 +183,30 @@ class PerClient:
     ) -> None:
         """Ask the server whether it is of 2026-07-28.
 
-        ``refusal``: What it says to a client of a legacy era, which gets it if the server is not.
+        ``refusal``: The server's refusal of ``initialize``; the client gets it if the server does
+        not speak 2026-07-28 either.
         """
 
         async def probe() -> None:
             fault: WirespeedError | None = refusal
             found: tuple[str, ...] = ()
-            try:
-                found = await discover(backend, self._config.start_timeout / 2)
-            except WirespeedError as exc:
-                fault = fault or exc
-            self._probes.pop(front, None)
-            front.session.pauses_requests = False
-            if refusal is None and found:
-                front.admits_modern = True
-                front.pass_request(message, backend)
-            elif bool(found) is (refusal is not None) and (found or fault is None):
-                front.other_era(message, found, None, backend)
-            elif isinstance(fault, RemoteError):
-                front.refuse(message, fault.code, fault.message, fault.data)
-            else:
-                front.refuse(message, codes.SERVER_LOST, str(fault).partition("\n")[0])
+            with guarded(front, message):
+                try:
+                    found = await discover(backend, self._config.start_timeout / 2)
+                except WirespeedError as exc:
+                    fault = fault or exc
+                finally:
+                    self._probes.pop(front, None)
+                    front.session.pauses_requests = False
+                if refusal is None and found:
+                    front.admits_modern = True
+                    front.pass_request(message, backend)
+                elif bool(found) is (refusal is not None) and (found or fault is None):
+                    front.other_era(message, found, None, backend)
+                elif isinstance(fault, RemoteError):
+                    front.refuse(message, fault.code, fault.message, fault.data)
+                else:
+                    front.refuse(message, codes.SERVER_LOST, str(fault).partition("\n")[0])
             front.release()
 
         self._probes[front] = asyncio.ensure_future(probe())

@@ -13,9 +13,11 @@ from wirespeed.protocol.revisions import LEGACY_VERSIONS, MODERN_VERSIONS
 from wirespeed.proxy.config import RecycleConfig
 from wirespeed.proxy.eras import modern_version, params_of
 from wirespeed.proxy.isolation.handshake import Probe
-from wirespeed.proxy.isolation.instance import Instance
+from wirespeed.proxy.isolation.instance import Instance, guarded, pong
 from wirespeed.proxy.isolation.legacy import Legacy
 from wirespeed.proxy.isolation.modern import Modern
+from wirespeed.proxy.isolation.waiting import Waiting
+from wirespeed.proxy.subscriptions import subscriptions_of
 from wirespeed.proxy.supervision.recycling import Idle, Recycling
 from wirespeed.proxy.supervision.upstream import Life, Upstream
 from wirespeed.proxy.tags import addressed
@@ -60,7 +62,6 @@ class Pool:
         has_one: Whether there is one server for each era.
         versions: What the server speaks, the oldest first; empty until it is known.
         legacy, modern: What serves clients of these eras.
-        subscriptions: Those of clients of several servers.
     """
 
     serves_lanes = True
@@ -82,13 +83,12 @@ class Pool:
         self.has_one = size == 1
         self.legacy = [Legacy(config, limits, self) for _ in range(size)]
         self.modern = [Modern(config, limits, self, index) for index in range(size)]
-        self.subscriptions: list[tuple[Front, Message]] = []
         self._homes: dict[Front, Legacy | None] = {}
-        self._waiting: list[tuple[Front, Message]] = []  # until the eras are known
+        self._waiting = Waiting()  # until the eras are known
         self._refusal: tuple[int, str] | None = None
         self._requests: dict[str, Callable[[Any, Message], None]] = {
             "initialize": self._initialize,
-            "ping": self._ping,
+            "ping": pong,
         }
         self._running: dict[Owner, Life] = {}
         self._replacing: dict[Owner, asyncio.Task[None]] = {}
@@ -287,6 +287,7 @@ class Pool:
 
     def left(self, front: Front) -> None:
         """A client has left."""
+        self._waiting.left(front)
         home = self._homes.pop(front)
         if home is not None:
             home.left(front)
@@ -325,8 +326,8 @@ class Pool:
         if self.has_one:
             self._run(self.modern[0])
             return self.modern[0].route(front, message)
-        ready = [one for one in self.modern if one.backend is not None]
-        ready = [one for one in ready if one.is_free] or ready
+        there = [one for one in self.modern if one.backend is not None]
+        ready = [one for one in there if one.is_free] or there
         found = addressed(message, len(self.modern))
         if found is not None:
             chosen = self.modern[found[0]]
@@ -335,7 +336,8 @@ class Pool:
             if chosen.load:
                 self._run(next((one for one in self.modern if one not in self._running), chosen))
             if message.method == "subscriptions/listen":
-                self._listen(front, message, ready)
+                for one in there:  # and those to come: `Modern.ready`
+                    one.listen(front, message)
                 return None
         else:
             chosen = min(self.modern, key=lambda one: (not one.is_free, one.index))
@@ -352,17 +354,16 @@ class Pool:
             one.backend is not None and one.is_free for one in self.modern if one is not other
         )
 
-    def _listen(self, front: Front, message: Message, ready: list[Modern]) -> None:
-        """Subscribe a client at all servers, and at those to come."""
-        self.subscriptions[:] = [one for one in self.subscriptions if one[0].is_open(one[1])]
-        self.subscriptions.append((front, message))
-        for one in ready:
-            one.listen(front, message)
+    @property
+    def subscriptions(self) -> list[tuple[Front, Message]]:
+        """The subscriptions of all clients."""
+        return [(front, one) for front in self._homes for one in subscriptions_of(front)]
 
     def replay(self, front: Front, message: Message) -> None:
         """Choose again for a request that has waited."""
-        if front.is_open(message) and (to := self.route(front, message)) is not None:
-            front.pass_request(message, to)
+        with guarded(front, message):
+            if front.is_open(message) and (to := self.route(front, message)) is not None:
+                front.pass_request(message, to)
 
     @property
     def is_modern(self) -> bool:
@@ -402,24 +403,21 @@ class Pool:
             self._run(home)
             home.greet(front, message)
 
-    def _ping(self, front: Front, message: Message) -> None:
-        front.session.send_result(message, b"{}")
-
     def _wait(self, front: Front, message: Message) -> None:
         if self._refusal is None:
-            self._waiting.append((front, message))
+            self._waiting.add(front, message)
         else:
             front.refuse(message, *self._refusal)
 
     def _go_on(self) -> None:
         """Handle what has waited for the eras."""
-        waiting, self._waiting = self._waiting, []
-        for front, message in waiting:
+        for front, message in self._waiting.take():
             if front.link is None:
                 continue
             if message.method == "initialize" and modern_version(message) is None:
                 front.session.pauses_requests = False
-                self._initialize(front, message)
+                with guarded(front, message):
+                    self._initialize(front, message)
                 front.link.wrote()
             else:
                 self.replay(front, message)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -38,6 +39,11 @@ class Names:
         """Return what clients call a tool, or would if they saw it."""
         return self._tools.rename.get(real, self._prefix + real)
 
+    def of_tool(self, real: str, *, alone: bool) -> tuple[str, str]:
+        """Return both names of a tool. The first is that at the endpoint of all servers, which has
+        no prefix where the server is ``alone``."""
+        return (real, self.full(real)) if alone else (self.full(real), real)
+
     def real(self, kind: str, shown: str) -> str | None:
         """Return what the server may call it; None: it is not this server's, or hidden."""
         real = self._renamed.get(shown) if kind == "tools" else None
@@ -56,3 +62,9 @@ class Names:
         if kind == "tools" and real in self._tools.describe:
             entry["description"] = self._tools.describe[real]
         return entry
+
+
+def names_of_tool(servers: Iterable[Names], shown: str) -> list[str]:
+    """Return the name of a tool at the endpoint of all servers, and what its server calls it."""
+    found = (one.real("tools", shown) for one in servers)
+    return [shown, *(real for real in found if real is not None)]

@@ -182,8 +182,8 @@ def _audit(services: list[ProxyService]) -> Sums:
 
 
 def _is_client(front: Front) -> bool:
-    """Not of the endpoint of all servers, which is a client of each; not where the requests of HTTP
-    clients without sessions come together."""
+    """Return whether a front is a client's own connection. Lanes and the connections of the merged
+    endpoint are not."""
     return not front.shared and not isinstance(front.link, MemoryLink)
 
 
@@ -205,7 +205,7 @@ def _endpoint(service: ProxyService, worker: int) -> EndpointEntry:
         isolation=None if config is None else config.isolation,
         target="" if config is None else _target(config.target),
         state=state_of(service),
-        n_clients=len(service.fronts),
+        n_clients=sum(not front.shared for front in service.fronts),  # without lanes
         n_connected=meter.n_clients,
         of_clients=of_clients,
         of_servers=meter.of_servers(),

@@ -27,15 +27,15 @@ _WORDS: dict[State, str] = {
 
 
 def word_of(upstream: Upstream) -> str:
-    """The state of one server. One whose place another has taken is leaving."""
+    """Return the state of one server. A server that was replaced has the state "leaving"."""
     if upstream.retired:
         return "leaving"
     return _WORDS[upstream.status.state]
 
 
 def state_of(service: ProxyService) -> str:
-    """The state of an endpoint. A server that one client has fails for that client alone. While
-    a server is replaced there are two in one place: one that is up is enough there."""
+    """Return the state of an endpoint. A server of one client fails for that client alone. While
+    a server is replaced, two run in one place: it is enough that one of them is up."""
     upstreams = [one for one in service.meter.upstreams if not one.retired]
     if service.config is None or (upstreams and not any(one.restarts for one in upstreams)):
         return "up"

@@ -29,8 +29,8 @@ class Facts(msgspec.Struct):
     Attributes:
         config: The file; None without one.
         reloads: How often the file was read again, and how often it was refused.
-        reload_error: Why the last time; None if it was not.
-        reloaded: When the last time, in Unix seconds; None: never.
+        reload_error: The fault that the last reload found; None if it succeeded.
+        reloaded: When the last reload ended, in Unix seconds; None before the first.
         draining: Whether it takes no new clients, and ends soon.
     """
 

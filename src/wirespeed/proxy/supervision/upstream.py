@@ -12,6 +12,7 @@ import msgspec
 from wirespeed.client.connection.channels import channel_for
 from wirespeed.errors import TransportError, WirespeedError
 from wirespeed.proxy.backend import Backend, Owner
+from wirespeed.proxy.subscriptions import n_unfinished
 from wirespeed.proxy.supervision.deadlines import Deadlines
 from wirespeed.proxy.supervision.health import Health
 from wirespeed.proxy.supervision.stderr import NamedLines
@@ -256,7 +257,7 @@ class Life(NamedTuple):
         try:
             if backend is not None:
                 backend.retired = True
-                while backend.link is not None and backend.session.pending.live:
+                while backend.link is not None and n_unfinished(backend):
                     if loop.time() >= until:
                         backend.end("it was replaced, and its requests took too long")
                         break

@@ -21,7 +21,7 @@ class Check(Protocol):
 
 
 class Watch:
-    """Asks its checks in turn until `stop`. Without checks it has no timer."""
+    """Asks its checks in turn until `stop`. If there are no checks, no timer is set."""
 
     def __init__(self, backend: Backend, checks: Sequence[Check]) -> None:
         self._backend = backend

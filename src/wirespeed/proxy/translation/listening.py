@@ -13,9 +13,9 @@ from wirespeed.errors import ProtocolError, RemoteError, WirespeedError
 from wirespeed.protocol import codes
 from wirespeed.protocol.revisions import META_SUBSCRIPTION_ID
 from wirespeed.proxy.eras import params_of
+from wirespeed.proxy.isolation.legacy import MAX_SUBSCRIPTIONS
 from wirespeed.proxy.ongoing import Ongoing
 from wirespeed.proxy.translation.results import encode, members_of
-from wirespeed.proxy.translation.translator import MAX_SUBSCRIPTIONS
 
 if TYPE_CHECKING:
     from wirespeed._core.envelope import Message

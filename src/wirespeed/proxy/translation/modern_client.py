@@ -181,7 +181,8 @@ class ModernClient(Translator):
         level = message.text(_LEVEL)
         if level not in LOG_LEVELS:
             raise ProtocolError(codes.INVALID_PARAMS, f"logLevel is one of {', '.join(LOG_LEVELS)}")
-        if "logging" not in self._offered:
+        # the level of a server that many clients share would hold for all of them
+        if "logging" not in self._offered or self.front.shared:
             return
         rank = LOG_LEVELS.index(level)
         self._loggers = [one for one in self._loggers if self.front.is_open(one[0])]

@@ -16,7 +16,7 @@ from msgspec import Raw
 from wirespeed.errors import ProtocolError, RemoteError
 from wirespeed.protocol import codes
 from wirespeed.proxy.translation.results import encode, members_of
-from wirespeed.proxy.translation.rounds import CAPABILITY_OF
+from wirespeed.proxy.translation.rounds import mode_of, unoffered
 
 if TYPE_CHECKING:
     from wirespeed._core.envelope import Message
@@ -60,18 +60,14 @@ async def _ask(
 ) -> Raw:
     method = msgspec.json.decode(question.get("method", b"null"))
     params = members_of(question.get("params"))
-    if method not in CAPABILITY_OF or CAPABILITY_OF[method] not in declared:
+    what = unoffered(declared, method, params)
+    if what is not None:
         raise ProtocolError(
-            codes.INVALID_PARAMS, f"the server asks for {method}, which the client does not offer"
+            codes.INVALID_PARAMS, f"the server asks for {what}, which the client does not offer"
         )
     version = "" if front.revision is None else front.revision.version
-    mode = msgspec.json.decode(params.get("mode", b'"form"'))
     if method == "elicitation/create":
-        if mode == "url":
-            if "url" not in declared["elicitation"]:
-                raise ProtocolError(
-                    codes.INVALID_PARAMS, "the server asks for a URL, which the client cannot open"
-                )
+        if mode_of(params) == "url":
             params.setdefault("elicitationId", Raw(encode(secrets.token_urlsafe(16))))
         elif version < "2025-11-25":
             params.pop("mode", None)

@@ -45,7 +45,7 @@ encode = msgspec.json.Encoder().encode
 
 
 def members_of(text: Lease | Raw | bytes | None) -> Members:
-    """The members of a JSON object, as they came. ProtocolError: it is none."""
+    """The members of a JSON object, as they came. ProtocolError: the text is not a JSON object."""
     try:
         return {} if text is None else _decode(text)
     except msgspec.DecodeError:

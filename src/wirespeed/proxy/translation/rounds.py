@@ -40,6 +40,7 @@ CAPABILITY_OF = {
     "sampling/createMessage": "sampling",
     "roots/list": "roots",
 }
+_NOBODY = "no request of the client is open that may be answered with this question"
 # Members of questions that 2026-07-28 does not have.
 _LEGACY_ONLY = ("_meta", "task", "elicitationId")
 _CAPABILITIES = f"params._meta.{META_CLIENT_CAPABILITIES}"
@@ -57,7 +58,7 @@ class Rounds:
     def ask(self, backend: Backend, question: Message) -> None:
         """The server has a question: ask the client in the answer to one of its requests."""
         for request in open_requests(self._front):
-            if request.method in INPUT_METHODS and _declares(request, question.method or ""):
+            if request.method in INPUT_METHODS and _declares(request, question):
                 if len(self._open) >= MAX_ROUNDS:
                     backend.refuse(question, "the client has too many questions to answer")
                 else:
@@ -66,10 +67,7 @@ class Rounds:
         if self._open and len(self._questions) < MAX_QUESTIONS:
             self._questions.append((backend, question))  # the client will be back
         else:
-            backend.refuse(
-                question,
-                "no request of the client is open that may be answered with this question",
-            )
+            backend.refuse(question, _NOBODY)
 
     def _begin(self, request: Message, questions: list[tuple[Backend, Message]]) -> None:
         """Answer a request with questions."""
@@ -110,7 +108,11 @@ class Rounds:
             )
         one.suspended.resume(message)
         while self._questions and self._front.is_open(message):
-            missing.append(self._questions.popleft())
+            backend, question = self._questions.popleft()
+            if _declares(message, question):
+                missing.append((backend, question))
+            else:
+                backend.refuse(question, _NOBODY)
         if missing and self._front.is_open(message):
             self._begin(message, missing)
 
@@ -151,9 +153,34 @@ def _identity(request: Message) -> tuple[str | None, str | None]:
     return request.method, request.text(target)
 
 
-def _declares(request: Message, question: str) -> bool:
-    declared = request.lease(_CAPABILITIES)
-    return declared is not None and CAPABILITY_OF[question] in members_of(declared)
+def _declares(request: Message, question: Message) -> bool:
+    """Whether the client of a request declares what a question needs."""
+    lease = request.lease(_CAPABILITIES)
+    declared = None if lease is None else msgspec.json.decode(lease)
+    return isinstance(declared, dict) and (
+        unoffered(declared, question.method, members_of(question.params)) is None
+    )
+
+
+def unoffered(declared: dict[str, Any], method: object, params: dict[str, Raw]) -> str | None:
+    """Return what a question needs that the capabilities of a client do not have; None: nothing."""
+    if not isinstance(method, str) or CAPABILITY_OF.get(method) not in declared:
+        return str(method)
+    offered = declared[CAPABILITY_OF[method]]
+    offered = offered if isinstance(offered, dict) else {}
+    if method == "elicitation/create":
+        mode = mode_of(params)
+        # a client that names no mode has forms
+        if mode not in (offered or ("form",)):
+            return f"{method} in the mode {mode}"
+    elif method == "sampling/createMessage" and {"tools", "toolChoice"} & {*params}:
+        return None if "tools" in offered else f"{method} with tools"
+    return None
+
+
+def mode_of(params: dict[str, Raw]) -> str:
+    """Return the mode of an elicitation, by the params of the question."""
+    return str(msgspec.json.decode(params.get("mode", b'"form"')))
 
 
 def _embedded(question: Message) -> dict[str, Any]:
@@ -164,7 +191,7 @@ def _embedded(question: Message) -> dict[str, Any]:
 
 
 def decline(backend: Backend, question: Message) -> None:
-    """Nobody will answer a question."""
+    """Answer a question in place of the client."""
     if backend.link is None:
         return
     if question.method == "elicitation/create":

@@ -10,6 +10,7 @@ import msgspec
 
 from wirespeed.errors import ProtocolError, RemoteError, WirespeedError
 from wirespeed.protocol import codes
+from wirespeed.proxy.isolation.waiting import Waiting
 from wirespeed.proxy.supervision.garbage import BAD_MESSAGE
 
 if TYPE_CHECKING:
@@ -22,9 +23,6 @@ if TYPE_CHECKING:
     from wirespeed.proxy.side import Side
 
 logger = logging.getLogger("wirespeed.proxy")
-
-# Resources that one client may be subscribed to.
-MAX_SUBSCRIPTIONS = 1000
 
 
 class Translator:
@@ -57,7 +55,7 @@ class Translator:
         self._router = router
         self._connecting: Backend | None = None
         self._starting: asyncio.Task[None] | None = None
-        self._waiting: list[Message] = []
+        self._waiting = Waiting()
         front.router = self
         front.on_drain = self.end
         front.across = None
@@ -95,7 +93,7 @@ class Translator:
             self.before.failed()
 
     def again(self, asker: Side, message: Message) -> bool:
-        """Nothing is sent again here: who has the server does that."""
+        """Returns False: the owner of the server sends requests again."""
         return False
 
     def left(self, front: Front) -> None:
@@ -126,7 +124,7 @@ class Translator:
         """Return the server that a request goes to, or None if it waits or was answered."""
         if self.backend is not None:
             return self.handle(message)
-        self._waiting.append(message)
+        self._waiting.add(front, message)
         if self._starting is None:
             self._starting = asyncio.ensure_future(self._start(message))
         return None
@@ -151,8 +149,7 @@ class Translator:
         if self.backend is None:
             self._hang_up()
         self.front.release()
-        waiting, self._waiting = self._waiting, []
-        for one in waiting:
+        for _, one in self._waiting.take():
             if not self.front.is_open(one):
                 continue
             if self.backend is None:

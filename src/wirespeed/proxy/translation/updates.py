@@ -11,9 +11,9 @@ from wirespeed.errors import ProtocolError, TransportError, WirespeedError
 from wirespeed.protocol import codes
 from wirespeed.protocol.revisions import META_SUBSCRIPTION_ID
 from wirespeed.proxy.eras import params_of
+from wirespeed.proxy.isolation.legacy import MAX_SUBSCRIPTIONS
 from wirespeed.proxy.ongoing import Ongoing
 from wirespeed.proxy.translation.results import encode, members_of
-from wirespeed.proxy.translation.translator import MAX_SUBSCRIPTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -109,7 +109,11 @@ class Updates:
             if wanted:
                 new = _Listen(self, self._front.loop)
                 new.send(self._backend, {"notifications": wanted, "_meta": self._meta()})
-                taken = await new.taken
+                try:
+                    taken = await new.taken
+                except BaseException:  # the client has cancelled its request, too
+                    self._end(new)
+                    raise
             self._end(self._listen)
             self._listen = new
             return taken

@@ -28,6 +28,7 @@ cdef class McpExchange(Exchange):
     cdef str challenged                # the field WWW-Authenticate of a refusal; or None
     cdef object log                    # EventLog of the stream of events; None: it is not kept
     cdef Mark mark                     # where the JSON text begins that is being written
+    cdef size_t begun                  # size of `out` there
 
     cdef int watch_c(self) except -1
     cdef int unwatch_c(self) except -1

@@ -84,11 +84,14 @@ cdef class McpExchange(Exchange):
         if self.log is not None and self.carrier is not None:
             self.carrier.output.event = b"id: %b\n" % self.log.id_of(self.log.n + 1).encode()
         Exchange.begin_c(self)
+        self.begun = self.out.size
         return 0 if self.log is None else self.out.mark_c(&self.mark, 0)
 
     cdef int finish_event_c(self, char last) except -1:
         if self.log is not None:
             self.log.add(b"%b%c" % (self.out.since_c(&self.mark), last))
+        if self.client is not None:            # its own wire has none of these bytes
+            self.client.session.bytes_out += <long long> (self.out.size - self.begun + 1)
         Exchange.finish_c(self, last)
         if not self.is_lane and self.carrier is not None:
             self.carrier.link.wrote_c()        # the connection's own link has no bytes to send

@@ -56,7 +56,8 @@ def account_of(user: str) -> pwd.struct_passwd:
 
 def identity_of(target: Stdio) -> dict[str, Any]:
     """The arguments of ``subprocess.Popen`` for the user and the groups of a child: the groups of
-    the parent are not its own. ValueError: there is no such user or group."""
+    the parent are not its own. ValueError: there is no such user or group. PermissionError: this
+    process is not root's."""
     gid = None
     if target.group is not None:
         try:
@@ -64,17 +65,19 @@ def identity_of(target: Stdio) -> dict[str, Any]:
         except KeyError:
             raise ValueError(f"there is no group {target.group!r}") from None
     if target.user is None:
-        return {} if gid is None else {"group": gid, "extra_groups": _unless_root([])}
+        return {} if gid is None else _checked({"group": gid, "extra_groups": []})
     account = account_of(target.user)
     if gid is None:
         gid = account.pw_gid
     groups = os.getgrouplist(target.user, gid)
-    return {"user": account.pw_uid, "group": gid, "extra_groups": _unless_root(groups)}
+    return _checked({"user": account.pw_uid, "group": gid, "extra_groups": groups})
 
 
-def _unless_root(groups: list[int]) -> list[int] | None:
-    """Only root may choose groups; for others the change of the user fails by itself."""
-    return groups if os.geteuid() == 0 else None
+def _checked(identity: dict[str, Any]) -> dict[str, Any]:
+    # Others with CAP_SETUID can change the user, but the child keeps their groups and capabilities.
+    if os.geteuid() != 0:
+        raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
+    return identity
 
 
 def command_of(target: Stdio, environ: Mapping[str, str]) -> list[str]:

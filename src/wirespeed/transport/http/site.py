@@ -16,6 +16,7 @@ from wirespeed.transport.http.options import HttpOptions
 from wirespeed.transport.http.routes import Health, Route
 from wirespeed.transport.http.targets import HttpSite
 from wirespeed.transport.options import ListenOptions
+from wirespeed.transport.service import sse_service
 from wirespeed.transport.taskpool import TaskPool
 
 
@@ -77,11 +78,9 @@ def service_targets(
         for place, target in getattr(service, "well_known", no_paths)(path).items():
             targets.setdefault(place, target)
     if http.sse_path is not None and http.sse_path not in known:
-        served = [one for one in services.values() if hasattr(one, "sse_target")]
-        if len(services) != 1 or not served:
-            raise ValueError("sse_path needs one server of MCP at the address")
-        targets[http.sse_path] = served[0].sse_target(http, loop=loop, pool=pool)
-        targets[http.sse_path].authority = authority_of(served[0])
+        served = sse_service(services.values())
+        targets[http.sse_path] = served.sse_target(http, loop=loop, pool=pool)
+        targets[http.sse_path].authority = authority_of(served)
     return targets
 
 

@@ -39,6 +39,7 @@ class Listening:
         self.address = address
         self.sockets = sockets
         self.local = all(_is_local(sock) for sock in sockets)
+        self._name = systemd.MANAGER if passed else systemd.OWN
         self._file: tuple[int, int] | None = None
         if address.scheme == "unix" and not passed:
             self._file = _identity(address.path)
@@ -50,10 +51,9 @@ class Listening:
         self.close()
 
     @property
-    def passable(self) -> list[tuple[socket.socket, str]]:
-        """The sockets for another process, with their names: whether the file goes with them."""
-        name = "wirespeed" if self._file is None else systemd.OWN
-        return [(sock, name) for sock in self.sockets]
+    def passable(self) -> list[systemd.Passed]:
+        """The sockets for another process, with their names: whose they are."""
+        return [systemd.Passed(sock, self._name) for sock in self.sockets]
 
     def leave(self) -> None:
         """Another process listens with the sockets: their file stays."""
@@ -90,8 +90,9 @@ def listen(
     ``reserve``: Bind the port only, for processes that will listen there with ``reuse_port``.
     TransportError: the server cannot listen there.
     """
-    if sockets := systemd.listening_at(address, found):
-        return Listening(address, sockets, passed=not systemd.owns(address))
+    sockets, own = systemd.listening_at(address, found, shared=reserve)
+    if sockets:
+        return Listening(address, sockets, passed=not own)
     if address.scheme == "unix":
         return _listen_unix(address, options)
     for _ in range(PORT_TRIES):

@@ -3,12 +3,16 @@
 The workers are forked before the event loop starts, so each worker has the program's state without
 imports or pickling. The parent itself does not serve. It holds the port, so that the port is not
 lost between two workers, and passes on signals.
+
+Each worker has a listening socket of its own. When a successor starts, the parent asks for them,
+because the connections that wait in the queue of a socket are lost when nobody has it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import logging
 import os
 import select
@@ -22,12 +26,13 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self
 import msgspec
 
 from wirespeed.errors import TransportError
-from wirespeed.transport.net import bind
+from wirespeed.transport.net import bind, systemd
 from wirespeed.transport.net.group import Attendant, Group, Plan
-from wirespeed.transport.net.handover import Mailboxes
+from wirespeed.transport.net.handover import FLAGS, Mailboxes
 from wirespeed.transport.net.listener import urls_of
 
 if TYPE_CHECKING:
+    from wirespeed.transport.net.succession import Succession, Successor
     from wirespeed.transport.options import OnListening
     from wirespeed.transport.signals import Drainable
 
@@ -36,17 +41,30 @@ logger = logging.getLogger("wirespeed.server")
 FIRST_PAUSE = 0.1  # seconds before a worker that died is replaced; doubled each time
 LONGEST_PAUSE = 10.0
 HEALTHY = 10.0  # seconds of life after which the pause is short again
-READY = b"R"  # a worker's word
-AT_ONCE = b"A"  # its parent's
+PATIENCE = 5.0  # seconds in which a worker answers its parent
+_MAX_SOCKETS = 253  # in one message (SCM_MAX_FD)
+READY = b"R"  # words of a worker: it listens;
+HERE = b"H"  # its sockets are in this message;
+DRAINING = b"D"  # it has none any more
+AT_ONCE = b"A"  # words of its parent: end;
+SOCKETS = b"S"  # send your sockets;
+LEAVE = b"L"  # another process has them
 
 _ENDING = (signal.SIGTERM, signal.SIGINT)
 
 
-def run_workers(n: int, plans: Sequence[Plan], attendant: Attendant | None = None) -> None:
+def run_workers(
+    n: int,
+    plans: Sequence[Plan],
+    attendant: Attendant | None = None,
+    succession: Succession | None = None,
+) -> None:
     """Serve in ``n`` processes until SIGTERM or SIGINT. Call it in the main thread.
 
     ``on_listening`` of the plans is called in this process, as soon as all of them listen.
     ``attendant``: Knows the listeners in each worker. SIGHUP is passed on to the workers.
+    ``succession``: Starts a process in place of this one and its workers at SIGUSR2; None: none
+    does.
 
     Raises:
         ValueError: An address cannot be shared.
@@ -66,6 +84,7 @@ def run_workers(n: int, plans: Sequence[Plan], attendant: Attendant | None = Non
 
             for place in places:
                 place.reserved.close()
+            systemd.keep_worker(parent.slot)
             left = len(places)
 
             def listens(urls: tuple[str, ...]) -> None:
@@ -79,9 +98,10 @@ def run_workers(n: int, plans: Sequence[Plan], attendant: Attendant | None = Non
                     service.after_fork(parent.slot)
             group = Group(attendant, may_grow=False)
             shared = [place.of(parent.slot, listens) for place in places]
-            run(group.run(shared, obey=parent.obeyed))
+            run(group.run(shared, obey=functools.partial(parent.obeyed, group)))
 
         def announce() -> None:
+            systemd.keep_worker(None)
             for place in places:
                 if place.plan.on_listening is not None:
                     place.plan.on_listening(urls_of(place.plan.address, place.plan.services))
@@ -89,7 +109,14 @@ def run_workers(n: int, plans: Sequence[Plan], attendant: Attendant | None = Non
         for service in services:
             if hasattr(service, "before_fork"):
                 service.before_fork(n)
-        Crew(n, work, reloads=attendant is not None).run(announce)
+        common = [
+            one
+            for place in places
+            for one in place.reserved.passable
+            if one.name == systemd.MANAGER
+        ]
+        crew = Crew(n, work, reloads=attendant is not None, succession=succession, common=common)
+        crew.run(announce)
 
 
 class _Place:
@@ -141,9 +168,24 @@ class Crew:
         work: The function of each worker. Its argument is the parent, which it notifies when it
             listens.
         reloads: Whether SIGHUP is for the workers; otherwise it ends the process.
+        succession: Starts a process in place of all of them at SIGUSR2; None: none does.
+        common: The listening sockets that the workers share, for the successor.
     """
 
-    def __init__(self, n: int, work: Callable[[Parent], None], *, reloads: bool = False) -> None:
+    def __init__(
+        self,
+        n: int,
+        work: Callable[[Parent], None],
+        *,
+        reloads: bool = False,
+        succession: Succession | None = None,
+        common: Sequence[systemd.Passed] = (),
+    ) -> None:
+        self._succession = succession
+        self._common = common
+        self._successor: Successor | None = None
+        self._wants_successor = False  # SIGUSR2 has come
+        self._left = False  # the successor is ready
         self._n = n
         self._work = work
         self._reloads = reloads
@@ -171,15 +213,19 @@ class Crew:
                     if not self._announced and self._all_ready:
                         self._announced = True
                         announce()
+                    self._succeed()
             except BaseException:
                 self._kill()
                 raise
+            finally:
+                if self._successor is not None:
+                    self._successor.end()
         if self._failure is not None:
             raise self._failure
 
     @property
     def _stopping(self) -> bool:
-        return self._n_signals > 0 or self._failure is not None
+        return self._n_signals > 0 or self._left or self._failure is not None
 
     @property
     def _all_ready(self) -> bool:
@@ -196,11 +242,12 @@ class Crew:
         def reload(number: int, frame: object) -> None:
             self._has_reloads = True
 
-        def refuse(number: int, frame: object) -> None:
-            logger.error("SIGUSR2 is for one process: several workers are not replaced")
+        def succeed(number: int, frame: object) -> None:
+            self._wants_successor = self._successor is None
 
         before = {number: signal.signal(number, end) for number in _ENDING}
-        before[signal.SIGUSR2] = signal.signal(signal.SIGUSR2, refuse)
+        if self._succession is not None:
+            before[signal.SIGUSR2] = signal.signal(signal.SIGUSR2, succeed)
         if self._reloads:
             before[signal.SIGHUP] = signal.signal(signal.SIGHUP, reload)
         before[signal.SIGCHLD] = signal.signal(signal.SIGCHLD, lambda number, frame: None)
@@ -219,7 +266,12 @@ class Crew:
         if self._n_signals > self._n_sent or self._has_reloads:
             timeout = 0.0
         waiting = [w for w in self._workers.values() if not w.ready]
-        readable, _, _ = select.select([wake, *(w.pipe for w in waiting)], [], [], timeout)
+        awaited: list[Any] = [wake, *(w.pipe for w in waiting)]
+        if self._successor is not None:
+            awaited.append(self._successor)
+            left = max(0.0, self._successor.deadline - time.monotonic())
+            timeout = left if timeout is None else min(timeout, left)
+        readable, _, _ = select.select(awaited, [], [], timeout)
         if wake in readable:
             wake.recv(4096)
         for worker in waiting:
@@ -304,6 +356,61 @@ class Crew:
                 else:
                     os.kill(worker.pid, signal.SIGKILL)
 
+    # -- a successor -------------------------------------------------------------------------------
+
+    def _succeed(self) -> None:
+        """Start a successor if one is wanted, and end when it is ready."""
+        if self._successor is not None:
+            if self._stopping:
+                self._successor.end()
+            elif (ready := self._successor.judge()) is None:
+                return
+            elif ready:
+                self._left = True
+                self._tell(LEAVE)
+            self._successor = None
+            systemd.keep_worker(None)
+        elif self._wants_successor and self._all_ready and not self._stopping:
+            assert self._succession is not None
+            found = self._collect()
+            if found is None:  # tried again when all of them serve
+                return
+            self._wants_successor = False
+            # a worker that takes the place of one that dies meanwhile listens on its sockets
+            systemd.hold(found)
+            self._successor = self._succession.begin([*self._common, *found])
+            if self._successor is None:
+                systemd.keep_worker(None)
+
+    def _collect(self) -> list[systemd.Passed] | None:
+        """The sockets of all workers, with names. None: not all of them have any now."""
+        found: list[systemd.Passed] = []
+        n = 0
+        self._tell(SOCKETS)
+        for worker in self._workers.values():
+            worker.pipe.settimeout(PATIENCE)
+            try:
+                word, fds, _, _ = socket.recv_fds(worker.pipe, 1, _MAX_SOCKETS, FLAGS)
+            except TimeoutError:
+                logger.error("worker %d hangs, so no other process is started", worker.pid)
+                self._wants_successor = False
+                continue
+            except OSError:  # it has died
+                continue
+            n += word == HERE
+            name = f"{systemd.OWN}-{worker.slot}"
+            found += [systemd.Passed(socket.socket(fileno=fd), name) for fd in fds]
+        if n == self._n:
+            return found
+        for one in found:
+            one.socket.close()
+        return None
+
+    def _tell(self, word: bytes) -> None:
+        for worker in self._workers.values():
+            with contextlib.suppress(OSError):  # it has died
+                worker.pipe.send(word)
+
     def _kill(self) -> None:
         for worker in self._workers.values():
             os.kill(worker.pid, signal.SIGKILL)
@@ -327,7 +434,8 @@ class Crew:
             # a terminal signals all processes; the parent decides
             signal.signal(signal.SIGINT, signal.SIG_IGN)
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
-            signal.signal(signal.SIGUSR2, signal.SIG_IGN)
+            if self._succession is not None:
+                signal.signal(signal.SIGUSR2, signal.SIG_IGN)
             if self._reloads:
                 signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until its attendant is there
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
@@ -359,14 +467,24 @@ class Parent:
     def __init__(self, slot: int, pipe: socket.socket) -> None:
         self.slot = slot
         self._pipe = pipe
+        self._leaving: asyncio.Task[None] | None = None
 
     def say_ready(self) -> None:
         """Tell the parent that this worker listens."""
         self._pipe.send(READY)
 
+    def _send_sockets(self, group: Group) -> None:
+        if group.together.draining:
+            self._pipe.send(DRAINING)
+            return
+        own = [one.socket.fileno() for one in group.sockets if one.name == systemd.OWN]
+        socket.send_fds(self._pipe, [HERE], own)
+
     @contextlib.contextmanager
-    def obeyed(self, loop: asyncio.AbstractEventLoop, served: Drainable) -> Iterator[None]:
-        """End the worker on signals of the parent.
+    def obeyed(
+        self, group: Group, loop: asyncio.AbstractEventLoop, served: Drainable
+    ) -> Iterator[None]:
+        """End the worker on signals of the parent, and send it the sockets of the group.
 
         Every SIGTERM, of any sender, means to finish the requests in flight: a service manager
         signals every process of a service. The death of the parent means the same. Only a message
@@ -375,12 +493,16 @@ class Parent:
         pipe = self._pipe.fileno()
 
         def heard() -> None:
-            word = b""
+            words = b""
             with contextlib.suppress(ConnectionError):
-                word = os.read(pipe, 64)
-            if word:
+                words = os.read(pipe, 64)
+            if AT_ONCE in words:
                 served.abort()
-            else:
+            if SOCKETS in words:
+                self._send_sockets(group)
+            if LEAVE in words:
+                self._leaving = loop.create_task(group.leave())
+            if not words:
                 loop.remove_reader(pipe)
                 served.drain()
 

@@ -19,6 +19,7 @@ from wirespeed.transport.signals import Drainable, Together, signals_drain
 
 if TYPE_CHECKING:
     from wirespeed.transport.net.handover import Mailbox
+    from wirespeed.transport.net.systemd import Passed
 
 
 class Plan(NamedTuple):
@@ -51,7 +52,7 @@ class Group:
 
     Args:
         attendant: Knows them while they serve.
-        may_grow: Whether `add` may be used: the process serves its ports alone.
+        may_grow: Whether listeners may be added: no other worker shares the ports.
         succession: Starts another process in place of this one at SIGUSR2; None: none does.
     """
 
@@ -115,10 +116,18 @@ class Group:
     async def _hand_over(self) -> None:
         """Let another process listen, then end."""
         assert self._succession is not None
-        sockets = [one for listener in self._listeners for one in listener.listening.passable]
-        if not await self._succession.start(sockets):
+        if not await self._succession.start(self.sockets):
             self._succeeding = None
             return
+        await self.leave()
+
+    @property
+    def sockets(self) -> list[Passed]:
+        """The listening sockets, with their names."""
+        return [one for listener in self._listeners for one in listener.listening.passable]
+
+    async def leave(self) -> None:
+        """End, because another process listens with the sockets."""
         for listener in self._listeners:
             listener.leave()
         await asyncio.sleep(LINGER)

@@ -19,7 +19,7 @@ from wirespeed.transport.net.group import Attendant, Group, Plan
 from wirespeed.transport.net.listener import Obey
 from wirespeed.transport.net.succession import Succession
 from wirespeed.transport.options import ListenFields, ListenOptions, OnListening
-from wirespeed.transport.service import Service, service_of
+from wirespeed.transport.service import Service, service_of, sse_service
 from wirespeed.transport.signals import signals_drain
 
 if TYPE_CHECKING:
@@ -112,8 +112,7 @@ def run_together(
         places: URLs, and what is served there.
         workers: The number of processes, as of `run`.
         attendant: Knows the listeners.
-        succession: Starts the process that takes the place of this one at SIGUSR2; not with several
-            workers.
+        succession: Starts the process that takes the place of this one at SIGUSR2.
 
     Raises:
         ValueError: An argument is wrong.
@@ -126,7 +125,7 @@ def run_together(
     if workers > 1:
         from wirespeed.transport.net.forks import run_workers
 
-        run_workers(workers, plans, attendant)
+        run_workers(workers, plans, attendant, succession)
     else:
         run_loop(Group(attendant, succession=succession).run(plans))
 
@@ -227,8 +226,8 @@ def plan(
         for service in by_path.values():
             if not hasattr(service, "http_target"):
                 raise ValueError(f"{address}: {service!r} cannot be served over HTTP")
-        if options.http.sse_path is not None and len(by_path) > 1:
-            raise ValueError("sse_path needs one server of MCP at the address")
+        if options.http.sse_path is not None:
+            sse_service(by_path.values())
     _check_options(address, options)
     check_authorities(by_path.values(), options)
     if not address.has_paths and any(map(authority_of, by_path.values())):

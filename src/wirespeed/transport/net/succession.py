@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import functools
 import logging
 import os
-import socket
 import subprocess
 import sys
+import time
 from collections.abc import Mapping, Sequence
 
 from wirespeed.transport.net import systemd
@@ -25,12 +24,14 @@ START_TIMEOUT = 60.0  # seconds until a successor is ready
 LAST_WAIT = 5.0  # seconds that it has to end
 LINGER = 1.0  # seconds in which clients send the requests for which they have connected
 
-# Descriptors have their numbers, and the process its id, before the command is there.
+# The launcher sets the descriptor numbers and LISTEN_PID, then becomes the command.
 _LAUNCH = """
 import fcntl, os, sys
-ready, *given = map(int, sys.argv[1].split(","))
-above = max(ready, *given, 3 + len(given)) + 1
-ready, *given = [fcntl.fcntl(fd, fcntl.F_DUPFD, above) for fd in (ready, *given)]
+passed = [*map(int, sys.argv[1].split(","))]
+above = max(*passed, 3 + len(passed))
+ready, *given = [fcntl.fcntl(fd, fcntl.F_DUPFD, above) for fd in passed]
+for fd in passed:
+    os.close(fd)
 for i, fd in enumerate(given):
     os.dup2(fd, 3 + i)
     os.close(fd)
@@ -53,71 +54,110 @@ class Succession:
         ours = ("LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES", systemd.READY)
         self._environ = {name: value for name, value in environ.items() if name not in ours}
 
-    async def start(self, sockets: Sequence[tuple[socket.socket, str]]) -> bool:
-        """Start a successor with sockets and their names. Returns whether it is ready; if not, it
-        has ended, and the reason was logged."""
+    def begin(self, sockets: Sequence[systemd.Passed]) -> Successor | None:
+        """Start a successor with sockets. None: it cannot be started, and the reason was logged."""
         if os.getpid() == 1:
             logger.error("no other process can take the place of process 1: its end ends all")
-            return False
+            return None
         ready, told = os.pipe()
-        fds = [told, *(sock.fileno() for sock, _ in sockets)]
-        environ = {**self._environ, "LISTEN_FDNAMES": ":".join(name for _, name in sockets)}
+        fds = [told, *(one.socket.fileno() for one in sockets)]
+        environ = {**self._environ, "LISTEN_FDNAMES": ":".join(one.name for one in sockets)}
         launch = [sys.executable, "-ISc", _LAUNCH, ",".join(map(str, fds)), systemd.READY]
         try:
             process = subprocess.Popen([*launch, *self._command], env=environ, pass_fds=fds)
         except OSError as exc:
             os.close(ready)
             logger.error("the new process cannot be started: %s; this one goes on", exc)
-            return False
+            return None
         finally:
             os.close(told)
         logger.info("process %d is to take the place of this one", process.pid)
-        try:
-            async with asyncio.timeout(START_TIMEOUT):
-                said = await _read(ready)
-        except BaseException as exc:
-            process.terminate()
-            await _ended(process)
-            if not isinstance(exc, TimeoutError):
+        return Successor(process, ready)
+
+    async def start(self, sockets: Sequence[systemd.Passed]) -> bool:
+        """The same, until the successor is ready. Returns whether it is; if not, it has ended, and
+        the reason was logged."""
+        successor = self.begin(sockets)
+        if successor is None:
+            return False
+        loop = asyncio.get_running_loop()
+        verdict = None
+        while verdict is None:
+            try:
+                await _readable(loop, successor)
+            except BaseException:
+                await loop.run_in_executor(None, successor.end)
                 raise
-            logger.error("the new process was not ready in %g s; this one goes on", START_TIMEOUT)
-            return False
-        finally:
-            os.close(ready)
-        if not said:
-            how = await _ended(process)
-            logger.error("the new process ended before it was ready (%s); this one goes on", how)
-            return False
-        systemd.notify(f"MAINPID={process.pid}\nREADY=1")
-        logger.info("process %d takes the place of this one", process.pid)
-        process.returncode = 0  # nobody waits for it
+            # in a thread: it may wait for the end of the process
+            verdict = await loop.run_in_executor(None, successor.judge)
+        return verdict
+
+
+class Successor:
+    """A process that is to take the place of this one.
+
+    Attributes:
+        deadline: When it has to be ready, by `time.monotonic`.
+    """
+
+    def __init__(self, process: subprocess.Popen[bytes], ready: int) -> None:
+        self.deadline = time.monotonic() + START_TIMEOUT
+        self._process = process
+        self._ready = ready
+        os.set_blocking(ready, False)
+
+    def fileno(self) -> int:
+        """The descriptor that is readable when the process is ready or has ended."""
+        return self._ready
+
+    def judge(self) -> bool | None:
+        """Return whether the process takes the place of this one; None: that is not known yet. The
+        service manager is told. If the process failed, it has ended, and the reason was logged."""
+        try:
+            if os.read(self._ready, 64):
+                return self._take_over()
+            why = "ended before it was ready ({})"
+        except BlockingIOError:
+            if time.monotonic() < self.deadline:
+                return None
+            why = f"was not ready in {START_TIMEOUT:g} s"
+            self._process.terminate()
+        logger.error("the new process %s; this one goes on", why.format(self._ended()))
+        return False
+
+    def _take_over(self) -> bool:
+        pid = self._process.pid
+        os.close(self._ready)
+        systemd.notify(f"MAINPID={pid}\nREADY=1")
+        logger.info("process %d takes the place of this one", pid)
+        self._process.returncode = 0  # nobody waits for it
         return True
 
+    def end(self) -> None:
+        """End the process. This one ends meanwhile."""
+        if self._process.returncode is None:
+            self._process.terminate()
+            self._ended()
 
-async def _read(fd: int) -> bytes:
-    """Read what comes first; nothing at the end."""
-    loop = asyncio.get_running_loop()
-    readable: asyncio.Future[None] = loop.create_future()
-    loop.add_reader(fd, _resolve, readable)
+    def _ended(self) -> str:
+        """Wait for the end of the process, or end it. Returns the status in words."""
+        os.close(self._ready)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(LAST_WAIT)
+        if self._process.returncode is None:
+            self._process.kill()
+            self._process.wait()
+        status = self._process.returncode
+        return f"status {status}" if status >= 0 else f"signal {-status}"
+
+
+async def _readable(loop: asyncio.AbstractEventLoop, successor: Successor) -> None:
+    """Wait until something is known of a successor, or until its deadline."""
+    readable = asyncio.Event()
+    loop.add_reader(successor.fileno(), readable.set)
     try:
-        await readable
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(successor.deadline - time.monotonic()):
+                await readable.wait()
     finally:
-        loop.remove_reader(fd)
-    return os.read(fd, 64)
-
-
-def _resolve(future: asyncio.Future[None]) -> None:
-    if not future.done():
-        future.set_result(None)
-
-
-async def _ended(process: subprocess.Popen[bytes]) -> str:
-    """Wait for the end of a process, or end it. Returns the status in words."""
-    loop = asyncio.get_running_loop()
-    with contextlib.suppress(subprocess.TimeoutExpired):
-        await loop.run_in_executor(None, functools.partial(process.wait, LAST_WAIT))
-    if process.returncode is None:
-        process.kill()
-        process.wait()
-    status = process.returncode
-    return f"status {status}" if status >= 0 else f"signal {-status}"
+        loop.remove_reader(successor.fileno())

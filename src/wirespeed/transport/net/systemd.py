@@ -12,8 +12,8 @@ import functools
 import logging
 import os
 import socket
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
 
 from wirespeed.transport.address import Address
 
@@ -24,8 +24,23 @@ _ANY_HOST = ("0.0.0.0", "::")
 
 # The variable with the descriptor of a pipe, where the process that this one succeeds waits.
 READY = "WIRESPEED_READY"
-# The name of a socket whose file is this server's, not a service manager's.
+# The names of sockets: one that is a service manager's, and one that is this server's, as is its
+# file. A number behind it: only this worker listens on it.
+MANAGER = "wirespeed"
 OWN = "wirespeed-own"
+
+
+class Passed(NamedTuple):
+    """A listening socket that one process passes to another, and its name."""
+
+    socket: socket.socket
+    name: str
+
+    @property
+    def worker(self) -> str:
+        """The number of the only worker that listens on it; empty for a socket of all."""
+        name, _, number = self.name.rpartition("-")
+        return number if name == OWN and number.isdecimal() else ""
 
 
 @functools.cache
@@ -39,58 +54,72 @@ def _predecessor() -> int | None:
 
 
 @functools.cache
-def _passed() -> list[socket.socket]:
+def _passed() -> list[Passed]:
     """The listening sockets that this process was started with. They stay open until its end, and
-    its workers share them."""
+    its workers share them, except those of one worker."""
     _predecessor()
     if os.environ.get("LISTEN_PID") != str(os.getpid()):
         return []
     n = int(os.environ.get("LISTEN_FDS", "0"))
-    names = os.environ.get("LISTEN_FDNAMES", "").split(":")
+    names = [*os.environ.get("LISTEN_FDNAMES", "").split(":"), *[""] * n]
     for name in ("LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"):  # not for child processes
         os.environ.pop(name, None)
     found = []
-    for fd in range(_FIRST, _FIRST + n):
+    for fd, name in zip(range(_FIRST, _FIRST + n), names, strict=False):
         os.set_inheritable(fd, False)
         try:
             sock = socket.socket(fileno=fd)
         except OSError:  # not a socket
             continue
         if sock.type == socket.SOCK_STREAM:
-            found.append(sock)
-            if names[fd - _FIRST : fd - _FIRST + 1] == [OWN]:
-                _own.add(str(sock.getsockname()))
+            found.append(Passed(sock, name))
     return found
 
 
-# The names of sockets that a predecessor has passed on with their files.
-_own: set[str] = set()
+def hold(sockets: Iterable[Passed]) -> None:
+    """Let the workers that start from now on listen on their sockets of these."""
+    _passed().extend(sockets)
 
 
-def owns(address: Address) -> bool:
-    """Whether the file of a passed socket is this server's."""
-    return os.path.abspath(address.path) in _own
+def keep_worker(worker: int | None) -> None:
+    """Of the sockets of single workers, close those of the others. None: close all of them."""
+    for one in [*_passed()]:
+        if one.worker not in ("", str(worker)):
+            _passed().remove(one)
+            one.socket.close()
 
 
-def listening_at(address: Address, found: Sequence[Any]) -> list[socket.socket]:
-    """Return the sockets that were passed for an address, non-blocking; none for most.
+def listening_at(
+    address: Address, found: Sequence[Any], *, shared: bool = False
+) -> tuple[list[socket.socket], bool]:
+    """Return the sockets that were passed for an address, non-blocking, and whether they are this
+    server's own. There are none for most addresses.
 
-    ``found``: The results of `bind.resolve`.
+    Args:
+        found: The results of `bind.resolve`.
+        shared: Leave out the sockets of single workers.
     """
     if address.scheme == "unix":
         path = os.path.abspath(address.path)
-        fitting = [one for one in _passed() if one.getsockname() == path]
+        fitting = [one for one in _passed() if one.socket.getsockname() == path]
     else:
         places = {_host_and_port(info[4]) for info in found}
         fitting = [
             one
             for one in _passed()
-            if one.family != socket.AF_UNIX and _host_and_port(one.getsockname()) in places
+            if one.socket.family != socket.AF_UNIX
+            and _host_and_port(one.socket.getsockname()) in places
         ]
-    sockets = [one.dup() for one in fitting]
+    sockets = []
+    for one in fitting:
+        if not one.worker:
+            sockets.append(one.socket.dup())
+        elif not shared:  # nobody else listens on it, so it closes when its listener ends
+            _passed().remove(one)
+            sockets.append(one.socket)
     for sock in sockets:
         sock.setblocking(False)
-    return sockets
+    return sockets, any(one.worker or one.name == OWN for one in fitting)
 
 
 def _host_and_port(name: tuple[Any, ...]) -> tuple[str, int]:

@@ -107,6 +107,17 @@ async def test_another_user() -> None:
     assert found["env"]["HOME"] == "/tmp"
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can change the user")
+@pytest.mark.parametrize("fields", [{"user": "nobody"}, {"group": "daemon"}])
+async def test_a_capability_is_not_enough(
+    monkeypatch: pytest.MonkeyPatch, fields: dict[str, str]
+) -> None:
+    # As of a process with CAP_SETUID: the system would let it change the user.
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    with pytest.raises(LaunchError, match="only root may start it as the"):
+        await Child.launch(python(**fields, cwd="/"))
+
+
 @pytest.mark.parametrize(
     ("fields", "reason"),
     [
