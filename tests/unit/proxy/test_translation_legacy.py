@@ -292,7 +292,7 @@ async def test_a_request_that_fails_unexpectedly(
         one, _ = await lab.legacy(**ALL)
         got = await one.ask(tool(1, "ask", method="roots/list"))
         assert (got["id"], got["error"]["code"]) == (1, -32603)
-    assert "tools/call cannot be answered" in caplog.text
+    assert "internal error of the proxy at <Message request id=1 tools/call" in caplog.text
 
 
 async def test_a_subscription_that_is_cancelled(tmp_path: Path) -> None:

@@ -134,11 +134,11 @@ class Member:
             backend.tell("notifications/initialized")
         if self.level is not None:
             await self._restore("logging/setLevel", {"level": self.level})
-        for uri in self.uris:
+        for uri in list(self.uris):  # clients go on meanwhile
             await self._restore("resources/subscribe", {"uri": uri})
 
     async def _restore(self, method: str, params: dict[str, Any]) -> None:
-        with contextlib.suppress(RemoteError):
+        with contextlib.suppress(RemoteError, InvalidResponse):
             await self.ask(method, params)
 
     def has(self, capability: str) -> bool:
