@@ -220,6 +220,26 @@ async def test_a_reload_ends_the_streams_of_a_principal(
         assert n_streams() == before // 2
 
 
+async def test_a_reload_that_takes_one_server_from_a_principal(tmp_path: Path) -> None:
+    """Its connection to all servers stays, and hears of this server no more."""
+    lab = MergeLab(tmp_path, principals=(principal("anne"), principal("root")))
+    lab.backends = [lab.backend(name, isolation="shared") for name in ("a", "b")]
+    async with lab.serving("ws://127.0.0.1:0/mcp") as urls:
+        url = next(url for url in urls if url.endswith("/mcp"))
+        async with (
+            client(url, "anne", "legacy") as anne,
+            client(url, "root", "legacy") as root,
+            anne.subscribe(uris=["data://a", "data://b"]) as events,
+        ):
+            await root.call_tool("b_touch")
+            assert (await anext(events)).uri == "data://b"
+            fewer = principal("anne", servers=("a",)), principal("root")
+            await lab.proxy.reload(dataclasses.replace(lab.proxy.config, principals=fewer))
+            for name in ("b_touch", "a_touch"):
+                await root.call_tool(name)
+            assert (await anext(events)).uri == "data://a"
+
+
 class Requests:
     """Sends requests over HTTP as text, on one connection that is kept."""
 

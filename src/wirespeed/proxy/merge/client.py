@@ -544,7 +544,8 @@ class MergedClient:
                 if kind.capability == method.split("/")[1]:
                     for key in [one for one in self._lists if one[0] == kind.method]:
                         del self._lists[key]
-        if self._greeted:
+        # a reload may have taken the server from the client
+        if self._greeted and any(one.backend is backend for one in self._visible):
             backend.pass_notification(message, self._front)
 
     def said(self, message: Message) -> None:
