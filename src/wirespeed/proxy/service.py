@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from wirespeed.proxy.flow.rates import Rates
     from wirespeed.proxy.isolation.assignment import Assignment
     from wirespeed.proxy.lite_front import LiteFront, LiteFronts
+    from wirespeed.proxy.translation.kept_tasks import KeptTasks
     from wirespeed.transport.http.exchange import HttpTarget
     from wirespeed.transport.http.options import HttpOptions
     from wirespeed.transport.link import Link
@@ -106,6 +107,16 @@ class ProxyService:
         self._ended = False
         self._starting: asyncio.Future[None]
         self._lite: LiteFronts | None = None
+        self._kept_tasks: KeptTasks | None = None
+
+    @property
+    def kept_tasks(self) -> KeptTasks:
+        """What the proxy keeps of the server's tasks, for clients that are translated."""
+        if self._kept_tasks is None:
+            from wirespeed.proxy.translation.kept_tasks import KeptTasks
+
+            self._kept_tasks = KeptTasks(asyncio.get_running_loop())
+        return self._kept_tasks
 
     @classmethod
     def of(cls, config: ProxyConfig, backend: BackendConfig) -> Self:

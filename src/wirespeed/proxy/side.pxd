@@ -85,6 +85,8 @@ cdef class Translation:
     cdef int request_c(self, Route route, Message m, Edit *edits) except -1
     # Pass an answer on with edits, for a route with `after`. 0: that function has to look at it.
     cdef bint answer_c(self, Route route, Message m) except -1
+    # Whether `route` is asked for a request: it needs more than edits.
+    cdef bint diverts_c(self, Message m) noexcept
 
 
 cdef class Side(Party):

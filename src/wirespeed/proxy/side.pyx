@@ -112,6 +112,9 @@ cdef class Translation:
     cdef bint answer_c(self, Route route, Message m) except -1:
         raise NotImplementedError
 
+    cdef bint diverts_c(self, Message m) noexcept:
+        return False
+
 
 cdef class Side(Party):
     """The base of `Front` and `Backend`.
@@ -232,7 +235,9 @@ cdef class Side(Party):
         if self.head is not None and self.mirrored is not None:
             if not self.mirrored.admits_c(self, m):
                 return 0
-        if not (self.admits_modern if modern else self.admits_legacy):
+        if not (self.admits_modern if modern else self.admits_legacy) or (
+            self.translation is not None and self.translation.diverts_c(m)
+        ):
             to = self.route(m)
             if to is None:
                 return 0

@@ -11,9 +11,10 @@ import msgspec
 from wirespeed.errors import ProtocolError, RemoteError, WirespeedError
 from wirespeed.protocol import codes
 from wirespeed.proxy.supervision.garbage import BAD_MESSAGE
+from wirespeed.proxy.translation.works import Work
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Coroutine
 
     from wirespeed._core.envelope import Message
     from wirespeed.proxy.backend import Backend, Owner
@@ -58,6 +59,7 @@ class Translator:
         self._connecting: Backend | None = None
         self._starting: asyncio.Task[None] | None = None
         self._waiting: list[Message] = []
+        self._works: set[Work] = set()
         front.router = self
         front.on_drain = self.end
         front.across = None
@@ -203,3 +205,18 @@ class Translator:
     def refuse(self, message: Message, code: int, text: str, data: Any = None) -> None:
         """Answer a request of the client with an error."""
         self.front.refuse(message, code, text, data)
+
+    def work(self, message: Message, work: Coroutine[Any, Any, None]) -> None:
+        """Answer a request of the client later: see `Work`."""
+        if not self.front.is_open(message):
+            work.close()
+            return
+        one = Work(self, message, work)
+        self._works.add(one)
+        one.task.add_done_callback(lambda _: self._works.discard(one))
+        self.front.session.set_token(message, one)
+
+    def stop_works(self) -> None:
+        """Cancel what is answered later: the client or the server is gone."""
+        for one in list(self._works):
+            one.task.cancel()

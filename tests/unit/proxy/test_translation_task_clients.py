@@ -1,0 +1,169 @@
+"""Tasks of our own clients and servers of one era each, through the proxy."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from wirespeed import Client, Stdio
+from wirespeed.errors import RemoteError, TaskCancelled
+from wirespeed.proxy import BackendConfig, Proxy, ProxyConfig
+
+pytestmark = [pytest.mark.compiled, pytest.mark.off_schema]
+
+SERVER = """
+import asyncio, os, sys
+from wirespeed import Context, Server
+from wirespeed.errors import ToolError
+
+server = Server("mill", "1", versions=sys.argv[1].split(","))
+server.use_tasks(poll_interval=0.02)
+
+
+@server.tool(task="optional", task_after=0)
+async def grind(bags: int) -> int:
+    await asyncio.sleep(0.1)
+    return bags
+
+
+@server.tool
+async def plain(n: int) -> int:
+    return n + 1
+
+
+@server.tool(task="required")
+async def harvest() -> str:
+    return f"wheat {os.getpid()}"
+
+
+@server.tool(task="required")
+async def forever() -> None:
+    try:
+        await asyncio.sleep(3600)
+    finally:
+        with open(sys.argv[2], "a") as file:
+            file.write("stopped\\n")
+
+
+@server.tool(task="required")
+async def fail() -> None:
+    raise ToolError("no wheat")
+
+
+@server.tool(task="required")
+async def order(ctx: Context) -> str:
+    answer = await ctx.elicit("How many bags?", int)
+    return f"{answer.content} bags"
+
+
+server.run()
+"""
+VERSIONS = {"legacy": "2025-11-25", "modern": "2026-07-28"}
+OTHER: Any = {"legacy": "modern", "modern": "legacy"}
+TASKS = "io.modelcontextprotocol/tasks"
+
+
+@contextlib.asynccontextmanager
+async def serving(
+    folder: Path, isolation: Any, era: str, listen: str, size: int = 1
+) -> AsyncIterator[str]:
+    """A proxy before a server of one era. Gives its URL."""
+    (folder / "server.py").write_text(SERVER)
+    target = Stdio(sys.executable, [str(folder / "server.py"), VERSIONS[era], str(folder / "seen")])
+    backend = BackendConfig(target=target, name="b", isolation=isolation, size=size)
+    config = ProxyConfig(backends=(backend,), listen=(f"{listen}://127.0.0.1:0/mcp",))
+    listening: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    task = asyncio.ensure_future(
+        Proxy(config).serve(on_listening=lambda urls: listening.set_result(urls[0]))
+    )
+    await asyncio.wait((task, listening), return_when=asyncio.FIRST_COMPLETED)
+    if task.done():
+        task.result()
+    try:
+        yield listening.result()
+    finally:
+        task.cancel()
+        await asyncio.wait((task,))
+
+
+async def elicited(request: Any) -> dict[str, int]:
+    return {"value": 12}
+
+
+async def until_stopped(folder: Path) -> None:
+    """Wait until the server has stopped a tool."""
+    while not (folder / "seen").exists():
+        await asyncio.sleep(0.01)
+
+
+CASES = [
+    ("modern", "shared", "ws"),
+    ("modern", "pool", "ws"),
+    ("modern", "session", "ws"),
+    ("modern", "shared", "http"),
+]
+
+
+@pytest.mark.parametrize(("era", "isolation", "listen"), CASES)
+async def test_tasks(tmp_path: Path, era: str, isolation: str, listen: str) -> None:
+    """``era``: the server's."""
+    async with (
+        serving(tmp_path, isolation, era, listen, 2) as url,
+        Client(url, era=OTHER[era]) as client,
+    ):
+        task = await client.start_tool("grind", {"bags": 3})
+        assert task.id is not None
+        assert not task.state.over
+        assert (await task.result()).text == "3"
+        assert (await client.get_task(task.id)).state.status == "completed"
+        task = await client.start_tool("plain", {"n": 1})
+        assert (await task.result()).text == "2"
+        found = await asyncio.gather(
+            *(client.call_tool("harvest") for _ in range(5)),
+            *(client.call_tool("plain", {"n": n}) for n in range(5)),
+        )
+        assert [one.text[:5] for one in found[:5]] == ["wheat"] * 5
+        assert [one.text for one in found[5:]] == [str(n + 1) for n in range(5)]
+        failed = await client.start_tool("fail")
+        result = await failed.result()
+        assert result.is_error
+        assert "no wheat" in result.text
+        with pytest.raises(RemoteError):
+            await client.call_tool("nothing")
+
+
+@pytest.mark.parametrize(("era", "isolation", "listen"), CASES)
+async def test_cancellation(tmp_path: Path, era: str, isolation: str, listen: str) -> None:
+    async with (
+        serving(tmp_path, isolation, era, listen, 2) as url,
+        Client(url, era=OTHER[era]) as client,
+    ):
+        task = await client.start_tool("forever")
+        waiting = asyncio.ensure_future(task.result())
+        await asyncio.sleep(0.05)
+        await task.cancel()
+        with pytest.raises(TaskCancelled):
+            await waiting
+        await until_stopped(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("era", "isolation", "listen"),
+    [("modern", "shared", "ws"), ("modern", "session", "http")],
+)
+async def test_questions(tmp_path: Path, era: str, isolation: str, listen: str) -> None:
+    async with (
+        serving(tmp_path, isolation, era, listen) as url,
+        Client(url, era=OTHER[era], on_elicit=elicited) as client,
+    ):
+        assert (await client.call_tool("order")).text == "12 bags"
+        task = await client.start_tool("order")
+        states = [state.status async for state in task]
+        assert states[-1] == "completed"
+        assert (await task.result()).text == "12 bags"
