@@ -281,8 +281,8 @@ class ProxyService:
         """
         from wirespeed.proxy.translation.start import translate
 
-        def join(owner: Owner, client: Front) -> Backend:
-            return self.join(owner, client, translate=False)[0]
+        def join(owner: Owner, client: Front) -> tuple[Backend, Front]:
+            return self.join(owner, client, translate=False)
 
         if own is None:
             front.admission = None  # of the requests of the new connection

@@ -186,7 +186,7 @@ for line in sys.stdin:
     elif method == "notifications/cancelled":
         listens.pop(p["requestId"], None)
     elif method is None and i in asking:
-        task = tasks[asking.pop(i)]
+        task = tasks.get(asking.pop(i), {"taskId": "", "status": ""})
         task["result"] = {"content": [], "structuredContent": m.get("result", m.get("error"))}
         task["status"] = "completed"
         changed(task)

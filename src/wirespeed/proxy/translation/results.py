@@ -10,6 +10,7 @@ from msgspec import Raw
 
 from wirespeed.errors import ProtocolError
 from wirespeed.protocol import codes
+from wirespeed.protocol.meta import TASKS_EXTENSION
 from wirespeed.protocol.revisions import (
     LATEST_MODERN,
     META_SERVER_INFO,
@@ -17,7 +18,7 @@ from wirespeed.protocol.revisions import (
     REVISIONS,
 )
 from wirespeed.protocol.shapes import fit, fit_tool, has_kind
-from wirespeed.proxy.translation.task_shapes import has_extension
+from wirespeed.proxy.translation.task_shapes import has_extension, runs_tasks
 
 if TYPE_CHECKING:
     from wirespeed._core.envelope import Message
@@ -60,7 +61,7 @@ def malformed(exc: msgspec.DecodeError) -> ProtocolError:
     return ProtocolError(codes.INTERNAL_ERROR, f"the server's answer is malformed: {exc}")
 
 
-def raised(method: str, result: Lease, info: object) -> bytes:
+def raised(method: str, result: Lease | bytes, info: object) -> bytes:
     """The result of a legacy server for a client of 2026-07-28.
 
     ``info``: The server's name and version, or None.
@@ -145,6 +146,8 @@ def _may_differ(block: Raw) -> bool:
 def discovered(hello: dict[str, Any], versions: tuple[str, ...]) -> bytes:
     """What a legacy server said in ``initialize``, as the result of ``server/discover``."""
     offered = _cut(hello.get("capabilities"), _LEGACY_ONLY)
+    if runs_tasks(hello.get("capabilities")):
+        offered["extensions"] = {TASKS_EXTENSION: {}}
     result: dict[str, Any] = {
         "supportedVersions": [*versions, *MODERN_VERSIONS],
         "capabilities": offered,

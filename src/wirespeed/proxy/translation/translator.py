@@ -41,6 +41,7 @@ class Translator:
     Attributes:
         backend: The connection; None while there is none, or it is not ready.
         before: Who had the client's own connection, and counts its failures; None: nobody.
+        inner: The other end of `backend`, where that is a client of the same service; or None.
     """
 
     def __init__(
@@ -53,6 +54,7 @@ class Translator:
         self.front = front
         self.backend: Backend | None = None
         self.before: Owner | None = None
+        self.inner: Front | None = None
         self._connect = connect
         self._leave = leave
         self._router = router

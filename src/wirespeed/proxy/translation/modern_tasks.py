@@ -1,0 +1,475 @@
+"""Tasks of a client of 2026-07-28 with a server of 2025-11-25.
+
+A tool that only runs as a task is called as one. A client that declares the extension
+``io.modelcontextprotocol/tasks`` gets the task. For any other client the proxy waits for the end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec import Raw
+
+from wirespeed.errors import ProtocolError, RemoteError
+from wirespeed.protocol import codes
+from wirespeed.protocol.meta import TASKS_EXTENSION
+from wirespeed.protocol.revisions import META_CLIENT_CAPABILITIES, META_SERVER_INFO
+from wirespeed.proxy.isolation.pool import Pool
+from wirespeed.proxy.tags import whole
+from wirespeed.proxy.translation.results import encode, members_of, raised, raised_error
+from wirespeed.proxy.translation.rounds import (
+    CAPABILITY_OF,
+    MAX_QUESTIONS,
+    MAX_ROUNDS,
+    ROUND_TTL,
+    decline,
+    embedded,
+    identity,
+)
+from wirespeed.proxy.translation.task_shapes import (
+    TaskState,
+    created_task,
+    has_extension,
+    raised_task,
+    task_state,
+)
+from wirespeed.proxy.translation.works import ask
+from wirespeed.tasks.model import TaskStatus
+from wirespeed.tasks.views import RELATED_TASK, TaskParams
+
+if TYPE_CHECKING:
+    from wirespeed._core.envelope import Message
+    from wirespeed.proxy.backend import Backend
+    from wirespeed.proxy.translation.kept_tasks import KeptTasks
+    from wirespeed.proxy.translation.modern_client import ModernClient
+
+# Tasks of one connection whose questions are known.
+MAX_RUNNING = 1000
+# What servers of 2025-11-25 say of a tool that only runs as a task ("Tool-Level Negotiation" and
+# "Protocol Errors"). The call has not run.
+REFUSALS = frozenset({codes.METHOD_NOT_FOUND, codes.INVALID_REQUEST})
+
+_CAPABILITIES = f"params._meta.{META_CLIENT_CAPABILITIES}"
+# Members of a call that belong to a round, or that 2026-07-28 ignores.
+_OF_A_ROUND = ("requestState", "inputResponses", "task")
+
+
+class UpdateParams(msgspec.Struct):
+    """The params of tasks/update: answers by the keys of the questions."""
+
+    taskId: str  # noqa: N815
+    inputResponses: dict[str, dict[str, Any]]  # noqa: N815
+
+
+class _Execution(msgspec.Struct, frozen=True):
+    taskSupport: str = ""  # noqa: N815
+
+
+class _Tool(msgspec.Struct):
+    name: str
+    execution: _Execution = _Execution()
+
+
+class _Tools(msgspec.Struct):
+    tools: list[_Tool] = []
+
+
+_task_params = msgspec.json.Decoder(TaskParams)
+_update_params = msgspec.json.Decoder(UpdateParams)
+_tools = msgspec.json.Decoder(_Tools).decode
+_related = msgspec.json.Decoder(TaskParams).decode
+
+
+class _Running:
+    """A task of the server that this connection has begun, and its open questions."""
+
+    def __init__(self, task_id: str, place: int, capabilities: dict[str, Any]) -> None:
+        self.id = task_id
+        self.place = place
+        self.capabilities = capabilities
+        self.questions: dict[str, tuple[Backend, Message]] = {}
+        self.n_asked = 0
+        self.asked = asyncio.Event()
+        self.fetching: asyncio.Future[bytes] | None = None  # tasks/result, which brings questions
+
+    def input_requests(self) -> dict[str, Any]:
+        """The open questions as clients of 2026-07-28 get them."""
+        return {key: embedded(question) for key, (_, question) in self.questions.items()}
+
+    def take(self, responses: dict[str, Any]) -> None:
+        """Give the server the answers. Those to other questions are ignored."""
+        for key, response in responses.items():
+            backend, question = self.questions.pop(key, (None, None))
+            if backend is not None and question is not None and backend.link is not None:
+                backend.session.send_result(question, encode(response))
+                backend.link.wrote()
+        if not self.questions:
+            self.asked.clear()
+
+    def drop(self) -> None:
+        """Nobody waits for it here any more."""
+        for backend, question in self.questions.values():
+            decline(backend, question)
+        self.questions.clear()
+        if self.fetching is not None:
+            self.fetching.cancel()
+
+
+class _Round:
+    """A call whose client is asked by the task that it waits for."""
+
+    timer: asyncio.TimerHandle
+
+    def __init__(self, running: _Running, request: Message, principal: bytes | None) -> None:
+        self.running = running
+        self.principal = principal
+        self.of = identity(request)
+
+
+class ModernTasks:
+    """The tasks of one client, or of the clients that share its connection.
+
+    Args:
+        client: The client.
+        kept: What the proxy keeps of the tasks of the server.
+        info: The server's name and version, or None.
+        cancels: Whether the server has tasks/cancel.
+    """
+
+    def __init__(self, client: ModernClient, kept: KeptTasks, info: object, cancels: bool) -> None:
+        self._client = client
+        self._front = client.front
+        self._kept = kept
+        self._info = info
+        self._cancels = cancels
+        self._running: dict[str, _Running] = {}
+        self._rounds: dict[str, _Round] = {}
+        inner = client.inner
+        self._pool = inner.router if inner is not None and isinstance(inner.router, Pool) else None
+        self.methods = {
+            "tasks/get": self._get,
+            "tasks/update": self._update,
+            "tasks/cancel": self._cancel,
+        }
+
+    # -- calls -----------------------------------------------------------------------------------
+
+    def learn(self, result: Any) -> None:
+        """Note which tools of a list only run as tasks."""
+        if b'"taskSupport"' not in bytes(result):
+            return
+        try:
+            tools = _tools(result).tools
+        except msgspec.DecodeError:
+            return  # the refusal of a call tells as well
+        for tool in tools:
+            if tool.execution.taskSupport == "required":
+                self._kept.require(tool.name)
+            else:
+                self._kept.required.discard(tool.name)
+
+    def takes(self, message: Message) -> bool:
+        """Whether a call of a tool was sent as a task: the tool only runs as one."""
+        if not self._kept.required or message.text("params.name") not in self._kept.required:
+            return False
+        self._call(message, None)
+        return True
+
+    def again(self, message: Message, answer: Message) -> bool:
+        """Whether a call that the server has refused was sent again, as a task."""
+        refusal = msgspec.json.decode(answer.error) if answer.error is not None else None
+        if not isinstance(refusal, dict) or refusal.get("code") not in REFUSALS:
+            return False
+        text = str(refusal.get("message", ""))
+        self._call(message, ProtocolError(refusal["code"], text, refusal.get("data")))
+        return True
+
+    def _call(self, message: Message, refusal: ProtocolError | None) -> None:
+        """Call a tool as a task. ``refusal``: What the server said to the call without one."""
+        params = members_of(message.params)
+        for name in _OF_A_ROUND:
+            params.pop(name, None)
+        principal = self._front.principal
+
+        def after(answer: Message) -> Message | bytes | None:
+            if answer.result is None:
+                if refusal is not None and _code(answer) in REFUSALS:
+                    raise refusal  # that was not the reason
+                return raised_error(answer)
+            try:
+                created = created_task(answer.result).task
+            except msgspec.DecodeError as exc:
+                raise ProtocolError(
+                    codes.INTERNAL_ERROR, f"the server's task is malformed: {exc}"
+                ) from None
+            if created is None:  # it ran at once
+                return raised("tools/call", answer.result, self._info)
+            if refusal is not None:
+                self._kept.require(message.text("params.name") or "")
+            running = self._begin(message, created.task_id)
+            if not has_extension(running.capabilities):
+                self._client.work(message, self._wait(message, running, principal))
+                return None
+            shown = raised_task(created, self._sealed(running, principal), _first(created.status))
+            return self._encoded({**shown, "resultType": "task"})
+
+        text = whole("tools/call", {**params, "task": {}})
+        self._front.pass_request(message, self._client.backend, text=text, after=after)
+
+    def _begin(self, message: Message, task_id: str) -> _Running:
+        place = 0
+        if self._pool is not None and self._client.inner is not None:
+            place = self._pool.home_of(self._client.inner)
+        running = _Running(task_id, place, _capabilities(message))
+        if len(self._running) >= MAX_RUNNING:
+            self._forget(next(iter(self._running)))
+        self._running[task_id] = running
+        return running
+
+    def _forget(self, task_id: str) -> None:
+        """A task has ended, or is one too many."""
+        running = self._running.pop(task_id, None)
+        if running is not None:
+            running.drop()
+
+    async def _wait(self, message: Message, running: _Running, principal: bytes | None) -> None:
+        """Wait for the end of a task in the place of its client, which may be asked meanwhile. The
+        client's cancellation cancels the task."""
+        if running.fetching is None:
+            running.fetching = asyncio.ensure_future(self._fetch(running.place, running.id))
+        asked = asyncio.ensure_future(running.asked.wait())
+        try:
+            await asyncio.wait((running.fetching, asked), return_when=asyncio.FIRST_COMPLETED)
+            if not running.fetching.done():
+                self._ask(message, running, principal)
+                return
+        except asyncio.CancelledError:
+            self._let_go(running)
+            raise
+        finally:
+            asked.cancel()
+        self._running.pop(running.id, None)
+        try:
+            result = running.fetching.result()
+        except RemoteError as exc:
+            raise ProtocolError(exc.code, exc.message, exc.data) from None
+        self._client.answer(message, raised("tools/call", unrelated(result), self._info))
+
+    def _let_go(self, running: _Running) -> None:
+        """Nobody waits for a task that only its call knew."""
+        self._forget(running.id)
+        backend = self._server(running.place)
+        if self._cancels and backend is not None and backend.link is not None:
+            done = backend.ask("tasks/cancel", {"taskId": running.id})
+            done.add_done_callback(lambda done: done.cancelled() or done.exception())
+
+    # -- questions of a task that its client waits for ---------------------------------------------
+
+    def _ask(self, message: Message, running: _Running, principal: bytes | None) -> None:
+        """Answer a call with the questions of its task (basic/patterns/mrtr)."""
+        if len(self._rounds) >= MAX_ROUNDS:
+            self._let_go(running)
+            raise ProtocolError(codes.OVERLOADED, "the client has too many questions to answer")
+        handle = secrets.token_urlsafe(24)
+        one = self._rounds[handle] = _Round(running, message, principal)
+        one.timer = self._front.loop.call_later(ROUND_TTL, self._expire, handle)
+        asked = {"inputRequests": running.input_requests(), "requestState": handle}
+        self._client.answer(message, self._encoded({**asked, "resultType": "input_required"}))
+
+    def resumes(self, message: Message, handle: str, responses: Raw | None) -> bool:
+        """Whether a request goes on with a call whose client was asked. ProtocolError: it does not
+        fit."""
+        one = self._rounds.get(handle)
+        if one is None or one.principal != self._front.principal:
+            return False
+        if one.of != identity(message):
+            raise ProtocolError(codes.INVALID_PARAMS, "requestState belongs to another request")
+        given = members_of(responses) if responses is not None else {}
+        if not all(bytes(value).lstrip().startswith(b"{") for value in given.values()):
+            raise ProtocolError(codes.INVALID_PARAMS, "inputResponses must be objects")
+        del self._rounds[handle]
+        one.timer.cancel()
+        one.running.take(given)
+        self._client.work(message, self._wait(message, one.running, one.principal))
+        return True
+
+    def _expire(self, handle: str) -> None:
+        """The client does not come back."""
+        self._let_go(self._rounds.pop(handle).running)
+
+    def asks(self, backend: Backend, question: Message) -> bool:
+        """Whether a question of the server is one of a task that this connection has begun."""
+        meta = members_of(members_of(question.params).get("_meta"))
+        try:
+            task_id = _related(meta.get(RELATED_TASK, b"{}")).taskId
+        except msgspec.DecodeError:
+            return False
+        running = self._running.get(task_id)
+        if running is None:
+            return False
+        if CAPABILITY_OF[question.method or ""] not in running.capabilities:
+            backend.refuse(question, f"the client does not support {question.method}")
+        elif len(running.questions) >= MAX_QUESTIONS:
+            backend.refuse(question, "the client has too many questions to answer")
+        else:
+            running.n_asked += 1
+            running.questions[str(running.n_asked)] = backend, question
+            running.asked.set()
+        return True
+
+    # -- requests about tasks --------------------------------------------------------------------
+
+    def require(self, message: Message) -> None:
+        """ProtocolError -32021: a request of a client that does not declare the extension."""
+        if not has_extension(_capabilities(message)):
+            raise ProtocolError(
+                codes.MISSING_CLIENT_CAPABILITY,
+                f"the client did not declare the extension {TASKS_EXTENSION}",
+                {"requiredCapabilities": {"extensions": {TASKS_EXTENSION: {}}}},
+            )
+
+    def serve(self, message: Message) -> None:
+        """Answer a request about a task. ProtocolError: the client does not declare the
+        extension."""
+        self.require(message)
+        self._client.work(message, self.methods[message.method or ""](message))
+
+    def _sealed(self, running: _Running, principal: bytes | None) -> str:
+        return self._kept.seal(f"{running.place}~{running.id}", principal)
+
+    def _server(self, place: int) -> Backend | None:
+        """The connection to the process that has a task."""
+        return self._client.backend if self._pool is None else self._pool.legacy[place].backend
+
+    def _found(self, message: Message, decoder: Any) -> tuple[int, str, Any]:
+        """Where the task of a request is, its id there, and the params. ProtocolError -32602: they
+        are malformed, or the client has no such task."""
+        try:
+            params = decoder.decode(message.params or b"{}")
+        except msgspec.DecodeError as exc:
+            raise ProtocolError(codes.INVALID_PARAMS, f"Invalid params: {exc}") from None
+        place, _, task_id = self._kept.open(params.taskId, self._front.principal).partition("~")
+        return int(place), task_id, params
+
+    async def _fetch(self, place: int, task_id: str, method: str = "tasks/result") -> bytes:
+        return await ask(self._server(place), method, encode({"taskId": task_id}))
+
+    async def _state(self, place: int, task_id: str) -> TaskState:
+        """The state of a task at the server. ProtocolError: the server's error."""
+        try:
+            state = task_state(await self._fetch(place, task_id, "tasks/get"))
+        except RemoteError as exc:
+            raise ProtocolError(exc.code, exc.message, exc.data) from None
+        if state.task_id != task_id:
+            raise ProtocolError(codes.INTERNAL_ERROR, "the server has answered for another task")
+        return state
+
+    def _encoded(self, members: dict[str, Any]) -> bytes:
+        """A result of 2026-07-28 as text."""
+        if self._info is not None:
+            members["_meta"] = {META_SERVER_INFO: self._info}
+        return encode(members)
+
+    async def _get(self, message: Message) -> None:
+        """tasks/get: the state of a task, with its questions, its result or its error."""
+        place, task_id, params = self._found(message, _task_params)
+        state = await self._state(place, task_id)
+        status, more = await self._details(state, place)
+        shown = raised_task(state, params.taskId, status)
+        self._client.answer(message, self._encoded({**shown, **more, "resultType": "complete"}))
+
+    async def _details(self, state: TaskState, place: int) -> tuple[TaskStatus, dict[str, Any]]:
+        """The status in the extension, and what belongs to it."""
+        status, running = state.status, self._running.get(state.task_id)
+        if not status.terminal:
+            if running is not None and running.questions:
+                return TaskStatus.INPUT_REQUIRED, {"inputRequests": running.input_requests()}
+            if status is TaskStatus.INPUT_REQUIRED and running is not None:
+                self._listen(running)
+            return TaskStatus.WORKING, {}  # until the question is here
+        self._forget(state.task_id)
+        if status is TaskStatus.CANCELLED:
+            return status, {}
+        try:
+            result = unrelated(await self._fetch(place, state.task_id))
+        except RemoteError as exc:
+            error = {"code": exc.code, "message": exc.message}
+            return TaskStatus.FAILED, {
+                "error": error if exc.data is None else {**error, "data": exc.data}
+            }
+        state.result = Raw(result)
+        if status is TaskStatus.FAILED and not state.is_error:
+            text = msgspec.json.decode(bytes(state.status_message) or b'"The task failed"')
+            return status, {"error": {"code": codes.INTERNAL_ERROR, "message": text}}
+        return TaskStatus.COMPLETED, {"result": state.result}
+
+    def _listen(self, running: _Running) -> None:
+        """Wait for the result of a task that has a question: servers send it then ("Input Required
+        Status")."""
+        if running.fetching is None or running.fetching.done():
+            fetching = asyncio.ensure_future(self._fetch(running.place, running.id))
+            fetching.add_done_callback(lambda done: done.cancelled() or done.exception())
+            running.fetching = fetching
+
+    async def _update(self, message: Message) -> None:
+        """tasks/update: answers to the questions of a task. Others are ignored."""
+        place, task_id, params = self._found(message, _update_params)
+        running = self._running.get(task_id)
+        if running is None:
+            await self._state(place, task_id)  # an error if there is no such task
+        else:
+            running.take(params.inputResponses)
+        self._client.answer(message, self._encoded({"resultType": "complete"}))
+
+    async def _cancel(self, message: Message) -> None:
+        """tasks/cancel: acknowledged for a task that has ended, too, and by a server that cannot
+        cancel tasks: it is a wish ("Task Cancellation")."""
+        place, task_id, _ = self._found(message, _task_params)
+        try:
+            if self._cancels:
+                await self._fetch(place, task_id, "tasks/cancel")
+            else:
+                await self._state(place, task_id)
+        except RemoteError:
+            await self._state(place, task_id)  # an error if there is no such task
+        self._forget(task_id)
+        self._client.answer(message, self._encoded({"resultType": "complete"}))
+
+    def close(self) -> None:
+        """The client has left, or the server is gone."""
+        for one in self._rounds.values():
+            one.timer.cancel()
+            self._let_go(one.running)
+        self._rounds.clear()
+        for task_id in list(self._running):
+            self._forget(task_id)
+
+
+def _capabilities(message: Message) -> dict[str, Any]:
+    found = msgspec.json.decode(message.lease(_CAPABILITIES) or b"{}")
+    return found if isinstance(found, dict) else {}
+
+
+def _code(answer: Message) -> object:
+    error = msgspec.json.decode(answer.error) if answer.error is not None else None
+    return error.get("code") if isinstance(error, dict) else None
+
+
+def _first(status: TaskStatus) -> TaskStatus:
+    """The first status of a task. What more there is, tasks/get says."""
+    return status if status is TaskStatus.CANCELLED else TaskStatus.WORKING
+
+
+def unrelated(result: bytes) -> bytes:
+    """A result without the id of its task: 2026-07-28 has it in no result."""
+    members = members_of(result)
+    meta = members_of(members.get("_meta"))
+    if meta.pop(RELATED_TASK, None) is None:
+        return result
+    del members["_meta"]
+    if meta:
+        members["_meta"] = Raw(encode(meta))
+    return encode(members)
