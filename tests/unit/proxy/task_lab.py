@@ -165,9 +165,9 @@ for line in sys.stdin:
     elif method == "tools/call":
         call(i, p)
     elif method == "tools/list":
-        tools = [{"name": n, "inputSchema": {"type": "object"}} for n in ("make", "plain")]
+        tools = [{"name": n, "inputSchema": {"type": "object"}} for n in ("make", "plain", "late")]
         if not modern:
-            tools[0]["execution"] = {"taskSupport": "required"}
+            tools[0]["execution"] = tools[2]["execution"] = {"taskSupport": "required"}
             tools[1]["execution"] = {"taskSupport": "optional"}
         answer(i, **cached(tools=tools))
     elif method is not None and method.startswith("tasks/"):
@@ -222,8 +222,11 @@ def about(id: Any, method: str, task_id: Any, **more: Any) -> dict[str, Any]:
 async def answer_to(client: Any, id: Any) -> tuple[Any, list[Any]]:
     """The answer to a request, and what came before."""
     before: list[Any] = []
-    while True:
+    answers = client.__dict__.setdefault("answers", {})
+    while id not in answers:
         got = await asyncio.wait_for(client.recv(), 20)
-        if got.get("id") == id and "method" not in got:
-            return got, before
-        before.append(got)
+        if "id" in got and "method" not in got:
+            answers[got["id"]] = got
+        else:
+            before.append(got)
+    return answers.pop(id), before

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.proxy.task_lab import TASKS, TaskLab, about, answer_to
+from tests.unit.proxy.task_lab import RELATED, TASKS, TaskLab, about, answer_to
 from tests.unit.proxy.translation_lab import request, text_in, tool
 from wirespeed.proxy.translation import modern_tasks
 
@@ -106,7 +106,20 @@ async def test_which_calls_are_tasks(tmp_path: Path, isolation: str) -> None:
         for n in (5, 6):  # it is known after the first call
             got = (await one.ask(tool(n, "late")))["result"]
             assert got["resultType"] == "task"
-        assert len(lab.read("tools/call")) == 7
+        assert len(lab.read("tools/call")) == 6
+    assert len(lab.read("tools/list")) == 1
+
+
+async def test_first_calls_at_once(tmp_path: Path) -> None:
+    """All wait for the same list of tools."""
+    lab = TaskLab(tmp_path, "shared", modern=False)
+    async with lab.serving():
+        one = await joined(lab, DECLARED)
+        await one.send(*(tool(n, "make") for n in range(5)))
+        for n in range(5):
+            got, _ = await answer_to(one, n)
+            assert got["result"]["resultType"] == "task"
+    assert len(lab.read("tools/list")) == 1
 
 
 async def test_refusals_with_other_reasons(tmp_path: Path) -> None:
@@ -116,12 +129,12 @@ async def test_refusals_with_other_reasons(tmp_path: Path) -> None:
         for code in (-32601, -32600):
             error = {"code": code, "message": "no", "data": [1]}
             assert (await one.ask(tool(1, "fail", error=error)))["error"] == error
-        assert len(lab.read("tools/call")) == 4
+        assert len(lab.read("tools/list")) == 1  # a moment ago is soon enough
         error = {"code": 7, "message": "seven"}
         assert (await one.ask(tool(2, "fail", error=error)))["error"] == error
-        assert len(lab.read("tools/call")) == 5
+        assert len(lab.read("tools/call")) == 3
         kept = lab.proxy.services["b"].kept_tasks
-        assert not kept.required
+        assert kept.required == {"make", "late"}
         kept.require("plain")  # it was one, and is one no more
         assert text_in(await one.ask(tool(3, "plain"))) == [{}, False]
         await one.ask(request(4, "tools/list"))
@@ -297,7 +310,8 @@ async def test_questions_of_a_task(tmp_path: Path) -> None:
         assert got["result"] == COMPLETE
         while (got := (await one.ask(about(4, "get", id)))["result"])["status"] == "working":
             await asyncio.sleep(0.01)
-        assert got["result"]["structuredContent"] == {"action": "accept"}
+        related = {"_meta": {RELATED: {"taskId": "1"}}}
+        assert got["result"]["structuredContent"] == {"action": "accept", **related}
         again = await one.ask(about(5, "update", id, inputResponses=given))
         assert again["result"] == COMPLETE
 
@@ -334,9 +348,8 @@ async def test_questions_while_the_proxy_waits(tmp_path: Path) -> None:
         await one.send(tool(1, "make"))
         await lab.until_read("tasks/result", 1)
         await one.send(question("1", "x"))
-        got, before = await answer_to(one, 1)
-        if not [m for m in before if m.get("id") == "q"]:
-            await answer_to(one, "q")
+        got, _ = await answer_to(one, 1)
+        await answer_to(one, "q")
         result = got["result"]
         assert result["resultType"] == "input_required"
         assert result["inputRequests"]["1"]["method"] == "roots/list"
@@ -348,7 +361,8 @@ async def test_questions_while_the_proxy_waits(tmp_path: Path) -> None:
         assert (await one.ask(again))["error"]["code"] == -32602
         again["params"]["inputResponses"] = {"1": {"roots": []}}
         got = await asked(one, {**again, "id": 4})
-        assert got["result"]["structuredContent"] == {"roots": []}
+        related = {"_meta": {RELATED: {"taskId": "1"}}}
+        assert got["result"]["structuredContent"] == {"roots": [], **related}
         assert got["result"]["resultType"] == "complete"
         used = await one.ask({**again, "id": 5})
         assert used["error"]["code"] == -32602

@@ -30,6 +30,8 @@ MAX_HELD = 1000
 MAX_HELD_BY_CLIENT = 100
 MAX_HELD_BYTES = 16 * 1024 * 1024
 MAX_TTL = 3_600_000
+# Seconds between two looks for tasks whose time is over.
+SWEEP_EVERY = 10.0
 # Names of tools that only run as tasks.
 MAX_NAMES = 1000
 
@@ -48,6 +50,8 @@ class KeptTasks:
         self.required: set[str] = set()
         self._loop = loop
         self._key = os.urandom(32)
+        self._last = 0  # when the last held task is over, in milliseconds since 1970
+        self._sweeps = False
         self._store = MemoryTaskStore(
             max_tasks=MAX_HELD, max_tasks_per_owner=MAX_HELD_BY_CLIENT, max_bytes=MAX_HELD_BYTES
         )
@@ -78,8 +82,8 @@ class KeptTasks:
     # -- tasks that the proxy holds --------------------------------------------------------------
 
     async def hold(self, task: Task) -> Task:
-        """Hold a task that has ended, in place of the oldest one if there are too many. Returns the
-        task as it is held: it has failed if its result is too large."""
+        """Hold a task that has ended and has a time to live. The oldest one makes room if there are
+        too many. Returns the task as it is held: it has failed if its result is too large."""
         try:
             await self._store.create(task)
         except TaskLimit:
@@ -93,12 +97,19 @@ class KeptTasks:
                 error=error,
             )
             await self._store.create(task)
-        if task.expires is not None:
-            self._loop.call_later(max(0, task.expires - now_ms()) / 1000 + 0.01, self._expire)
+        assert task.expires is not None
+        self._last = max(self._last, task.expires)
+        if not self._sweeps:
+            self._sweeps = True
+            self._loop.call_later(SWEEP_EVERY, self._sweep)
         return task
 
-    def _expire(self) -> None:
+    def _sweep(self) -> None:
+        """Forget tasks whose time is over, from time to time while there are any."""
         self._loop.create_task(self._store.expire(now_ms()))  # it never waits
+        self._sweeps = now_ms() < self._last
+        if self._sweeps:
+            self._loop.call_later(SWEEP_EVERY, self._sweep)
 
     async def held(self, id: str, owner: bytes, principal: bool) -> Task | None:
         """Return a held task that a client may see, or None."""

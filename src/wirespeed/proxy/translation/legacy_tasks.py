@@ -32,6 +32,7 @@ from wirespeed.proxy.translation.task_shapes import (
     error_in,
     lowered_task,
     task_state,
+    unrelated,
     with_extension,
 )
 from wirespeed.proxy.translation.works import ask
@@ -48,9 +49,9 @@ if TYPE_CHECKING:
     from wirespeed.proxy.translation.legacy_client import LegacyClient
 
 # Tasks of one client whose changes it is told, and milliseconds for which a cancelled task is held
-# whose server names no time.
+# at most.
 MAX_FOLLOWED = 1000
-LONG_TTL = 86_400_000
+LONG_TTL = 30 * 86_400_000
 
 _task_params = msgspec.json.Decoder(views.TaskParams).decode
 
@@ -138,7 +139,7 @@ class LegacyTasks:
         """The server has made a task."""
         task_id = state.task_id
         if state.status is TaskStatus.COMPLETED:  # whether the tool failed is in its result
-            state = await self._ask(message, task_id)
+            state = await self._ask(task_id)
         created: dict[str, Any] = {"task": lowered_task(state, self._sealed(task_id))}
         if meta is not None:
             created["_meta"] = meta
@@ -188,7 +189,7 @@ class LegacyTasks:
     async def _held(self, id: str) -> Task | None:
         return await self._kept.held(id, self._owner, self._principal is not None)
 
-    async def _send(self, message: Message, method: str, task_id: str, **more: Any) -> bytes:
+    async def _send(self, method: str, task_id: str, **more: Any) -> bytes:
         """Ask the server about a task. Returns the result. ProtocolError: the server's error."""
         meta = with_extension(self._client.meta())
         params = encode({"taskId": task_id, **more, "_meta": meta})
@@ -198,8 +199,8 @@ class LegacyTasks:
             code = codes.INTERNAL_ERROR if exc.code in codes.MODERN_ERRORS else exc.code
             raise ProtocolError(code, exc.message, exc.data) from None
 
-    async def _ask(self, message: Message, task_id: str) -> TaskState:
-        state = task_state(await self._send(message, "tasks/get", task_id))
+    async def _ask(self, task_id: str) -> TaskState:
+        state = task_state(await self._send("tasks/get", task_id))
         if state.task_id != task_id:
             raise ProtocolError(codes.INTERNAL_ERROR, "the server has answered for another task")
         self._note(state)
@@ -212,7 +213,7 @@ class LegacyTasks:
         if held is not None:
             self._client.answer(message, encode(views.view(held)))
             return
-        state = await self._ask(message, self._kept.open(id, self._principal))
+        state = await self._ask(self._kept.open(id, self._principal))
         self._client.answer(message, encode(lowered_task(state, id)))
 
     async def _cancel(self, message: Message) -> None:
@@ -224,11 +225,11 @@ class LegacyTasks:
         if held is not None:
             raise views.cannot_cancel(held)
         task_id = self._kept.open(id, self._principal)
-        state = await self._ask(message, task_id)
+        state = await self._ask(task_id)
         if not state.status.terminal:
-            await self._send(message, "tasks/cancel", task_id)
+            await self._send("tasks/cancel", task_id)
             with contextlib.suppress(ProtocolError):  # the server may have forgotten it already
-                state = await self._ask(message, task_id)
+                state = await self._ask(task_id)
             if not state.status.terminal:
                 state = await self._hold_cancelled(state, id)
             if state.status is TaskStatus.CANCELLED:
@@ -244,7 +245,7 @@ class LegacyTasks:
         if await self._held(id) is None:  # else another request was faster
             now = now_ms()
             ttl = msgspec.json.decode(state.ttl_ms)
-            ttl = int(ttl) if isinstance(ttl, int | float) else LONG_TTL
+            ttl = min(int(ttl), LONG_TTL) if isinstance(ttl, int | float) else LONG_TTL
             await self._kept.hold(self._new(id, now, ttl).cancelled(views.CANCELLED, now))
         state.status = TaskStatus.CANCELLED
         state.status_message = Raw(encode(views.CANCELLED))
@@ -265,7 +266,7 @@ class LegacyTasks:
                     return
                 task_id = task_id or self._kept.open(id, self._principal)
                 with self._waiting(task_id) as changed:
-                    state = await self._ask(message, task_id)
+                    state = await self._ask(task_id)
                     if state.status.terminal:
                         self._client.answer(message, self._outcome(state, id))
                         return
@@ -319,7 +320,8 @@ class LegacyTasks:
         answer = await put(
             self._front, message, members_of(question), self._client.capabilities, id
         )
-        await self._send(message, "tasks/update", task_id, inputResponses={key: answer})
+        given = Raw(unrelated(bytes(answer)))
+        await self._send("tasks/update", task_id, inputResponses={key: given})
 
     # -- changes ---------------------------------------------------------------------------------
 

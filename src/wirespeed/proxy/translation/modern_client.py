@@ -181,7 +181,7 @@ class ModernClient(Translator):
             if method == "tools/call" and self._tasks.again(request, answer):
                 return None
             if method == "tools/list" and answer.result is not None:
-                self._tasks.learn(answer.result)
+                self._tasks.tools.learn(answer.result)
         return self._raised(method, answer)
 
     def _called(self, answer: Message) -> Message | bytes:

@@ -17,6 +17,7 @@ from wirespeed.errors import ProtocolError, RemoteError
 from wirespeed.protocol import codes
 from wirespeed.protocol.meta import TASKS_EXTENSION
 from wirespeed.protocol.revisions import META_CLIENT_CAPABILITIES, META_SERVER_INFO
+from wirespeed.proxy.backend import remote_error
 from wirespeed.proxy.isolation.pool import Pool
 from wirespeed.proxy.tags import whole
 from wirespeed.proxy.translation.results import encode, members_of, raised, raised_error
@@ -25,17 +26,18 @@ from wirespeed.proxy.translation.rounds import (
     MAX_QUESTIONS,
     MAX_ROUNDS,
     ROUND_TTL,
-    decline,
-    embedded,
     identity,
 )
+from wirespeed.proxy.translation.running_task import RunningTask
 from wirespeed.proxy.translation.task_shapes import (
     TaskState,
     created_task,
     has_extension,
     raised_task,
     task_state,
+    unrelated,
 )
+from wirespeed.proxy.translation.task_tools import TaskTools
 from wirespeed.proxy.translation.works import ask
 from wirespeed.tasks.model import TaskStatus
 from wirespeed.tasks.views import RELATED_TASK, TaskParams
@@ -64,58 +66,9 @@ class UpdateParams(msgspec.Struct):
     inputResponses: dict[str, dict[str, Any]]  # noqa: N815
 
 
-class _Execution(msgspec.Struct, frozen=True):
-    taskSupport: str = ""  # noqa: N815
-
-
-class _Tool(msgspec.Struct):
-    name: str
-    execution: _Execution = _Execution()
-
-
-class _Tools(msgspec.Struct):
-    tools: list[_Tool] = []
-
-
 _task_params = msgspec.json.Decoder(TaskParams)
 _update_params = msgspec.json.Decoder(UpdateParams)
-_tools = msgspec.json.Decoder(_Tools).decode
 _related = msgspec.json.Decoder(TaskParams).decode
-
-
-class _Running:
-    """A task of the server that this connection has begun, and its open questions."""
-
-    def __init__(self, task_id: str, place: int, capabilities: dict[str, Any]) -> None:
-        self.id = task_id
-        self.place = place
-        self.capabilities = capabilities
-        self.questions: dict[str, tuple[Backend, Message]] = {}
-        self.n_asked = 0
-        self.asked = asyncio.Event()
-        self.fetching: asyncio.Future[bytes] | None = None  # tasks/result, which brings questions
-
-    def input_requests(self) -> dict[str, Any]:
-        """The open questions as clients of 2026-07-28 get them."""
-        return {key: embedded(question) for key, (_, question) in self.questions.items()}
-
-    def take(self, responses: dict[str, Any]) -> None:
-        """Give the server the answers. Those to other questions are ignored."""
-        for key, response in responses.items():
-            backend, question = self.questions.pop(key, (None, None))
-            if backend is not None and question is not None and backend.link is not None:
-                backend.session.send_result(question, encode(response))
-                backend.link.wrote()
-        if not self.questions:
-            self.asked.clear()
-
-    def drop(self) -> None:
-        """Nobody waits for it here any more."""
-        for backend, question in self.questions.values():
-            decline(backend, question)
-        self.questions.clear()
-        if self.fetching is not None:
-            self.fetching.cancel()
 
 
 class _Round:
@@ -123,7 +76,7 @@ class _Round:
 
     timer: asyncio.TimerHandle
 
-    def __init__(self, running: _Running, request: Message, principal: bytes | None) -> None:
+    def __init__(self, running: RunningTask, request: Message, principal: bytes | None) -> None:
         self.running = running
         self.principal = principal
         self.of = identity(request)
@@ -137,6 +90,9 @@ class ModernTasks:
         kept: What the proxy keeps of the tasks of the server.
         info: The server's name and version, or None.
         cancels: Whether the server has tasks/cancel.
+
+    Attributes:
+        tools: Which tools only run as tasks.
     """
 
     def __init__(self, client: ModernClient, kept: KeptTasks, info: object, cancels: bool) -> None:
@@ -145,8 +101,9 @@ class ModernTasks:
         self._kept = kept
         self._info = info
         self._cancels = cancels
-        self._running: dict[str, _Running] = {}
+        self._running: dict[str, RunningTask] = {}
         self._rounds: dict[str, _Round] = {}
+        self.tools = TaskTools(client, kept)
         inner = client.inner
         self._pool = inner.router if inner is not None and isinstance(inner.router, Pool) else None
         self.methods = {
@@ -157,38 +114,31 @@ class ModernTasks:
 
     # -- calls -----------------------------------------------------------------------------------
 
-    def learn(self, result: Any) -> None:
-        """Note which tools of a list only run as tasks."""
-        if b'"taskSupport"' not in bytes(result):
-            return
-        try:
-            tools = _tools(result).tools
-        except msgspec.DecodeError:
-            return  # the refusal of a call tells as well
-        for tool in tools:
-            if tool.execution.taskSupport == "required":
-                self._kept.require(tool.name)
-            else:
-                self._kept.required.discard(tool.name)
-
     def takes(self, message: Message) -> bool:
         """Whether a call of a tool was sent as a task: the tool only runs as one."""
-        if not self._kept.required or message.text("params.name") not in self._kept.required:
+        if not self.tools.requires(message.text("params.name")):
             return False
-        self._call(message, None)
+        self._call(message)
         return True
 
     def again(self, message: Message, answer: Message) -> bool:
-        """Whether a call that the server has refused was sent again, as a task."""
-        refusal = msgspec.json.decode(answer.error) if answer.error is not None else None
-        if not isinstance(refusal, dict) or refusal.get("code") not in REFUSALS:
+        """Whether a call was refused as plain calls of a tool are that only runs as a task. If the
+        list of tools says so, too, the tool has not run, and is called as a task."""
+        if answer.error is None:
             return False
-        text = str(refusal.get("message", ""))
-        self._call(message, ProtocolError(refusal["code"], text, refusal.get("data")))
+        refusal = remote_error(answer.error)
+        if refusal.code not in REFUSALS:
+            return False
+        self._client.work(message, self._again(message, refusal))
         return True
 
-    def _call(self, message: Message, refusal: ProtocolError | None) -> None:
-        """Call a tool as a task. ``refusal``: What the server said to the call without one."""
+    async def _again(self, message: Message, refusal: RemoteError) -> None:
+        await self.tools.refresh()
+        if not self.takes(message):
+            raise refusal
+
+    def _call(self, message: Message) -> None:
+        """Call a tool as a task."""
         params = members_of(message.params)
         for name in _OF_A_ROUND:
             params.pop(name, None)
@@ -196,36 +146,34 @@ class ModernTasks:
 
         def after(answer: Message) -> Message | bytes | None:
             if answer.result is None:
-                if refusal is not None and _code(answer) in REFUSALS:
-                    raise refusal  # that was not the reason
                 return raised_error(answer)
             try:
-                created = created_task(answer.result).task
+                found = created_task(bytes(answer.result))
             except msgspec.DecodeError as exc:
                 raise ProtocolError(
                     codes.INTERNAL_ERROR, f"the server's task is malformed: {exc}"
                 ) from None
+            created = found.task
             if created is None:  # it ran at once
                 return raised("tools/call", answer.result, self._info)
-            if refusal is not None:
-                self._kept.require(message.text("params.name") or "")
             running = self._begin(message, created.task_id)
-            if not has_extension(running.capabilities):
+            if running.is_awaited:
                 self._client.work(message, self._wait(message, running, principal))
                 return None
             shown = raised_task(created, self._sealed(running, principal), _first(created.status))
-            return self._encoded({**shown, "resultType": "task"})
+            return self._encoded({**shown, "resultType": "task"}, found.meta)
 
         text = whole("tools/call", {**params, "task": {}})
         self._front.pass_request(message, self._client.backend, text=text, after=after)
 
-    def _begin(self, message: Message, task_id: str) -> _Running:
+    def _begin(self, message: Message, task_id: str) -> RunningTask:
         place = 0
         if self._pool is not None and self._client.inner is not None:
             place = self._pool.home_of(self._client.inner)
-        running = _Running(task_id, place, _capabilities(message))
-        if len(self._running) >= MAX_RUNNING:
-            self._forget(next(iter(self._running)))
+        running = RunningTask(task_id, place, _capabilities(message))
+        known = [one.id for one in self._running.values() if not one.is_awaited]
+        if len(known) >= MAX_RUNNING and not running.is_awaited:
+            self._forget(known[0])
         self._running[task_id] = running
         return running
 
@@ -235,7 +183,7 @@ class ModernTasks:
         if running is not None:
             running.drop()
 
-    async def _wait(self, message: Message, running: _Running, principal: bytes | None) -> None:
+    async def _wait(self, message: Message, running: RunningTask, principal: bytes | None) -> None:
         """Wait for the end of a task in the place of its client, which may be asked meanwhile. The
         client's cancellation cancels the task."""
         if running.fetching is None:
@@ -252,13 +200,10 @@ class ModernTasks:
         finally:
             asked.cancel()
         self._running.pop(running.id, None)
-        try:
-            result = running.fetching.result()
-        except RemoteError as exc:
-            raise ProtocolError(exc.code, exc.message, exc.data) from None
+        result = running.fetching.result()
         self._client.answer(message, raised("tools/call", unrelated(result), self._info))
 
-    def _let_go(self, running: _Running) -> None:
+    def _let_go(self, running: RunningTask) -> None:
         """Nobody waits for a task that only its call knew."""
         self._forget(running.id)
         backend = self._server(running.place)
@@ -268,7 +213,7 @@ class ModernTasks:
 
     # -- questions of a task that its client waits for ---------------------------------------------
 
-    def _ask(self, message: Message, running: _Running, principal: bytes | None) -> None:
+    def _ask(self, message: Message, running: RunningTask, principal: bytes | None) -> None:
         """Answer a call with the questions of its task (basic/patterns/mrtr)."""
         if len(self._rounds) >= MAX_ROUNDS:
             self._let_go(running)
@@ -337,7 +282,7 @@ class ModernTasks:
         self.require(message)
         self._client.work(message, self.methods[message.method or ""](message))
 
-    def _sealed(self, running: _Running, principal: bytes | None) -> str:
+    def _sealed(self, running: RunningTask, principal: bytes | None) -> str:
         return self._kept.seal(f"{running.place}~{running.id}", principal)
 
     def _server(self, place: int) -> Backend | None:
@@ -358,20 +303,17 @@ class ModernTasks:
         return await ask(self._server(place), method, encode({"taskId": task_id}))
 
     async def _state(self, place: int, task_id: str) -> TaskState:
-        """The state of a task at the server. ProtocolError: the server's error."""
-        try:
-            state = task_state(await self._fetch(place, task_id, "tasks/get"))
-        except RemoteError as exc:
-            raise ProtocolError(exc.code, exc.message, exc.data) from None
+        """The state of a task at the server. RemoteError: the server's error."""
+        state = task_state(await self._fetch(place, task_id, "tasks/get"))
         if state.task_id != task_id:
             raise ProtocolError(codes.INTERNAL_ERROR, "the server has answered for another task")
         return state
 
-    def _encoded(self, members: dict[str, Any]) -> bytes:
+    def _encoded(self, members: dict[str, Any], meta: dict[str, Raw] | None = None) -> bytes:
         """A result of 2026-07-28 as text."""
-        if self._info is not None:
-            members["_meta"] = {META_SERVER_INFO: self._info}
-        return encode(members)
+        more: dict[str, Any] = {} if self._info is None else {META_SERVER_INFO: self._info}
+        more |= meta or {}
+        return encode({**members, "_meta": more} if more else members)
 
     async def _get(self, message: Message) -> None:
         """tasks/get: the state of a task, with its questions, its result or its error."""
@@ -406,7 +348,7 @@ class ModernTasks:
             return status, {"error": {"code": codes.INTERNAL_ERROR, "message": text}}
         return TaskStatus.COMPLETED, {"result": state.result}
 
-    def _listen(self, running: _Running) -> None:
+    def _listen(self, running: RunningTask) -> None:
         """Wait for the result of a task that has a question: servers send it then ("Input Required
         Status")."""
         if running.fetching is None or running.fetching.done():
@@ -433,13 +375,16 @@ class ModernTasks:
                 await self._fetch(place, task_id, "tasks/cancel")
             else:
                 await self._state(place, task_id)
-        except RemoteError:
+        except RemoteError as exc:
+            if exc.code != codes.INVALID_PARAMS:
+                raise
             await self._state(place, task_id)  # an error if there is no such task
         self._forget(task_id)
         self._client.answer(message, self._encoded({"resultType": "complete"}))
 
     def close(self) -> None:
         """The client has left, or the server is gone."""
+        self.tools.close()
         for one in self._rounds.values():
             one.timer.cancel()
             self._let_go(one.running)
@@ -453,23 +398,6 @@ def _capabilities(message: Message) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _code(answer: Message) -> object:
-    error = msgspec.json.decode(answer.error) if answer.error is not None else None
-    return error.get("code") if isinstance(error, dict) else None
-
-
 def _first(status: TaskStatus) -> TaskStatus:
     """The first status of a task. What more there is, tasks/get says."""
     return status if status is TaskStatus.CANCELLED else TaskStatus.WORKING
-
-
-def unrelated(result: bytes) -> bytes:
-    """A result without the id of its task: 2026-07-28 has it in no result."""
-    members = members_of(result)
-    meta = members_of(members.get("_meta"))
-    if meta.pop(RELATED_TASK, None) is None:
-        return result
-    del members["_meta"]
-    if meta:
-        members["_meta"] = Raw(encode(meta))
-    return encode(members)

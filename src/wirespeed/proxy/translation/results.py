@@ -147,7 +147,9 @@ def discovered(hello: dict[str, Any], versions: tuple[str, ...]) -> bytes:
     """What a legacy server said in ``initialize``, as the result of ``server/discover``."""
     offered = _cut(hello.get("capabilities"), _LEGACY_ONLY)
     if runs_tasks(hello.get("capabilities")):
-        offered["extensions"] = {TASKS_EXTENSION: {}}
+        extensions = offered.get("extensions")
+        extensions = extensions if isinstance(extensions, dict) else {}
+        offered["extensions"] = {**extensions, TASKS_EXTENSION: {}}
     result: dict[str, Any] = {
         "supportedVersions": [*versions, *MODERN_VERSIONS],
         "capabilities": offered,

@@ -14,6 +14,7 @@ from msgspec import Raw
 from wirespeed.protocol.meta import TASKS_EXTENSION
 from wirespeed.protocol.revisions import META_CLIENT_CAPABILITIES
 from wirespeed.tasks.model import TaskStatus
+from wirespeed.tasks.views import RELATED_TASK
 
 # What a legacy client is told of a server with the extension. There is no list: the extension has
 # none.
@@ -61,11 +62,13 @@ class _Result(msgspec.Struct):
 
 class _Created(msgspec.Struct):
     task: TaskState | None = None
+    meta: dict[str, Raw] = msgspec.field(default={}, name="_meta")
 
 
 task_state = msgspec.json.Decoder(TaskState).decode
 created_task = msgspec.json.Decoder(_Created).decode
 _result = msgspec.json.Decoder(_Result).decode
+_members = msgspec.json.Decoder(dict[str, Raw]).decode
 
 
 def error_in(result: Raw | bytes) -> bool:
@@ -104,6 +107,18 @@ def _shown(state: TaskState, id: str, status: TaskStatus) -> dict[str, Any]:
 def _number(value: float) -> float:
     """A whole number without a fraction."""
     return int(value) if value == int(value) else value
+
+
+def unrelated(result: bytes) -> bytes:
+    """A result without the id of its task, which 2026-07-28 has in no result."""
+    members = _members(result)
+    meta = _members(members.get("_meta", b"{}"))
+    if meta.pop(RELATED_TASK, None) is None:
+        return result
+    del members["_meta"]
+    if meta:
+        members["_meta"] = Raw(msgspec.json.encode(meta))
+    return msgspec.json.encode(members)
 
 
 def has_extension(capabilities: object) -> bool:

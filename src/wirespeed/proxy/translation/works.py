@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from wirespeed.errors import ProtocolError, TransportError, WirespeedError
+from wirespeed.errors import ProtocolError, RemoteError, TransportError, WirespeedError
 from wirespeed.protocol import codes
 from wirespeed.proxy.backend import remote_error
 from wirespeed.proxy.ongoing import Ongoing
@@ -46,7 +46,7 @@ class Work(Ongoing):
     async def _run(self, message: Message, work: Coroutine[Any, Any, None]) -> None:
         try:
             await work
-        except ProtocolError as exc:
+        except (ProtocolError, RemoteError) as exc:
             self._client.refuse(message, exc.code, exc.message, exc.data)
         except WirespeedError as exc:
             self._client.refuse(message, codes.SERVER_LOST, str(exc).partition("\n")[0])
