@@ -124,6 +124,8 @@ def of_task(i, method, p):
     if modern and not declares(p):
         return fail(i, -32021, "tasks, please")
     task = tasks.get(p["taskId"])
+    if task is not None and task.get("kind") == "silent":
+        return
     if task is None:
         return fail(i, -32602, "Failed to retrieve task: Task not found")
     over = task["status"] in ("completed", "failed", "cancelled")

@@ -444,6 +444,16 @@ async def test_a_server_that_is_lost(tmp_path: Path) -> None:
         assert got["error"]["code"] == -31004
 
 
+async def test_a_server_that_takes_too_long(tmp_path: Path) -> None:
+    lab = TaskLab(tmp_path, "shared", modern=True, config={"request_timeout": 0.2})
+    async with lab.serving():
+        one, _ = await lab.legacy()
+        id = await made(one, state={"kind": "silent"})
+        for method in ("get", "result", "cancel"):
+            got, _ = await _asked(one, about(1, method, id))
+            assert got["error"]["code"] == -31005
+
+
 async def test_older_clients_have_no_tasks(tmp_path: Path) -> None:
     lab = TaskLab(tmp_path, "shared", modern=True)
     async with lab.serving():

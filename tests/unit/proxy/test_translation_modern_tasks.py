@@ -418,6 +418,23 @@ async def test_a_pool(tmp_path: Path) -> None:
         assert got["status"] == "cancelled"
 
 
+async def test_a_server_that_takes_too_long(tmp_path: Path) -> None:
+    """The deadline is one of requests, and not of the wait for a task."""
+    config = {"request_timeout": 0.2}
+    lab = TaskLab(tmp_path, "shared", modern=False, config=config)
+    async with lab.serving():
+        one = await lab.client(DECLARED)
+        id = await made(one, state={"kind": "silent"})
+        for method in ("get", "cancel"):
+            assert (await one.ask(about(1, method, id)))["error"]["code"] == -31005
+        two = await lab.client()
+        await two.send(tool(2, "make"))
+        await asyncio.sleep(0.4)
+        await become(two, "2", status="completed", result=DONE)
+        got, _ = await answer_to(two, 2)
+        assert got["result"]["content"] == DONE["content"]
+
+
 @pytest.mark.parametrize("declared", [DECLARED, {}])
 async def test_a_server_that_is_lost(tmp_path: Path, declared: dict[str, Any]) -> None:
     lab = TaskLab(tmp_path, "shared", modern=False)

@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 
-from wirespeed import Client, Stdio
+from wirespeed import Client, Http, Server, Stdio, WebSocket
+from wirespeed.auth import hash_token, new_token
 from wirespeed.errors import RemoteError, TaskCancelled
-from wirespeed.proxy import BackendConfig, Proxy, ProxyConfig
+from wirespeed.proxy import BackendConfig, PrincipalConfig, Proxy, ProxyConfig
 
 pytestmark = [pytest.mark.compiled, pytest.mark.off_schema]
 
@@ -71,13 +72,22 @@ TASKS = "io.modelcontextprotocol/tasks"
 
 @contextlib.asynccontextmanager
 async def serving(
-    folder: Path, isolation: Any, era: str, listen: str, size: int = 1
+    folder: Path,
+    isolation: Any,
+    era: str,
+    listen: str,
+    size: int = 1,
+    target: Any = None,
+    **options: Any,
 ) -> AsyncIterator[str]:
     """A proxy before a server of one era. Gives its URL."""
     (folder / "server.py").write_text(SERVER)
-    target = Stdio(sys.executable, [str(folder / "server.py"), VERSIONS[era], str(folder / "seen")])
+    if target is None:
+        command = [str(folder / "server.py"), VERSIONS[era], str(folder / "seen")]
+        target = Stdio(sys.executable, command)
     backend = BackendConfig(target=target, name="b", isolation=isolation, size=size)
-    config = ProxyConfig(backends=(backend,), listen=(f"{listen}://127.0.0.1:0/mcp",))
+    listens = (f"{listen}://127.0.0.1:0/mcp",)
+    config = ProxyConfig(backends=(backend,), listen=listens, **options)
     listening: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     task = asyncio.ensure_future(
         Proxy(config).serve(on_listening=lambda urls: listening.set_result(urls[0]))
@@ -174,3 +184,70 @@ async def test_questions(tmp_path: Path, era: str, isolation: str, listen: str) 
         states = [state.status async for state in task]
         assert states[-1] == "completed"
         assert (await task.result()).text == "12 bags"
+
+
+TOKENS = {name: new_token() for name in ("anne", "bob")}
+
+
+@pytest.mark.parametrize("listen", ["ws", "http"])
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+@pytest.mark.parametrize("tool", ["harvest", "plain"])
+async def test_principals(tmp_path: Path, era: str, listen: str, tool: str) -> None:
+    """A task is its principal's, over any connection: also one whose result the proxy holds."""
+    principals = tuple(
+        PrincipalConfig(name=name, token_sha256=hash_token(token).removeprefix("sha256:"))
+        for name, token in TOKENS.items()
+    )
+    kind = WebSocket if listen == "ws" else Http
+    async with serving(tmp_path, "shared", era, listen, principals=principals) as url:
+
+        def client(name: str) -> Client:
+            return Client(kind(url, token=TOKENS[name]), era=OTHER[era])
+
+        async with client("anne") as anne, client("bob") as bob:
+            task = await anne.start_tool(tool, {"n": 1} if tool == "plain" else {})
+            if task.id is None:
+                assert (era, tool) == ("legacy", "plain")
+                return
+            with pytest.raises(RemoteError) as refused:
+                await bob.get_task(task.id)
+            assert refused.value.code == -32602
+        async with client("anne") as anne:
+            assert (await (await anne.get_task(task.id)).result()).text
+
+
+@pytest.mark.parametrize(
+    ("era", "isolation", "listen"),
+    [
+        ("legacy", "shared", "ws"),
+        ("legacy", "shared", "http"),
+        ("legacy", "session", "ws"),
+        ("modern", "shared", "ws"),
+        ("modern", "shared", "http"),
+    ],
+)
+async def test_a_server_over_http(tmp_path: Path, era: str, isolation: str, listen: str) -> None:
+    server = Server("mill", versions=[VERSIONS[era]])
+    server.use_tasks(poll_interval=0.02)
+
+    @server.tool(task="required")
+    async def harvest() -> str:
+        await asyncio.sleep(0.05)
+        return "wheat"
+
+    behind: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    task = asyncio.ensure_future(
+        server.serve("http://127.0.0.1:0/mcp", on_listening=lambda urls: behind.set_result(urls[0]))
+    )
+    async with (
+        serving(tmp_path, isolation, era, listen, target=Http(await behind)) as url,
+        Client(url, era=OTHER[era]) as client,
+    ):
+        assert (await client.call_tool("harvest")).text == "wheat"
+        started = await client.start_tool("harvest")
+        assert started.id is not None
+        states = [state.status async for state in started]
+        assert states[-1] == "completed"
+        assert (await started.result()).text == "wheat"
+    task.cancel()
+    await asyncio.wait((task,))

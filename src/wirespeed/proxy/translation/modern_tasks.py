@@ -101,7 +101,7 @@ class ModernTasks:
         self._kept = kept
         self._info = info
         self._cancels = cancels
-        self._running: dict[str, RunningTask] = {}
+        self._running: dict[tuple[int, str], RunningTask] = {}  # by place and id
         self._rounds: dict[str, _Round] = {}
         self.tools = TaskTools(client, kept)
         inner = client.inner
@@ -167,31 +167,44 @@ class ModernTasks:
         self._front.pass_request(message, self._client.backend, text=text, after=after)
 
     def _begin(self, message: Message, task_id: str) -> RunningTask:
-        place = 0
-        if self._pool is not None and self._client.inner is not None:
-            place = self._pool.home_of(self._client.inner)
-        running = RunningTask(task_id, place, _capabilities(message))
-        known = [one.id for one in self._running.values() if not one.is_awaited]
-        if len(known) >= MAX_RUNNING and not running.is_awaited:
-            self._forget(known[0])
-        self._running[task_id] = running
+        running = RunningTask(task_id, self._place, _capabilities(message))
+        if len(self._running) >= MAX_RUNNING:
+            # those that the proxy waits for are bounded by the requests in flight
+            first = next((key for key, one in self._running.items() if not one.is_awaited), None)
+            if first is not None:
+                self._forget(first)
+        self._running[running.key] = running
         return running
 
-    def _forget(self, task_id: str) -> None:
+    @property
+    def _place(self) -> int:
+        """Where the client's calls go: the place of a process in its pool."""
+        if self._pool is None or self._client.inner is None:
+            return 0
+        return self._pool.home_of(self._client.inner)
+
+    def _forget(self, key: tuple[int, str]) -> None:
         """A task has ended, or is one too many."""
-        running = self._running.pop(task_id, None)
+        running = self._running.pop(key, None)
         if running is not None:
             running.drop()
+
+    def _fetch_result(self, running: RunningTask) -> asyncio.Future[bytes]:
+        """Return what waits for the result of a task."""
+        done = running.fetching is not None and running.fetching.done()
+        if running.fetching is None or (done and not running.is_awaited):
+            running.fetching = asyncio.ensure_future(self._fetch(running.place, running.id))
+            running.fetching.add_done_callback(lambda done: done.cancelled() or done.exception())
+        return running.fetching
 
     async def _wait(self, message: Message, running: RunningTask, principal: bytes | None) -> None:
         """Wait for the end of a task in the place of its client, which may be asked meanwhile. The
         client's cancellation cancels the task."""
-        if running.fetching is None:
-            running.fetching = asyncio.ensure_future(self._fetch(running.place, running.id))
+        result = self._fetch_result(running)
         asked = asyncio.ensure_future(running.asked.wait())
         try:
-            await asyncio.wait((running.fetching, asked), return_when=asyncio.FIRST_COMPLETED)
-            if not running.fetching.done():
+            await asyncio.wait((result, asked), return_when=asyncio.FIRST_COMPLETED)
+            if not result.done():
                 self._ask(message, running, principal)
                 return
         except asyncio.CancelledError:
@@ -199,13 +212,13 @@ class ModernTasks:
             raise
         finally:
             asked.cancel()
-        self._running.pop(running.id, None)
-        result = running.fetching.result()
-        self._client.answer(message, raised("tools/call", unrelated(result), self._info))
+        self._forget(running.key)
+        text = unrelated(result.result())
+        self._client.answer(message, raised("tools/call", text, self._info))
 
     def _let_go(self, running: RunningTask) -> None:
         """Nobody waits for a task that only its call knew."""
-        self._forget(running.id)
+        self._forget(running.key)
         backend = self._server(running.place)
         if self._cancels and backend is not None and backend.link is not None:
             done = backend.ask("tasks/cancel", {"taskId": running.id})
@@ -252,7 +265,7 @@ class ModernTasks:
             task_id = _related(meta.get(RELATED_TASK, b"{}")).taskId
         except msgspec.DecodeError:
             return False
-        running = self._running.get(task_id)
+        running = self._running.get((self._place, task_id))
         if running is None:
             return False
         if CAPABILITY_OF[question.method or ""] not in running.capabilities:
@@ -325,14 +338,15 @@ class ModernTasks:
 
     async def _details(self, state: TaskState, place: int) -> tuple[TaskStatus, dict[str, Any]]:
         """The status in the extension, and what belongs to it."""
-        status, running = state.status, self._running.get(state.task_id)
+        status, running = state.status, self._running.get((place, state.task_id))
         if not status.terminal:
             if running is not None and running.questions:
                 return TaskStatus.INPUT_REQUIRED, {"inputRequests": running.input_requests()}
             if status is TaskStatus.INPUT_REQUIRED and running is not None:
-                self._listen(running)
+                # servers send questions to those that wait ("Input Required Status")
+                self._fetch_result(running)
             return TaskStatus.WORKING, {}  # until the question is here
-        self._forget(state.task_id)
+        self._forget((place, state.task_id))
         if status is TaskStatus.CANCELLED:
             return status, {}
         try:
@@ -348,18 +362,10 @@ class ModernTasks:
             return status, {"error": {"code": codes.INTERNAL_ERROR, "message": text}}
         return TaskStatus.COMPLETED, {"result": state.result}
 
-    def _listen(self, running: RunningTask) -> None:
-        """Wait for the result of a task that has a question: servers send it then ("Input Required
-        Status")."""
-        if running.fetching is None or running.fetching.done():
-            fetching = asyncio.ensure_future(self._fetch(running.place, running.id))
-            fetching.add_done_callback(lambda done: done.cancelled() or done.exception())
-            running.fetching = fetching
-
     async def _update(self, message: Message) -> None:
         """tasks/update: answers to the questions of a task. Others are ignored."""
         place, task_id, params = self._found(message, _update_params)
-        running = self._running.get(task_id)
+        running = self._running.get((place, task_id))
         if running is None:
             await self._state(place, task_id)  # an error if there is no such task
         else:
@@ -379,7 +385,7 @@ class ModernTasks:
             if exc.code != codes.INVALID_PARAMS:
                 raise
             await self._state(place, task_id)  # an error if there is no such task
-        self._forget(task_id)
+        self._forget((place, task_id))
         self._client.answer(message, self._encoded({"resultType": "complete"}))
 
     def close(self) -> None:
@@ -389,8 +395,8 @@ class ModernTasks:
             one.timer.cancel()
             self._let_go(one.running)
         self._rounds.clear()
-        for task_id in list(self._running):
-            self._forget(task_id)
+        for key in list(self._running):
+            self._forget(key)
 
 
 def _capabilities(message: Message) -> dict[str, Any]:

@@ -39,6 +39,11 @@ class RunningTask:
         self.asked = asyncio.Event()
         self.fetching: asyncio.Future[bytes] | None = None
 
+    @property
+    def key(self) -> tuple[int, str]:
+        """What makes it another task than all others of the server."""
+        return self.place, self.id
+
     def input_requests(self) -> dict[str, Any]:
         """The open questions as clients of 2026-07-28 get them."""
         return {key: embedded(question) for key, (_, question) in self.questions.items()}

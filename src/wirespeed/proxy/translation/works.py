@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -83,14 +84,20 @@ class _Answer(Ongoing):
 
 async def ask(backend: Backend | None, method: str, params: bytes) -> bytes:
     """Send a request of the proxy itself. Returns the JSON text of the result. A caller that is
-    cancelled cancels the request. RemoteError, TransportError: there is no result."""
+    cancelled cancels the request. A wait for the end of a task has no deadline. RemoteError,
+    TransportError: there is no result. ProtocolError: it took too long."""
     if backend is None or backend.link is None:
         raise TransportError("the server is not there")
     answer = _Answer(backend.loop)
     id = backend.session.send_request(method, params, token=answer)
     backend.link.wrote()
+    seconds = math.inf if method == "tasks/result" else backend.deadline
     try:
-        return await answer.text
+        async with asyncio.timeout(None if seconds == math.inf else seconds):
+            return await answer.text
+    except TimeoutError:
+        text = f"no answer within {seconds:g} s"
+        raise ProtocolError(codes.REQUEST_TIMEOUT, text) from None
     finally:
         if backend.link is not None and backend.awaits(id):
             backend.session.forget(id)
