@@ -95,6 +95,18 @@ async def test_a_call_without_a_task(tmp_path: Path, isolation: str) -> None:
         assert got["message"] == "tasks, please (it only runs as a task)"
 
 
+async def test_a_call_without_a_task_is_not_decoded(tmp_path: Path) -> None:
+    lab = TaskLab(tmp_path, "shared", modern=True)
+    async with lab.serving():
+        one, _ = await lab.legacy()
+        await one.ask(tool(0, "plain"))
+        counters = next(iter(lab.fronts)).session.counters
+        for n in range(10):
+            await one.ask(tool(n, "plain", structuredContent={"task": "x" * 5000}))
+        after = next(iter(lab.fronts)).session.counters
+        assert after["values_shown"] == counters["values_shown"]
+
+
 async def test_a_result_at_once(tmp_path: Path) -> None:
     """The server makes no task: the proxy holds the result."""
     lab = TaskLab(tmp_path, "shared", modern=True)

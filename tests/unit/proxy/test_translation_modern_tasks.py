@@ -110,6 +110,22 @@ async def test_which_calls_are_tasks(tmp_path: Path, isolation: str) -> None:
     assert len(lab.read("tools/list")) == 1
 
 
+async def test_a_call_without_a_task_costs_the_same(tmp_path: Path) -> None:
+    """No more is decoded than for a server without tasks."""
+    shown = []
+    for offers in ("list cancel", "list cancel requests"):
+        (tmp_path / offers).mkdir()
+        lab = TaskLab(tmp_path / offers, "shared", modern=False, offers=offers)
+        async with lab.serving():
+            one = await joined(lab)
+            await one.ask(tool(0, "pid"))
+            before = next(iter(lab.fronts)).session.counters["values_shown"]
+            for n in range(10):
+                await one.ask(tool(n, "pid"))
+            shown.append(next(iter(lab.fronts)).session.counters["values_shown"] - before)
+    assert shown[0] == shown[1]
+
+
 async def test_first_calls_at_once(tmp_path: Path) -> None:
     """All wait for the same list of tools."""
     lab = TaskLab(tmp_path, "shared", modern=False)

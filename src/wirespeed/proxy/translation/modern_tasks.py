@@ -116,7 +116,7 @@ class ModernTasks:
 
     def takes(self, message: Message) -> bool:
         """Whether a call of a tool was sent as a task: the tool only runs as one."""
-        if not self.tools.requires(message.text("params.name")):
+        if not self.tools.requires(message):
             return False
         self._call(message)
         return True

@@ -14,6 +14,7 @@ from wirespeed.proxy.translation.results import encode
 from wirespeed.proxy.translation.works import ask
 
 if TYPE_CHECKING:
+    from wirespeed._core.envelope import Message
     from wirespeed.proxy.translation.kept_tasks import KeptTasks
     from wirespeed.proxy.translation.translator import Translator
 
@@ -53,9 +54,9 @@ class TaskTools:
         self._listing: asyncio.Task[None] | None = None
         self._listed = 0.0
 
-    def requires(self, name: str | None) -> bool:
-        """Whether a tool is known to run only as a task."""
-        return bool(self._kept.required) and name in self._kept.required
+    def requires(self, call: Message) -> bool:
+        """Whether a tool is known to run only as a task. Its name is not decoded if none is."""
+        return bool(self._kept.required) and call.text("params.name") in self._kept.required
 
     def learn(self, result: Any) -> None:
         """Learn from a list of tools that passes."""
