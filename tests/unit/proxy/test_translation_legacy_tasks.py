@@ -90,6 +90,8 @@ async def test_a_call_without_a_task(tmp_path: Path, isolation: str) -> None:
         nothing = tool(4, "plain")
         nothing["params"]["task"] = None
         assert text_in(await one.ask(nothing)) == [None, False]
+        odd = {**tool(6, "plain"), "params": ["task"]}
+        assert (await one.ask(odd))["error"]["code"] == -32600
         got = (await one.ask(tool(5, "make")))["error"]
         assert got["code"] == -32601
         assert got["message"] == "tasks, please (it only runs as a task)"

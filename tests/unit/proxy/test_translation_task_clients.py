@@ -86,8 +86,9 @@ async def serving(
         command = [str(folder / "server.py"), VERSIONS[era], str(folder / "seen")]
         target = Stdio(sys.executable, command)
     backend = BackendConfig(target=target, name="b", isolation=isolation, size=size)
+    backends = (backend, *options.pop("others", ()))
     listens = (f"{listen}://127.0.0.1:0/mcp",)
-    config = ProxyConfig(backends=(backend,), listen=listens, **options)
+    config = ProxyConfig(backends=backends, listen=listens, **options)
     listening: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     task = asyncio.ensure_future(
         Proxy(config).serve(on_listening=lambda urls: listening.set_result(urls[0]))
@@ -251,3 +252,39 @@ async def test_a_server_over_http(tmp_path: Path, era: str, isolation: str, list
         assert (await started.result()).text == "wheat"
     task.cancel()
     await asyncio.wait((task,))
+
+
+PLAIN = """
+import sys
+from wirespeed import Server
+
+server = Server("plain", versions=[sys.argv[1]])
+
+
+@server.tool
+def say() -> str:
+    return "said"
+
+
+server.run()
+"""
+
+
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+async def test_one_server_of_several(tmp_path: Path, era: str) -> None:
+    """At the endpoint of all servers, where one has tasks."""
+    (tmp_path / "plain.py").write_text(PLAIN)
+    command = [str(tmp_path / "plain.py"), VERSIONS[era]]
+    other = BackendConfig(target=Stdio(sys.executable, command), name="other")
+    async with (
+        serving(tmp_path, "shared", era, "ws", others=(other,)) as url,
+        Client(url, era=OTHER[era]) as client,
+    ):
+        names = {tool.name for tool in await client.list_tools()}
+        assert {"b_harvest", "other_say"} <= names
+        assert (await client.call_tool("other_say")).text == "said"
+        assert (await client.call_tool("b_harvest")).text.startswith("wheat")
+        if era == "modern":
+            task = await client.start_tool("b_grind", {"bags": 3})
+            assert task.id is not None
+            assert (await task.result()).text == "3"

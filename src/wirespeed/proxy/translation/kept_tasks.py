@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from wirespeed.protocol import codes
+from wirespeed.proxy.front import Front
 from wirespeed.tasks.memory import MemoryTaskStore
 from wirespeed.tasks.model import Task, TaskLimit, TaskStatus
 from wirespeed.tasks.store import now_ms
@@ -37,6 +38,15 @@ MAX_NAMES = 1000
 
 _SEAL = 22  # characters: 128 bits
 _TOO_LARGE = "The result is too large to keep"
+
+
+def principal_of(front: Front) -> bytes | None:
+    """The digest of the principal whose request is served, or None. A client of several servers has
+    a connection to each, and over HTTP another principal may use them with the next request."""
+    while isinstance(front.outer, Front):
+        front = front.outer
+    found: bytes | None = front.principal
+    return found
 
 
 class KeptTasks:

@@ -17,7 +17,7 @@ from msgspec import Raw
 from wirespeed.errors import ProtocolError, RemoteError
 from wirespeed.protocol import codes
 from wirespeed.proxy.tags import whole
-from wirespeed.proxy.translation.kept_tasks import MAX_TTL
+from wirespeed.proxy.translation.kept_tasks import MAX_TTL, principal_of
 from wirespeed.proxy.translation.questions import answers, put
 from wirespeed.proxy.translation.results import (
     encode,
@@ -68,7 +68,7 @@ class LegacyTasks:
         self._client = client
         self._front = client.front
         self._kept = kept
-        self._principal: bytes | None = client.front.principal
+        self._principal = principal_of(client.front)
         self._owner = os.urandom(16) if self._principal is None else self._principal
         self._told: dict[str, tuple[Any, ...]] = {}  # by the server's id: the last state
         self._waiters: dict[str, set[asyncio.Event]] = {}  # by the server's id
@@ -250,6 +250,7 @@ class LegacyTasks:
         state.status = TaskStatus.CANCELLED
         state.status_message = Raw(encode(views.CANCELLED))
         self._note(state)
+        self._wake(state.task_id)
         return state
 
     async def _result(self, message: Message) -> None:
@@ -348,13 +349,16 @@ class LegacyTasks:
         if self._told.get(task_id, _told(state)) == _told(state):
             return
         self._told[task_id] = _told(state)
-        for changed in self._waiters.get(task_id, ()):
-            changed.set()
+        self._wake(task_id)
         shown = lowered_task(state, self._sealed(task_id))
         self._front.say("notifications/tasks/status", encode(shown))
         if state.status.terminal:
             del self._told[task_id]
             self._client.unfollow(task_id)
+
+    def _wake(self, task_id: str) -> None:
+        for changed in self._waiters.get(task_id, ()):
+            changed.set()
 
 
 async def _any(

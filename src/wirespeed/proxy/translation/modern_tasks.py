@@ -20,6 +20,7 @@ from wirespeed.protocol.revisions import META_CLIENT_CAPABILITIES, META_SERVER_I
 from wirespeed.proxy.backend import remote_error
 from wirespeed.proxy.isolation.pool import Pool
 from wirespeed.proxy.tags import whole
+from wirespeed.proxy.translation.kept_tasks import principal_of
 from wirespeed.proxy.translation.results import encode, members_of, raised, raised_error
 from wirespeed.proxy.translation.rounds import (
     CAPABILITY_OF,
@@ -142,7 +143,7 @@ class ModernTasks:
         params = members_of(message.params)
         for name in _OF_A_ROUND:
             params.pop(name, None)
-        principal = self._front.principal
+        principal = principal_of(self._front)
 
         def after(answer: Message) -> Message | bytes | None:
             if answer.result is None:
@@ -241,7 +242,7 @@ class ModernTasks:
         """Whether a request goes on with a call whose client was asked. ProtocolError: it does not
         fit."""
         one = self._rounds.get(handle)
-        if one is None or one.principal != self._front.principal:
+        if one is None or one.principal != principal_of(self._front):
             return False
         if one.of != identity(message):
             raise ProtocolError(codes.INVALID_PARAMS, "requestState belongs to another request")
@@ -309,7 +310,7 @@ class ModernTasks:
             params = decoder.decode(message.params or b"{}")
         except msgspec.DecodeError as exc:
             raise ProtocolError(codes.INVALID_PARAMS, f"Invalid params: {exc}") from None
-        place, _, task_id = self._kept.open(params.taskId, self._front.principal).partition("~")
+        place, _, task_id = self._kept.open(params.taskId, principal_of(self._front)).partition("~")
         return int(place), task_id, params
 
     async def _fetch(self, place: int, task_id: str, method: str = "tasks/result") -> bytes:
