@@ -75,7 +75,7 @@ def make(i, a, **more):
     n = str(len(tasks) + 1)
     poll, ttl = ("pollIntervalMs", "ttlMs") if modern else ("pollInterval", "ttl")
     task = {"taskId": n, "status": "working", **MADE, ttl: 60000, poll: a.get("poll", 20)}
-    task |= a.get("state", {})
+    task |= {"statusMessage": str(os.getpid())} if a.get("pid") else a.get("state", {})
     tasks[n] = task
     if modern:
         answer(i, **{**shown(task), "resultType": "task", **more})

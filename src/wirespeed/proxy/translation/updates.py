@@ -125,10 +125,11 @@ class Updates:
             self._is_stale = False
             try:
                 await self._exchange()
-            except WirespeedError:  # who waits looks at its task from time to time
+            except ProtocolError:  # who waits looks at its task from time to time
                 self._tells_of_tasks = False
                 self._task_ids.clear()
-                return
+            except WirespeedError:
+                return  # the next exchange asks for them, too
 
     async def _exchange(self) -> set[str]:
         """Subscribe anew. Returns the resources that the server takes."""
