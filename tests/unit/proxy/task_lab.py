@@ -93,7 +93,7 @@ def call(i, p):
         text(i, "set")
     elif name == "question":           # of a legacy server
         related = {META + "related-task": {"taskId": a["of"]}}
-        asking[a["its"]] = a["of"]
+        asking[a["its"]] = str(a["of"])
         send({"id": a["its"], "method": a["method"],
               "params": {**a.get("params", {}), "_meta": related}})
         text(i, "asked")

@@ -301,7 +301,7 @@ async def test_a_server_without_tasks_of_tools(tmp_path: Path) -> None:
 ALL = {**DECLARED, "roots": {}, "elicitation": {}}
 
 
-def question(of: str, its: str, method: str = "roots/list") -> dict[str, Any]:
+def question(of: Any, its: str, method: str = "roots/list") -> dict[str, Any]:
     """Let the server ask for a task."""
     return tool("q", "question", of=of, its=its, method=method, params={"message": "who?"})
 
@@ -321,13 +321,13 @@ async def test_questions_of_a_task(tmp_path: Path) -> None:
         assert got["inputRequests"] == {
             "1": {"method": "elicitation/create", "params": {"message": "who?"}}
         }
-        given = {"2": {"other": 1}, "1": {"action": "accept"}}
+        given = {"2": {"other": 1}, "1": {"action": "accept", "content": {"n": 10**30}}}
         got = await one.ask(about(3, "update", id, inputResponses=given))
         assert got["result"] == COMPLETE
         while (got := (await one.ask(about(4, "get", id)))["result"])["status"] == "working":
             await asyncio.sleep(0.01)
         related = {"_meta": {RELATED: {"taskId": "1"}}}
-        assert got["result"]["structuredContent"] == {"action": "accept", **related}
+        assert got["result"]["structuredContent"] == {**given["1"], **related}
         again = await one.ask(about(5, "update", id, inputResponses=given))
         assert again["result"] == COMPLETE
 
@@ -349,11 +349,12 @@ async def test_questions_that_cannot_be_asked(
         await asked(one, question("2", "z"))
         await one.ask(about(2, "get", id))  # it has ended: its other question is declined
         await asked(one, question("9", "w", "sampling/createMessage"))  # of no task that is known
+        await asked(one, question({"no": "id"}, "v", "sampling/createMessage"))
         for _ in range(3):
             await made(one)
     refused = [json.loads(line) for line in lab.seen.read_text().splitlines()]
     codes = {m["id"]: m["error"]["code"] for m in refused if "error" in m}
-    assert codes == {"x": -32601, "y": -1, "z": -32601, "w": -32601}
+    assert codes == {"x": -32601, "y": -1, "z": -32601, "w": -32601, "v": -32601}
 
 
 async def test_questions_while_the_proxy_waits(tmp_path: Path) -> None:

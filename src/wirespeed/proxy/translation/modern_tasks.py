@@ -64,7 +64,7 @@ class UpdateParams(msgspec.Struct):
     """The params of tasks/update: answers by the keys of the questions."""
 
     taskId: str  # noqa: N815
-    inputResponses: dict[str, dict[str, Any]]  # noqa: N815
+    inputResponses: dict[str, Raw]  # noqa: N815
 
 
 _task_params = msgspec.json.Decoder(TaskParams)
@@ -247,8 +247,7 @@ class ModernTasks:
         if one.of != identity(message):
             raise ProtocolError(codes.INVALID_PARAMS, "requestState belongs to another request")
         given = members_of(responses) if responses is not None else {}
-        if not all(bytes(value).lstrip().startswith(b"{") for value in given.values()):
-            raise ProtocolError(codes.INVALID_PARAMS, "inputResponses must be objects")
+        _check_objects(given)
         del self._rounds[handle]
         one.timer.cancel()
         one.running.take(given)
@@ -261,11 +260,11 @@ class ModernTasks:
 
     def asks(self, backend: Backend, question: Message) -> bool:
         """Whether a question of the server is one of a task that this connection has begun."""
-        meta = members_of(members_of(question.params).get("_meta"))
         try:
+            meta = members_of(members_of(question.params).get("_meta"))
             task_id = _related(meta.get(RELATED_TASK, b"{}")).taskId
-        except msgspec.DecodeError:
-            return False
+        except (ProtocolError, msgspec.DecodeError):
+            return False  # it is one of no task
         running = self._running.get((self._place, task_id))
         if running is None:
             return False
@@ -366,6 +365,7 @@ class ModernTasks:
     async def _update(self, message: Message) -> None:
         """tasks/update: answers to the questions of a task. Others are ignored."""
         place, task_id, params = self._found(message, _update_params)
+        _check_objects(params.inputResponses)
         running = self._running.get((place, task_id))
         if running is None:
             await self._state(place, task_id)  # an error if there is no such task
@@ -398,6 +398,11 @@ class ModernTasks:
         self._rounds.clear()
         for key in list(self._running):
             self._forget(key)
+
+
+def _check_objects(responses: dict[str, Raw]) -> None:
+    if not all(bytes(value).lstrip().startswith(b"{") for value in responses.values()):
+        raise ProtocolError(codes.INVALID_PARAMS, "inputResponses must be objects")
 
 
 def _capabilities(message: Message) -> dict[str, Any]:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from wirespeed.proxy.translation.results import encode
 from wirespeed.proxy.translation.rounds import decline, embedded
 from wirespeed.proxy.translation.task_shapes import has_extension
 from wirespeed.tasks.views import with_related
 
 if TYPE_CHECKING:
+    from msgspec import Raw
+
     from wirespeed._core.envelope import Message
     from wirespeed.proxy.backend import Backend
 
@@ -48,12 +49,12 @@ class RunningTask:
         """The open questions as clients of 2026-07-28 get them."""
         return {key: embedded(question) for key, (_, question) in self.questions.items()}
 
-    def take(self, responses: dict[str, Any]) -> None:
+    def take(self, responses: dict[str, Raw]) -> None:
         """Give the server the answers. Those to other questions are ignored."""
         for key, response in responses.items():
             backend, question = self.questions.pop(key, (None, None))
             if backend is not None and question is not None and backend.link is not None:
-                backend.session.send_result(question, with_related(encode(response), self.id))
+                backend.session.send_result(question, with_related(bytes(response), self.id))
                 backend.link.wrote()
         if not self.questions:
             self.asked.clear()
