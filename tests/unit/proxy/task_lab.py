@@ -126,6 +126,8 @@ def of_task(i, method, p):
     task = tasks.get(p["taskId"])
     if task is not None and task.get("kind") == "silent":
         return
+    if task is not None and task.get("kind") == "busy":
+        return fail(i, -31000, "too much to do")
     if task is None:
         return fail(i, -32602, "Failed to retrieve task: Task not found")
     over = task["status"] in ("completed", "failed", "cancelled")

@@ -11,7 +11,7 @@ import pytest
 
 from tests.unit.proxy.task_lab import RELATED, TASKS, TaskLab, about, answer_to, as_task
 from tests.unit.proxy.translation_lab import request, text_in, tool
-from wirespeed.proxy.translation import kept_tasks
+from wirespeed.proxy.translation import kept_tasks, legacy_tasks
 
 pytestmark = [pytest.mark.compiled, pytest.mark.off_schema]
 
@@ -107,6 +107,28 @@ async def test_a_call_without_a_task_is_not_decoded(tmp_path: Path) -> None:
             await one.ask(tool(n, "plain", structuredContent={"task": "x" * 5000}))
         after = next(iter(lab.fronts)).session.counters
         assert after["values_shown"] == counters["values_shown"]
+
+
+@pytest.mark.parametrize(
+    ("params", "is_task"),
+    [
+        ('{"task":{},"name":"plain","arguments":{}}', True),
+        ('{ "name" : "plain" , "task" : { "ttl" : 5.5 } }', True),
+        ('{"arguments":{"task":{}},"name":"plain","task":{}}', True),
+        ('{"arguments":{"structuredContent":{"task":{}}},"name":"plain"}', False),
+        ('{"name":"plain","x":{"task":{}}}', False),
+        ('{"name":"plain","x":"task"}', False),
+    ],
+)
+async def test_where_a_call_asks_for_a_task(tmp_path: Path, params: str, is_task: bool) -> None:
+    lab = TaskLab(tmp_path, "shared", modern=True)
+    async with lab.serving():
+        one, _ = await lab.legacy()
+        text = '{"jsonrpc":"2.0","id":1,"method":"tools/call","params":%s}'
+        got = (await one.ask(text % params))["result"]
+        assert ("task" in got) is is_task
+    (called,) = lab.read("tools/call")
+    assert "task" not in called["params"]
 
 
 async def test_a_result_at_once(tmp_path: Path) -> None:
@@ -354,6 +376,46 @@ async def test_questions_of_a_task(tmp_path: Path, isolation: str) -> None:
     for update in lab.read("tasks/update"):
         given |= update["params"]["inputResponses"]
     assert given == {"a": {"of": "elicitation/create"}, "b": {"of": "roots/list"}}
+
+
+async def test_many_questions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not all are asked at once."""
+    monkeypatch.setattr(legacy_tasks, "MAX_QUESTIONS", 2)
+    lab = TaskLab(tmp_path, "shared", modern=True)
+    async with lab.serving():
+        one, _ = await lab.legacy(roots={})
+        id = await made(one)
+        asks = {str(n): {"method": "roots/list"} for n in range(5)}
+        await become(one, "1", status="input_required", inputRequests=asks)
+        await one.send(about(1, "result", id))
+        open_: list[Any] = []
+        for answered in range(5):
+            while len(open_) < min(2, 5 - answered):
+                message = await one.recv()
+                open_ += [message["id"]] if "id" in message else []
+            answer = {"jsonrpc": "2.0", "id": open_.pop(0), "result": {"roots": []}}
+            await one.send(answer)
+        await lab.until_read("tasks/update", 5)
+        await become(one, "1", status="completed", result=DONE)
+        got, _ = await answer_to(one, 1)
+        assert got["result"]["content"] == DONE["content"]
+
+
+async def test_a_server_with_too_much_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A look that is refused for that reason ends no wait."""
+    monkeypatch.setattr(legacy_tasks, "POLL", 0.01)
+    lab = TaskLab(tmp_path, "shared", modern=True)
+    async with lab.serving():
+        one, _ = await lab.legacy()
+        id = await made(one, state={"kind": "busy"})
+        await one.send(about(1, "result", id))
+        while len(lab.read("tasks/get")) < 3:
+            await asyncio.sleep(0.01)
+        await become(one, "1", status="completed", result=DONE, kind="")
+        got, _ = await answer_to(one, 1)
+        assert got["result"]["content"] == DONE["content"]
 
 
 async def test_questions_without_an_answer(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from wirespeed.errors import ProtocolError, RemoteError
 from wirespeed.protocol import codes
 from wirespeed.proxy.tags import whole
 from wirespeed.proxy.translation.kept_tasks import MAX_TTL, principal_of
-from wirespeed.proxy.translation.questions import answers, put
+from wirespeed.proxy.translation.questions import MAX_QUESTIONS, answers, put
 from wirespeed.proxy.translation.results import (
     encode,
     lowered,
@@ -267,7 +267,13 @@ class LegacyTasks:
                     return
                 task_id = task_id or self._kept.open(id, self._principal)
                 with self._waiting(task_id) as changed:
-                    state = await self._ask(task_id)
+                    try:
+                        state = await self._ask(task_id)
+                    except ProtocolError as exc:
+                        if exc.code != codes.OVERLOADED:
+                            raise
+                        await asyncio.sleep(POLL)  # the task is there all the same
+                        continue
                     if state.status.terminal:
                         self._client.answer(message, self._outcome(state, id))
                         return
@@ -309,6 +315,8 @@ class LegacyTasks:
             if one.done():
                 one.result()
         for key, question in state.input_requests.items():
+            if sum(not one.done() for one in asked.values()) >= MAX_QUESTIONS:
+                return  # the others follow when one of these has its answer
             if key not in asked and (state.task_id, key) not in self._asking:
                 self._asking.add((state.task_id, key))
                 work = self._put(message, id, state.task_id, key, question)
