@@ -13,7 +13,7 @@ from wirespeed._core.session import Session
 from wirespeed.errors import InvalidResponse, RemoteError, TransportError
 from wirespeed.protocol import codes
 from wirespeed.proxy.ongoing import Ongoing
-from wirespeed.proxy.side import Side
+from wirespeed.proxy.side import Route, Side
 from wirespeed.proxy.supervision.garbage import BAD_MESSAGE, UNKNOWN_ID, Garbage
 from wirespeed.proxy.tags import is_code
 
@@ -140,6 +140,30 @@ class Backend(Side):
                 token.set_result(msgspec.json.decode(message.result))
         except msgspec.DecodeError as exc:  # it is JSON, but more than Python can hold
             token.set_exception(InvalidResponse(f"the answer of {self.name}: {exc}"))
+
+    def fail_request(self, id: int, exc: BaseException) -> None:
+        """Fail a request for a reason that the link knows: no answer to it will come."""
+        token = self.session.forget(id)
+        if not isinstance(token, Route):
+            self.gave_up(token, exc)
+        elif isinstance(exc, RemoteError):
+            self.fail(token, exc.code, exc.message, exc.data)
+        else:
+            self.fail(token, codes.SERVER_LOST, str(exc))
+
+    def expire(self, now: float) -> int:
+        """Fail the requests that were not answered by their deadline, and cancel them. Returns how
+        many there were. ``now``: The time on the clock of the loop."""
+        found = self.session.expire(now)
+        for id, token in found:
+            if isinstance(token, Route):  # the proxy's own have no deadline
+                token.asker.abandoned_at = now
+                if token.greets:  # `initialize` must not be cancelled
+                    self.n_given_up += 1
+                else:
+                    self.cancel(id, "it took too long")
+                self.fail(token, codes.REQUEST_TIMEOUT, f"no answer within {self.deadline:g} s")
+        return len(found)
 
     def gave_up(self, token: Any, exc: BaseException) -> None:
         """A request of the proxy itself will get no answer."""

@@ -7,6 +7,8 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from wirespeed.errors import ProtocolError, RemoteError, WirespeedError
 from wirespeed.protocol import codes
 
@@ -68,6 +70,8 @@ class Work(Ongoing):
             refuse(message, exc.code, exc.message, exc.data)
         except WirespeedError as exc:
             refuse(message, codes.SERVER_LOST, str(exc).partition("\n")[0])
+        except msgspec.DecodeError as exc:
+            refuse(message, codes.INTERNAL_ERROR, f"the server's answer is malformed: {exc}")
         except Exception as exc:
             logger.error("internal error of the proxy at %s", message, exc_info=exc)
             refuse(message, codes.INTERNAL_ERROR, "Internal error")

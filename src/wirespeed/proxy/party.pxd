@@ -1,3 +1,5 @@
+from libc.stdint cimport int64_t
+
 from wirespeed._core.envelope cimport Message
 from wirespeed.proxy.flow.turns cimport Turn, Turns
 from wirespeed.transport.served cimport Served
@@ -11,7 +13,7 @@ cdef class Party(Served):
     cdef readonly long long n_turns      # turns that were given
     cdef readonly long long n_over_rate  # its requests that came too early for `rates`
     cdef public object audit             # what notes its calls of tools; None: nothing does
-    cdef readonly long long n_given_up   # requests to it that were cancelled, or expired
+    cdef public long long n_given_up   # requests to it that were cancelled, or expired
     cdef readonly long long n_late       # answers and progress that nobody waits for
     cdef readonly long long n_dropped    # notifications that this side did not read in time
 
@@ -20,4 +22,5 @@ cdef class Party(Served):
     cdef int hold_c(self, Party asker, size_t n) except -1
     cdef int give_turn_c(self) except -1
     cdef int end_turn_c(self) except -1
+    cdef int pass_cancel_c(self, int64_t id, Message m) except -1
     cdef int refused_c(self, Message m, int code) except -1

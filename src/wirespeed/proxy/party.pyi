@@ -12,8 +12,7 @@ class Party(Served):
     rates: Any
     outer: Party | None
     audit: Any
-    @property
-    def n_given_up(self) -> int: ...
+    n_given_up: int
     @property
     def n_late(self) -> int: ...
     @property

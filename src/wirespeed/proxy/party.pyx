@@ -195,6 +195,16 @@ cdef class Party(Served):
             )
             self.link.wrote_c()
 
+    cdef int pass_cancel_c(self, int64_t id, Message m) except -1:
+        """Pass a client's cancellation to this side, or a short one if this side does not read."""
+        if self.session.outbox.size >= self.session.output_high:
+            self.session.pending.take_c(id)
+            self.cancel(id, "the client has cancelled it")
+            return 0
+        self.n_given_up += 1
+        self.session.splice_cancel_c(id, m)
+        return 0 if self.link is None else self.link.wrote_c()
+
     def pass_notification(self, Message message, Party to not None, /):
         """Send a notification of this side to another as it came. It is dropped and counted if that
         side does not read."""

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from wirespeed.proxy.flow.rates import Rates
     from wirespeed.proxy.isolation.assignment import Assignment
     from wirespeed.proxy.lite_front import LiteFront, LiteFronts
+    from wirespeed.proxy.translation.kept_tasks import KeptTasks
     from wirespeed.transport.http.exchange import HttpTarget
     from wirespeed.transport.http.options import HttpOptions
     from wirespeed.transport.link import Link
@@ -108,6 +109,16 @@ class ProxyService:
         self._ended = False
         self._starting: asyncio.Future[None]
         self._lite: LiteFronts | None = None
+        self._kept_tasks: KeptTasks | None = None
+
+    @property
+    def kept_tasks(self) -> KeptTasks:
+        """What the proxy keeps of the server's tasks, for clients that are translated."""
+        if self._kept_tasks is None:
+            from wirespeed.proxy.translation.kept_tasks import KeptTasks
+
+            self._kept_tasks = KeptTasks(asyncio.get_running_loop())
+        return self._kept_tasks
 
     @classmethod
     def of(cls, config: ProxyConfig, backend: BackendConfig) -> Self:
@@ -282,8 +293,8 @@ class ProxyService:
         """
         from wirespeed.proxy.translation.start import translate
 
-        def join(owner: Owner, client: Front) -> Backend:
-            return self.join(owner, client, translate=False)[0]
+        def join(owner: Owner, client: Front) -> tuple[Backend, Front]:
+            return self.join(owner, client, translate=False)
 
         if own is None:
             front.admission = None  # of the requests of the new connection

@@ -14,13 +14,13 @@ cdef enum:
 
 # A request that was passed on, while it is neither answered nor cancelled.
 cdef class Route:
-    cdef Side asker              # who sent it; its session knows the request by `ref`
+    cdef readonly Side asker     # who sent it; its session knows the request by `ref`
     cdef Side answerer           # who answers it; its session knows the request by `id`
     cdef uint64_t ref
     cdef int64_t id
     cdef bint listens            # subscriptions/listen
     cdef bint acknowledged       # the answerer of a subscription has taken it
-    cdef bint greets             # initialize
+    cdef readonly bint greets    # initialize
     cdef Route next              # of a subscription: the same request at another server
     cdef uint8_t n_token         # of the asker's progress token, JSON text
     cdef uint8_t[SHORT_TOKEN] token
@@ -89,6 +89,8 @@ cdef class Translation:
     cdef int request_c(self, Route route, Message m, Edit *edits) except -1
     # Pass an answer on with edits, for a route with `after`. 0: that function has to look at it.
     cdef bint answer_c(self, Route route, Message m) except -1
+    # Whether `route` is asked for a request: it needs more than edits.
+    cdef bint diverts_c(self, Message m) noexcept
 
 
 cdef class Side(Party):
@@ -110,7 +112,7 @@ cdef class Side(Party):
     cdef Message next_given
     cdef public Observer observer        # counts the requests that this side is asked; None: off
     cdef readonly long long n_passed     # requests of this side
-    cdef readonly double abandoned_at    # when it gave up a request that its server had; or -inf
+    cdef public double abandoned_at    # when it gave up a request that its server had; or -inf
     cdef readonly long long n_answered   # requests that it has answered, without `initialize`
 
     # `name`: JSON text that stands in the place of `params.name`, or None
@@ -121,7 +123,6 @@ cdef class Side(Party):
     cdef int pass_answer_c(self, Route route, Message m) except -1
     cdef bint replaced_c(self, Route route, Message m) except -1
     cdef int pass_notice_c(self, Route route, Message m) except -1
-    cdef int pass_cancel_c(self, Route route, Message m) except -1
     cdef int pass_about_c(self, Route route, Message m, int which, Span text) except -1
     cdef int request_c(self, Message m) except -1
     cdef int notification_c(self, Message m) except -1

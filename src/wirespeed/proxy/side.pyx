@@ -8,7 +8,6 @@ token there. An id is never used twice by one session, so what comes late finds 
 
 cimport cython
 from libc.math cimport INFINITY
-from libc.stdint cimport int64_t
 
 from wirespeed._core._simd cimport (
     WS_META_PROGRESS_TOKEN,
@@ -43,7 +42,7 @@ import logging
 import msgspec
 
 from wirespeed._core.envelope import parse
-from wirespeed.errors import ProtocolError, RemoteError
+from wirespeed.errors import ProtocolError
 from wirespeed.protocol import codes
 from wirespeed.protocol.revisions import REQUEST_METHODS
 from wirespeed.proxy.tags import OTHER_CODE, about_subscription, code_of
@@ -118,6 +117,9 @@ cdef class Translation:
     cdef bint answer_c(self, Route route, Message m) except -1:
         raise NotImplementedError
 
+    cdef bint diverts_c(self, Message m) noexcept:
+        return False
+
 
 cdef class Side(Party):
     """The base of `Front` and `Backend`.
@@ -136,8 +138,7 @@ cdef class Side(Party):
         access: What its requests may be; None: everything.
         mirrored: What compares arguments of requests over HTTP with header fields; None: nothing.
         tracer: What makes spans of its requests; None: nothing does.
-        deadline: The seconds that this side has for a request; inf: as long as it takes. See
-            `expire`.
+        deadline: The seconds that this side has for a request; inf: as long as it takes.
         retries: A function that says whether a request may be sent again, where this side is lost
             before it has answered (`again`); None: none may.
         retries_calls: Whether it is asked about calls of tools, too.
@@ -248,7 +249,9 @@ cdef class Side(Party):
         if self.head is not None and self.mirrored is not None:
             if not self.mirrored.admits_c(self, m):
                 return 0
-        if not (self.admits_modern if modern else self.admits_legacy):
+        if not (self.admits_modern if modern else self.admits_legacy) or (
+            self.translation is not None and self.translation.diverts_c(m)
+        ):
             to = self.route(m)
             if to is None:
                 return 0
@@ -497,7 +500,7 @@ cdef class Side(Party):
             while route is not None:
                 if route.answerer.session.pending.is_live_c(route.id):
                     self.abandoned_at = self.loop.time()
-                    route.answerer.pass_cancel_c(route, m)
+                    route.answerer.pass_cancel_c(route.id, m)
                 route.over_c(CANCELLED)
                 route = route.next
             return self.session.cancelled_done_c()
@@ -526,16 +529,6 @@ cdef class Side(Party):
             return 0
         route.message = None           # what another server said would begin anew
         return self.pass_about_c(route, m, WS_PROGRESS_TOKEN, token_of(route))
-
-    cdef int pass_cancel_c(self, Route route, Message m) except -1:
-        """Pass a cancellation to this side, or a short one if this side does not read."""
-        if self.session.outbox.size >= self.session.output_high:
-            self.session.pending.take_c(route.id)
-            self.cancel(route.id, "the client has cancelled it")
-            return 0
-        self.n_given_up += 1
-        self.session.splice_cancel_c(route.id, m)
-        return 0 if self.link is None else self.link.wrote_c()
 
     cdef int pass_about_c(self, Route route, Message m, int which, Span text) except -1:
         cdef Side asker = route.asker
@@ -567,34 +560,9 @@ cdef class Side(Party):
             asker.passed_c()
         return 0
 
-    def fail_request(self, int64_t id, exc not None):
-        """No answer to a request will come, for a reason that the link knows."""
-        token = self.session.forget(id)
-        if type(token) is not Route:
-            self.gave_up(token, exc)
-        elif isinstance(exc, RemoteError):
-            self.fail_c(<Route> token, exc.code, exc.message, exc.data)
-        else:
-            self.fail_c(<Route> token, codes.SERVER_LOST, str(exc), None)
-
-    def expire(self, double now):
-        """Fail the requests that this side has not answered by their deadline, and cancel them.
-        Returns how many there were. ``now``: the time on the clock of the loop."""
-        cdef Side me = self
-        cdef Route route
-        cdef list found = self.session.expire(now)
-        for id, token in found:
-            if type(token) is Route:   # the proxy's own have no deadline
-                route = <Route> token
-                route.asker.abandoned_at = now
-                if route.greets:       # `initialize` must not be cancelled
-                    me.n_given_up += 1
-                else:
-                    me.cancel(id, "it took too long")
-                me.fail_c(
-                    route, codes.REQUEST_TIMEOUT, f"no answer within {me.deadline:g} s", None
-                )
-        return len(found)
+    def fail(self, Route route not None, int code, str message not None, object data=None):
+        """Answer a request that was passed on to this side with an error of the proxy."""
+        self.fail_c(route, code, message, data)
 
     # -- what the proxy says itself --------------------------------------------------------------
 

@@ -103,7 +103,7 @@ for line in sys.stdin:
         fail(i, -32022, "modern", supported=["2026-07-28"], requested="x")
     elif method == "server/discover" and modern:
         answer(i, **cached(supportedVersions=["2026-07-28"], instructions="be good",
-               capabilities={**OFFERED, "extensions": {"io.modelcontextprotocol/tasks": {}}}))
+               capabilities={**OFFERED, "extensions": {"com.example/x": {}}}))
     elif method == "initialize" and not modern:
         answer(i, protocolVersion="2025-11-25", serverInfo=INFO, instructions="be good",
                capabilities={**OFFERED, "tasks": {"list": {}}})

@@ -298,6 +298,12 @@ class Pool:
         for one in self.modern:
             one.left(front)
 
+    def home_of(self, front: Front) -> int:
+        """Return the place in `legacy` of the server that a client of a legacy era has."""
+        home = self._homes[front]
+        assert home is not None
+        return self.legacy.index(home)
+
     def client_said(self, front: Front, message: Message) -> None:
         """What a client says of itself is not the server's business, which knows the proxy, but
         where the server may ask."""

@@ -12,6 +12,7 @@ from libc.stdint cimport uint8_t
 from libc.string cimport memcmp
 
 from wirespeed._core._simd cimport (
+    WS_ARGUMENTS,
     WS_META,
     WS_META_CLIENT_CAPABILITIES,
     WS_META_CLIENT_INFO,
@@ -143,6 +144,21 @@ cdef bint always_c(Span text, bytes key, bytes value) noexcept:
         text.p = found + n_key
 
 
+cdef bint names_task_c(Message m) noexcept:
+    """Whether the params of a call may have a member `task`. The arguments are not searched: the
+    cost does not grow with them."""
+    cdef Span found = span_of(m, WS_PARAMS)
+    cdef size_t end = m.scan.poi[WS_PARAMS].off + found.n
+    if m.scan.poi[WS_ARGUMENTS].len:
+        found.n = m.scan.poi[WS_ARGUMENTS].off - m.scan.poi[WS_PARAMS].off
+        if holds_c(found, b'"task"'):
+            return True
+        found = span_of(m, WS_ARGUMENTS)
+        found.p += found.n
+        found.n = end - m.scan.poi[WS_ARGUMENTS].off - found.n
+    return holds_c(found, b'"task"')
+
+
 @cython.final
 cdef class Asked:
     """A function of an answer that knows the request."""
@@ -216,6 +232,7 @@ cdef class Raising(Translation):
     Attributes:
         decodes: Whether each result of a tool is decoded, because the client's revision has fewer
             kinds of content.
+        has_tasks: Whether calls that ask for a task are diverted.
     """
 
     def __init__(self, answered):
@@ -250,6 +267,9 @@ cdef class Raising(Translation):
             return 0
         edits[0] = self.envelope_c(m)
         return 1
+
+    cdef bint diverts_c(self, Message m) noexcept:
+        return self.has_tasks and poi_is(m, WS_METHOD, b'"tools/call"') and names_task_c(m)
 
     cdef bint answer_c(self, Route route, Message m) except -1:
         cdef Span result = span_of(m, WS_RESULT)

@@ -24,10 +24,10 @@ from wirespeed.protocol.revisions import (
 from wirespeed.proxy.config import RetryConfig
 from wirespeed.proxy.eras import modern_version, params_of, unsupported
 from wirespeed.proxy.isolation.handshake import learn_tools
-from wirespeed.proxy.ongoing import Work
 from wirespeed.proxy.supervision.retries import Retries
 from wirespeed.proxy.tags import whole
 from wirespeed.proxy.translation.edits import Raising
+from wirespeed.proxy.translation.legacy_tasks import LegacyTasks
 from wirespeed.proxy.translation.questions import answers
 from wirespeed.proxy.translation.results import (
     encode,
@@ -38,6 +38,7 @@ from wirespeed.proxy.translation.results import (
     members_of,
 )
 from wirespeed.proxy.translation.rounds import INPUT_METHODS
+from wirespeed.proxy.translation.task_shapes import CAPABILITY, has_extension
 from wirespeed.proxy.translation.translator import Translator
 from wirespeed.proxy.translation.updates import Updates
 
@@ -61,12 +62,12 @@ class LegacyClient(Translator):
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
-        self._capabilities: dict[str, Any] = {}
+        self.capabilities: dict[str, Any] = {}
         self._info: object = None
         self._offered: dict[str, Any] = {}
         self._level: str | None = None
         self._updates: Updates | None = None
-        self._works: set[Work] = set()
+        self._tasks: LegacyTasks | None = None
         self._greeted = False
         self._translation = Raising(self._answered)
         self.front.requests = {
@@ -88,11 +89,11 @@ class LegacyClient(Translator):
         offered = params.get("capabilities")
         if not isinstance(wanted, str):
             raise ProtocolError(codes.INVALID_PARAMS, "protocolVersion must be a string")
-        self._capabilities = declared(offered if isinstance(offered, dict) else {}, LATEST_MODERN)
+        self.capabilities = declared(offered if isinstance(offered, dict) else {}, LATEST_MODERN)
         self._info = params.get("clientInfo")
         backend.revision = REVISIONS[LATEST_MODERN]
         backend.session.answers_requests = False
-        found = await backend.ask("server/discover", {"_meta": self._meta()})
+        found = await backend.ask("server/discover", {"_meta": self.meta()})
         versions = found.get("supportedVersions") if isinstance(found, dict) else None
         if not isinstance(versions, list) or LATEST_MODERN not in versions:
             raise VersionMismatch("the server does not speak 2026-07-28", [])
@@ -100,14 +101,18 @@ class LegacyClient(Translator):
         version = wanted if wanted in LEGACY_VERSIONS else LATEST_LEGACY
         self._hello = initialized(found, version, backend.name)
         self._offered = self._hello["capabilities"]
-        self._updates = Updates(self.front, backend, self._offered, self._meta)
+        if has_extension(found.get("capabilities")) and "tasks" in REVISIONS[version].capabilities:
+            self._offered["tasks"] = CAPABILITY
+            self._tasks = LegacyTasks(self, self.front.service.kept_tasks)
+            self._translation.has_tasks = True
+        self._updates = Updates(self.front, backend, self._offered, self.meta, self._told_of_task)
         self._translation.decodes = version < "2025-06-18"
 
-    def _meta(self) -> dict[str, Any]:
+    def meta(self) -> dict[str, Any]:
         """The envelope of the client's requests."""
         meta: dict[str, Any] = {
             META_PROTOCOL_VERSION: LATEST_MODERN,
-            META_CLIENT_CAPABILITIES: self._capabilities,
+            META_CLIENT_CAPABILITIES: self.capabilities,
         }
         if isinstance(self._info, dict):
             meta[META_CLIENT_INFO] = self._info
@@ -116,7 +121,7 @@ class LegacyClient(Translator):
         return meta
 
     def _declare(self) -> None:
-        self._translation.declare(encode(self._meta())[1:-1])
+        self._translation.declare(encode(self.meta())[1:-1])
 
     def handle(self, message: Message) -> Backend | None:
         """Return the server of a request, or None if it was answered."""
@@ -135,11 +140,23 @@ class LegacyClient(Translator):
             assert self._updates is not None
             self._updates.start()
         elif self.backend is not None and self._greeted:
-            self._resume()
-            return self.backend
+            if front.across is None:
+                self._resume()
+            if not self._takes(message):
+                return self.backend
         else:
             front.refuse(message, codes.INVALID_PARAMS, "the connection is not initialized")
         return None
+
+    def _takes(self, message: Message) -> bool:
+        """Whether a request is a call that asks for a task, and was sent or refused."""
+        if self._tasks is None or message.method != "tools/call":
+            return False
+        try:
+            return self._tasks.takes(message)
+        except ProtocolError as exc:
+            self.refuse(message, exc.code, exc.message, exc.data)
+            return True
 
     def _resume(self) -> None:
         """The server was lost, and is there again."""
@@ -151,8 +168,7 @@ class LegacyClient(Translator):
     def lost(self) -> None:
         """The connection is gone. What the client is asked meanwhile is of no use."""
         self.front.admits_legacy = False
-        for work in list(self._works):
-            work.task.cancel()
+        self.stop_works()
         if self._updates is not None:
             self._updates.stop()
 
@@ -176,12 +192,30 @@ class LegacyClient(Translator):
         )
 
     def _task(self, front: Any, message: Message) -> None:
+        method = message.method or ""
+        if self._tasks is not None and method in self._tasks.methods:
+            self.work(message, self._tasks.methods[method](message))
+            return
+        reason = "whose tasks cannot be listed" if self._tasks is not None else "and has no tasks"
         self.refuse(
             message,
             codes.METHOD_NOT_FOUND,
-            f"Method not found: {message.method} (the server is of 2026-07-28, whose tasks are not "
-            "those of 2025-11-25)",
+            f"Method not found: {method} (the server is of 2026-07-28, {reason})",
         )
+
+    def follow(self, task_id: str) -> None:
+        """Hear of a task of the server."""
+        if self._updates is not None:
+            self._updates.follow(task_id)
+
+    def unfollow(self, task_id: str) -> None:
+        """A task of the server has ended."""
+        if self._updates is not None:
+            self._updates.unfollow(task_id)
+
+    def _told_of_task(self, params: bytes) -> None:
+        if self._tasks is not None:
+            self._tasks.said(params)
 
     def _set_level(self, front: Any, message: Message) -> None:
         """Keep the level: each request names it."""
@@ -204,7 +238,7 @@ class LegacyClient(Translator):
             self.refuse(message, codes.INVALID_PARAMS, "uri must be a string")
         else:
             assert self._updates is not None
-            self._work(message, self._empty(message, self._updates.subscribe(uri)))
+            self.work(message, self._empty(message, self._updates.subscribe(uri)))
 
     def _unsubscribe(self, front: Any, message: Message) -> None:
         uri = params_of(message).get("uri")
@@ -213,22 +247,18 @@ class LegacyClient(Translator):
         elif self._updates is None:
             self.refuse(message, codes.INVALID_PARAMS, "the connection is not initialized")
         else:
-            self._work(message, self._empty(message, self._updates.unsubscribe(uri)))
+            self.work(message, self._empty(message, self._updates.unsubscribe(uri)))
 
     async def _empty(self, message: Message, work: Coroutine[Any, Any, None]) -> None:
         await work
         self.answer(message, b"{}")
-
-    def _work(self, message: Message, work: Coroutine[Any, Any, None]) -> None:
-        """Answer a request later. What the work raises is the answer."""
-        Work(self.front, message, work, self._works)
 
     # -- answers ---------------------------------------------------------------------------------
 
     def _answered(self, request: Message, answer: Message, n: int = 0) -> Message | bytes | None:
         """What the client gets instead of an answer of the server; None: not yet."""
         if answer.error is not None:
-            return lowered_error(request, answer)
+            return lowered_error(request, answer, has_tasks=self._tasks is not None)
         try:
             return self._result(request, answer, n)
         except msgspec.DecodeError as exc:
@@ -239,20 +269,20 @@ class LegacyClient(Translator):
         members = members_of(answer.result)
         kind = msgspec.json.decode(members.get("resultType", b'"complete"'))
         if kind == "input_required" and method in INPUT_METHODS:
-            self._work(request, self._round(request, members, n))
+            self.work(request, self._round(request, members, n))
             return None
         if kind != "complete":
             raise ProtocolError(
                 codes.INTERNAL_ERROR, f"the server's result is of an unknown type: {kind!r}"
             )
         version = LATEST_LEGACY if self.front.revision is None else self.front.revision.version
-        return lowered(method, members, version)
+        return lowered(method, members, version, has_tasks=self._tasks is not None)
 
     async def _round(self, request: Message, result: dict[str, Raw], n: int) -> None:
         """Ask the client, then send its request again."""
-        more = await answers(self.front, request, result, self._capabilities, n)
+        more = await answers(self.front, request, result, self.capabilities, n)
         params = members_of(request.params)
-        meta = self._meta() | members_of(params.get("_meta"))
+        meta = self.meta() | members_of(params.get("_meta"))
         text = whole(request.method, {**params, **more, "_meta": meta})
 
         def after(answer: Message) -> Message | bytes | None:

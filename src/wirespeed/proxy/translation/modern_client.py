@@ -27,6 +27,7 @@ from wirespeed.proxy.isolation.handshake import initialize
 from wirespeed.proxy.tags import whole
 from wirespeed.proxy.translation.edits import Lowering
 from wirespeed.proxy.translation.listening import Listening
+from wirespeed.proxy.translation.modern_tasks import ModernTasks
 from wirespeed.proxy.translation.results import (
     discovered,
     encode,
@@ -36,6 +37,7 @@ from wirespeed.proxy.translation.results import (
     raised_error,
 )
 from wirespeed.proxy.translation.rounds import CAPABILITY_OF, INPUT_METHODS, Rounds
+from wirespeed.proxy.translation.task_shapes import runs_tasks
 from wirespeed.proxy.translation.translator import Translator
 
 if TYPE_CHECKING:
@@ -63,6 +65,7 @@ class ModernClient(Translator):
         self._loggers: list[tuple[Message, int]] = []
         self._listening: Listening | None = None
         self._rounds: Rounds | None = None
+        self._tasks: ModernTasks | None = None
         self.front.requests = {"initialize": self._initialize}
 
     # -- handshakes ------------------------------------------------------------------------------
@@ -84,6 +87,11 @@ class ModernClient(Translator):
         self._rounds = Rounds(self.front, end)
         translation = Lowering(ending + end, self._answered, self._called)
         translation.tracks = any(name in capabilities for name in CAPABILITY_OF.values())
+        self._tasks = None
+        if runs_tasks(self._offered):
+            kept, cancels = self.front.service.kept_tasks, "cancel" in self._offered["tasks"]
+            self._tasks = ModernTasks(self, kept, self._info, cancels)
+            translation.tracks = True  # a call may have to be sent again, as a task
         self.front.translation = translation
 
     @property
@@ -115,6 +123,9 @@ class ModernClient(Translator):
             raise ProtocolError(codes.INVALID_PARAMS, "the envelope of the request is incomplete")
         if version not in MODERN_VERSIONS:
             raise ProtocolError(*unsupported(self._versions, version))
+        if self._tasks is not None and method in self._tasks.methods:
+            self._tasks.serve(message)
+            return None
         if method in _REMOVED:
             raise ProtocolError(
                 codes.METHOD_NOT_FOUND, f"Method not found: {method} (2026-07-28 does not have it)"
@@ -122,8 +133,7 @@ class ModernClient(Translator):
         if method.startswith("tasks/"):
             raise ProtocolError(
                 codes.METHOD_NOT_FOUND,
-                f"Method not found: {method} (the server is of a legacy era, whose tasks are not "
-                "those of 2026-07-28)",
+                f"Method not found: {method} (the server has no tasks that 2026-07-28 knows)",
             )
         if message.lease(_LEVEL) is not None:
             self._note_level(message)
@@ -131,10 +141,12 @@ class ModernClient(Translator):
             self.answer(message, discovered(self._hello, self._versions))
         elif method == "subscriptions/listen":
             assert self._listening is not None
+            if self._tasks is not None and b'"taskIds"' in bytes(message.params or b""):
+                self._tasks.require(message)
             self._listening.add(message)
         elif method in INPUT_METHODS and _OF_A_ROUND.search(message.params or b""):
             self._pass_round(message)
-        else:
+        elif self._tasks is None or method != "tools/call" or not self._tasks.takes(message):
             return self.backend
         return None
 
@@ -152,15 +164,25 @@ class ModernClient(Translator):
         if handle is not None:
             assert self._rounds is not None
             text = msgspec.json.decode(handle)
-            self._rounds.resume(message, text if isinstance(text, str) else "", responses)
-        else:
+            text = text if isinstance(text, str) else ""
+            if self._tasks is None or not self._tasks.resumes(message, text, responses):
+                self._rounds.resume(message, text, responses)
+        elif (
+            self._tasks is None or message.method != "tools/call" or not self._tasks.takes(message)
+        ):
             self.front.pass_request(message, self.backend, text=whole(message.method, params))
 
     # -- answers ---------------------------------------------------------------------------------
 
-    def _answered(self, request: Message, answer: Message) -> Message | bytes:
-        """What the client gets instead of an answer of the server."""
-        return self._raised(request.method or "", answer)
+    def _answered(self, request: Message, answer: Message) -> Message | bytes | None:
+        """What the client gets instead of an answer of the server; None: not yet."""
+        method = request.method or ""
+        if self._tasks is not None:
+            if method == "tools/call" and self._tasks.again(request, answer):
+                return None
+            if method == "tools/list" and answer.result is not None:
+                self._tasks.tools.learn(answer.result)
+        return self._raised(method, answer)
 
     def _called(self, answer: Message) -> Message | bytes:
         """The same for a tool, where its call was not kept."""
@@ -213,7 +235,8 @@ class ModernClient(Translator):
             if backend.link is not None:
                 backend.link.wrote()
         elif message.method in CAPABILITY_OF and self._rounds is not None:
-            self._rounds.ask(backend, message)
+            if self._tasks is None or not self._tasks.asks(backend, message):
+                self._rounds.ask(backend, message)
         else:
             backend.refuse(message, f"Method not found: {message.method}")
 
@@ -235,6 +258,9 @@ class ModernClient(Translator):
     def lost(self) -> None:
         """The connection is gone."""
         self.end()
+        self.stop_works()
+        if self._tasks is not None:
+            self._tasks.close()
         if self._rounds is not None:
             self._rounds.close()
         self._loggers.clear()

@@ -17,6 +17,7 @@ from wirespeed.errors import ProtocolError, RemoteError
 from wirespeed.protocol import codes
 from wirespeed.proxy.translation.results import encode, members_of
 from wirespeed.proxy.translation.rounds import mode_of, unoffered
+from wirespeed.tasks.views import with_related
 
 if TYPE_CHECKING:
     from wirespeed._core.envelope import Message
@@ -49,15 +50,21 @@ async def answers(
     if not inputs:
         await asyncio.sleep(min(DELAY * 2**n, 5.0))
         return more
-    futures = [_ask(front, request, members_of(one), declared) for one in inputs.values()]
+    futures = [put(front, request, members_of(one), declared) for one in inputs.values()]
     given = await asyncio.gather(*futures)
     more["inputResponses"] = Raw(encode(dict(zip(inputs, given, strict=True))))
     return more
 
 
-async def _ask(
-    front: Front, request: Message, question: dict[str, Raw], declared: dict[str, Any]
+async def put(
+    front: Front,
+    request: Message,
+    question: dict[str, Raw],
+    declared: dict[str, Any],
+    task_id: str | None = None,
 ) -> Raw:
+    """Ask the client one question, and return its answer. ``task_id``: Of the task that asks, as
+    the client knows it. ProtocolError: the client cannot be asked, or does not answer."""
     method = msgspec.json.decode(question.get("method", b"null"))
     params = members_of(question.get("params"))
     what = unoffered(declared, method, params)
@@ -71,8 +78,11 @@ async def _ask(
             params.setdefault("elicitationId", Raw(encode(secrets.token_urlsafe(16))))
         elif version < "2025-11-25":
             params.pop("mode", None)
+    text = encode(params)
+    if task_id is not None:
+        text = with_related(text, task_id)
     try:
-        answer = await front.ask(method, encode(params), request.ref)
+        answer = await front.ask(method, text, request.ref)
     except RemoteError as exc:
         raise ProtocolError(exc.code, f"the client refused {method}: {exc.message}") from exc
     return answer

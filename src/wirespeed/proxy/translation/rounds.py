@@ -72,7 +72,7 @@ class Rounds:
     def _begin(self, request: Message, questions: list[tuple[Backend, Message]]) -> None:
         """Answer a request with questions."""
         handle = secrets.token_urlsafe(24)
-        asked = {str(n): _embedded(one) for n, (_, one) in enumerate(questions, 1)}
+        asked = {str(n): embedded(one) for n, (_, one) in enumerate(questions, 1)}
         parts = encode({"inputRequests": asked, "requestState": handle})
         result = parts[:-1] + b',"resultType":"input_required"' + self._end + b"}"
         one = _Round(request, Suspended(self._front, request, result), questions)
@@ -141,14 +141,15 @@ class _Round:
     ) -> None:
         self.suspended = suspended
         self.questions = questions
-        self._of = _identity(request)
+        self._of = identity(request)
 
     def fits(self, message: Message) -> bool:
         """Whether a request is the same as the first one."""
-        return _identity(message) == self._of
+        return identity(message) == self._of
 
 
-def _identity(request: Message) -> tuple[str | None, str | None]:
+def identity(request: Message) -> tuple[str | None, str | None]:
+    """What all requests of one round have in common."""
     target = "params.uri" if request.method == "resources/read" else "params.name"
     return request.method, request.text(target)
 
@@ -183,7 +184,8 @@ def mode_of(params: dict[str, Raw]) -> str:
     return str(msgspec.json.decode(params.get("mode", b'"form"')))
 
 
-def _embedded(question: Message) -> dict[str, Any]:
+def embedded(question: Message) -> dict[str, Any]:
+    """A question as an entry of ``inputRequests``."""
     params = members_of(question.params)
     for name in _LEGACY_ONLY:
         params.pop(name, None)

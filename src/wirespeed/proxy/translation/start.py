@@ -18,11 +18,14 @@ if TYPE_CHECKING:
 
 
 def translate(
-    join: Callable[[Owner, Front], Backend], front: Front, message: Message, own: Backend | None
+    join: Callable[[Owner, Front], tuple[Backend, Front]],
+    front: Front,
+    message: Message,
+    own: Backend | None,
 ) -> None:
     """Serve a client of an era that its server does not speak, from this request on.
 
-    ``join``: What makes one more connection to the server. ``own``: The client's own connection,
+    ``join``: What makes both ends of one more connection to the server. ``own``: The client's own,
     which is used instead; None: it has none.
     """
     router = front.router
@@ -30,9 +33,10 @@ def translate(
         router.left(front)  # the translator is a client of that router now
 
     def connect(owner: Owner) -> Backend:
-        if own is None:
-            return join(owner, front)
         assert isinstance(owner, Translator)
+        if own is None:
+            backend, owner.inner = join(owner, front)
+            return backend
         owner.before, own.owner = own.owner, owner
         own.across = None
         own.admits_legacy = own.admits_modern = False

@@ -11,10 +11,11 @@ import msgspec
 from wirespeed.errors import ProtocolError, RemoteError, WirespeedError
 from wirespeed.protocol import codes
 from wirespeed.proxy.isolation.waiting import Waiting
+from wirespeed.proxy.ongoing import Work
 from wirespeed.proxy.supervision.garbage import BAD_MESSAGE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Coroutine
 
     from wirespeed._core.envelope import Message
     from wirespeed.proxy.backend import Backend, Owner
@@ -38,6 +39,7 @@ class Translator:
     Attributes:
         backend: The connection; None while there is none, or it is not ready.
         before: Who had the client's own connection, and counts its failures; None: nobody.
+        inner: The other end of `backend`, where that is a client of the same service; or None.
     """
 
     def __init__(
@@ -50,12 +52,14 @@ class Translator:
         self.front = front
         self.backend: Backend | None = None
         self.before: Owner | None = None
+        self.inner: Front | None = None
         self._connect = connect
         self._leave = leave
         self._router = router
         self._connecting: Backend | None = None
         self._starting: asyncio.Task[None] | None = None
         self._waiting = Waiting()
+        self._works: set[Work] = set()
         front.router = self
         front.on_drain = self.end
         front.across = None
@@ -196,3 +200,15 @@ class Translator:
     def refuse(self, message: Message, code: int, text: str, data: Any = None) -> None:
         """Answer a request of the client with an error."""
         self.front.refuse(message, code, text, data)
+
+    def work(self, message: Message, work: Coroutine[Any, Any, None]) -> None:
+        """Answer a request of the client later: see `Work`."""
+        if self.front.is_open(message):
+            Work(self.front, message, work, self._works)
+        else:
+            work.close()
+
+    def stop_works(self) -> None:
+        """Cancel what is answered later: the client or the server is gone."""
+        for one in list(self._works):
+            one.task.cancel()

@@ -14,6 +14,7 @@ from wirespeed.proxy.eras import params_of
 from wirespeed.proxy.isolation.legacy import MAX_SUBSCRIPTIONS
 from wirespeed.proxy.ongoing import Ongoing
 from wirespeed.proxy.translation.results import encode, members_of
+from wirespeed.proxy.translation.task_shapes import with_extension
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,6 +40,7 @@ class Updates:
     Args:
         offered: The server's capabilities.
         meta: Returns the envelope of the client.
+        told_of_task: Takes the params of a notification about a task.
     """
 
     def __init__(
@@ -47,10 +49,12 @@ class Updates:
         backend: Backend,
         offered: dict[str, Any],
         meta: Callable[[], dict[str, Any]],
+        told_of_task: Callable[[bytes], None],
     ) -> None:
         self._front = front
         self._backend = backend
         self._meta = meta
+        self._told_of_task = told_of_task
         self._lists = {
             flag: True
             for kind, flag in _FLAGS.items()
@@ -60,6 +64,10 @@ class Updates:
         self._listen: _Listen | None = None
         self._lock = asyncio.Lock()
         self._again: asyncio.Task[None] | None = None
+        self._task_ids: dict[str, None] = {}
+        self._following: asyncio.Task[None] | None = None
+        self._is_stale = False
+        self._tells_of_tasks = True
 
     def start(self) -> None:
         """Hear of changed lists, if the server tells of any."""
@@ -68,8 +76,9 @@ class Updates:
 
     def stop(self) -> None:
         """The client or the server has left."""
-        if self._again is not None:
-            self._again.cancel()
+        for task in (self._again, self._following):
+            if task is not None:
+                task.cancel()
         self._end(self._listen)
         self._listen = None
 
@@ -98,6 +107,30 @@ class Updates:
             del self._uris[uri]
             await self._exchange()
 
+    def follow(self, task_id: str) -> None:
+        """Hear of a task, too, if the server tells of tasks. Several are asked for at once."""
+        if not self._tells_of_tasks or len(self._task_ids) >= MAX_SUBSCRIPTIONS:
+            return
+        self._task_ids[task_id] = None
+        self._is_stale = True
+        if self._following is None or self._following.done():
+            self._following = asyncio.ensure_future(self._follow())
+
+    def unfollow(self, task_id: str) -> None:
+        """A task has ended: the next exchange leaves it out."""
+        self._task_ids.pop(task_id, None)
+
+    async def _follow(self) -> None:
+        while self._is_stale:
+            self._is_stale = False
+            try:
+                await self._exchange()
+            except ProtocolError:  # who waits looks at its task from time to time
+                self._tells_of_tasks = False
+                self._task_ids.clear()
+            except WirespeedError:
+                return  # the next exchange asks for them, too
+
     async def _exchange(self) -> set[str]:
         """Subscribe anew. Returns the resources that the server takes."""
         async with self._lock:
@@ -106,9 +139,13 @@ class Updates:
             wanted: dict[str, Any] = dict(self._lists)
             if self._uris:
                 wanted["resourceSubscriptions"] = list(self._uris)
+            meta = self._meta()
+            if self._task_ids:
+                wanted["taskIds"] = list(self._task_ids)
+                meta = with_extension(meta)
             if wanted:
                 new = _Listen(self, self._front.loop)
-                new.send(self._backend, {"notifications": wanted, "_meta": self._meta()})
+                new.send(self._backend, {"notifications": wanted, "_meta": meta})
                 try:
                     taken = await new.taken
                 except BaseException:  # the client has cancelled its request, too
@@ -140,6 +177,9 @@ class Updates:
 
     def said(self, message: Message) -> None:
         """Show the client a change, as its revision has it."""
+        if message.method == "notifications/tasks":
+            self._told_of_task(bytes(message.params or b"{}"))
+            return
         params = members_of(message.params)
         meta = members_of(params.pop("_meta", None))
         meta.pop(META_SUBSCRIPTION_ID, None)
