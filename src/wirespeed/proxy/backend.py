@@ -147,7 +147,10 @@ class Backend(Side):
         if not isinstance(token, Route):
             self.gave_up(token, exc)
         elif isinstance(exc, RemoteError):
-            self.fail(token, exc.code, exc.message, exc.data)
+            error: dict[str, Any] = {"code": exc.code, "message": exc.message}
+            if exc.data is not None:
+                error["data"] = exc.data
+            self.pass_error(token, msgspec.json.encode({"jsonrpc": "2.0", "id": 0, "error": error}))
         else:
             self.fail(token, codes.SERVER_LOST, str(exc))
 

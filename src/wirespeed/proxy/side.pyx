@@ -560,6 +560,10 @@ cdef class Side(Party):
             asker.passed_c()
         return 0
 
+    def pass_error(self, Route route not None, bytes text not None):
+        """Pass an error of this side on that its link has read. ``text``: a whole response."""
+        self.pass_answer_c(route, parse(text, max_depth=1024))
+
     def fail(self, Route route not None, int code, str message not None, object data=None):
         """Answer a request that was passed on to this side with an error of the proxy."""
         self.fail_c(route, code, message, data)

@@ -22,8 +22,8 @@ SERVER_LOST = -31004
 class Behind:
     """A server that can end, and come back at the same place."""
 
-    def __init__(self) -> None:
-        self.server = Server("behind")
+    def __init__(self, *versions: str) -> None:
+        self.server = Server("behind", versions=versions or None)
         self.seen: list[str | None] = []
         self.stuck = asyncio.Event()
         self.cancelled = asyncio.Event()
@@ -180,6 +180,23 @@ async def test_a_server_over_http(isolation: str, era: Any) -> None:
         await behind.stuck.wait()
         call.cancel()
         await behind.cancelled.wait()
+    await behind.end()
+
+
+@pytest.mark.off_schema("legacy clients get members that they ignore")
+@pytest.mark.parametrize("isolation", ["shared", "session", "auto"])
+@pytest.mark.parametrize(("era", "version"), [("legacy", "2026-07-28"), ("modern", "2025-11-25")])
+async def test_a_server_of_the_other_era(
+    place: str, isolation: Any, era: Any, version: str
+) -> None:
+    """Its clients are translated, with each isolation and over each transport."""
+    behind = Behind(version)
+    await behind.begin(place)
+    async with proxied(behind, isolation) as target, Client(target, era=era) as client:
+        assert (await client.call_tool("add", {"a": 1, "b": 2})).data == 3
+        with pytest.raises(RemoteError) as caught:
+            await client.call_tool("no such tool")
+        assert caught.value.code == -32602
     await behind.end()
 
 

@@ -64,8 +64,10 @@ class Pair:
     def _connect(self, front: Front, backend: Backend) -> None:
         backend.across, front.across = front, backend
         first, self._first = self._first, None
-        if first is not None:
-            front.pass_request(first, backend)
+        if first is not None and front.is_open(first):
+            to = front.route(first)
+            if to is not None:
+                front.pass_request(first, to)
         front.release()
 
     def _take(self, backend: Backend) -> None:
