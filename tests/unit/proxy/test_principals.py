@@ -183,10 +183,11 @@ async def test_a_deny_holds_by_both_names(tmp_path: Path, denied: str) -> None:
         ("/servers/a", "ws"),
     ],
 )
+@pytest.mark.parametrize("leaves", ["the principal", "its token"])
 async def test_a_reload_ends_the_streams_of_a_principal(
-    tmp_path: Path, path: str, kind: str
+    tmp_path: Path, path: str, kind: str, leaves: str
 ) -> None:
-    """Those of a principal that it removes. Others keep theirs."""
+    """Those of a principal that it removes, or whose token it changes. Others keep theirs."""
     lab = MergeLab(tmp_path, principals=(principal("anne"), principal("root")))
     lab.backends = [lab.backend(name, isolation="shared") for name in ("a", "b")]
     scheme = "ws" if kind == "ws" else "http"
@@ -209,8 +210,12 @@ async def test_a_reload_ends_the_streams_of_a_principal(
             await anne.stream("anne", path, kind)
             await root.stream("root", path, kind)
         before = n_streams()
+        others = []
+        if leaves == "its token":
+            digits = hash_token("another-token-of-the-same-principal").removeprefix("sha256:")
+            others.append(PrincipalConfig(name="anne", token_sha256=digits))
         await lab.proxy.reload(
-            dataclasses.replace(lab.proxy.config, principals=(principal("root"),))
+            dataclasses.replace(lab.proxy.config, principals=(principal("root"), *others))
         )
         if kind != "ws":
             async with asyncio.timeout(10):

@@ -159,7 +159,8 @@ class _Static:
 
 
 def _digest(principal: PrincipalConfig) -> bytes:
-    return digest("principal", principal.name)
+    """Of another token: another one. So a reload that changes a token ends what the old one began."""
+    return digest("principal", f"{principal.name} {principal.token_sha256}")
 
 
 def _by_names(
