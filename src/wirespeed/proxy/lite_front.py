@@ -415,6 +415,11 @@ class Guest:
             why = str(exc).partition("\n")[0]
             fronts.quiet.log(logging.WARNING, "%s: the tool %s: %s", service.name, tool, why)
             raise Refused(Refusal(503, why)) from None
+        except Exception as exc:
+            if not isinstance(exc, Refused):
+                logger.exception("%s: the tool %s cannot be served", service.name, tool)
+                exc = Refused(Refusal(503, "the tool cannot be served"))
+            raise exc from None
         return Course(info, server)
 
     def _changed(self, infos: list[ToolInfo]) -> None:

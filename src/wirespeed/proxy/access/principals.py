@@ -159,7 +159,7 @@ class _Static:
 
 
 def _digest(principal: PrincipalConfig) -> bytes:
-    """Of another token: another one. So a reload that changes a token ends what the old one began."""
+    """It depends on the token, so that a reload that changes that ends old connections."""
     return digest("principal", f"{principal.name} {principal.token_sha256}")
 
 
