@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.proxy.task_lab import RELATED, TASKS, TaskLab, about, answer_to
+from tests.unit.proxy.translated_task_lab import RELATED, TASKS, TaskLab, about, answer_to
 from tests.unit.proxy.translation_lab import request, text_in, tool
 from wirespeed.proxy.translation import modern_tasks
 
