@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from proxy_lab import MODERN, Lab, call, said
+from translation_lab import EraLab, tool
 
 from wirespeed.errors import RemoteError
 from wirespeed.protocol.revisions import META_SUBSCRIPTION_ID
@@ -448,3 +449,15 @@ async def test_a_clients_error_that_python_cannot_hold(tmp_path: Path) -> None:
         await one.send(f'{{"jsonrpc":"2.0","id":{json.dumps(request["id"])},"error":{error}}}')
         with pytest.raises(RemoteError, match="not valid"):
             await asked
+
+
+async def test_a_first_request_that_python_cannot_hold(tmp_path: Path) -> None:
+    """It waits for the handshake of its translator. It is refused, and what follows is answered."""
+    lab = EraLab(tmp_path, "shared", modern=False)
+    async with lab.serving():
+        one = await lab.client()
+        first = tool(1, "echo")
+        first["params"]["requestState"] = "beyond"
+        await one.send(one.text_of(first).replace('"beyond"', "1e400"), tool(2, "echo"))
+        answers = {answer["id"]: answer for answer in [await one.recv(), await one.recv()]}
+        assert answers[1]["error"]["code"] == -32603 and "result" in answers[2]

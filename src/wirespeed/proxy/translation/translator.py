@@ -10,6 +10,7 @@ import msgspec
 
 from wirespeed.errors import ProtocolError, RemoteError, WirespeedError
 from wirespeed.protocol import codes
+from wirespeed.proxy.isolation.instance import guarded
 from wirespeed.proxy.isolation.waiting import Waiting
 from wirespeed.proxy.ongoing import Work
 from wirespeed.proxy.supervision.garbage import BAD_MESSAGE
@@ -158,8 +159,10 @@ class Translator:
                 continue
             if self.backend is None:
                 self.front.refuse(one, *refusal)
-            elif (to := self.handle(one)) is not None:
-                self.front.pass_request(one, to)
+            else:
+                with guarded(self.front, one):
+                    if (to := self.handle(one)) is not None:
+                        self.front.pass_request(one, to)
 
     def _hang_up(self) -> None:
         backend, self._connecting = self._connecting, None
