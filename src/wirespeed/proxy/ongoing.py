@@ -16,13 +16,23 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine
 
     from wirespeed._core.envelope import Message
+    from wirespeed.proxy.access.audit import Record
     from wirespeed.proxy.front import Front
 
 logger = logging.getLogger("wirespeed.proxy")
 
+_CANCELLED = 1  # as of `wirespeed.server.requests.observer`
+
 
 class Ongoing:
-    """The token of such a request."""
+    """The token of such a request.
+
+    Attributes:
+        record: What notes the end of the request for the audit log, if the request was passed on
+            before; or None.
+    """
+
+    record: Record | None = None
 
     def notified(self, message: Message) -> None:
         """Take a notification about it, or its cancellation by who asked."""
@@ -63,8 +73,11 @@ class Work(Ongoing):
         refuse = self._front.refuse
         try:
             task.result()
+            self._note(0)
         except asyncio.CancelledError:
-            if self._front.is_open(message):  # else the client has cancelled it
+            if not self._front.is_open(message):
+                self._note(_CANCELLED)
+            else:
                 refuse(message, codes.SERVER_LOST, "the server is not there")
         except (ProtocolError, RemoteError) as exc:
             refuse(message, exc.code, exc.message, exc.data)
@@ -75,6 +88,12 @@ class Work(Ongoing):
         except Exception as exc:
             logger.error("internal error of the proxy at %s", message, exc_info=exc)
             refuse(message, codes.INTERNAL_ERROR, "Internal error")
+
+    def _note(self, code: int) -> None:
+        """Note the end of the request, unless it was passed on again."""
+        record, self.record = self.record, None
+        if record is not None:
+            record.end(code)
 
     def notified(self, message: Message) -> None:
         """The client has cancelled its request."""
