@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 from proxy_lab import MODERN, Lab, call, said
-from translation_lab import EraLab, tool
 
+from tests.unit.proxy.translation_lab import EraLab, tool
 from wirespeed.errors import RemoteError
 from wirespeed.protocol.revisions import META_SUBSCRIPTION_ID
 from wirespeed.proxy import FlowConfig
