@@ -1,4 +1,4 @@
-"""Requests that the proxy itself answers or makes, and about which something is said meanwhile."""
+"""Tokens of requests that the proxy itself answers or makes. They get what is said about these."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _CANCELLED = 1  # as of `wirespeed.server.requests.observer`
 
 
 class Ongoing:
-    """The token of such a request.
+    """The token of a request that the proxy itself answers or makes.
 
     Attributes:
         record: What notes the end of the request for the audit log, if the request was passed on
@@ -35,7 +35,7 @@ class Ongoing:
     record: Record | None = None
 
     def notified(self, message: Message) -> None:
-        """Take a notification about it, or its cancellation by who asked."""
+        """Take a notification about the request, or its cancellation by the asker."""
 
     def answered(self, message: Message | None) -> None:
         """Take the answer to a request of the proxy; None: there will be none."""

@@ -202,13 +202,13 @@ class Record:
         self.bytes_out = 0
 
     def again(self, answerer: Backend) -> None:
-        """The call is sent again: its server was lost, or the server is to get more (`defer`)."""
+        """The call is sent again: its server was lost, or the proxy goes on with it (`defer`)."""
         self._server = answerer.name
         self._attempts += not self._goes_on
         self._goes_on = False
 
     def defer(self) -> None:
-        """The server has answered, and the call goes on: this attempt lasts."""
+        """The server has answered, and the proxy goes on with the call in the same attempt."""
         self._goes_on = True
 
     def end(self, code: int) -> None:

@@ -382,5 +382,5 @@ async def _any(
 
 
 def _told(state: TaskState) -> tuple[Any, ...]:
-    """What of a state makes it another one for clients."""
+    """Return what clients are told of a state. A state with the same is not told again."""
     return state.status, bytes(state.status_message), *state.input_requests

@@ -93,7 +93,7 @@ class Translator:
         """Not called."""
 
     def failed(self) -> None:
-        """Tell who had the connection before, if it is the client's own."""
+        """Report a failure to the earlier owner of the connection, if that is the client's own."""
         if self.before is not None:
             self.before.failed()
 
