@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from proxy_lab import MODERN, Lab, call, said
 
-from tests.unit.proxy.translation_lab import EraLab, tool
+from tests.unit.proxy.translation_lab import EraLab, request, tool
 from wirespeed.errors import RemoteError
 from wirespeed.protocol.revisions import META_SUBSCRIPTION_ID
 from wirespeed.proxy import FlowConfig
@@ -461,3 +461,18 @@ async def test_a_first_request_that_python_cannot_hold(tmp_path: Path) -> None:
         await one.send(one.text_of(first).replace('"beyond"', "1e400"), tool(2, "echo"))
         answers = {answer["id"]: answer for answer in [await one.recv(), await one.recv()]}
         assert answers[1]["error"]["code"] == -32603 and "result" in answers[2]
+
+
+@pytest.mark.parametrize("error", ['{"code": -32000}', '{"code": [], "message": "no"}', "[]"])
+async def test_an_error_of_a_subscription_that_is_not_valid(tmp_path: Path, error: str) -> None:
+    """The client of a legacy era is told that it has no subscription."""
+    lab = EraLab(tmp_path, "shared", modern=True)
+    script = tmp_path / "backend.py"
+    bad = f'if "u:bad" in str(p): send({{"id": i, "error": {error}}}); continue'
+    wanted = '        wanted = p["notifications"]\n'
+    script.write_text(script.read_text().replace(wanted, f"{wanted}        {bad}\n"))
+    async with lab.serving():
+        one, _ = await lab.legacy()
+        got = await one.ask(request(1, "resources/subscribe", uri="u:bad"))
+        assert isinstance(got["error"]["code"], int)
+        assert "result" in await one.ask(request(2, "resources/subscribe", uri="u:1"))

@@ -10,6 +10,7 @@ import msgspec
 from wirespeed.errors import ProtocolError, TransportError, WirespeedError
 from wirespeed.protocol import codes
 from wirespeed.protocol.revisions import META_SUBSCRIPTION_ID
+from wirespeed.proxy.backend import remote_error
 from wirespeed.proxy.eras import params_of
 from wirespeed.proxy.isolation.legacy import MAX_SUBSCRIPTIONS
 from wirespeed.proxy.ongoing import Ongoing
@@ -222,7 +223,7 @@ class _Listen(Ongoing):
         if self.taken.done():
             self._updates.ended(self)
         elif message is not None and message.error is not None:
-            error = msgspec.json.decode(message.error)
-            self.taken.set_exception(ProtocolError(error["code"], error["message"]))
+            error = remote_error(message.error)
+            self.taken.set_exception(ProtocolError(error.code, error.message))
         else:
             self.taken.set_exception(TransportError("the server has ended the subscription"))
