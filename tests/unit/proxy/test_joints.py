@@ -476,3 +476,15 @@ async def test_an_error_of_a_subscription_that_is_not_valid(tmp_path: Path, erro
         got = await one.ask(request(1, "resources/subscribe", uri="u:bad"))
         assert isinstance(got["error"]["code"], int)
         assert "result" in await one.ask(request(2, "resources/subscribe", uri="u:1"))
+
+
+async def test_a_granted_resource_that_is_not_a_name(tmp_path: Path) -> None:
+    """The other resources of the subscription are granted."""
+    lab = EraLab(tmp_path, "shared", modern=True)
+    script = tmp_path / "backend.py"
+    uris = '"resourceSubscriptions": uris}'
+    assert uris in script.read_text()
+    script.write_text(script.read_text().replace(uris, '"resourceSubscriptions": [{}, *uris]}'))
+    async with lab.serving():
+        one, _ = await lab.legacy()
+        assert "result" in await one.ask(request(1, "resources/subscribe", uri="u:1"))

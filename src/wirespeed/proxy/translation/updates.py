@@ -216,7 +216,8 @@ class _Listen(Ongoing):
         elif not self.taken.done():
             honoured = params_of(message).get("notifications")
             uris = honoured.get("resourceSubscriptions") if isinstance(honoured, dict) else None
-            self.taken.set_result(set(uris) if isinstance(uris, list) else set())
+            uris = uris if isinstance(uris, list) else []
+            self.taken.set_result({uri for uri in uris if isinstance(uri, str)})
 
     def answered(self, message: Message | None) -> None:
         """Take its end."""
