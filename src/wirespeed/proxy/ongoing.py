@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("wirespeed.proxy")
 
-_CANCELLED = 1  # as of `wirespeed.server.requests.observer`
+CANCELLED = 1  # as of `wirespeed.server.requests.observer`
 
 
 class Ongoing:
@@ -39,6 +39,12 @@ class Ongoing:
 
     def answered(self, message: Message | None) -> None:
         """Take the answer to a request of the proxy; None: there will be none."""
+
+    def note(self, code: int) -> None:
+        """Note the end of the request, unless it was passed on again."""
+        record, self.record = self.record, None
+        if record is not None:
+            record.end(code)
 
 
 class Work(Ongoing):
@@ -66,17 +72,17 @@ class Work(Ongoing):
         works.add(self)
         self.task = asyncio.ensure_future(work)
         self.task.add_done_callback(partial(self._ended, message))
-        front.session.set_token(message, self)
+        front.give_token(message, self)
 
     def _ended(self, message: Message, task: asyncio.Task[None]) -> None:
         self._works.discard(self)
         refuse = self._front.refuse
         try:
             task.result()
-            self._note(0)
+            self.note(0)
         except asyncio.CancelledError:
             if not self._front.is_open(message):
-                self._note(_CANCELLED)
+                self.note(CANCELLED)
             else:
                 refuse(message, codes.SERVER_LOST, "the server is not there")
         except (ProtocolError, RemoteError) as exc:
@@ -88,12 +94,6 @@ class Work(Ongoing):
         except Exception as exc:
             logger.error("internal error of the proxy at %s", message, exc_info=exc)
             refuse(message, codes.INTERNAL_ERROR, "Internal error")
-
-    def _note(self, code: int) -> None:
-        """Note the end of the request, unless it was passed on again."""
-        record, self.record = self.record, None
-        if record is not None:
-            record.end(code)
 
     def notified(self, message: Message) -> None:
         """The client has cancelled its request."""

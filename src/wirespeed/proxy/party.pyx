@@ -132,6 +132,14 @@ cdef class Party(Served):
             record.end(code)
         return 0
 
+    def give_token(self, Message message not None, token not None):
+        """Give a request of this side another token (`Ongoing`), which goes on with its record."""
+        cdef object held = self.session.inflight.token_c(message.ref)
+        record = getattr(held, "record", None)
+        if record is not None:
+            held.record, token.record = None, record
+        self.session.set_token_c(message.ref, token)
+
     def refused(self, Message message not None, int code):
         """A request of this side is refused."""
         self.refused_c(message, code)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import signal
 import stat
 from pathlib import Path
 from typing import Any
@@ -122,6 +123,45 @@ async def test_a_call_that_is_not_sent_again_in_the_end_has_one_line(
             await until(path, 2)
     found = [line["outcome"] for line in lines(path)]
     assert found == ([outcome, "ok"] if outcome == "cancelled" else [outcome])
+
+
+async def test_a_call_that_waits_again_for_a_server_has_one_line(tmp_path: Path) -> None:
+    """Its server was lost, and the next one, too, while the call waited at the limit."""
+    path = tmp_path / "audit"
+    config = {"retry": RetryConfig(tools=("*",)), "flow": FlowConfig(max_in_flight=1)}
+    one = lab(tmp_path, "pool", versions=MODERN, size=2, config=config)
+    async with one.serving():
+        first, second = await one.connect(MODERN), await one.connect(MODERN)
+        flow = one.proxy.services["b"].flow
+        assert flow is not None
+        await first.send(call(1, "hold", **{"as": "x"}))
+        while not one.read("tools/call"):
+            await asyncio.sleep(0.01)
+        await second.send(call(2, "hold", **{"as": "y"}))  # starts the second server
+        cancel = {"jsonrpc": "2.0", "method": "notifications/cancelled"}
+        await second.send({**cancel, "params": {"requestId": 2}})
+        while any(modern.backend is None for modern in one.assignment.modern):
+            await asyncio.sleep(0.01)
+        await second.send(call(3, "hold", **{"as": "z"}))
+        while flow.n_queued != 1:
+            await asyncio.sleep(0.01)
+        script = tmp_path / "backend.py"
+        script.write_text(f"raise SystemExit(4)\n{script.read_text()}")
+        for modern in one.assignment.modern:
+            pid = next(
+                upstream.status.pid
+                for upstream in one.assignment.upstreams
+                if upstream.owner is modern
+            )
+            os.kill(pid, signal.SIGKILL)
+            if modern.index == 0:  # the second one gets the call that has waited
+                while len(one.read("tools/call")) != 2:
+                    await asyncio.sleep(0.01)
+                assert (flow.n_in_flight, flow.n_queued) == (1, 1)
+        for client in (first, second):
+            assert (await client.recv())["error"]["code"] == SERVER_LOST
+        found = await outcomes(path, 2)
+    assert sorted(found, key=str) == [("lost", None), ("lost", None)]
 
 
 async def outcomes(path: Path, n: int) -> list[Any]:
