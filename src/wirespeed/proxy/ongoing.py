@@ -77,14 +77,15 @@ class Work(Ongoing):
     def _ended(self, message: Message, task: asyncio.Task[None]) -> None:
         self._works.discard(self)
         refuse = self._front.refuse
+        if not self._front.is_open(message):  # it was answered, or the client has given it up
+            failed = task.cancelled() or task.exception() is not None
+            self.note(CANCELLED if failed else 0)
+            return
         try:
             task.result()
             self.note(0)
         except asyncio.CancelledError:
-            if not self._front.is_open(message):
-                self.note(CANCELLED)
-            else:
-                refuse(message, codes.SERVER_LOST, "the server is not there")
+            refuse(message, codes.SERVER_LOST, "the server is not there")
         except (ProtocolError, RemoteError) as exc:
             refuse(message, exc.code, exc.message, exc.data)
         except WirespeedError as exc:

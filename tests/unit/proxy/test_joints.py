@@ -12,10 +12,11 @@ import pytest
 from proxy_lab import MODERN, Lab, call, said
 
 from tests.unit.proxy.translation_lab import EraLab, request, tool
-from wirespeed.errors import RemoteError
+from wirespeed.errors import ProtocolError, RemoteError
 from wirespeed.protocol.revisions import META_SUBSCRIPTION_ID
 from wirespeed.proxy import FlowConfig
 from wirespeed.proxy.front import Front
+from wirespeed.proxy.ongoing import CANCELLED, Work
 
 pytestmark = [pytest.mark.compiled, pytest.mark.off_schema]
 
@@ -488,3 +489,35 @@ async def test_a_granted_resource_that_is_not_a_name(tmp_path: Path) -> None:
     async with lab.serving():
         one, _ = await lab.legacy()
         assert "result" in await one.ask(request(1, "resources/subscribe", uri="u:1"))
+
+
+async def test_a_work_that_fails_after_its_client_has_cancelled_it() -> None:
+    """The request was cancelled before the failure is seen, so it is neither refused nor lost."""
+    found: list[Any] = []
+
+    class Ended:
+        def end(self, code: int) -> None:
+            found.append(code)
+
+    class Gone:
+        def is_open(self, message: Any) -> bool:
+            return False
+
+        def give_token(self, message: Any, token: Any) -> None: ...
+
+        def refuse(self, message: Any, *error: Any) -> None:
+            found.append(error)
+
+    async def fail() -> None:
+        raise ProtocolError(-32603, "no")
+
+    front: Any = Gone()
+    message: Any = None
+    works: set[Work] = set()
+    work = Work(front, message, fail(), works)
+    record: Any = Ended()
+    work.record = record
+    await asyncio.wait((work.task,))
+    while works:
+        await asyncio.sleep(0)
+    assert found == [CANCELLED]
