@@ -1,4 +1,4 @@
-"""Requests that the proxy itself answers or makes, and about which something is said meanwhile."""
+"""Tokens of requests that the proxy itself answers or makes. They get what is said about these."""
 
 from __future__ import annotations
 
@@ -16,19 +16,35 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine
 
     from wirespeed._core.envelope import Message
+    from wirespeed.proxy.access.audit import Record
     from wirespeed.proxy.front import Front
 
 logger = logging.getLogger("wirespeed.proxy")
 
+CANCELLED = 1  # as of `wirespeed.server.requests.observer`
+
 
 class Ongoing:
-    """The token of such a request."""
+    """The token of a request that the proxy itself answers or makes.
+
+    Attributes:
+        record: What notes the end of the request for the audit log, if the request was passed on
+            before; or None.
+    """
+
+    record: Record | None = None
 
     def notified(self, message: Message) -> None:
-        """Take a notification about it, or its cancellation by who asked."""
+        """Take a notification about the request, or its cancellation by the asker."""
 
     def answered(self, message: Message | None) -> None:
         """Take the answer to a request of the proxy; None: there will be none."""
+
+    def note(self, code: int) -> None:
+        """Note the end of the request, unless it was passed on again."""
+        record, self.record = self.record, None
+        if record is not None:
+            record.end(code)
 
 
 class Work(Ongoing):
@@ -56,16 +72,20 @@ class Work(Ongoing):
         works.add(self)
         self.task = asyncio.ensure_future(work)
         self.task.add_done_callback(partial(self._ended, message))
-        front.session.set_token(message, self)
+        front.give_token(message, self)
 
     def _ended(self, message: Message, task: asyncio.Task[None]) -> None:
         self._works.discard(self)
         refuse = self._front.refuse
+        if not self._front.is_open(message):  # it was answered, or the client has given it up
+            failed = task.cancelled() or task.exception() is not None
+            self.note(CANCELLED if failed else 0)
+            return
         try:
             task.result()
+            self.note(0)
         except asyncio.CancelledError:
-            if self._front.is_open(message):  # else the client has cancelled it
-                refuse(message, codes.SERVER_LOST, "the server is not there")
+            refuse(message, codes.SERVER_LOST, "the server is not there")
         except (ProtocolError, RemoteError) as exc:
             refuse(message, exc.code, exc.message, exc.data)
         except WirespeedError as exc:

@@ -19,7 +19,7 @@ async def pages(
     params: dict[str, Any],
     max_bytes: int,
 ) -> list[dict[str, Any]]:
-    """Return the pages of a list, up to one whose next cursor was followed before.
+    """Return the pages of a list. A page whose next cursor was followed before is the last one.
 
     ``ask``: Sends a request and returns its result. ``max_bytes``: What all pages may take.
     InvalidResponse: A page is not an object, a cursor is not a string, or the list is too long.

@@ -1,4 +1,4 @@
-from libc.stdint cimport int64_t
+from libc.stdint cimport int64_t, uint64_t
 
 from wirespeed._core.envelope cimport Message
 from wirespeed.proxy.flow.turns cimport Turn, Turns
@@ -24,3 +24,4 @@ cdef class Party(Served):
     cdef int end_turn_c(self) except -1
     cdef int pass_cancel_c(self, int64_t id, Message m) except -1
     cdef int refused_c(self, Message m, int code) except -1
+    cdef int keep_record_c(self, uint64_t ref, object record, int code) except -1

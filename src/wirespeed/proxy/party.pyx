@@ -18,6 +18,7 @@ from math import ceil
 
 from wirespeed.errors import ProtocolError
 from wirespeed.protocol import codes
+from wirespeed.proxy.ongoing import Ongoing
 
 cdef enum:
     QUANTUM = 65536       # bytes that a side may send in its turn, while others wait
@@ -108,9 +109,36 @@ cdef class Party(Served):
 
     cdef int refused_c(self, Message m, int code) except -1:
         """A request of this side is refused: note it if it is a call of a tool."""
+        cdef object held = self.session.inflight.token_c(m.ref)
+        if isinstance(held, Ongoing) and held.record is not None:
+            record, held.record = held.record, None
+            record.end(code)           # it was passed on before
+            return 0
         if self.audit is not None and method_is(m, b'"tools/call"', "tools/call"):
             self.audit.refuse(self, m, m.n, code)
         return 0
+
+    cdef int keep_record_c(self, uint64_t ref, object record, int code) except -1:
+        """The server has answered a call of this side. The record of the call ends, unless the
+        proxy goes on with the call (`Work`).
+
+        ``code``: Of the answer.
+        """
+        cdef object held = self.session.inflight.token_c(ref)
+        if isinstance(held, Ongoing):
+            record.defer()
+            held.record = record
+        else:
+            record.end(code)
+        return 0
+
+    def give_token(self, Message message not None, token not None):
+        """Give a request of this side another token (`Ongoing`), which goes on with its record."""
+        cdef object held = self.session.inflight.token_c(message.ref)
+        record = getattr(held, "record", None)
+        if record is not None:
+            held.record, token.record = None, record
+        self.session.set_token_c(message.ref, token)
 
     def refused(self, Message message not None, int code):
         """A request of this side is refused."""

@@ -31,7 +31,7 @@ cdef class Route:
     # text of a result, or None: the request will be answered otherwise. ProtocolError: that error.
     cdef object after
     cdef object filter           # what a result is replaced by at last, a function of its text
-    cdef object record           # what notes the end of a call for the audit log; or None
+    cdef public object record    # what notes the end of a call for the audit log; or None
     cdef object span             # that of the request, if the proxy is traced; or None
     # Kept, to be sent again if the answerer is lost; of a subscription, for further servers. None:
     # it is not sent again.

@@ -11,6 +11,7 @@ from wirespeed.server.requests.observer import Observer
 
 @final
 class Route:
+    record: Any
     @property
     def asker(self) -> Side: ...
     @property

@@ -82,9 +82,9 @@ cdef class Route:
         return 0
 
     cdef int take_record_c(self, object before) except -1:
-        """Go on with the record of the token that the request had, if that is a route."""
-        if type(before) is Route:
-            self.record, (<Route> before).record = (<Route> before).record, None
+        """Go on with the record of the token that the request had."""
+        if before is not None:
+            self.record, before.record = before.record, None
         return 0
 
 
@@ -385,12 +385,17 @@ cdef class Side(Party):
         cdef Span id
         cdef bytes text
         cdef int code = code_of(m.error) if m.kind_c == ERROR else 0
+        cdef object record = None
         self.n_answered += not route.greets
         if route.record is not None:
             route.record.bytes_out = m.n
+            if route.after is not None:
+                record, route.record = route.record, None
         route.over_c(code)
         if route.after is not None and asker.replaced_c(route, m):
-            return 0
+            return 0 if record is None else asker.keep_record_c(route.ref, record, code)
+        if record is not None:
+            record.end(code)
         slot = asker.session.inflight.slot_c(route.ref)
         if asker.link is None or slot is NULL:
             self.n_late += 1

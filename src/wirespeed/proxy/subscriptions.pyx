@@ -15,8 +15,8 @@ def subscriptions_of(Side side not None):
 
 
 def n_unfinished(Side side not None):
-    """Return how many requests a side has not answered, without the subscriptions that another
-    server has taken, too."""
+    """Return how many requests a side has not answered. A subscription that another server has
+    acknowledged is not counted."""
     cdef Route route, one
     cdef size_t n = side.session.pending.live
     for token in side.session.pending.tokens or ():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import signal
 import stat
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,9 @@ from typing import Any
 import pytest
 
 from tests.unit.proxy.proxy_lab import MODERN, Lab, Raw, call
+from tests.unit.proxy.task_lab import TaskLab, answer_to
 from tests.unit.proxy.test_principals import Requests, modern, serving
+from tests.unit.proxy.translation_lab import EraLab, tool
 from wirespeed.errors import TransportError
 from wirespeed.protocol.codes import INVALID_PARAMS, SERVER_LOST
 from wirespeed.proxy import FlowConfig, RetryConfig
@@ -120,6 +123,97 @@ async def test_a_call_that_is_not_sent_again_in_the_end_has_one_line(
             await until(path, 2)
     found = [line["outcome"] for line in lines(path)]
     assert found == ([outcome, "ok"] if outcome == "cancelled" else [outcome])
+
+
+async def test_a_call_that_waits_again_for_a_server_has_one_line(tmp_path: Path) -> None:
+    """Its server was lost, and the next one, too, while the call waited at the limit."""
+    path = tmp_path / "audit"
+    config = {"retry": RetryConfig(tools=("*",)), "flow": FlowConfig(max_in_flight=1)}
+    one = lab(tmp_path, "pool", versions=MODERN, size=2, config=config)
+    async with one.serving():
+        first, second = await one.connect(MODERN), await one.connect(MODERN)
+        flow = one.proxy.services["b"].flow
+        assert flow is not None
+        await first.send(call(1, "hold", **{"as": "x"}))
+        while not one.read("tools/call"):
+            await asyncio.sleep(0.01)
+        await second.send(call(2, "hold", **{"as": "y"}))  # starts the second server
+        cancel = {"jsonrpc": "2.0", "method": "notifications/cancelled"}
+        await second.send({**cancel, "params": {"requestId": 2}})
+        while any(modern.backend is None for modern in one.assignment.modern):
+            await asyncio.sleep(0.01)
+        await second.send(call(3, "hold", **{"as": "z"}))
+        while flow.n_queued != 1:
+            await asyncio.sleep(0.01)
+        script = tmp_path / "backend.py"
+        script.write_text(f"raise SystemExit(4)\n{script.read_text()}")
+        for modern in one.assignment.modern:
+            pid = next(
+                upstream.status.pid
+                for upstream in one.assignment.upstreams
+                if upstream.owner is modern
+            )
+            os.kill(pid, signal.SIGKILL)
+            if modern.index == 0:  # the second one gets the call that has waited
+                while len(one.read("tools/call")) != 2:
+                    await asyncio.sleep(0.01)
+                assert (flow.n_in_flight, flow.n_queued) == (1, 1)
+        for client in (first, second):
+            assert (await client.recv())["error"]["code"] == SERVER_LOST
+        found = await outcomes(path, 2)
+    assert sorted(found, key=str) == [("lost", None), ("lost", None)]
+
+
+async def outcomes(path: Path, n: int) -> list[Any]:
+    """The outcomes of calls and the attempts for them, as soon as there are n lines."""
+    return [(line["outcome"], line.get("attempts")) for line in await until(path, n)]
+
+
+@pytest.mark.parametrize("flow", [FlowConfig(), FlowConfig(max_in_flight=1)])
+async def test_a_call_with_a_round_has_one_line(tmp_path: Path, flow: FlowConfig) -> None:
+    """The client is asked by the proxy before its call is sent again."""
+    path = tmp_path / "audit"
+    one = EraLab(tmp_path, "shared", modern=True, audit=str(path), config={"flow": flow})
+    async with one.serving():
+        client, _ = await one.legacy(roots={})
+        for i, said in enumerate(
+            ({"result": {"roots": []}}, {"error": {"code": -1, "message": "no"}})
+        ):
+            await client.send(tool(i, "ask", method="roots/list"))
+            question = await client.recv()
+            await client.send({"jsonrpc": "2.0", "id": question["id"], **said})
+            assert (await client.recv())["id"] == i
+        await client.send(tool(2, "ask", method="roots/list"))
+        await client.recv()
+        cancel = {"jsonrpc": "2.0", "method": "notifications/cancelled"}
+        await client.send({**cancel, "params": {"requestId": 2}})
+        await until(path, 3)
+        other, _ = await one.legacy(roots={})
+        await other.send(tool(3, "ask", method="roots/list"))
+        await other.recv()
+        await other.close()
+        await until(path, 4)
+        await client.send(tool(5, "echo"))
+        found = await outcomes(path, 5)
+    assert [outcome for outcome, _ in found] == ["ok", "error", "cancelled", "cancelled", "ok"]
+    assert not any(attempts for _, attempts in found)
+
+
+async def test_a_call_that_waits_for_its_task_has_one_line(tmp_path: Path) -> None:
+    """The first call is refused, and then sent as a task, for whose end the proxy waits."""
+    path = tmp_path / "audit"
+    one = TaskLab(tmp_path, "shared", modern=False, audit=str(path))
+    async with one.serving():
+        client = await one.client()
+        done = {"status": "completed", "result": {"content": []}}
+        await client.send(tool(1, "make", state=done))
+        assert "result" in (await answer_to(client, 1))[0]
+        failed = {"status": "failed", "error": {"code": -32603, "message": "no"}}
+        await client.send(tool(2, "make", state=failed))
+        assert "error" in (await answer_to(client, 2))[0]
+        await client.send(tool(3, "fail", error={"code": -32601, "message": "no"}))
+        assert "error" in (await answer_to(client, 3))[0]
+        assert await outcomes(path, 3) == [("ok", None), ("error", None), ("error", None)]
 
 
 async def test_principals_and_refusals(tmp_path: Path) -> None:

@@ -272,6 +272,24 @@ async def test_bytes_of_a_client_do_not_fill_the_queue(tmp_path: Path) -> None:
         await lab.done()
 
 
+async def test_a_client_whose_last_request_is_refused_for_others_is_forgotten(
+    tmp_path: Path,
+) -> None:
+    lab = HoldingLab(tmp_path, max_in_flight=1, max_queued_bytes=4000)
+    async with lab.serving():
+        one, two, three = [await lab.connect() for _ in range(3)]
+        await send(one, "a1")
+        await lab.until_seen("a1")
+        await send(two, "b1", fill="x" * 3500)
+        await until(lambda: lab.counts == (1, 1))
+        await send(three, "c1", fill="x" * 1000)
+        assert (await two.recv())["id"] == "b1"
+        assert lab.counts == (1, 1) and lab.flow.n_clients == 2
+        lab.free("a1", "c1")
+        assert (await one.recv())["id"] == "a1" and (await three.recv())["id"] == "c1"
+        await lab.done()
+
+
 async def test_no_queue_at_all(tmp_path: Path) -> None:
     lab = HoldingLab(tmp_path, max_in_flight_per_client=1, max_queued=0)
     async with lab.serving():

@@ -11,10 +11,12 @@ from typing import Any
 import pytest
 from proxy_lab import MODERN, Lab, call, said
 
-from wirespeed.errors import RemoteError
+from tests.unit.proxy.translation_lab import EraLab, request, tool
+from wirespeed.errors import ProtocolError, RemoteError
 from wirespeed.protocol.revisions import META_SUBSCRIPTION_ID
 from wirespeed.proxy import FlowConfig
 from wirespeed.proxy.front import Front
+from wirespeed.proxy.ongoing import CANCELLED, Work
 
 pytestmark = [pytest.mark.compiled, pytest.mark.off_schema]
 
@@ -448,3 +450,74 @@ async def test_a_clients_error_that_python_cannot_hold(tmp_path: Path) -> None:
         await one.send(f'{{"jsonrpc":"2.0","id":{json.dumps(request["id"])},"error":{error}}}')
         with pytest.raises(RemoteError, match="not valid"):
             await asked
+
+
+async def test_a_first_request_that_python_cannot_hold(tmp_path: Path) -> None:
+    """It waits for the handshake of its translator. It is refused, and what follows is answered."""
+    lab = EraLab(tmp_path, "shared", modern=False)
+    async with lab.serving():
+        one = await lab.client()
+        first = tool(1, "echo")
+        first["params"]["requestState"] = "beyond"
+        await one.send(one.text_of(first).replace('"beyond"', "1e400"), tool(2, "echo"))
+        answers = {answer["id"]: answer for answer in [await one.recv(), await one.recv()]}
+        assert answers[1]["error"]["code"] == -32603 and "result" in answers[2]
+
+
+@pytest.mark.parametrize("error", ['{"code": -32000}', '{"code": [], "message": "no"}', "[]"])
+async def test_an_error_of_a_subscription_that_is_not_valid(tmp_path: Path, error: str) -> None:
+    """The client of a legacy era is told that it has no subscription."""
+    lab = EraLab(tmp_path, "shared", modern=True)
+    script = tmp_path / "backend.py"
+    bad = f'if "u:bad" in str(p): send({{"id": i, "error": {error}}}); continue'
+    wanted = '        wanted = p["notifications"]\n'
+    script.write_text(script.read_text().replace(wanted, f"{wanted}        {bad}\n"))
+    async with lab.serving():
+        one, _ = await lab.legacy()
+        got = await one.ask(request(1, "resources/subscribe", uri="u:bad"))
+        assert isinstance(got["error"]["code"], int)
+        assert "result" in await one.ask(request(2, "resources/subscribe", uri="u:1"))
+
+
+async def test_a_granted_resource_that_is_not_a_name(tmp_path: Path) -> None:
+    """The other resources of the subscription are granted."""
+    lab = EraLab(tmp_path, "shared", modern=True)
+    script = tmp_path / "backend.py"
+    uris = '"resourceSubscriptions": uris}'
+    assert uris in script.read_text()
+    script.write_text(script.read_text().replace(uris, '"resourceSubscriptions": [{}, *uris]}'))
+    async with lab.serving():
+        one, _ = await lab.legacy()
+        assert "result" in await one.ask(request(1, "resources/subscribe", uri="u:1"))
+
+
+async def test_a_work_that_fails_after_its_client_has_cancelled_it() -> None:
+    """The request was cancelled before the failure is seen, so it is neither refused nor lost."""
+    found: list[Any] = []
+
+    class Ended:
+        def end(self, code: int) -> None:
+            found.append(code)
+
+    class Gone:
+        def is_open(self, message: Any) -> bool:
+            return False
+
+        def give_token(self, message: Any, token: Any) -> None: ...
+
+        def refuse(self, message: Any, *error: Any) -> None:
+            found.append(error)
+
+    async def fail() -> None:
+        raise ProtocolError(-32603, "no")
+
+    front: Any = Gone()
+    message: Any = None
+    works: set[Work] = set()
+    work = Work(front, message, fail(), works)
+    record: Any = Ended()
+    work.record = record
+    await asyncio.wait((work.task,))
+    while works:
+        await asyncio.sleep(0)
+    assert found == [CANCELLED]

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import sys
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from raw import surroundings
 
-from wirespeed import Client, Stdio
+from tests.unit.proxy.eras_lab import OTHER, elicited, serving
+from wirespeed import Client
 from wirespeed.errors import RemoteError, VersionMismatch
-from wirespeed.proxy import BackendConfig, Proxy, ProxyConfig
 
 pytestmark = pytest.mark.off_schema
 
@@ -64,33 +60,6 @@ def greet(name: str) -> str:
 
 server.run()
 """
-VERSIONS = {"legacy": "2024-11-05,2025-03-26,2025-06-18,2025-11-25", "modern": "2026-07-28"}
-OTHER: Any = {"legacy": "modern", "modern": "legacy"}
-
-
-@contextlib.asynccontextmanager
-async def serving(folder: Path, isolation: Any, era: str, listen: str) -> AsyncIterator[str]:
-    """A proxy before a server of one era. Gives its URL."""
-    (folder / "server.py").write_text(SERVER)
-    target = Stdio(sys.executable, [str(folder / "server.py"), VERSIONS[era]], env=surroundings())
-    backend = BackendConfig(target=target, name="b", isolation=isolation)
-    config = ProxyConfig(backends=(backend,), listen=(f"{listen}://127.0.0.1:0/mcp",))
-    listening: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-    task = asyncio.ensure_future(
-        Proxy(config).serve(on_listening=lambda urls: listening.set_result(urls[0]))
-    )
-    await asyncio.wait((task, listening), return_when=asyncio.FIRST_COMPLETED)
-    if task.done():
-        task.result()
-    try:
-        yield listening.result()
-    finally:
-        task.cancel()
-        await asyncio.wait((task,))
-
-
-async def elicited(request: Any) -> dict[str, int]:
-    return {"value": 12}
 
 
 async def sampled(request: Any) -> Any:
@@ -105,7 +74,7 @@ async def test_what_every_client_uses(tmp_path: Path, era: str, listen: str) -> 
     """``era``: the server's."""
     updated: asyncio.Queue[str] = asyncio.Queue()
     async with (
-        serving(tmp_path, "shared", era, listen) as url,
+        serving(tmp_path, SERVER, "shared", era, listen) as url,
         Client(url, era=OTHER[era], on_resource_updated=updated.put_nowait) as client,
     ):
         assert client.server_info is not None
@@ -147,7 +116,7 @@ async def test_what_every_client_uses(tmp_path: Path, era: str, listen: str) -> 
 async def test_a_handler_that_asks(tmp_path: Path, era: str, isolation: str, listen: str) -> None:
     reports: list[Any] = []
     async with (
-        serving(tmp_path, isolation, era, listen) as url,
+        serving(tmp_path, SERVER, isolation, era, listen) as url,
         Client(
             url, era=OTHER[era], on_elicit=elicited, on_sample=sampled, roots=["file:///a"]
         ) as client,
@@ -161,7 +130,7 @@ async def test_a_handler_that_asks(tmp_path: Path, era: str, isolation: str, lis
 
 async def test_a_legacy_server_of_each_client_over_http(tmp_path: Path) -> None:
     """Requests of 2026-07-28 come one by one there: none has a server of its own."""
-    async with serving(tmp_path, "session", "legacy", "http") as url:
+    async with serving(tmp_path, SERVER, "session", "legacy", "http") as url:
         with pytest.raises(VersionMismatch):
             async with Client(url, era="modern"):
                 pass
@@ -171,7 +140,7 @@ async def test_a_legacy_server_of_each_client_over_http(tmp_path: Path) -> None:
 async def test_log_lines(tmp_path: Path, era: str) -> None:
     lines: list[Any] = []
     async with (
-        serving(tmp_path, "session", era, "ws") as url,
+        serving(tmp_path, SERVER, "session", era, "ws") as url,
         Client(
             url, era=OTHER[era], on_elicit=elicited, on_sample=sampled, roots=["file:///a"],
             log_level="info", on_log=lambda line: lines.append(line.data),

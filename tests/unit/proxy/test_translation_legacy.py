@@ -360,3 +360,26 @@ async def test_not_translated(tmp_path: Path) -> None:
     async with lab.serving():
         _, hello = await lab.legacy()
         assert hello["error"]["code"] == -32022
+
+
+async def test_the_other_questions_of_a_call_that_has_failed(tmp_path: Path) -> None:
+    """The client has refused one question: the others are cancelled."""
+    lab = EraLab(tmp_path, "shared", modern=True)
+    async with lab.serving():
+        one, _ = await lab.legacy(roots={}, sampling={})
+        inputs = {
+            "a": {"method": "roots/list", "params": {}},
+            "b": {"method": "sampling/createMessage", "params": {"messages": [], "maxTokens": 1}},
+        }
+        wish = {"resultType": "input_required", "requestState": "s", "inputRequests": inputs}
+        await one.send(tool(1, "raw", result=wish))
+        asked = {question["method"]: question["id"] for question in [
+            await one.recv(), await one.recv(),
+        ]}  # fmt: skip
+        error = {"code": -1, "message": "no"}
+        await one.send({"jsonrpc": "2.0", "id": asked["roots/list"], "error": error})
+        got = [await one.recv(), await one.recv()]
+        (answer,) = [m for m in got if "error" in m]
+        (cancelled,) = [m for m in got if m.get("method") == "notifications/cancelled"]
+        assert answer["id"] == 1 and answer["error"]["code"] == -1
+        assert cancelled["params"]["requestId"] == asked["sampling/createMessage"]

@@ -261,6 +261,17 @@ async def test_how_tasks_end(tmp_path: Path) -> None:
         assert done["result"]["task"]["status"] == "completed"
 
 
+@pytest.mark.parametrize("code", [1 << 40, True, 1.5])
+async def test_a_task_with_an_error_that_is_not_valid(tmp_path: Path, code: Any) -> None:
+    lab = TaskLab(tmp_path, "shared", modern=True)
+    async with lab.serving():
+        one, _ = await lab.legacy()
+        id = await made(one)
+        await become(one, "1", status="failed", error={"code": code, "message": "no"})
+        got, _ = await _asked(one, about(1, "result", id))
+        assert got["error"]["code"] == -32603
+
+
 @pytest.mark.parametrize("kind", ["kind", "stubborn"])
 async def test_cancellation(tmp_path: Path, kind: str) -> None:
     """A server that goes on all the same: for the client the task is cancelled, and stays so."""

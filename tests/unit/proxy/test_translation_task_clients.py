@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import sys
-from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from tests.unit.proxy.eras_lab import OTHER, VERSIONS, elicited, serving
 from wirespeed import Client, Http, Server, Stdio, WebSocket
 from wirespeed.auth import hash_token, new_token
 from wirespeed.errors import RemoteError, TaskCancelled
-from wirespeed.proxy import BackendConfig, PrincipalConfig, Proxy, ProxyConfig
+from wirespeed.proxy import BackendConfig, PrincipalConfig
 
 pytestmark = [pytest.mark.compiled, pytest.mark.off_schema]
 
@@ -65,46 +63,6 @@ async def order(ctx: Context) -> str:
 
 server.run()
 """
-VERSIONS = {"legacy": "2025-11-25", "modern": "2026-07-28"}
-OTHER: Any = {"legacy": "modern", "modern": "legacy"}
-TASKS = "io.modelcontextprotocol/tasks"
-
-
-@contextlib.asynccontextmanager
-async def serving(
-    folder: Path,
-    isolation: Any,
-    era: str,
-    listen: str,
-    size: int = 1,
-    target: Any = None,
-    **options: Any,
-) -> AsyncIterator[str]:
-    """A proxy before a server of one era. Gives its URL."""
-    (folder / "server.py").write_text(SERVER)
-    if target is None:
-        command = [str(folder / "server.py"), VERSIONS[era], str(folder / "seen")]
-        target = Stdio(sys.executable, command)
-    backend = BackendConfig(target=target, name="b", isolation=isolation, size=size)
-    backends = (backend, *options.pop("others", ()))
-    listens = (f"{listen}://127.0.0.1:0/mcp",)
-    config = ProxyConfig(backends=backends, listen=listens, **options)
-    listening: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-    task = asyncio.ensure_future(
-        Proxy(config).serve(on_listening=lambda urls: listening.set_result(urls[0]))
-    )
-    await asyncio.wait((task, listening), return_when=asyncio.FIRST_COMPLETED)
-    if task.done():
-        task.result()
-    try:
-        yield listening.result()
-    finally:
-        task.cancel()
-        await asyncio.wait((task,))
-
-
-async def elicited(request: Any) -> dict[str, int]:
-    return {"value": 12}
 
 
 async def until_stopped(folder: Path) -> None:
@@ -130,7 +88,7 @@ CASES = [
 async def test_tasks(tmp_path: Path, era: str, isolation: str, listen: str) -> None:
     """``era``: the server's."""
     async with (
-        serving(tmp_path, isolation, era, listen, 2) as url,
+        serving(tmp_path, SERVER, isolation, era, listen, size=2) as url,
         Client(url, era=OTHER[era]) as client,
     ):
         task = await client.start_tool("grind", {"bags": 3})
@@ -159,7 +117,7 @@ async def test_tasks(tmp_path: Path, era: str, isolation: str, listen: str) -> N
 @pytest.mark.parametrize(("era", "isolation", "listen"), CASES)
 async def test_cancellation(tmp_path: Path, era: str, isolation: str, listen: str) -> None:
     async with (
-        serving(tmp_path, isolation, era, listen, 2) as url,
+        serving(tmp_path, SERVER, isolation, era, listen, size=2) as url,
         Client(url, era=OTHER[era]) as client,
     ):
         task = await client.start_tool("forever")
@@ -177,7 +135,7 @@ async def test_cancellation(tmp_path: Path, era: str, isolation: str, listen: st
 )
 async def test_questions(tmp_path: Path, era: str, isolation: str, listen: str) -> None:
     async with (
-        serving(tmp_path, isolation, era, listen) as url,
+        serving(tmp_path, SERVER, isolation, era, listen) as url,
         Client(url, era=OTHER[era], on_elicit=elicited) as client,
     ):
         assert (await client.call_tool("order")).text == "12 bags"
@@ -200,7 +158,7 @@ async def test_principals(tmp_path: Path, era: str, listen: str, tool: str) -> N
         for name, token in TOKENS.items()
     )
     kind = WebSocket if listen == "ws" else Http
-    async with serving(tmp_path, "shared", era, listen, principals=principals) as url:
+    async with serving(tmp_path, SERVER, "shared", era, listen, principals=principals) as url:
 
         def client(name: str) -> Client:
             return Client(kind(url, token=TOKENS[name]), era=OTHER[era])
@@ -228,7 +186,7 @@ async def test_principals(tmp_path: Path, era: str, listen: str, tool: str) -> N
     ],
 )
 async def test_a_server_over_http(tmp_path: Path, era: str, isolation: str, listen: str) -> None:
-    server = Server("mill", versions=[VERSIONS[era]])
+    server = Server("mill", versions=VERSIONS[era].split(","))
     server.use_tasks(poll_interval=0.02)
 
     @server.tool(task="required")
@@ -241,7 +199,7 @@ async def test_a_server_over_http(tmp_path: Path, era: str, isolation: str, list
         server.serve("http://127.0.0.1:0/mcp", on_listening=lambda urls: behind.set_result(urls[0]))
     )
     async with (
-        serving(tmp_path, isolation, era, listen, target=Http(await behind)) as url,
+        serving(tmp_path, SERVER, isolation, era, listen, target=Http(await behind)) as url,
         Client(url, era=OTHER[era]) as client,
     ):
         assert (await client.call_tool("harvest")).text == "wheat"
@@ -258,7 +216,7 @@ PLAIN = """
 import sys
 from wirespeed import Server
 
-server = Server("plain", versions=[sys.argv[1]])
+server = Server("plain", versions=sys.argv[1].split(","))
 
 
 @server.tool
@@ -277,7 +235,7 @@ async def test_one_server_of_several(tmp_path: Path, era: str) -> None:
     command = [str(tmp_path / "plain.py"), VERSIONS[era]]
     other = BackendConfig(target=Stdio(sys.executable, command), name="other")
     async with (
-        serving(tmp_path, "shared", era, "ws", others=(other,)) as url,
+        serving(tmp_path, SERVER, "shared", era, "ws", others=(other,)) as url,
         Client(url, era=OTHER[era]) as client,
     ):
         names = {tool.name for tool in await client.list_tools()}

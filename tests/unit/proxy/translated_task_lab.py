@@ -9,37 +9,17 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-from tests.unit.proxy.translation_lab import EraLab, request, tool
+from tests.unit.proxy.translation_lab import PROGRAM, EraLab, request, tool
 
 TASKS = "io.modelcontextprotocol/tasks"
 RELATED = "io.modelcontextprotocol/related-task"
 
-SERVER = """
-import json, os, sys, time
-
-log = open(sys.argv[1], "a", buffering=1)
-modern = "2026-07-28" in os.environ.get("VERSIONS", "")
+SERVER = (
+    PROGRAM
+    + """
 offers = os.environ.get("OFFERS", "list cancel requests").split()
-META = "io.modelcontextprotocol/"
-INFO = {"name": "scripted", "version": "7"}
 MADE = {"createdAt": "2026-01-01T00:00:00Z", "lastUpdatedAt": "2026-01-01T00:00:00.5Z"}
 tasks, listens, asking = {}, {}, {}
-
-def send(m):
-    sys.stdout.write(json.dumps({"jsonrpc": "2.0", **m}) + "\\n")
-    sys.stdout.flush()
-
-def answer(i, **result):
-    if modern:
-        result = {"resultType": "complete", **result}
-        result.setdefault("_meta", {})[META + "serverInfo"] = INFO
-    send({"id": i, "result": result})
-
-def fail(i, code, message, **data):
-    send({"id": i, "error": {"code": code, "message": message, "data": data}})
-
-def text(i, said, **more):
-    answer(i, content=[{"type": "text", "text": said}], **more)
 
 def shown(task):
     hidden = {"kind"} | (set() if modern else {"result", "error", "inputRequests", "waiting"})
@@ -150,9 +130,6 @@ def of_task(i, method, p):
     else:
         fail(i, -32601, "Method not found")
 
-def cached(**result):
-    return {"ttlMs": 5, "cacheScope": "public", **result} if modern else result
-
 for line in sys.stdin:
     log.write(line)
     m = json.loads(line)
@@ -197,6 +174,7 @@ for line in sys.stdin:
     elif i is not None:
         fail(i, -32601, "Method not found")
 """
+)
 
 
 class TaskLab(EraLab):

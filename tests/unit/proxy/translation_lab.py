@@ -8,24 +8,18 @@ from typing import Any
 
 from tests.unit.proxy.proxy_lab import MODERN, Lab, Raw
 
-SERVER = """
-import json, os, sys
+# What the programs of scripted servers begin with.
+PROGRAM = """
+import json, os, sys, time
 
 log = open(sys.argv[1], "a", buffering=1)
 modern = "2026-07-28" in os.environ.get("VERSIONS", "")
 META = "io.modelcontextprotocol/"
-SUBSCRIPTION = META + "subscriptionId"
-OFFERED = {"tools": {"listChanged": True}, "prompts": {}, "completions": {}, "logging": {},
-           "resources": {"subscribe": True, "listChanged": True}}
-INFO = {"name": "scripted", "version": "7", "title": "T"}
-listens, asking = {}, {}
+INFO = {"name": "scripted", "version": "7"}
 
 def send(m):
     sys.stdout.write(json.dumps({"jsonrpc": "2.0", **m}) + "\\n")
     sys.stdout.flush()
-
-def note(method, **params):
-    send({"method": "notifications/" + method, "params": params})
 
 def answer(i, **result):
     if modern:
@@ -38,6 +32,21 @@ def fail(i, code, message, **data):
 
 def text(i, said, **more):
     answer(i, content=[{"type": "text", "text": said}], **more)
+
+def cached(**result):
+    return {"ttlMs": 5, "cacheScope": "public", **result} if modern else result
+"""
+SERVER = (
+    PROGRAM
+    + """
+SUBSCRIPTION = META + "subscriptionId"
+OFFERED = {"tools": {"listChanged": True}, "prompts": {}, "completions": {}, "logging": {},
+           "resources": {"subscribe": True, "listChanged": True}}
+INFO["title"] = "T"
+listens, asking = {}, {}
+
+def note(method, **params):
+    send({"method": "notifications/" + method, "params": params})
 
 def changed(method, **params):
     if not modern:
@@ -91,9 +100,6 @@ def call(i, p):
             send({"id": f"q{i}-{k}", "method": a["method"], "params": a.get("params", {})})
     else:
         fail(i, -32602, "Unknown tool")
-
-def cached(**result):
-    return {"ttlMs": 5, "cacheScope": "public", **result} if modern else result
 
 for line in sys.stdin:
     log.write(line)
@@ -156,6 +162,7 @@ for line in sys.stdin:
     elif i is not None:
         fail(i, -32601, "Method not found")
 """
+)
 
 
 class EraLab(Lab):

@@ -190,7 +190,7 @@ class Record:
         bytes_out: The size of its answer; 0 without one.
     """
 
-    __slots__ = ("_attempts", "_began", "_facts", "_log", "_server", "bytes_out")
+    __slots__ = ("_attempts", "_began", "_facts", "_goes_on", "_log", "_server", "bytes_out")
 
     def __init__(self, log: AuditLog, facts: tuple[Any, ...], server: str) -> None:
         self._log = log
@@ -198,12 +198,18 @@ class Record:
         self._server = server
         self._began = monotonic()
         self._attempts = 1
+        self._goes_on = False
         self.bytes_out = 0
 
     def again(self, answerer: Backend) -> None:
-        """The call is sent again, because its server was lost."""
+        """The call is sent again: its server was lost, or the proxy goes on with it (`defer`)."""
         self._server = answerer.name
-        self._attempts += 1
+        self._attempts += not self._goes_on
+        self._goes_on = False
+
+    def defer(self) -> None:
+        """The server has answered, and the proxy goes on with the call in the same attempt."""
+        self._goes_on = True
 
     def end(self, code: int) -> None:
         """The call is over: see `wirespeed.server.requests.observer` for the codes."""

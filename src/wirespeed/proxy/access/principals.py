@@ -159,7 +159,8 @@ class _Static:
 
 
 def _digest(principal: PrincipalConfig) -> bytes:
-    """It depends on the token, so that a reload that changes that ends old connections."""
+    """Return the digest of a principal. It depends on the token, so that a reload which changes
+    the token ends the connections that used the old one."""
     return digest("principal", f"{principal.name} {principal.token_sha256}")
 
 

@@ -178,6 +178,7 @@ cdef class Limited(Admission):
             permit = next(reversed(queue.waiting))
             self.leave_c(permit)
             self.refuse_c(permit.asker, permit.message)
+            self.forget_c(most)
             if permit.asker.link is not None:
                 permit.asker.passed_c()
 

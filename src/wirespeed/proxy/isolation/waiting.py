@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from wirespeed.proxy.ongoing import Ongoing
+from wirespeed.proxy.ongoing import CANCELLED, Ongoing
 
 if TYPE_CHECKING:
     from wirespeed._core.envelope import Message
@@ -16,39 +16,46 @@ class Waiting:
     is dropped: its message holds the memory that it was read into."""
 
     def __init__(self) -> None:
-        self._queues: dict[Front, _Queue] = {}
+        self._requests: dict[Front, dict[int, _Request]] = {}  # by client and `ref`
 
     def __len__(self) -> int:
         """How many wait."""
-        return sum(len(queue.messages) for queue in self._queues.values())
+        return sum(map(len, self._requests.values()))
 
     def add(self, front: Front, message: Message) -> None:
         """Let a request of a client wait."""
-        queue = self._queues.get(front)
-        if queue is None:
-            queue = self._queues[front] = _Queue(front)
-        queue.messages[message.ref] = message
+        requests = self._requests.setdefault(front, {})
+        request = requests[message.ref] = _Request(front, message, requests)
         if message.method != "initialize":  # which must not be cancelled
-            front.session.set_token(message, queue)
+            front.give_token(message, request)
 
     def take(self) -> list[tuple[Front, Message]]:
         """Return all, which wait no more."""
-        queues, self._queues = self._queues, {}
-        return [(front, one) for front, queue in queues.items() for one in queue.messages.values()]
+        found, self._requests = self._requests, {}
+        return [
+            (front, one.message) for front, requests in found.items() for one in requests.values()
+        ]
 
     def left(self, front: Front) -> None:
         """Drop what a client that has left had asked."""
-        self._queues.pop(front, None)
+        for request in self._requests.pop(front, {}).values():
+            request.note(CANCELLED)
 
 
-class _Queue(Ongoing):
-    """The requests of one client that wait, by their ``ref``. It is the token of each."""
+class _Request(Ongoing):
+    """A request that waits. It is the token of its message.
 
-    def __init__(self, front: Front) -> None:
+    Args:
+        requests: All requests of the client that wait.
+    """
+
+    def __init__(self, front: Front, message: Message, requests: dict[int, _Request]) -> None:
+        self.message = message
         self._front = front
-        self.messages: dict[int, Message] = {}
+        self._requests = requests
 
     def notified(self, message: Message) -> None:
-        """The client has cancelled a request."""
-        self.messages.pop(message.ref, None)
+        """The client has cancelled the request."""
+        self._requests.pop(message.ref, None)
+        self.note(CANCELLED)
         self._front.session.cancelled_done()

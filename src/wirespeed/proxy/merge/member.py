@@ -68,7 +68,8 @@ class Member:
         return self if self._next is None else self._next.now
 
     def leave(self, successor: Member | None) -> None:
-        """The configuration has another server, or none: the requests in flight are answered."""
+        """The configuration has another server of this name, or none. Requests in flight are
+        answered."""
         if self._inner is not None:
             self._inner.drain()
         if successor is None:

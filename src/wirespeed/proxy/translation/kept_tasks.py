@@ -41,8 +41,9 @@ _TOO_LARGE = "The result is too large to keep"
 
 
 def principal_of(front: Front) -> bytes | None:
-    """The digest of the principal whose request is served, or None. A client of several servers has
-    a connection to each, and over HTTP another principal may use them with the next request."""
+    """Return the digest of the principal whose request is served; None: there is no principal. A
+    client of several servers has a connection to each. Over HTTP the next request on these
+    connections may be of another principal."""
     while isinstance(front.outer, Front):
         front = front.outer
     found: bytes | None = front.principal

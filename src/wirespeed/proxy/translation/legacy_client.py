@@ -166,7 +166,7 @@ class LegacyClient(Translator):
         self._updates.start()
 
     def lost(self) -> None:
-        """The connection is gone. What the client is asked meanwhile is of no use."""
+        """The connection is gone: requests to be answered later fail, and their questions end."""
         self.front.admits_legacy = False
         self.stop_works()
         if self._updates is not None:

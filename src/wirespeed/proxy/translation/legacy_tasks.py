@@ -16,7 +16,7 @@ from msgspec import Raw
 
 from wirespeed.errors import ProtocolError, RemoteError
 from wirespeed.protocol import codes
-from wirespeed.proxy.tags import whole
+from wirespeed.proxy.tags import is_code, whole
 from wirespeed.proxy.translation.asking import ask
 from wirespeed.proxy.translation.kept_tasks import MAX_TTL, principal_of
 from wirespeed.proxy.translation.questions import MAX_QUESTIONS, answers, put
@@ -291,7 +291,7 @@ class LegacyTasks:
             raise ProtocolError(codes.TASK_CANCELLED, str(text or views.CANCELLED))
         if state.status is TaskStatus.FAILED:
             error = msgspec.json.decode(bytes(state.error) or b"{}")
-            if not isinstance(error, dict) or not isinstance(error.get("code"), int):
+            if not isinstance(error, dict) or not is_code(error.get("code")):
                 raise ProtocolError(codes.INTERNAL_ERROR, "the failed task has no error")
             raise ProtocolError(error["code"], str(error.get("message", "")), error.get("data"))
         if not bytes(state.result):
@@ -382,5 +382,5 @@ async def _any(
 
 
 def _told(state: TaskState) -> tuple[Any, ...]:
-    """What of a state makes it another one for clients."""
+    """Return what clients are told of a state. A state with the same is not told again."""
     return state.status, bytes(state.status_message), *state.input_requests

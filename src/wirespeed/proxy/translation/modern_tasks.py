@@ -185,7 +185,7 @@ class ModernTasks:
         return self._pool.home_of(self._client.inner)
 
     def _forget(self, key: tuple[int, str]) -> None:
-        """A task has ended, or is one too many."""
+        """Forget a task that has ended, or one of too many."""
         running = self._running.pop(key, None)
         if running is not None:
             running.drop()
@@ -218,7 +218,7 @@ class ModernTasks:
         self._client.answer(message, raised("tools/call", text, self._info))
 
     def _let_go(self, running: RunningTask) -> None:
-        """Nobody waits for a task that only its call knew."""
+        """Cancel a task that only its call knew: nobody waits for it any more."""
         self._forget(running.key)
         backend = self._server(running.place)
         if self._cancels and backend is not None and backend.link is not None:
@@ -411,5 +411,5 @@ def _capabilities(message: Message) -> dict[str, Any]:
 
 
 def _first(status: TaskStatus) -> TaskStatus:
-    """The first status of a task. What more there is, tasks/get says."""
+    """Return the status in the answer to a call. The client gets the end by tasks/get."""
     return status if status is TaskStatus.CANCELLED else TaskStatus.WORKING

@@ -50,8 +50,13 @@ async def answers(
     if not inputs:
         await asyncio.sleep(min(DELAY * 2**n, 5.0))
         return more
-    futures = [put(front, request, members_of(one), declared) for one in inputs.values()]
-    given = await asyncio.gather(*futures)
+    questions = [members_of(one) for one in inputs.values()]
+    asked = [asyncio.ensure_future(put(front, request, one, declared)) for one in questions]
+    try:
+        given = await asyncio.gather(*asked)
+    finally:
+        for one in asked:  # those that are open when another one has failed
+            one.cancel()
     more["inputResponses"] = Raw(encode(dict(zip(inputs, given, strict=True))))
     return more
 

@@ -42,7 +42,7 @@ class RunningTask:
 
     @property
     def key(self) -> tuple[int, str]:
-        """What makes it another task than all others of the server."""
+        """Its place and id, which no other task of the server has."""
         return self.place, self.id
 
     def input_requests(self) -> dict[str, Any]:
@@ -60,7 +60,7 @@ class RunningTask:
             self.asked.clear()
 
     def drop(self) -> None:
-        """Nobody waits for it here any more."""
+        """Drop its questions: no client of this connection waits for it any more."""
         for backend, question in self.questions.values():
             decline(backend, question)
         self.questions.clear()

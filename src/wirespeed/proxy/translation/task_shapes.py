@@ -87,7 +87,8 @@ def lowered_task(state: TaskState, id: str) -> dict[str, Any]:
 
 
 def raised_task(state: TaskState, id: str, status: TaskStatus) -> dict[str, Any]:
-    """A task of 2025-11-25 as a ``Task`` of the extension. ``status``: As it is there."""
+    """A task of 2025-11-25 as a ``Task`` of the extension. ``status``: Its status
+    there."""
     shown = _shown(state, id, status)
     shown["ttlMs"] = state.ttl
     if state.poll_interval is not None:

@@ -10,6 +10,7 @@ import msgspec
 
 from wirespeed.errors import ProtocolError, RemoteError, WirespeedError
 from wirespeed.protocol import codes
+from wirespeed.proxy.isolation.instance import guarded
 from wirespeed.proxy.isolation.waiting import Waiting
 from wirespeed.proxy.ongoing import Work
 from wirespeed.proxy.supervision.garbage import BAD_MESSAGE
@@ -92,7 +93,7 @@ class Translator:
         """Not called."""
 
     def failed(self) -> None:
-        """Tell who had the connection before, if it is the client's own."""
+        """Report a failure to the earlier owner of the connection, if that is the client's own."""
         if self.before is not None:
             self.before.failed()
 
@@ -158,8 +159,10 @@ class Translator:
                 continue
             if self.backend is None:
                 self.front.refuse(one, *refusal)
-            elif (to := self.handle(one)) is not None:
-                self.front.pass_request(one, to)
+            else:
+                with guarded(self.front, one):
+                    if (to := self.handle(one)) is not None:
+                        self.front.pass_request(one, to)
 
     def _hang_up(self) -> None:
         backend, self._connecting = self._connecting, None

@@ -10,6 +10,7 @@ import msgspec
 from wirespeed.errors import ProtocolError, TransportError, WirespeedError
 from wirespeed.protocol import codes
 from wirespeed.protocol.revisions import META_SUBSCRIPTION_ID
+from wirespeed.proxy.backend import remote_error
 from wirespeed.proxy.eras import params_of
 from wirespeed.proxy.isolation.legacy import MAX_SUBSCRIPTIONS
 from wirespeed.proxy.ongoing import Ongoing
@@ -215,14 +216,15 @@ class _Listen(Ongoing):
         elif not self.taken.done():
             honoured = params_of(message).get("notifications")
             uris = honoured.get("resourceSubscriptions") if isinstance(honoured, dict) else None
-            self.taken.set_result(set(uris) if isinstance(uris, list) else set())
+            uris = uris if isinstance(uris, list) else []
+            self.taken.set_result({uri for uri in uris if isinstance(uri, str)})
 
     def answered(self, message: Message | None) -> None:
         """Take its end."""
         if self.taken.done():
             self._updates.ended(self)
         elif message is not None and message.error is not None:
-            error = msgspec.json.decode(message.error)
-            self.taken.set_exception(ProtocolError(error["code"], error["message"]))
+            error = remote_error(message.error)
+            self.taken.set_exception(ProtocolError(error.code, error.message))
         else:
             self.taken.set_exception(TransportError("the server has ended the subscription"))
