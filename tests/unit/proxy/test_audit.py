@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from tests.unit.proxy.proxy_lab import MODERN, Lab, Raw, call
-from tests.unit.proxy.task_lab import TaskLab, answer_to
 from tests.unit.proxy.test_principals import Requests, modern, serving
+from tests.unit.proxy.translated_task_lab import TaskLab, answer_to
 from tests.unit.proxy.translation_lab import EraLab, tool
 from wirespeed.errors import TransportError
 from wirespeed.protocol.codes import INVALID_PARAMS, SERVER_LOST
