@@ -173,7 +173,8 @@ async def outcomes(path: Path, n: int) -> list[Any]:
 async def test_a_call_with_a_round_has_one_line(tmp_path: Path, flow: FlowConfig) -> None:
     """The client is asked by the proxy before its call is sent again."""
     path = tmp_path / "audit"
-    one = EraLab(tmp_path, "shared", modern=True, audit=str(path), config={"flow": flow})
+    options: dict[str, Any] = {"config": {"flow": flow}, "shutdown_grace": 0.1}
+    one = EraLab(tmp_path, "shared", modern=True, audit=str(path), **options)
     async with one.serving():
         client, _ = await one.legacy(roots={})
         for i, said in enumerate(
