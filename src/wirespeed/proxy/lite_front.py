@@ -202,9 +202,11 @@ class LiteFront:
             with guest:
                 course = await guest.course(self.tool)
                 course.connections.add(connection)
-                course.server.adopt(connection)
-                await asyncio.wait((connection.closed,))
-                course.connections.discard(connection)
+                try:
+                    course.server.adopt(connection)
+                    await asyncio.wait((connection.closed,))
+                finally:  # the task is cancelled when the connection is closed
+                    course.connections.discard(connection)
         except Refused as exc:
             _part(connection, exc.refusal.reason)
 

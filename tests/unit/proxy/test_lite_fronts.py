@@ -436,6 +436,19 @@ async def test_limits(tmp_path: Path, scheme: str) -> None:
         calling.cancel()
 
 
+async def test_connections_that_end_leave_nothing(tmp_path: Path) -> None:
+    lab = lite_lab(tmp_path, isolation="shared")
+    async with lab.serving("ws://127.0.0.1:0/mcp") as urls:
+        async with LiteClient(place(urls, "/lite/a/who")) as stays:
+            for n in range(3):
+                async with LiteClient(place(urls, "/lite/a/who")) as lite:
+                    assert (await lite.call(f"{n}")).text == f"a:{n}"
+            assert (await stays.call("4")).text == "a:4"
+            (guest,) = lab.proxy.services["a"]._lite.guests.values()
+            await until(lambda: len(guest.courses["who"].connections) == 1)
+        await until(lambda: not guest.courses["who"].connections)
+
+
 async def test_rates(tmp_path: Path, scheme: str) -> None:
     lab = lite_lab(tmp_path, isolation="shared")
     lab.options = {"rate": RateConfig(requests=0.001, burst=6)}
