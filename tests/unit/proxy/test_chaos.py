@@ -271,8 +271,9 @@ async def run_chaos(tmp_path: Path) -> None:
     before = resident()
     chaos = Chaos(seed + 1)
     await spell(tmp_path, chaos, SECONDS)
-    assert chaos.outcomes["answered"] > 10 * SECONDS
-    assert chaos.outcomes["lite answered"] > SECONDS
+    # enough has happened to mean something, on a busy machine, too
+    assert chaos.outcomes["answered"] > 5 * N_CLIENTS
+    assert chaos.outcomes["lite answered"] > 5
     assert chaos.outcomes["kills"] > SECONDS / 2
     assert chaos.outcomes["reloads"] >= int(SECONDS / RELOADS) - 2
     growth = resident() - before
