@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from raw import surroundings
 
 from tests.unit.proxy.eras_lab import OTHER, VERSIONS, elicited, serving
 from wirespeed import Client, Http, Server, Stdio, WebSocket
@@ -233,7 +234,8 @@ async def test_one_server_of_several(tmp_path: Path, era: str) -> None:
     """At the endpoint of all servers, where one has tasks."""
     (tmp_path / "plain.py").write_text(PLAIN)
     command = [str(tmp_path / "plain.py"), VERSIONS[era]]
-    other = BackendConfig(target=Stdio(sys.executable, command), name="other")
+    target = Stdio(sys.executable, command, env=surroundings())
+    other = BackendConfig(target=target, name="other")
     async with (
         serving(tmp_path, SERVER, "shared", era, "ws", others=(other,)) as url,
         Client(url, era=OTHER[era]) as client,
