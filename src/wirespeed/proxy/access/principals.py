@@ -75,8 +75,8 @@ class Principals:
         return Authority(self, server)
 
     def grants(self, server: str | None, names: Callable[[str], Iterable[str]]) -> Grants | None:
-        """Return what principals may use at the endpoint of a server; None: whoever comes in may
-        use everything.
+        """Return what principals may use at the endpoint of a server. Returns None if there are no
+        principals: then every client may use everything.
 
         Args:
             server: None for the endpoint of all servers.

@@ -326,7 +326,7 @@ cdef class Limited(Admission):
         return 0 if asker.link is None else asker.passed_c()
 
     cdef int look_c(self, object loop, double delay) except -1:
-        """Look for the successors of ended servers in so many seconds, or before."""
+        """Call `_look` after ``delay`` seconds, or when an earlier call of this is due."""
         if self.timer is not None:
             if delay or self.soon:
                 return 0
