@@ -218,7 +218,7 @@ class ModernTasks:
         self._client.answer(message, raised("tools/call", text, self._info))
 
     def _let_go(self, running: RunningTask) -> None:
-        """Cancel a task whose id no client has: the client of its call has left."""
+        """Cancel a task whose id no client has: its call was given up."""
         self._forget(running.key)
         backend = self._server(running.place)
         if self._cancels and backend is not None and backend.link is not None:
