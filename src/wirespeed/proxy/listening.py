@@ -85,6 +85,9 @@ class Listening:
         self._places = {number: one.url for number, one in enumerate(listeners)}
         self._open: dict[int, tuple[Group, Listener]] = {}
         self._group: Group | None = None
+        self._unopened = {*self._places}
+        self._is_serving = False
+        self._is_settled = asyncio.Event()
 
     def __bool__(self) -> bool:
         return bool(self._open)
@@ -95,17 +98,36 @@ class Listening:
         return self._group is not None and self._group.together.draining
 
     @contextlib.contextmanager
-    def attend(self, group: Group, number: int, listener: Listener) -> Iterator[None]:
-        """Know a listener while it serves. That of the admin is none of them."""
-        self._group = group
-        if number not in self._places:
-            yield
-            return
-        self._open[number] = group, listener
+    def serving(self) -> Iterator[None]:
+        """Enter while they serve, from the start on."""
+        self._is_serving = True
         try:
             yield
         finally:
-            del self._open[number]
+            self._is_settled.set()
+
+    async def settled(self) -> None:
+        """Wait until each listener of the start is open, or one has ended. Before that, no change
+        would reach those that open later. Returns at once if they do not serve."""
+        if self._is_serving:
+            await self._is_settled.wait()
+
+    @contextlib.contextmanager
+    def attend(self, group: Group, number: int, listener: Listener) -> Iterator[None]:
+        """Know a listener while it serves. That of the admin is none of them."""
+        self._group = group
+        with self.serving():
+            if number not in self._places:
+                yield
+                return
+            self._open[number] = group, listener
+            self._unopened.discard(number)
+            if not self._unopened:
+                self._is_settled.set()
+            try:
+                yield
+            finally:
+                del self._open[number]
 
     def plan(self, listeners: list[tuple[ListenConfig, str, Routes]]) -> Moves:
         """Return what becomes of the listeners. ``listeners``: those that there are to be, their

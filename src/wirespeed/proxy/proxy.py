@@ -214,7 +214,8 @@ class Proxy:
         if self.config.admin is not None:
             places.append((self.config.admin.listen, self.admin, on_listening, {}))
         if self.config.listen:
-            await serve_together(places, attendant=self.listening)
+            with self.listening.serving():
+                await serve_together(places, attendant=self.listening)
             return
         self.check_stdio()
         from wirespeed.transport.stdio import serve_stdio
@@ -265,6 +266,7 @@ class Proxy:
             TransportError: A new URL cannot be listened at. Nothing has changed.
         """
         async with self._reloading:
+            await self.listening.settled()
             try:
                 changes = await self._reload(config)
             except Exception as exc:

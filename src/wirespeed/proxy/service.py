@@ -294,7 +294,11 @@ class ProxyService:
         from wirespeed.proxy.translation.start import translate
 
         def join(owner: Owner, client: Front) -> tuple[Backend, Front]:
-            return self.join(owner, client, translate=False)
+            backend, inner = self.join(owner, client, translate=False)
+            if self.config is not None and self.config.request_timeout is not None:
+                # for the translator's own requests; the server's connection has it for the others
+                backend.deadline = self.config.request_timeout
+            return backend, inner
 
         if own is None:
             front.admission = None  # of the requests of the new connection

@@ -13,7 +13,7 @@ from tests.unit.proxy.proxy_lab import MODERN, Raw, call, said
 from tests.unit.proxy.reload_lab import ReloadLab, pid, server
 from wirespeed import Client, Stdio
 from wirespeed.errors import ConfigError, ConnectionLost, TransportError, WirespeedError
-from wirespeed.proxy import BackendConfig, ProxyConfig, ToolsConfig
+from wirespeed.proxy import BackendConfig, Proxy, ProxyConfig, ToolsConfig
 from wirespeed.proxy.reload import compare
 
 pytestmark = [pytest.mark.off_schema, pytest.mark.both_loops]
@@ -229,6 +229,36 @@ async def test_listeners_are_added_and_removed(tmp_path: Path) -> None:
         assert "restart" in changes.pending[0]
         async with Client(second) as other:
             assert await pid(other) == before
+
+
+async def test_a_reload_while_servers_start(tmp_path: Path) -> None:
+    first, second, third = (f"unix:{tmp_path / name}" for name in ("one", "two", "three"))
+    lab = ReloadLab(tmp_path, server(tmp_path), listen=(first, third))
+    lab.proxy = proxy = Proxy(lab.config)
+    serving = asyncio.ensure_future(proxy.serve())
+    await asyncio.sleep(0)  # it has begun, and waits for the server
+    changes = await lab.reload(server(tmp_path, mark="x"), listen=(first, second))
+    assert changes.changed == ("b",) and changes.listening == (second,)
+    pids = set()
+    for url in (first, second):
+        async with Client(url) as client:
+            pids.add(await pid(client))
+    assert len(pids) == 1
+    with pytest.raises(TransportError):
+        await Client(third).open()
+    serving.cancel()
+    await asyncio.wait((serving,))
+
+
+async def test_a_reload_whose_listener_cannot_be_opened(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    lab = ReloadLab(tmp_path, server(tmp_path), listen=(f"unix:{tmp_path / 'file'}",))
+    lab.proxy = proxy = Proxy(lab.config)
+    serving = asyncio.ensure_future(proxy.serve())
+    await asyncio.sleep(0)
+    await lab.reload(server(tmp_path, mark="x"))  # does not wait for ever
+    with pytest.raises(TransportError):
+        await serving
 
 
 async def test_a_fault_changes_nothing(tmp_path: Path) -> None:

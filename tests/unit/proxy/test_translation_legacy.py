@@ -309,6 +309,22 @@ async def test_a_subscription_that_is_cancelled(tmp_path: Path) -> None:
     assert lab.read("notifications/cancelled")[0]["params"]["requestId"] == second["id"]
 
 
+async def test_a_subscription_that_takes_too_long(tmp_path: Path) -> None:
+    """It does not keep the later ones of the client waiting."""
+    lab = EraLab(tmp_path, "shared", modern=True, config={"request_timeout": 0.5})
+    async with lab.serving():
+        one, _ = await lab.legacy()
+        await lab.until_read("subscriptions/listen", 1)
+        await one.send(request(1, "resources/subscribe", uri="u:mute"))
+        await one.send(request(2, "resources/subscribe", uri="u:1"))
+        answers = {got["id"]: got for got in [await one.recv(), await one.recv()]}
+        error = {"code": -31005, "message": "no answer within 0.5 s"}
+        assert answers[1]["error"] == error
+        assert answers[2]["result"] == {}
+    cancelled = [m["params"]["requestId"] for m in lab.read("notifications/cancelled")]
+    assert lab.read("subscriptions/listen")[1]["id"] in cancelled
+
+
 async def test_rounds_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("wirespeed.proxy.translation.questions.DELAY", 0.0)
     lab = EraLab(tmp_path, "shared", modern=True)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import math
+from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING
 
 from wirespeed.errors import ProtocolError, TransportError
@@ -43,14 +45,22 @@ async def ask(backend: Backend | None, method: str, params: bytes) -> bytes:
     answer = _Answer(backend.loop)
     id = backend.session.send_request(method, params, token=answer)
     backend.link.wrote()
-    seconds = math.inf if method == "tasks/result" else backend.deadline
     try:
-        async with asyncio.timeout(None if seconds == math.inf else seconds):
+        async with deadline(math.inf if method == "tasks/result" else backend.deadline):
             return await answer.text
-    except TimeoutError:
-        text = f"no answer within {seconds:g} s"
-        raise ProtocolError(codes.REQUEST_TIMEOUT, text) from None
     finally:
         if backend.link is not None and backend.awaits(id):
             backend.session.forget(id)
             backend.cancel(id, "the answer is not needed any more")
+
+
+@contextlib.asynccontextmanager
+async def deadline(seconds: float) -> AsyncIterator[None]:
+    """Enter while a server has a time to answer; ``inf``: it has all time. ProtocolError: it took
+    too long."""
+    try:
+        async with asyncio.timeout(None if seconds == math.inf else seconds):
+            yield
+    except TimeoutError:
+        text = f"no answer within {seconds:g} s"
+        raise ProtocolError(codes.REQUEST_TIMEOUT, text) from None

@@ -14,6 +14,7 @@ from wirespeed.proxy.backend import remote_error
 from wirespeed.proxy.eras import params_of
 from wirespeed.proxy.isolation.legacy import MAX_SUBSCRIPTIONS
 from wirespeed.proxy.ongoing import Ongoing
+from wirespeed.proxy.translation.asking import deadline
 from wirespeed.proxy.translation.results import encode, members_of
 from wirespeed.proxy.translation.task_shapes import with_extension
 
@@ -148,7 +149,8 @@ class Updates:
                 new = _Listen(self, self._front.loop)
                 new.send(self._backend, {"notifications": wanted, "_meta": meta})
                 try:
-                    taken = await new.taken
+                    async with deadline(self._backend.deadline):
+                        taken = await new.taken
                 except BaseException:  # the client has cancelled its request, too
                     self._end(new)
                     raise

@@ -75,8 +75,12 @@ def resolve(address: Address) -> list[Any]:
     if address.scheme == "unix":
         return []
     try:
+        # CPython encodes a str with the codec "idna", whose tables take 1 MiB.
         return socket.getaddrinfo(
-            address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+            address.host.encode("ascii"),
+            address.port,
+            type=socket.SOCK_STREAM,
+            flags=socket.AI_PASSIVE,
         )
     except (OSError, UnicodeError) as exc:
         raise _cannot(address, exc) from exc
