@@ -15,7 +15,15 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from harness import HERE, Settings, build_tools, machine, package_versions, rival_versions
+from harness import (
+    HERE,
+    Settings,
+    build_tools,
+    compile_modules,
+    machine,
+    package_versions,
+    rival_versions,
+)
 from report import table
 
 SECTIONS = (
@@ -76,6 +84,7 @@ def main(arguments: list[str] | None = None) -> None:
         seconds=args.seconds,
     )
     build_tools()
+    compile_modules()
     record: dict[str, Any] = {
         "started": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "machine": machine(),
