@@ -28,6 +28,7 @@ from wirespeed.protocol.revisions import (
     REVISIONS,
 )
 from wirespeed.proxy.eras import client_info, envelope
+from wirespeed.proxy.pages import pages
 from wirespeed.proxy.supervision.upstream import StartAgain
 
 if TYPE_CHECKING:
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("wirespeed.proxy")
 
-_MAX_PAGES = 100
 # After these errors, another question would fail as well.
 _NO_ERA = codes.UNAVAILABLE | codes.MODERN_ERRORS - {codes.UNSUPPORTED_PROTOCOL_VERSION}
 
@@ -124,17 +124,18 @@ async def learn_tools(backend: Backend, retries: Retries, timeout: float) -> Non
     found: list[Any] = []
     modern = backend.revision is not None and backend.revision.modern
     params: dict[str, Any] = {"_meta": envelope()} if modern else {}
+
+    async def ask(method: str, params: object) -> Any:
+        page = await backend.ask(method, params)
+        tools = page.get("tools", [])
+        found.extend(tools)
+        if learn is not None and modern:
+            learn(msgspec.convert(tools, list[ToolInfo]))
+        return page
+
     try:
         async with asyncio.timeout(timeout):
-            for _ in range(_MAX_PAGES):
-                page = await backend.ask("tools/list", params)
-                found += page.get("tools", [])
-                if learn is not None and modern:
-                    learn(msgspec.convert(page.get("tools", []), list[ToolInfo]))
-                cursor = page.get("nextCursor")
-                if cursor is None or cursor == params.get("cursor"):
-                    break
-                params["cursor"] = cursor
+            await pages(ask, "tools/list", params, backend.session.limits.max_message)
     except (
         WirespeedError,
         TimeoutError,
