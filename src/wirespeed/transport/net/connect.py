@@ -334,7 +334,7 @@ async def _try(
     sock = socket.socket(family, socket.SOCK_STREAM, proto)
     try:
         sock.setblocking(False)
-        make_prompt(sock)
+        make_prompt(sock, place)
         await loop.sock_connect(sock, place)
     except BaseException:
         sock.close()

@@ -344,7 +344,7 @@ class Listener:
                 continue  # the client has left
             try:
                 sock.setblocking(False)
-                make_prompt(sock)
+                make_prompt(sock, place)
                 self._take(sock, address_name(place))
             except Exception as exc:
                 sock.close()

@@ -7,8 +7,9 @@ further bytes (for `wss://` see `wirespeed.transport.net.tls`).
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
-from typing import Protocol
+from typing import Any, Protocol
 
 from wirespeed.transport.fd import FdLink
 from wirespeed.transport.link import Endpoint, Link
@@ -108,9 +109,13 @@ def address_name(name: object) -> str:
     return "a local socket"
 
 
-def make_prompt(sock: socket.socket) -> None:
+def make_prompt(sock: socket.socket, place: Any) -> None:
     """Set TCP options: small answers leave at once, and a peer whose machine is gone is detected
-    within two minutes, also without pings."""
+    within two minutes, also without pings. To a peer on this machine, bytes leave as fast as it
+    reads: RFC 5681 in place of a congestion control that paces them for a network, as BBR does.
+
+    ``place``: The address of the peer, as of the module ``socket``.
+    """
     if sock.family not in (socket.AF_INET, socket.AF_INET6):
         return
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -118,3 +123,10 @@ def make_prompt(sock: socket.socket) -> None:
     for name, value in _KEEPALIVE.items():
         if hasattr(socket, name):  # where the system supports it
             sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+    if _is_loopback(place[0]) and hasattr(socket, "TCP_CONGESTION"):
+        with contextlib.suppress(OSError):  # it is faster with it, and right without it
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, b"reno")
+
+
+def _is_loopback(host: str) -> bool:
+    return host.startswith(("127.", "::ffff:127.")) or host == "::1"

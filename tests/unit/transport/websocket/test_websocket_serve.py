@@ -219,12 +219,13 @@ def opened(port: int) -> socket.socket:
 
 async def test_a_reset_right_behind_data_is_noticed() -> None:
     """uvloop tells of such a reset only once, together with the data; pings are off here, so that
-    the link has to find out."""
+    the link has to find out. More sockets than are peeked at in one turn."""
+    n = 300
     async with serving(lab_server(), ping_interval=None) as place:
-        for _ in range(10):
-            sock = await asyncio.to_thread(opened, place.port)
-            await place.until(lambda: place.listener.served())
-            # both in one turn of the loop: data and reset are there when the server looks
+        socks = [await asyncio.to_thread(opened, place.port) for _ in range(n)]
+        await place.until(lambda: place.listener.n_connections == n)
+        for sock in socks:
+            # all in one turn of the loop: data and reset are there when the server looks
             sock.send(frame(1, b'{"jsonrpc":"2.0","method":"notifications/nothing"}'))
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             sock.close()

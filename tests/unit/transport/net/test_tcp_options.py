@@ -1,0 +1,52 @@
+"""What is set on TCP connections."""
+
+from __future__ import annotations
+
+import socket
+from typing import Any
+
+import pytest
+from serve_lab import lab_server, serving
+
+from wirespeed import Client
+from wirespeed.transport.net import connect, listener
+from wirespeed.transport.net.stream import make_prompt
+
+
+def congestion_control(sock: socket.socket) -> bytes:
+    return sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16).rstrip(b"\0")
+
+
+@pytest.mark.parametrize(
+    ("host", "is_here"),
+    [
+        ("127.0.0.1", True),
+        ("127.8.9.1", True),
+        ("::1", True),
+        ("::ffff:127.0.0.1", True),
+        ("::12", False),
+        ("192.0.2.7", False),
+        ("2001:db8::1", False),
+    ],
+)
+def test_nothing_is_paced_on_this_machine(host: str, is_here: bool) -> None:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family) as sock:
+        default = congestion_control(sock)
+        make_prompt(sock, (host, 80))
+        assert congestion_control(sock) == (b"reno" if is_here else default)
+        assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+        assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+
+
+async def test_both_ends_of_a_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    found: list[bytes] = []
+
+    def noted(sock: socket.socket, place: Any) -> None:
+        make_prompt(sock, place)
+        found.append(congestion_control(sock))
+
+    for module in (connect, listener):
+        monkeypatch.setattr(module, "make_prompt", noted)
+    async with serving(lab_server()) as place, Client(f"ws://127.0.0.1:{place.port}/mcp"):
+        assert found == [b"reno", b"reno"]
