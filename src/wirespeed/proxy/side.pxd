@@ -5,6 +5,7 @@ from libc.string cimport memcpy
 from wirespeed._core.envelope cimport Message
 from wirespeed._core.span cimport Span
 from wirespeed._core.splice cimport Edit
+from wirespeed.proxy.isolation.choice cimport Choice
 from wirespeed.proxy.party cimport Party
 from wirespeed.server.requests.observer cimport Observer, Series
 
@@ -98,6 +99,7 @@ cdef class Side(Party):
     cdef public dict requests            # method -> function of (side, message), not of `across`
     cdef public bint admits_legacy       # False: `route` is asked for each request of this era
     cdef public bint admits_modern
+    cdef public Choice choice            # asked before `route`, for the modern era; or None
     cdef public str tag                  # before what is to come back to this server; None: nothing
     cdef public Admission admission      # of its requests; None: all are passed on at once
     cdef public Access access            # what its requests may be; None: everything

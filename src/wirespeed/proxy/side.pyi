@@ -6,6 +6,7 @@ from typing_extensions import disjoint_base
 
 from wirespeed._core.envelope import Message
 from wirespeed._core.session import Session
+from wirespeed.proxy.isolation.choice import Choice
 from wirespeed.proxy.party import Party
 from wirespeed.server.requests.observer import Observer
 
@@ -32,6 +33,7 @@ class Side(Party):
     requests: dict[str, Callable[[Any, Message], None]]
     admits_legacy: bool
     admits_modern: bool
+    choice: Choice | None
     tag: str | None
     admission: Admission | None
     access: Access | None

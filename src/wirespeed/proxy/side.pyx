@@ -252,9 +252,13 @@ cdef class Side(Party):
         if not (self.admits_modern if modern else self.admits_legacy) or (
             self.translation is not None and self.translation.diverts_c(m)
         ):
-            to = self.route(m)
+            to = None
+            if modern and self.choice is not None:
+                to = <object> self.choice.choose_c(self, m)
             if to is None:
-                return 0
+                to = self.route(m)
+                if to is None:
+                    return 0
         return self.pass_request_c(to, m, None)
 
     cdef int pass_request_c(self, Side to, Message m, bytes name) except -1:

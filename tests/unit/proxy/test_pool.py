@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ from proxy_lab import MODERN, Lab, Raw, call, said
 
 from wirespeed.protocol.revisions import META_SUBSCRIPTION_ID
 from wirespeed.proxy import BackendConfig
+from wirespeed.proxy.isolation.pool import Pool
 
 pytestmark = [pytest.mark.compiled, pytest.mark.off_schema]
 
@@ -49,6 +52,55 @@ async def test_requests_go_to_the_process_with_the_fewest(tmp_path: Path) -> Non
             pids.add(said(await one.ask(call(n, "echo")))["pid"])
         assert len(pids) <= 3
     assert len(lab.read("server/discover")) == 3
+
+
+async def test_which_requests_are_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where each process can take requests, `Choice` decides, but for what may belong to one."""
+    looked_at: list[str] = []
+    route = Pool.route
+
+    def routed(pool: Pool, front: Any, message: Any) -> Any:
+        looked_at.append(message.method)
+        return route(pool, front, message)
+
+    monkeypatch.setattr(Pool, "route", routed)
+    lab = Lab(tmp_path, "pool", versions=MODERN, size=2)
+    async with lab.serving():
+        found = await grown(lab, 2)
+        one = await lab.connect(MODERN)
+        looked_at.clear()
+        pids = set()
+        for n in range(2):  # the first request to a process
+            pids.add(said(await one.ask(call(n, "echo")))["pid"])
+            await one.send(call(f"held {n}", "hold", "t", **{"as": n}))
+            await one.recv()
+        assert pids == found.keys()
+        assert "tools/call" in looked_at
+        looked_at.clear()
+        for n in range(20):
+            assert said(await one.ask(call(n, "echo", nonce=str(n))))["nonce"] == str(n)
+        assert looked_at == []
+        brought = [
+            call(1, "want") | {"method": "tools/list"},
+            asked(2, "tools/list", cursor="0~0~1"),
+            asked(3, "tasks/get", taskId="1~job"),
+            asked(4, "x", requestState="0~s"),
+            asked(5, "x", other={"State": 1}),
+        ]
+        for request in brought:
+            await one.ask(request)
+        assert looked_at == ["tools/list", "tasks/get", "x", "x"]
+        looked_at.clear()
+        os.kill(min(pids), signal.SIGKILL)
+        assert (await one.recv())["error"]["code"] == -31004  # what was held there
+        assert said(await one.ask(call(1, "echo")))["pid"] == max(pids)
+        assert looked_at == ["tools/call"]
+        while any(server.backend is None for server in lab.assignment.modern):
+            await asyncio.sleep(0.01)
+        assert said(await one.ask(call(1, "echo")))["pid"] not in pids
+        assert looked_at == ["tools/call"]
 
 
 async def test_what_a_process_gave_comes_back_to_it(tmp_path: Path) -> None:

@@ -31,9 +31,15 @@ class Modern(Instance):
         super().__init__(config, limits, is_one_of_several=not pool.has_one)
         self._pool = pool
         self.index = index
-        self._fronts: set[Front] = set()
+        self.fronts: set[Front] = set()
         self._gone_over: set[Front] = set()  # with requests in flight, to a legacy era
         self._waiting = Waiting()
+
+    @property
+    def takes_all(self) -> bool:
+        """Whether each request can go to it at once."""
+        closed = self.breaker is None or self.breaker.state == "closed"
+        return closed and self.backend is not None and self.refusal is None
 
     @property
     def load(self) -> int:
@@ -59,7 +65,7 @@ class Modern(Instance):
 
     def listen(self, front: Front, message: Message) -> None:
         """Pass a subscription of a client on, which other servers may have, too."""
-        self._fronts.add(front)
+        self.fronts.add(front)
         text = None if self._pool.has_one else of_server(message, self.index)
         front.pass_request(message, self.backend, text=text)
 
@@ -75,7 +81,8 @@ class Modern(Instance):
 
     def attach_all(self) -> None:
         """Let all clients go on, wait, or be refused, as the server is there."""
-        for front in self._fronts:
+        self._pool.update_choice()
+        for front in self.fronts:
             self._attach(front)
         if self.backend is not None or self.refusal is not None:
             for front, message in self._waiting.take():
@@ -89,8 +96,8 @@ class Modern(Instance):
 
     def route(self, front: Front, message: Message) -> Side | None:
         """Return the server, or None if the request waits or was refused."""
-        if front not in self._fronts:
-            self._fronts.add(front)
+        if front not in self.fronts:
+            self.fronts.add(front)
             self._attach(front)
         if self.refusal is not None:
             front.refuse(message, *self.refusal)
@@ -107,10 +114,10 @@ class Modern(Instance):
         self._gone_over.discard(front)
         if front.link is None:
             self._waiting.left(front)
-        elif front in self._fronts and front.session.inflight.live > 1:  # besides its `initialize`
+        elif front in self.fronts and front.session.inflight.live > 1:  # besides its `initialize`
             self._gone_over.add(front)
             front.closed.add_done_callback(lambda done: self.left(front))
-        self._fronts.discard(front)
+        self.fronts.discard(front)
         front.admits_modern = False
 
     def server_said(self, backend: Backend, message: Message) -> None:
@@ -118,7 +125,7 @@ class Modern(Instance):
         if backend.retired:
             self.dropped["not attributed"] += 1
         elif message.method == "notifications/message":
-            front = self.only(self._fronts | self._gone_over)
+            front = self.only(self.fronts | self._gone_over)
             if front is not None:
                 backend.pass_notification(message, front)
         else:

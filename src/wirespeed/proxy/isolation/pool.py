@@ -12,6 +12,7 @@ from wirespeed.protocol import codes
 from wirespeed.protocol.revisions import LEGACY_VERSIONS, MODERN_VERSIONS
 from wirespeed.proxy.config import RecycleConfig
 from wirespeed.proxy.eras import modern_version, params_of
+from wirespeed.proxy.isolation.choice import Choice
 from wirespeed.proxy.isolation.handshake import Probe
 from wirespeed.proxy.isolation.instance import Instance, guarded, pong
 from wirespeed.proxy.isolation.legacy import Legacy
@@ -83,6 +84,7 @@ class Pool:
         self.has_one = size == 1
         self.legacy = [Legacy(config, limits, self) for _ in range(size)]
         self.modern = [Modern(config, limits, self, index) for index in range(size)]
+        self._choice = None if self.has_one else Choice()
         self._homes: dict[Front, Legacy | None] = {}
         self._waiting = Waiting()  # until the eras are known
         self._refusal: tuple[int, str] | None = None
@@ -175,6 +177,7 @@ class Pool:
         tasks += [*self._replacing.values(), *self._retiring]
         owners = list(self._running)
         self._running.clear()
+        self.update_choice()
         self.versions, self._refusal = (), None
         self._probe = Probe(self._config.start_timeout / 2)
         self._has_legacy = self._config.era != "modern"
@@ -191,6 +194,7 @@ class Pool:
     def _stop_idle(self, owner: Owner) -> None:
         """Stop a server that has nothing to do. The next request starts it."""
         life = self._running.pop(owner, None)
+        self.update_choice()
         if life is not None:
             logger.info("%s: it is stopped, as it has nothing to do", self._config.name)
             self._end(life.task)
@@ -283,11 +287,12 @@ class Pool:
     def joined(self, front: Front) -> None:
         """A client has connected. Its first request shows its era."""
         self._homes[front] = None
-        front.requests = self._requests
+        front.requests, front.choice = self._requests, self._choice
 
     def left(self, front: Front) -> None:
         """A client has left."""
         self._waiting.left(front)
+        front.choice = None
         home = self._homes.pop(front)
         if home is not None:
             home.left(front)
@@ -354,6 +359,14 @@ class Pool:
         front.pass_request(message, to, text=found[1])
         return None
 
+    def update_choice(self) -> None:
+        """A server may take requests now, or may not."""
+        if self._choice is not None:
+            running = [one for one in self.modern if one.takes_all and one in self._running]
+            if len(running) < len(self.modern):
+                running = []
+            self._choice.take([one.backend for one in running], [one.fronts for one in running])
+
     def has_free(self, other: Modern) -> bool:
         """Whether another server of the modern era can take a request at once."""
         return any(
@@ -383,13 +396,14 @@ class Pool:
         for home in self.legacy:
             for front, message in home.give_back():
                 self._homes[front] = None
-                front.requests = self._requests
+                front.requests, front.choice = self._requests, self._choice
                 self._initialize(front, message)
 
     def _initialize(self, front: Front, message: Message) -> None:
         if self._per_client is not None:
             self._homes.pop(front)
             self._leave_modern(front)
+            front.choice = None
             front.across, front.requests = None, {}
             front.router = self._per_client
             self._per_client.joined(front, message)
@@ -402,6 +416,7 @@ class Pool:
         else:
             if self._homes[front] is None:
                 self._leave_modern(front)
+                front.choice = None
             home = self._homes[front] = min(
                 self.legacy,
                 key=lambda one: (not one.is_free, one.n_clients, one not in self._running),

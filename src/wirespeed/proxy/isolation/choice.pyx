@@ -1,0 +1,65 @@
+"""Which server of a pool gets a request, where each of them can take it."""
+
+from libc.stdint cimport uint8_t
+from libc.string cimport memchr, memcmp
+
+from wirespeed._core._simd cimport WS_META_PROTOCOL_VERSION, WS_PARAMS
+from wirespeed._core.envelope cimport Message, method_is, span_of
+from wirespeed._core.span cimport Span
+from wirespeed.proxy.party cimport Party
+
+
+cdef class Choice:
+    """Chooses the server with the fewest requests, the first of these.
+
+    It chooses nothing while a server of the pool is not there or has failed, for a request that may
+    belong to one server (`wirespeed.proxy.tags`) or to all, and for the first request of a client
+    to a server.
+    """
+
+    def __init__(self):
+        self.take([], [])
+
+    def take(self, list servers not None, list clients not None):
+        """Choose between these servers from now on; none: choose nothing. ``clients``: of each
+        server, the set of the clients that it has had a request of."""
+        if len(servers) != len(clients):
+            raise ValueError("each server needs its clients")
+        for one in servers:
+            if not isinstance(one, Party):
+                raise TypeError(f"{one!r} is not a server")
+        self.servers, self.clients = servers, clients
+
+    cdef Party choose_c(self, Party asker, Message m):
+        cdef Party one, best = None
+        cdef Py_ssize_t i, at = 0
+        if not self.servers or m.scan.poi[WS_META_PROTOCOL_VERSION].len == 0:
+            return None
+        if method_is(m, b'"subscriptions/listen"', "subscriptions/listen"):
+            return None
+        if names_server(span_of(m, WS_PARAMS)):
+            return None
+        for i in range(len(self.servers)):
+            one = <Party> self.servers[i]
+            if best is None or one.session.pending.live < best.session.pending.live:
+                best, at = one, i
+        return best if asker in <set?> self.clients[at] else None
+
+
+cdef bint names_server(Span params) noexcept:
+    """Whether a member may be there that a server has given: the end of its name is."""
+    cdef const uint8_t *p = params.p
+    cdef const uint8_t *end = params.p + params.n
+    cdef const uint8_t *quote
+    while p < end:
+        quote = <const uint8_t *> memchr(p, c'"', <size_t> (end - p))
+        if quote is NULL:
+            return False
+        if quote - params.p > 6 and (
+            memcmp(quote - 6, "cursor", 6) == 0
+            or memcmp(quote - 6, "taskId", 6) == 0
+            or memcmp(quote - 5, "State", 5) == 0
+        ):
+            return True
+        p = quote + 1
+    return False
