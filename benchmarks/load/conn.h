@@ -68,6 +68,8 @@ static inline const char *conn_connect(conn *c, uint16_t port, unsigned source) 
         if (errno != EINTR) return strerror(errno);
     }
     setsockopt(c->fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    /* The system's default may pace what is sent for a network: BBR does. */
+    setsockopt(c->fd, IPPROTO_TCP, TCP_CONGESTION, "reno", 4);
     fcntl(c->fd, F_SETFL, fcntl(c->fd, F_GETFL) | O_NONBLOCK);
     struct epoll_event event = {.events = EPOLLIN, .data.ptr = c};
     return epoll_ctl(poller, EPOLL_CTL_ADD, c->fd, &event) == 0 ? NULL : strerror(errno);
