@@ -14,8 +14,10 @@ from wirespeed._core._simd cimport (
     WS_META_SUBSCRIPTION_ID,
     WS_METHOD,
     WS_NAME,
+    WS_PARAMS,
     WS_PROGRESS_TOKEN,
     WS_REQUEST_ID,
+    WS_RESULT,
 )
 from wirespeed._core.envelope cimport (
     ERROR,
@@ -33,6 +35,7 @@ from wirespeed._core.inflight cimport InFlightSlot, inflight_id
 from wirespeed._core.session cimport Session
 from wirespeed._core.span cimport Span
 from wirespeed._core.splice cimport MAX_MORE, Edit, edit_of
+from wirespeed.proxy.given cimport may_be_given
 from wirespeed.proxy.party cimport Party
 from wirespeed.proxy.trace_context cimport with_meta_c
 from wirespeed.server.requests.observer cimport CANCELLED, now_c
@@ -404,7 +407,10 @@ cdef class Side(Party):
         if asker.link is None or slot is NULL:
             self.n_late += 1
             return 0
-        if (self.tag is not None or route.filter is not None) and m.kind_c == RESULT:
+        if m.kind_c == RESULT and (
+            route.filter is not None
+            or (self.tag is not None and may_be_given(span_of(m, WS_RESULT)))
+        ):
             try:
                 text = replaced(m.result, self.tag, route.filter)
             except Exception as exc:
@@ -526,8 +532,8 @@ cdef class Side(Party):
                 route.acknowledged = True
                 if route.next is not None:
                     return 0           # that of the first server is enough
-            if self.tag is not None:
-                text = None if m.params is None else tagged(m.params, self.tag)
+            if self.tag is not None and may_be_given(span_of(m, WS_PARAMS)):
+                text = tagged(m.params, self.tag)
                 if text is not None:
                     m = parse(whole(m.method, msgspec.Raw(text), id=None), max_depth=1024)
             return self.pass_about_c(route, m, WS_META_SUBSCRIPTION_ID, inflight_id(slot))

@@ -1,11 +1,8 @@
 """Which server of a pool gets a request, where each of them can take it."""
 
-from libc.stdint cimport uint8_t
-from libc.string cimport memchr, memcmp
-
 from wirespeed._core._simd cimport WS_META_PROTOCOL_VERSION, WS_PARAMS
 from wirespeed._core.envelope cimport Message, method_is, span_of
-from wirespeed._core.span cimport Span
+from wirespeed.proxy.given cimport may_be_given
 from wirespeed.proxy.party cimport Party
 
 
@@ -37,29 +34,10 @@ cdef class Choice:
             return None
         if method_is(m, b'"subscriptions/listen"', "subscriptions/listen"):
             return None
-        if names_server(span_of(m, WS_PARAMS)):
+        if may_be_given(span_of(m, WS_PARAMS)):
             return None
         for i in range(len(self.servers)):
             one = <Party> self.servers[i]
             if best is None or one.session.pending.live < best.session.pending.live:
                 best, at = one, i
         return best if asker in <set?> self.clients[at] else None
-
-
-cdef bint names_server(Span params) noexcept:
-    """Whether a member may be there that a server has given: the end of its name is."""
-    cdef const uint8_t *p = params.p
-    cdef const uint8_t *end = params.p + params.n
-    cdef const uint8_t *quote
-    while p < end:
-        quote = <const uint8_t *> memchr(p, c'"', <size_t> (end - p))
-        if quote is NULL:
-            return False
-        if quote - params.p > 6 and (
-            memcmp(quote - 6, "cursor", 6) == 0
-            or memcmp(quote - 6, "taskId", 6) == 0
-            or memcmp(quote - 5, "State", 5) == 0
-        ):
-            return True
-        p = quote + 1
-    return False
