@@ -337,11 +337,16 @@ cdef class Side(Party):
             route.after = self.next_after
         to.session.splice_request_c(route.id, m, more, n_more)
         self.n_passed += 1
-        if to.session.pending.live > 1:
-            # The server has work. What clients ask in this turn of the loop leaves in one write.
+        if to.session.pending.live > 1 or to.joins:
+            # The server has work, or several connections had some for it just now. What they ask in
+            # this turn of the loop leaves in one write.
+            to.joins = to.session.pending.live > 1 and (
+                self.head is not None or to.asked_by != <void *> self
+            )
             to.link.wrote_more_c()
         else:
             to.link.wrote_c()
+        to.asked_by = <void *> self
         if to.turns is not None or to.session.outbox.size >= to.session.output_high:
             to.hold_c(self, m.n)
         return 0
