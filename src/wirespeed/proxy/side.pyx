@@ -137,7 +137,8 @@ cdef class Side(Party):
             itself. Each gets this side and the message.
         admission: What decides when its requests are passed on; None: at once.
         admits_legacy, admits_modern: Whether requests of these eras go to `across`. Others go where
-            `route` says.
+            `choice` or `route` says.
+        choice: What chooses between servers, for requests of 2026-07-28; None: only `route` does.
         access: What its requests may be; None: everything.
         mirrored: What compares arguments of requests over HTTP with header fields; None: nothing.
         tracer: What makes spans of its requests; None: nothing does.
