@@ -57,7 +57,9 @@ cdef int splice_c(FrameWriter writer, Message m, Edit *edits, int n_edits) excep
     cdef Slab slab = m.slab
     cdef uint8_t *q = NULL
     cdef int i
-    if memchr(p + at, c'\n', n) is not NULL or memchr(p + at, c'\r', n) is not NULL:
+    if not writer.takes_newlines and (
+        memchr(p + at, c'\n', n) is not NULL or memchr(p + at, c'\r', n) is not NULL
+    ):
         # between two tokens: a string cannot hold them. Both end a line somewhere.
         slab = Slab.borrow((<const char *> p)[:last].translate(ONE_LINE))
         p = slab.base

@@ -30,6 +30,7 @@ cdef class WebSocketWriter(FrameWriter):
     """Writes the frames of one connection: each message is one frame."""
 
     def __cinit__(self, bint masks=False, bint raw=False, deflate=None, random=None):
+        self.takes_newlines = True
         self.masks = masks
         self.raw = raw
         self.deflate = deflate

@@ -5,6 +5,7 @@ from wirespeed._core.outbox cimport Outbox
 
 cdef class FrameWriter:
     cdef Outbox out                 # where frames are written to
+    cdef bint takes_newlines        # in a payload: they do not end the frame
     cdef bint is_open               # a frame is being written
     cdef size_t size_before         # of `out`
 
