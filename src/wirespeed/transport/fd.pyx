@@ -234,7 +234,7 @@ cdef object PEEKS = weakref.WeakValueDictionary()
 
 
 @cython.final
-cdef class Peeks:
+cdef class _Peeks:
     """One timer peeks at all sockets: with one for each, many connections that begin at once would
     leave much memory behind."""
 
@@ -249,10 +249,10 @@ cdef class Peeks:
                 self.loop.call_soon(self.look)
 
 
-cdef Peeks peeks_of(object loop):
-    cdef Peeks peeks = PEEKS.get(id(loop))
+cdef _Peeks peeks_of(object loop):
+    cdef _Peeks peeks = PEEKS.get(id(loop))
     if peeks is None:
-        peeks = Peeks.__new__(Peeks)
+        peeks = _Peeks.__new__(_Peeks)
         peeks.loop, peeks.links = loop, {}
         PEEKS[id(loop)] = peeks
         loop.call_later(PEEK_AFTER, peeks.look)
