@@ -19,7 +19,7 @@ cdef class FdLink(Link):
     cdef bint long_read                # the last read was long: the next may be, too
     cdef object broken                 # why writing failed, while the last input is read
     cdef bint peeks                    # the loop may miss a reset; see `peek_later_c`
-    cdef _Peeks due                     # which peeks at the socket next, or None
+    cdef _Peeks due                    # which peeks at the socket next, or None
 
     cdef int read_c(self) except -1
     cdef int peek_later_c(self) except -1
