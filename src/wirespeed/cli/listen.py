@@ -73,6 +73,9 @@ class _Certificates:
         found = [place.certificate for place in places if place.certificate is not None]
         self._watch = Watch(lambda: found[0].files, lambda: renew(found))
 
+    def begin(self, group: object) -> None:
+        """The watch begins with the first listener."""
+
     @contextlib.contextmanager
     def attend(self, group: object, number: int, listener: object) -> Iterator[None]:
         with self._watch.running():

@@ -74,12 +74,12 @@ def run_proxy(
             proxy.check_stdio()
     except ValueError as exc:
         raise ConfigError(f"{file}: {exc}") from None
-    configured = {}
+    configured: list[tuple[str, tuple[ListenFields, Certificate | None]]] = []
     for i, one in enumerate(config.listen):
         if isinstance(one, str):
             _routes(proxy, one, f"{option}[{i}]" if of_file else option)
         else:
-            configured[one.url] = _options(f"{option}[{i}]", proxy, one)
+            configured.append((one.url, _options(f"{option}[{i}]", proxy, one)))
     if check:
         n = len(config.backends)
         complain(f"{file} is valid: {n} server{'s' * (n > 1)}", level="note")
@@ -95,7 +95,8 @@ def run_proxy(
 
         for form in {one.access_log for one in config.listeners if one.access_log is not None}:
             logs.show_requests(form)
-        places += [Listening(url, settings, None, one) for url, one in configured.items()]
+        places += [Listening(url, settings, None, one) for url, one in configured]
+        proxy.listening.expect(place.url for place in places)
         found: list[Any] = []
         for place in places:
             place.url, routes = _routes(proxy, place.url, option)
@@ -160,6 +161,10 @@ class _FileService:
             await renew(certificates)
         await self._proxy.reload_from(self._load)
         self._watch.polls = self._proxy.config.watch
+
+    def begin(self, group: Group) -> None:
+        """As an `Attendant`."""
+        self._proxy.listening.begin(group)
 
     @contextlib.contextmanager
     def attend(self, group: Group, number: int, listener: Listener) -> Iterator[None]:

@@ -71,23 +71,16 @@ class Moves:
 class Listening:
     """A `wirespeed.transport.net.group.Attendant`.
 
-    Args:
-        listeners: The listeners, in their order.
-
     Attributes:
         place: Makes the `Place` of a listener that is added, of the listener, its URL without
             the path, and what is served there.
     """
 
-    def __init__(self, listeners: tuple[ListenConfig, ...]) -> None:
+    def __init__(self) -> None:
         self.place: Callable[[ListenConfig, str, Routes], Place] = _place
-        # URLs by the number of the listener
-        self._places = {number: one.url for number, one in enumerate(listeners)}
+        self._places: dict[int, str] = {}  # URLs by the number of the listener
         self._open: dict[int, tuple[Group, Listener]] = {}
         self._group: Group | None = None
-        self._unopened = {*self._places}
-        self._is_serving = False
-        self._is_settled = asyncio.Event()
 
     def __bool__(self) -> bool:
         return bool(self._open)
@@ -97,37 +90,31 @@ class Listening:
         """Whether they were told to end."""
         return self._group is not None and self._group.together.draining
 
-    @contextlib.contextmanager
-    def serving(self) -> Iterator[None]:
-        """Enter while they serve, from the start on."""
-        self._is_serving = True
-        try:
-            yield
-        finally:
-            self._is_settled.set()
+    def expect(self, urls: Iterable[str]) -> None:
+        """Take the URLs of the listeners, in the order in which they are started."""
+        self._places = dict(enumerate(urls))
+
+    def begin(self, group: Group) -> None:
+        """Listeners start."""
+        self._group = group
 
     async def settled(self) -> None:
-        """Wait until each listener of the start is open, or one has ended. Before that, no change
+        """Wait until each listener of the start is open, or they have ended. Before that, no change
         would reach those that open later. Returns at once if they do not serve."""
-        if self._is_serving:
-            await self._is_settled.wait()
+        if self._group is not None:
+            await self._group.settled()
 
     @contextlib.contextmanager
     def attend(self, group: Group, number: int, listener: Listener) -> Iterator[None]:
         """Know a listener while it serves. That of the admin is none of them."""
-        self._group = group
-        with self.serving():
-            if number not in self._places:
-                yield
-                return
-            self._open[number] = group, listener
-            self._unopened.discard(number)
-            if not self._unopened:
-                self._is_settled.set()
-            try:
-                yield
-            finally:
-                del self._open[number]
+        if number not in self._places:
+            yield
+            return
+        self._open[number] = group, listener
+        try:
+            yield
+        finally:
+            del self._open[number]
 
     def plan(self, listeners: list[tuple[ListenConfig, str, Routes]]) -> Moves:
         """Return what becomes of the listeners. ``listeners``: those that there are to be, their

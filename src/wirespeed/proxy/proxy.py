@@ -62,7 +62,7 @@ class Proxy:
         self._principals = _principals_of(config)
         self._whole = self._joined(config, self._services)
         self.rates = self._adopted(config, self._services, self._whole)
-        self.listening = Listening(config.listeners)
+        self.listening = Listening()
         self._is_on_stdio = False
         self._reloading = asyncio.Lock()
 
@@ -214,8 +214,8 @@ class Proxy:
         if self.config.admin is not None:
             places.append((self.config.admin.listen, self.admin, on_listening, {}))
         if self.config.listen:
-            with self.listening.serving():
-                await serve_together(places, attendant=self.listening)
+            self.listening.expect(one.url for one in self.config.listeners)
+            await serve_together(places, attendant=self.listening)
             return
         self.check_stdio()
         from wirespeed.transport.stdio import serve_stdio

@@ -294,11 +294,7 @@ class ProxyService:
         from wirespeed.proxy.translation.start import translate
 
         def join(owner: Owner, client: Front) -> tuple[Backend, Front]:
-            backend, inner = self.join(owner, client, translate=False)
-            if self.config is not None and self.config.request_timeout is not None:
-                # for the translator's own requests; the server's connection has it for the others
-                backend.deadline = self.config.request_timeout
-            return backend, inner
+            return self.join(owner, client, translate=False)
 
         if own is None:
             front.admission = None  # of the requests of the new connection

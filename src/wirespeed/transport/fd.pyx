@@ -240,7 +240,8 @@ cdef class _Peeks:
 
     def look(self):
         """Peek at all."""
-        PEEKS.pop(id(self.loop), None)         # what is read from now on has another timer
+        if PEEKS.get(id(self.loop)) is self:
+            del PEEKS[id(self.loop)]           # what is read from now on has another timer
         try:
             for _ in range(min(PEEKS_A_TURN, len(self.links))):
                 (<FdLink> self.links.popitem()[0]).peek_c()

@@ -235,19 +235,21 @@ async def test_a_reload_while_servers_start(tmp_path: Path) -> None:
     first, second, third = (f"unix:{tmp_path / name}" for name in ("one", "two", "three"))
     lab = ReloadLab(tmp_path, server(tmp_path), listen=(first, third))
     lab.proxy = proxy = Proxy(lab.config)
-    serving = asyncio.ensure_future(proxy.serve())
-    await asyncio.sleep(0)  # it has begun, and waits for the server
-    changes = await lab.reload(server(tmp_path, mark="x"), listen=(first, second))
-    assert changes.changed == ("b",) and changes.listening == (second,)
-    pids = set()
-    for url in (first, second):
-        async with Client(url) as client:
-            pids.add(await pid(client))
-    assert len(pids) == 1
-    with pytest.raises(TransportError):
-        await Client(third).open()
-    serving.cancel()
-    await asyncio.wait((serving,))
+    for again in range(2):
+        serving = asyncio.ensure_future(proxy.serve())
+        await asyncio.sleep(0)  # it has begun, and waits for the server
+        changes = await lab.reload(server(tmp_path, mark=f"x{again}"), listen=(first, second))
+        assert changes.changed == ("b",)
+        pids = set()
+        for url in (first, second):
+            async with Client(url) as client:
+                pids.add(await pid(client))
+                assert len(proxy.services["b"].fronts) == 1
+        assert len(pids) == 1
+        with pytest.raises(TransportError):
+            await Client(third).open()
+        serving.cancel()
+        await asyncio.wait((serving,))
 
 
 async def test_a_reload_whose_listener_cannot_be_opened(tmp_path: Path) -> None:

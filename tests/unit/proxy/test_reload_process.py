@@ -6,6 +6,7 @@ import signal
 import socket
 import ssl
 import subprocess
+import time
 import urllib.request
 from pathlib import Path
 from typing import Any
@@ -101,6 +102,32 @@ def test_a_listener_that_a_reload_adds(tmp_path: Path) -> None:
                 pass
             with SyncClient(Http(url, token="sesame")) as client:
                 client.call_tool("echo", {})
+
+
+def test_the_listener_that_a_reload_closes(tmp_path: Path) -> None:
+    """Those with options are started after the others, whatever their order in the file."""
+    first, second = f"unix:{tmp_path / 'a'}", f"unix:{tmp_path / 'b'}"
+    lab = ProcessLab(tmp_path)
+    lab.write("a", listen=[{"url": first, "maxConnections": 5}, second], watch=False)
+    with lab.running():
+        lab.until("Ctrl-C ends it", 2)
+        lab.write("a", listen=[second], watch=False)
+        lab.signal(signal.SIGHUP)
+        lab.until(f"reloaded: closed: {first}")
+        with unix(tmp_path / "b") as client:
+            pid(client)
+        while (tmp_path / "a").exists():
+            time.sleep(0.01)
+
+
+def test_two_listeners_with_the_same_options(tmp_path: Path) -> None:
+    lab = ProcessLab(tmp_path)
+    listen = [{"url": "http://127.0.0.1:0/mcp", "maxConnections": 5}] * 2
+    lab.write("a", listen=listen, watch=False)
+    with lab.running():
+        lab.until("Ctrl-C ends it", 2)
+        lab.signal(signal.SIGHUP)
+        lab.until("reloaded")
 
 
 def test_a_fault_of_the_command_line_is_a_refused_reload(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -56,6 +57,11 @@ class Updates:
         self._front = front
         self._backend = backend
         self._meta = meta
+        config = front.service.config
+        self._patience = math.inf
+        if config is not None and config.request_timeout is not None:
+            # the server may have to start first
+            self._patience = config.start_timeout + config.request_timeout
         self._told_of_task = told_of_task
         self._lists = {
             flag: True
@@ -127,7 +133,9 @@ class Updates:
             self._is_stale = False
             try:
                 await self._exchange()
-            except ProtocolError:  # who waits looks at its task from time to time
+            except ProtocolError as exc:  # who waits looks at its task from time to time
+                if exc.code == codes.REQUEST_TIMEOUT:
+                    return
                 self._tells_of_tasks = False
                 self._task_ids.clear()
             except WirespeedError:
@@ -149,7 +157,7 @@ class Updates:
                 new = _Listen(self, self._front.loop)
                 new.send(self._backend, {"notifications": wanted, "_meta": meta})
                 try:
-                    async with deadline(self._backend.deadline):
+                    async with deadline(self._patience):
                         taken = await new.taken
                 except BaseException:  # the client has cancelled its request, too
                     self._end(new)

@@ -43,6 +43,9 @@ class Plan(NamedTuple):
 class Attendant(Protocol):
     """Knows the listeners of a process while they serve."""
 
+    def begin(self, group: Group) -> None:
+        """Called before the first of them starts."""
+
     def attend(self, group: Group, number: int, listener: Listener) -> AbstractContextManager[None]:
         """Enter while a listener serves. ``number``: which of the plans, or that of `Group.add`."""
 
@@ -70,11 +73,16 @@ class Group:
         self._listeners: list[Listener] = []
         self.together = Together()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._starting: set[int] = set()
+        self._is_settled = asyncio.Event()
 
     async def run(self, plans: Sequence[Plan], *, obey: Obey = signals_drain) -> None:
         """Serve until all have ended, or one of the plans has failed. ``obey``: the source of the
         signals to end."""
         loop = asyncio.get_running_loop()
+        if self.attendant is not None:
+            self.attendant.begin(self)
+        self._starting.update(range(len(plans)))
         with obey(loop, self.together), self._succeeded(loop):
             first = [self.add(plan, number) for number, plan in enumerate(plans)]
             try:
@@ -84,6 +92,7 @@ class Group:
                     if any(_failed(task) for task in done & {*first}):
                         break
             finally:
+                self._is_settled.set()
                 left = {*self._tasks}
                 for task in left:
                     task.cancel()
@@ -126,6 +135,10 @@ class Group:
         """The listening sockets, with their names."""
         return [one for listener in self._listeners for one in listener.listening.passable]
 
+    async def settled(self) -> None:
+        """Wait until all of the plans are listened at, or the group ends."""
+        await self._is_settled.wait()
+
     async def leave(self) -> None:
         """End, because another process listens with the sockets."""
         for listener in self._listeners:
@@ -157,6 +170,9 @@ class Group:
                 stack.enter_context(self.together.obeyed(loop, served, last=last))
                 if self.attendant is not None:
                     stack.enter_context(self.attendant.attend(self, number, served))
+                self._starting.discard(number)
+                if not self._starting:
+                    self._is_settled.set()
                 yield
 
         await serve_at(
