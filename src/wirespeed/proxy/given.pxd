@@ -11,10 +11,10 @@ cdef inline bint may_be_given(Span text) noexcept:
     cdef const uint8_t *end = text.p + text.n
     cdef const uint8_t *quote
     while p < end:
-        quote = <const uint8_t *> memchr(p, c'"', <size_t> (end - p))
+        quote = <const uint8_t *> memchr(p, c'"', <size_t> end - <size_t> p)
         if quote is NULL:
             return False
-        if quote - text.p > 5 and (
+        if <size_t> quote - <size_t> text.p > 5 and (
             memcmp(quote - 5, "ursor", 5) == 0
             or memcmp(quote - 5, "askId", 5) == 0
             or memcmp(quote - 5, "State", 5) == 0
