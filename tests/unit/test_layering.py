@@ -141,8 +141,9 @@ INSIDE = {
     """,
     "proxy": """
         config eras
-        tags trace_context flow.turns supervision.garbage ongoing pages
+        tags trace_context flow.turns supervision.garbage ongoing pages given
         party
+        isolation.choice
         side
         subscriptions
         backend

@@ -16,7 +16,10 @@ cdef class Party(Served):
     cdef public long long n_given_up   # requests to it that were cancelled, or expired
     cdef readonly long long n_late       # answers and progress that nobody waits for
     cdef readonly long long n_dropped    # notifications that this side did not read in time
+    cdef void *asked_by                  # who sent it the last request; to be compared only
+    cdef bint joins                      # the next request may wait for those of other connections
 
+    cdef int asked_c(self, Party asker) except -1
     cdef bint is_in_rate_c(self, Message m) except -1
     cdef bint agrees_c(self, Message m, bint modern) except -1
     cdef int hold_c(self, Party asker, size_t n) except -1

@@ -64,6 +64,10 @@ cdef class Party(Served):
     def faulty(self, Message message):
         """Take note of a message that is not valid."""
 
+    def loss(self, exc):
+        """Return the text of the error for requests that were not answered."""
+        return "the connection was lost before the answer"
+
     def again(self, Party asker, Message message):
         """Return whether a request that this lost side has not answered will be sent again."""
         return False
@@ -222,6 +226,16 @@ cdef class Party(Served):
                 "notifications/cancelled", b'{"requestId":%d,"reason":"%b"}' % (id, reason.encode())
             )
             self.link.wrote_c()
+
+    cdef int asked_c(self, Party asker) except -1:
+        """A request to this side was written. It leaves with what others ask in this turn of the
+        loop, if there is work here, or if several connections had some in the last turn."""
+        cdef bint several = self.session.pending.live > 1
+        cdef bint joined = several or self.joins
+        if joined:
+            self.joins = several and (asker.head is not None or self.asked_by != <void *> asker)
+        self.asked_by = <void *> asker
+        return self.link.wrote_more_c() if joined else self.link.wrote_c()
 
     cdef int pass_cancel_c(self, int64_t id, Message m) except -1:
         """Pass a client's cancellation to this side, or a short one if this side does not read."""

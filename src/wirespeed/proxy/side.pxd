@@ -109,8 +109,6 @@ cdef class Side(Party):
     cdef public object retries           # says whether a request may be sent again; None: none may
     cdef public bint retries_calls       # whether calls of tools are among these
     cdef public Translation translation  # None: servers of its own era
-    cdef void *asked_by                  # who sent it the last request; to be compared only
-    cdef bint joins                      # the next request may wait for those of other connections
     cdef object next_after               # `Route.after` of the request that is passed on just now
     # As that one came, if its text is for one server alone: it is never sent again. Or None.
     cdef Message next_given

@@ -48,8 +48,7 @@ from wirespeed._core.envelope import parse
 from wirespeed.errors import ProtocolError
 from wirespeed.protocol import codes
 from wirespeed.protocol.revisions import REQUEST_METHODS
-from wirespeed.proxy.tags import OTHER_CODE, about_subscription, code_of
-from wirespeed.proxy.tags import replaced, tagged, whole
+from wirespeed.proxy.tags import OTHER_CODE, about_subscription, code_of, replaced, tagged, whole
 
 logger = logging.getLogger("wirespeed.proxy")
 
@@ -227,10 +226,6 @@ cdef class Side(Party):
         me.give_turn_c()               # to all: nothing is sent here any more
         me.across = None
 
-    def loss(self, exc):
-        """Return the text of the error for requests that were not answered."""
-        return "the connection was lost before the answer"
-
     # -- what is passed on -----------------------------------------------------------------------
 
     cdef int request_c(self, Message m) except -1:
@@ -338,16 +333,7 @@ cdef class Side(Party):
             route.after = self.next_after
         to.session.splice_request_c(route.id, m, more, n_more)
         self.n_passed += 1
-        if to.session.pending.live > 1 or to.joins:
-            # The server has work, or several connections had some for it just now. What they ask in
-            # this turn of the loop leaves in one write.
-            to.joins = to.session.pending.live > 1 and (
-                self.head is not None or to.asked_by != <void *> self
-            )
-            to.link.wrote_more_c()
-        else:
-            to.link.wrote_c()
-        to.asked_by = <void *> self
+        to.asked_c(self)
         if to.turns is not None or to.session.outbox.size >= to.session.output_high:
             to.hold_c(self, m.n)
         return 0
@@ -413,10 +399,9 @@ cdef class Side(Party):
         if asker.link is None or slot is NULL:
             self.n_late += 1
             return 0
-        if m.kind_c == RESULT and (
-            route.filter is not None
-            or (self.tag is not None and may_be_given(span_of(m, WS_RESULT)))
-        ):
+        if m.kind_c == RESULT and (route.filter is not None or (
+            self.tag is not None and may_be_given(span_of(m, WS_RESULT))
+        )):
             try:
                 text = replaced(m.result, self.tag, route.filter)
             except Exception as exc:

@@ -1,5 +1,5 @@
-from typing import Any
+from typing import Any, final
 
+@final
 class Choice:
-    def __init__(self) -> None: ...
     def take(self, servers: list[Any], clients: list[Any]) -> None: ...

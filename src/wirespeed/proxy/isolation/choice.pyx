@@ -1,11 +1,14 @@
 """Which server of a pool gets a request, where each of them can take it."""
 
+cimport cython
+
 from wirespeed._core._simd cimport WS_META_PROTOCOL_VERSION, WS_PARAMS
 from wirespeed._core.envelope cimport Message, method_is, span_of
 from wirespeed.proxy.given cimport may_be_given
 from wirespeed.proxy.party cimport Party
 
 
+@cython.final
 cdef class Choice:
     """Chooses the server with the fewest requests, the first of these.
 
@@ -14,8 +17,8 @@ cdef class Choice:
     to a server.
     """
 
-    def __init__(self):
-        self.take([], [])
+    def __cinit__(self):
+        self.servers, self.clients = [], []
 
     def take(self, list servers not None, list clients not None):
         """Choose between these servers from now on; none: choose nothing. ``clients``: of each
