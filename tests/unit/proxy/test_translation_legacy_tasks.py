@@ -344,6 +344,31 @@ async def test_changes_are_told(tmp_path: Path, isolation: str) -> None:
         assert TASKS in last["params"]["_meta"][META + "clientCapabilities"]["extensions"]
 
 
+async def test_a_late_subscription_does_not_end_the_news(tmp_path: Path) -> None:
+    """A server that is busy once tells of tasks still."""
+    lab = TaskLab(tmp_path, "shared", modern=True, config={"request_timeout": 30.0})
+    busy = (
+        'if name == "nap":\n        time.sleep(1)\n        text(i, "woke")\n    elif name == "pid":'
+    )
+    script = tmp_path / "backend.py"
+    script.write_text(script.read_text().replace('if name == "pid":', busy))
+    async with lab.serving():
+        one, _ = await lab.legacy()
+        (front,) = lab.fronts
+        updates: Any = front.router._updates  # type: ignore[attr-defined]
+        updates._patience = 0.3
+        await one.send(as_task(1, "make", poll=100_000))
+        await one.send(tool(2, "nap"))
+        await answer_to(one, 1)
+        await answer_to(one, 2)
+        await lab.until_read("notifications/cancelled", 1)  # the subscription that was late
+        updates._patience = 30.0
+        await one.send(as_task(3, "make", poll=100_000))
+        await answer_to(one, 3)
+        listens = await lab.until_read("subscriptions/listen", 2)
+        assert listens[-1]["params"]["notifications"]["taskIds"] == ["1", "2"]
+
+
 async def test_a_server_that_does_not_tell(tmp_path: Path) -> None:
     lab = TaskLab(tmp_path, "shared", modern=True, offers="nolisten")
     async with lab.serving():
