@@ -411,6 +411,7 @@ async def test_the_order_of_a_client_survives_the_end_of_its_server(tmp_path: Pa
     async with lab.serving():
         client = await lab.connect()
         await send(client, "a1", "a2", "a3")
+        await lab.until_seen("a1")
         await until(lambda: lab.counts == (1, 2))
         lab.free("exit")
         assert (await client.recv())["error"]["code"] == -31004
