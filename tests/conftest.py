@@ -175,6 +175,14 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("any_revision", tuple(REVISIONS) if every else SAMPLE)
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """With ``-m compiled``, files without such tests are not read: that takes long under ASAN."""
+    if config.option.markexpr != "compiled" or not collection_path.match("test_*.py"):
+        return None
+    whole = not COMPILED.isdisjoint(collection_path.relative_to(HERE).parts)
+    return None if whole or "compiled" in collection_path.read_text() else True
+
+
 @cache
 def turn(path: Path) -> int:
     """When a file's tests come: as LONG has it, and behind that all others."""
