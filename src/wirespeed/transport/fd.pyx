@@ -243,7 +243,9 @@ cdef class _Peeks:
         if PEEKS.get(id(self.loop)) is self:
             del PEEKS[id(self.loop)]           # what is read from now on has another timer
         try:
-            for _ in range(min(PEEKS_A_TURN, len(self.links))):
+            for _ in range(PEEKS_A_TURN):
+                if not self.links:             # one that reads can close others
+                    break
                 (<FdLink> self.links.popitem()[0]).peek_c()
         finally:
             if self.links:

@@ -272,6 +272,8 @@ def resident() -> int:
 async def run_chaos(tmp_path: Path) -> None:
     seed = random.randrange(1 << 30)
     print(f"seed {seed}")
+    failed: list[Any] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _loop, what: failed.append(what))
     n_children, n_tasks = children(), len(asyncio.all_tasks())
     n_open = len(os.listdir("/proc/self/fd"))
     await spell(tmp_path, Chaos(seed, min(SECONDS, 8.0)))
@@ -279,6 +281,7 @@ async def run_chaos(tmp_path: Path) -> None:
     enough = {"answered": 5 * N_CLIENTS, "lite answered": 6, "kills": int(SECONDS / 2)}
     chaos = Chaos(seed + 1, SECONDS, **enough)
     await spell(tmp_path, chaos)
+    assert not failed
     assert chaos.enough <= chaos.outcomes
     assert chaos.outcomes["reloads"] >= int(SECONDS / RELOADS) - 2
     growth = resident() - before

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import socket
+import time
 import weakref
 from collections import deque
 from collections.abc import Iterator
@@ -67,6 +69,51 @@ async def test_a_request_that_waited_does_not_start_after_a_loss(
         await asyncio.sleep(0)
     assert endpoint.told == [1, "lost"]
     assert endpoint.session.counters["requests_waiting"] == 1
+
+
+async def test_a_link_closes_another_while_quiet_links_are_peeked_at() -> None:
+    """uvloop misses resets, so links peek at their sockets after a second, all in one turn."""
+
+    class Closing(Recorder):
+        def on_data(self) -> None:
+            super().on_data()
+            if self.told == [1, 2]:
+                for link in links:
+                    if link.endpoint is not self:
+                        link.close()
+
+    loop = asyncio.get_running_loop()
+    failed: list[Any] = []
+    loop.set_exception_handler(lambda _loop, context: failed.append(context))
+    with contextlib.ExitStack() as stack:
+        pairs = [socket.socketpair() for _ in range(2)]
+        endpoints = [Closing() for _ in pairs]
+        links = []
+        for endpoint, (ours, theirs) in zip(endpoints, pairs, strict=True):
+            stack.enter_context(ours)
+            stack.enter_context(theirs)
+            ours.setblocking(False)
+            links.append(FdLink(loop, endpoint, ours.fileno(), ours.fileno()))
+            links[-1].start()
+            theirs.send(b'{"jsonrpc":"2.0","id":1,"method":"x"}\n')
+        async with asyncio.timeout(10):
+            while [endpoint.told for endpoint in endpoints] != [[1], [1]]:
+                await asyncio.sleep(0)
+        # Both timers are due in one turn, so the data comes behind the poll and before the peek.
+        second = b'{"jsonrpc":"2.0","id":2,"method":"x"}\n'
+        loop.call_later(0.1, lambda: [theirs.send(second) for _, theirs in pairs])
+        time.sleep(1.1)
+        async with asyncio.timeout(10):
+            while [1, 2] not in [endpoint.told for endpoint in endpoints]:
+                await asyncio.sleep(0)
+        await asyncio.sleep(0.01)
+        assert sorted(map(str, (endpoint.told for endpoint in endpoints))) == [
+            "[1, 'lost']",
+            "[1, 2]",
+        ]
+        assert not failed
+        for link in links:
+            link.close()
 
 
 # -- when output leaves ---------------------------------------------------------------------------
