@@ -133,7 +133,9 @@ class Front(Side):
         if self.translates:
             self.service.translate(self, message, backend)
         else:
-            self.refuse(message, *unsupported(versions, wanted))
+            code, text, data = unsupported(versions, wanted)
+            text = f"{text}; {self.service.name}: its translate is off"
+            self.refuse(message, code, text, data)
 
     async def ask(self, method: str, params: bytes, about: int) -> msgspec.Raw:
         """Send a request of the proxy itself to the client, about one of its own. Returns the

@@ -338,9 +338,7 @@ class Proxy:
         """All servers of a configuration as one: what there is, if its clients can stay."""
         if 1 in (len(services), len(self._services)):
             return self._joined(config, services)
-        serves_lanes = all(one.assignment.serves_lanes for one in services.values())
-        same = serves_lanes == self._whole.assignment.serves_lanes
-        return self._whole if same else self._joined(config, services)
+        return self._whole
 
 
 def _is_guarded(config: ProxyConfig) -> bool:

@@ -249,10 +249,11 @@ class ProxyService:
 
     def _front(self, loop: asyncio.AbstractEventLoop, framer: Framer | None, lane: bool) -> Front:
         """Make the end of one more client, which has no link yet."""
-        without = lane and not self.assignment.serves_lanes
-        front = Front(self, loop, framer, WithoutSession() if without else self.assignment)
+        reason = self.assignment.refuses_lanes if lane else ""
+        router = WithoutSession(reason) if reason else self.assignment
+        front = Front(self, loop, framer, router)
         front.shared, front.translates, front.admission = lane, self._translates, self.flow
-        if self.config is not None and not without:  # else names are not those of one server
+        if self.config is not None and not reason:  # else names are not those of one server
             front.mirrored = self.mirrored
         return front
 
@@ -321,11 +322,11 @@ class ProxyService:
 
 def assignment_of(config: BackendConfig, limits: Limits, meter: Meter) -> Assignment:
     """Return what assigns clients to a server as its isolation says."""
-    if config.isolation == "auto" and config.era == "auto":
+    if config.isolation == "auto" and config.era != "modern":
         from wirespeed.proxy.isolation.auto import Auto
 
         return Auto(config, limits, meter)
-    if config.isolation == "session" or (config.isolation, config.era) == ("auto", "legacy"):
+    if config.isolation == "session":
         from wirespeed.proxy.isolation.per_client import PerClient
 
         return PerClient(config, limits, meter)

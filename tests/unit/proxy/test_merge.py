@@ -353,7 +353,7 @@ async def test_capabilities_that_are_not_objects(
         assert {one["name"] for one in answer["result"]["tools"]} == {f"red_{x}" for x in TOOLS}
         error = (await client.ask(call(1, "s_x")))["error"]
         assert error == {"code": -31004, "message": "the capabilities of s are not objects"}
-    assert "s: nothing of its entries is shown: the capabilities of s are not obj" in caplog.text
+    assert "s: nothing is shown of its entries: the capabilities of s are not obj" in caplog.text
 
 
 async def test_a_connection_is_lost_even_where_its_owner_fails() -> None:

@@ -105,17 +105,6 @@ async def test_prompts(tmp_path: Path, era: Any) -> None:
             await client.get_prompt("greet", {"whom": "Ada"})
 
 
-@pytest.mark.parametrize("translate", [True, False])
-async def test_a_server_of_legacy_eras(tmp_path: Path, translate: bool) -> None:
-    """It makes the endpoint one of these, unless the eras are translated."""
-    lab = MergeLab(tmp_path)
-    blue = lab.backend("blue", isolation="shared", era="legacy", translate=translate)
-    lab.backends = [lab.backend("red"), blue]
-    async with lab.serving(), Client(lab.url) as client:
-        assert client.protocol_version == ("2026-07-28" if translate else "2025-11-25")
-        assert {tool.name.split("_")[0] for tool in await client.list_tools()} == {"red", "blue"}
-
-
 LONG = {"name": "x", "inputSchema": {"type": "object"}, "description": "x" * 40_000}
 
 
@@ -140,7 +129,7 @@ async def test_a_list_that_is_not_valid(
         client = await lab.connect()
         answer = await client.ask({"jsonrpc": "2.0", "id": 1, "method": "tools/list"})
         assert {tool["name"].split("_")[0] for tool in answer["result"]["tools"]} == {"red"}
-    assert f"s: nothing of its tools is shown: {why}" in caplog.text
+    assert f"s: nothing is shown of its tools: {why}" in caplog.text
 
 
 async def test_pages_in_a_circle(tmp_path: Path) -> None:

@@ -34,12 +34,12 @@ class Assignment(Router, Protocol):
     """Joins clients to connections of servers, and knows what the two may see of each other.
 
     Attributes:
-        serves_lanes: Whether it serves requests of 2026-07-28 that come one by one over HTTP, from
-            any client.
+        refuses_lanes: Why it does not serve requests of 2026-07-28 that come one by one over HTTP,
+            from any client, and what to set; "" if it serves them.
     """
 
     @property
-    def serves_lanes(self) -> bool:
+    def refuses_lanes(self) -> str:
         """See above."""
 
     @property
@@ -56,7 +56,14 @@ class Assignment(Router, Protocol):
 
 class WithoutSession:
     """The requests of HTTP clients that have no session. None can be passed on: clients of
-    2026-07-28 learn which revisions they may use."""
+    2026-07-28 learn which revisions they may use.
+
+    Args:
+        reason: Why, as of `Assignment.refuses_lanes`.
+    """
+
+    def __init__(self, reason: str = "") -> None:
+        self._reason = reason
 
     def joined(self, front: Front) -> None:
         """Nothing is started for such clients."""
@@ -70,7 +77,10 @@ class WithoutSession:
         if version is None:
             front.refuse(message, codes.INVALID_REQUEST, "there is no session")
         else:
-            front.refuse(message, *unsupported(front.service.legacy_versions, version))
+            code, text, data = unsupported(front.service.legacy_versions, version)
+            if self._reason:
+                text = f"{text}; {front.service.name}: {self._reason}"
+            front.refuse(message, code, text, data)
 
     def client_said(self, front: Front, message: Message) -> None:
         """Drop a notification."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from wirespeed.protocol import codes
@@ -26,10 +27,12 @@ if TYPE_CHECKING:
 
 class Auto:
     """An `Assignment` by era. A client that uses ``initialize`` has a server of its own, requests
-    of 2026-07-28 go to a pool, where the server speaks that revision.
+    of 2026-07-28 go to a pool, where the server speaks that revision. Where it does not, they are
+    translated: a client with a connection has a server of its own, requests that come one by one
+    over HTTP share one.
 
-    It asks the server once. Until it knows, clients wait. The server that was asked is used: it is
-    the first of the pool, or that of the first client.
+    It asks the server once, unless the configuration names the era. Until it knows, clients wait.
+    The server that was asked is used: it is the first of the pool, or that of the first client.
     """
 
     def __init__(self, config: BackendConfig, limits: Limits, meter: Meter) -> None:
@@ -38,6 +41,7 @@ class Auto:
         self._meter = meter
         self._per_client = PerClient(config, limits, meter)
         self._pool: Pool | None = None
+        self._lanes: Pool | None = None  # of a server of legacy eras
         self._is_known = False
         self._life: Life | None = None
         self._probe = Probe(config.start_timeout / 2)
@@ -47,6 +51,9 @@ class Auto:
     async def start(self) -> None:
         """Start a server, and ask it. WirespeedError: it cannot be used yet, and is started again
         until `stop`."""
+        if self._config.era == "legacy":
+            await self._serve_legacy()
+            return
         upstream = Upstream(self._config, self, self._limits, self._meter, restarts=True)
         self._life = Life(upstream, asyncio.ensure_future(upstream.run()))
         await asyncio.shield(upstream.ready)
@@ -54,43 +61,58 @@ class Auto:
     async def stop(self) -> None:
         """End all servers, and forget what was found out."""
         life, self._life = self._life, None
-        pool, self._pool = self._pool, None
+        pools = self._pools
+        self._pool = self._lanes = None
         self._probe = Probe(self._config.start_timeout / 2)
         self._is_known, self._refusal = False, None
         if life is not None:
             life.task.cancel()
             await asyncio.wait((life.task,))
-        if pool is not None:
+        for pool in pools:
             await pool.stop()
         await self._per_client.stop()
 
     @property
-    def serves_lanes(self) -> bool:
-        """Whether the server speaks 2026-07-28. Until that is known, all requests wait."""
-        return self._pool is not None or not self._is_known
+    def refuses_lanes(self) -> str:
+        """Why requests that come one by one are not served; "": they are, or wait until the era
+        is known."""
+        if not self._is_known or self._pools:
+            return ""
+        return "the server is of a legacy era, and translate is off: set translate to true"
+
+    @property
+    def _pools(self) -> list[Pool]:
+        return [one for one in (self._pool, self._lanes) if one is not None]
 
     @property
     def upstreams(self) -> list[Upstream]:
         """The servers that run, or are started again."""
         found = [] if self._life is None else [self._life.upstream]
         found += self._per_client.upstreams
-        return found if self._pool is None else found + self._pool.upstreams
+        for pool in self._pools:
+            found += pool.upstreams
+        return found
 
     @property
     def dropped(self) -> Counter[str]:
         """How many messages of the servers were dropped, by reason."""
-        return Counter() if self._pool is None else self._pool.dropped
+        found: Counter[str] = Counter()
+        for pool in self._pools:
+            found.update(pool.dropped)
+        return found
 
     @property
     def n_retries(self) -> int:
         """How many requests were sent again."""
-        return 0 if self._pool is None else self._pool.n_retries
+        return sum(pool.n_retries for pool in self._pools)
 
     @property
     def breakers(self) -> list[Breaker]:
         """The breakers of servers that have failed."""
         found = self._per_client.breakers
-        return found if self._pool is None else found + self._pool.breakers
+        for pool in self._pools:
+            found = found + pool.breakers
+        return found
 
     # -- the first server ------------------------------------------------------------------------
 
@@ -108,8 +130,16 @@ class Auto:
             await self._pool.adopt(backend, life, versions)
         else:
             self._per_client.adopt(backend, life)
-            await self._per_client.start()
-            self._go_on()
+            await self._serve_legacy()
+
+    async def _serve_legacy(self) -> None:
+        """The server is of a legacy era."""
+        if self._config.translate:
+            config = replace(self._config, isolation="shared", era="legacy")
+            self._lanes = Pool(config, self._limits, self._meter)
+            self._lanes.stand_by()
+        await self._per_client.start()
+        self._go_on()
 
     def _go_on(self) -> None:
         """The era is known."""
@@ -158,8 +188,10 @@ class Auto:
             front.session.refusal = None
         if self._pool is not None:
             front.router = self._pool
+        elif not front.shared:
+            front.router = self._per_client
         else:
-            front.router = WithoutSession() if front.shared else self._per_client
+            front.router = self._lanes or WithoutSession(self.refuses_lanes)
         front.router.joined(front)
 
     def _hold(self, front: Front) -> None:

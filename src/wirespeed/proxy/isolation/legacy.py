@@ -80,7 +80,8 @@ class Legacy(Instance):
 
     async def opened(self, backend: Backend) -> None:
         """Shake hands, and bring the server to the state that the clients know."""
-        async with asyncio.timeout(self.config.start_timeout):
+        limit, began = self.config.start_timeout, backend.began  # it may have been probed before
+        async with asyncio.timeout(max(began + limit - backend.loop.time(), limit / 2)):
             try:
                 self._hello = await initialize(backend, QUESTIONS if self.config.ask else {})
             except (RemoteError, VersionMismatch) as exc:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Self
 
+from wirespeed.errors import TransportError
 from wirespeed.protocol import codes
 from wirespeed.proxy.supervision.upstream import Life, Upstream
 
@@ -18,6 +19,10 @@ if TYPE_CHECKING:
     from wirespeed.proxy.front import Front
     from wirespeed.proxy.operation.meter import Meter
     from wirespeed.proxy.side import Side
+
+
+# Seconds that a server has for its first answer, until other servers are started.
+START = 3.0
 
 
 class Pair:
@@ -35,6 +40,8 @@ class Pair:
         self._front: Front | None = None
         self._first: Message | None = None
         self._failed: Callable[[Pair], None] | None = None
+        self._silent_since: float | None = None
+        self._limit: asyncio.TimerHandle | None = None
 
     @classmethod
     def start(cls, config: BackendConfig, limits: Limits, meter: Meter, *, restarts: bool) -> Self:
@@ -49,6 +56,8 @@ class Pair:
         """Take a server that runs already, and that nobody has greeted."""
         pair = cls()
         pair.life = life
+        if not backend.session.messages_in:
+            pair._silent_since = backend.began
         pair._take(backend)
         life.upstream.owner = backend.owner = pair
         return pair
@@ -70,6 +79,26 @@ class Pair:
                 front.pass_request(first, to)
         front.release()
 
+    def greets(self, seconds: float) -> None:
+        """The server is asked for its handshake: it ends if `greeted` is not called in time. One
+        that has said nothing since its start has had a part of the time."""
+        backend = self.backend
+        if backend is None:
+            return
+        loop = backend.loop
+        left = seconds
+        if self._silent_since is not None:
+            left = max(self._silent_since + seconds - loop.time(), seconds / 2)
+        text = f"it did not answer initialize within {seconds:g} s"
+        self.greeted()
+        self._limit = loop.call_later(left, backend.end, text)
+
+    def greeted(self) -> None:
+        """The server has answered, or its client has left."""
+        if self._limit is not None:
+            self._limit.cancel()
+            self._limit = None
+
     def _take(self, backend: Backend) -> None:
         backend.admits_legacy = backend.admits_modern = True
         # a server of 2025-03-26 may answer in a batch
@@ -79,11 +108,18 @@ class Pair:
     async def opened(self, backend: Backend) -> None:
         """The server is there."""
         self._take(backend)
-        if self._front is not None:
-            self._connect(self._front, backend)
+        if self._front is None:
+            return
+        self._connect(self._front, backend)
+        # its first answer is the end of its start: others start then
+        while not backend.session.messages_in and backend.loop.time() < backend.began + START:
+            if backend.lost.done():
+                raise TransportError("it ended in its handshake")
+            await asyncio.sleep(0.02)
 
     def closed(self, backend: Backend) -> None:
         """The server is gone."""
+        self.greeted()
         if self._front is None:
             self.backend = None
         elif self._front.across is backend:

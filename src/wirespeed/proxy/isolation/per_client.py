@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 from wirespeed.client.targets.remote import Http
 from wirespeed.errors import RemoteError, WirespeedError
@@ -35,7 +35,10 @@ class PerClient:
         breaker: What counts failures of all servers; None: nothing does, or there were none.
     """
 
-    serves_lanes = False
+    refuses_lanes = (
+        'with isolation "session" each client needs a session, which clients of 2026-07-28 do not '
+        'have over HTTP: set isolation to "auto", "shared" or "pool"'
+    )
 
     def __init__(self, config: BackendConfig, limits: Limits, meter: Meter) -> None:
         self._config = config
@@ -99,6 +102,7 @@ class PerClient:
         front.admits_legacy = not front.translates
         front.admits_modern = not front.translates and not isinstance(config.target, Http)
         front.session.pauses_requests = True
+        front.requests = {"initialize": self._initialize}
         pair = self._pairs[front] = self._spares.take()
         pair.join(front, first, self.failed)
         self._spares.fill()
@@ -110,6 +114,7 @@ class PerClient:
             probe.cancel()
         pair = self._pairs.pop(front, None)
         if pair is not None:
+            pair.greeted()
             if pair.backend is not None:
                 self._n_answered += pair.backend.n_answered
             self._end(pair)
@@ -139,12 +144,40 @@ class PerClient:
             front.unreachable(message)
             return None
         modern = modern_version(message) is not None
+        if message.method == "initialize" and not modern:
+            self._initialize(front, message)
+            return None
         if front.translates and not self._passes(front, backend, message, modern):
             return None
         if modern:  # the first: HTTP needs to know the revision
             backend.revision = REVISIONS[LATEST_MODERN]
             front.admits_modern = True
         return backend
+
+    def _initialize(self, front: Front, message: Message) -> None:
+        """Pass the handshake on. The server has `start_timeout` for it. Where the eras are
+        translated, one that refuses is asked for its era."""
+        backend, era = front.across, self._config.era
+        if backend is None:
+            front.unreachable(message)
+            return
+        if front.translates and era == "modern":
+            front.other_era(message, (), None, cast("Backend", backend))
+            return
+        probes = front.translates and era == "auto"
+        pair = self._pairs[front]
+
+        def after(answer: Message) -> Message | None:
+            pair.greeted()
+            if answer.error is None:
+                front.admits_legacy = True
+            elif probes and not front.admits_legacy:
+                self._probe(front, cast("Backend", backend), message, remote_error(answer.error))
+                return None
+            return answer
+
+        pair.greets(self._config.start_timeout)
+        front.pass_request(message, backend, after=after)
 
     # -- the era of a server, where the eras are translated --------------------------------------
 
@@ -159,24 +192,9 @@ class PerClient:
         elif modern:
             front.session.pauses_requests = True  # what follows waits, too
             self._probe(front, cast("Backend", backend), message, None)
-        elif message.method != "initialize":
-            return True
         else:
-            front.pass_request(message, backend, after=self._greeted(front, backend, message))
+            return True
         return False
-
-    def _greeted(self, front: Front, backend: Side, message: Message) -> Any:
-        """What looks at the answer to ``initialize``: who refuses is asked for its era."""
-
-        def after(answer: Message) -> Message | None:
-            if answer.error is None:
-                front.admits_legacy = True
-                return answer
-            refusal = remote_error(answer.error)
-            self._probe(front, cast("Backend", backend), message, refusal)
-            return None
-
-        return after
 
     def _probe(
         self, front: Front, backend: Backend, message: Message, refusal: RemoteError | None

@@ -65,7 +65,7 @@ class Pool:
         legacy, modern: What serves clients of these eras.
     """
 
-    serves_lanes = True
+    refuses_lanes = ""
 
     def __init__(
         self,
@@ -104,15 +104,17 @@ class Pool:
     async def start(self) -> None:
         """Start the server. TransportError or another WirespeedError: it cannot be used yet, and is
         started again until `stop`."""
-        if self._config.era == "legacy":
-            self.versions = LEGACY_VERSIONS
-            upstream = self._run(self.legacy[0])
-        elif self._config.era == "modern":
-            self.versions = MODERN_VERSIONS
-            upstream = self._run(self.modern[0])
-        else:
-            upstream = self._run(self)
-        await asyncio.shield(upstream.ready)
+        self.stand_by()
+        owner: Owner = self
+        if self.versions:
+            owner = self.modern[0] if self.is_modern else self.legacy[0]
+        await asyncio.shield(self._run(owner).ready)
+
+    def stand_by(self) -> None:
+        """Start servers when there are requests for them. Where the configuration does not name the
+        era, `start` finds it out."""
+        if self._config.era != "auto":
+            self.versions = LEGACY_VERSIONS if self._config.era == "legacy" else MODERN_VERSIONS
 
     @property
     def upstreams(self) -> list[Upstream]:

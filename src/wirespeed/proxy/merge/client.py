@@ -17,7 +17,7 @@ from wirespeed.protocol.revisions import (
     LOG_LEVELS,
     REVISIONS,
 )
-from wirespeed.proxy.eras import modern_version, params_of
+from wirespeed.proxy.eras import modern_version, params_of, unsupported
 from wirespeed.proxy.isolation.legacy import MAX_SUBSCRIPTIONS
 from wirespeed.proxy.merge import discovery
 from wirespeed.proxy.merge.lists import KINDS, Kind, Listing, merge
@@ -113,10 +113,13 @@ class MergedClient:
     @property
     def _visible(self) -> list[Member]:
         """The servers that the client may use."""
+        members = self.members
+        if self._front.shared:
+            members = [one for one in members if not one.service.assignment.refuses_lanes]
         grant = self._grant
         if grant is None:
-            return self.members if self._merged.access is None else []
-        return [one for one in self.members if grant.may_use(one.name)]
+            return members if self._merged.access is None else []
+        return [one for one in members if grant.may_use(one.name)]
 
     # -- requests --------------------------------------------------------------------------------
 
@@ -204,21 +207,27 @@ class MergedClient:
         self._front.release()
 
     async def _discover(self, message: Message, params: Params, modern: bool) -> Params:
-        """Join what all servers say. A server of legacy eras makes the endpoint one of these."""
+        """Join what all servers say. Those that do not serve clients of 2026-07-28 are left out. If
+        all are, the client learns what to do."""
         refusals: list[RemoteError] = []
 
         async def ask(member: Member) -> Params:
             try:
                 hello = await member.ask("server/discover", params)
             except RemoteError as exc:
-                refusals.append(exc)
+                if exc.code not in codes.UNAVAILABLE:
+                    refusals.append(exc)
                 raise
             return discovery.checked(member.name, hello)
 
+        for member in self.members:
+            if self._front.shared and (reason := member.service.assignment.refuses_lanes):
+                self._merged.complain(member.name, "entries", reason, of_lanes=True)
+                code, text, data = unsupported(self._front.service.legacy_versions, LATEST_MODERN)
+                refusals.append(RemoteError(code, f"{text}; {member.name}: {reason}", data))
         found = await self._each(ask, "entries")
-        for refusal in refusals:
-            if refusal.code not in codes.UNAVAILABLE:
-                raise refusal
+        if not found and refusals:
+            raise refusals[0]
         if not found:
             raise TransportError("none of the servers is there")
         return discovery.discovered({one.name: hello for one, hello in found.items()})

@@ -36,6 +36,8 @@ class Merged:
         collisions: Entries of lists that were left out, because an earlier server has their key.
     """
 
+    refuses_lanes = ""
+
     def __init__(self, services: list[Offer], page_size: int) -> None:
         self.page_size = page_size
         self.access: Grants | None = None
@@ -45,11 +47,6 @@ class Merged:
         self._clients: dict[Front, MergedClient] = {}
         self._complaints: dict[tuple[str, str], str] = {}
         self._releases: set[asyncio.Task[None]] = set()
-
-    @property
-    def serves_lanes(self) -> bool:
-        """Whether all servers do."""
-        return all(service.assignment.serves_lanes for service, *_ in self._services)
 
     @property
     def upstreams(self) -> list[Upstream]:
@@ -108,10 +105,15 @@ class Merged:
         """Take a notification of a client that belongs to no request."""
         self._clients[front].said(message)
 
-    def complain(self, name: str, what: str, reason: str | None) -> None:
-        """Log that a server does not do something, once for each reason; None: it does."""
+    def complain(self, name: str, what: str, reason: str | None, *, of_lanes: bool = False) -> None:
+        """Log that a server does not do something, once for each reason; None: it does.
+
+        ``of_lanes``: It does not for clients of 2026-07-28 over HTTP.
+        """
+        if of_lanes:
+            what += " to clients of 2026-07-28 over HTTP"
         if reason is None:
             self._complaints.pop((name, what), None)
         elif self._complaints.get((name, what)) != reason:
             self._complaints[name, what] = reason
-            logger.warning("%s: nothing of its %s is shown: %s", name, what, reason)
+            logger.warning("%s: nothing is shown of its %s: %s", name, what, reason)

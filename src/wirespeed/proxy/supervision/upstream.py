@@ -15,6 +15,7 @@ from wirespeed.proxy.backend import Backend, Owner
 from wirespeed.proxy.subscriptions import n_unfinished
 from wirespeed.proxy.supervision.deadlines import Deadlines
 from wirespeed.proxy.supervision.health import Health
+from wirespeed.proxy.supervision.starts import Starting
 from wirespeed.proxy.supervision.stderr import NamedLines
 from wirespeed.proxy.supervision.watch import Check, Watch
 from wirespeed.transport.child.command import Stdio
@@ -34,7 +35,7 @@ _MAX_DELAY = 30.0
 # Seconds after which a connection counts as good, whether or not it has answered.
 _SETTLED = 60.0
 # Starts in a row, of servers that answered nothing, after which requests are refused until one
-# succeeds.
+# succeeds; also after starts that took `start_timeout` together.
 _CRASH_LOOP = 5
 
 
@@ -112,6 +113,8 @@ class Upstream:
         self.ready: asyncio.Future[None] = self._loop.create_future()
         self.status = Status("starting", self._loop.time())
         self._failed = 0
+        self._wasted = 0.0  # seconds of the starts that failed in a row
+        self._began = 0.0
         self._answered = False  # whether it said something after its handshake
 
     async def run(self) -> None:
@@ -125,8 +128,8 @@ class Upstream:
 
     async def _run(self) -> None:
         while True:
-            began = self._loop.time()
             error = await self._live()
+            began, now = self._began, self._loop.time()
             if isinstance(error, StartAgain):
                 continue
             if isinstance(error, Unsuitable) or self.retired:
@@ -142,9 +145,12 @@ class Upstream:
             if not self.restarts:
                 self.owner.down(self.status.error)
                 return
-            good = self._answered or self._loop.time() - began >= _SETTLED
-            self._failed = 1 if good else self._failed + 1
-            if self._failed >= _CRASH_LOOP:
+            if self._answered or (self.status.state == "ready" and now - began >= _SETTLED):
+                self._failed, self._wasted = 1, 0.0
+            else:
+                self._failed += 1
+                self._wasted += now - began
+            if self._failed >= _CRASH_LOOP or self._wasted >= self._config.start_timeout:
                 self.owner.down(self.status.error)
                 self._become("crash loop")
             else:
@@ -178,11 +184,13 @@ class Upstream:
         channel = channel_for(self._target)
         self._answered = False
         try:
-            await channel.open(join, self._limits)
-            assert backend is not None
-            child = getattr(channel, "child", None)
-            self.status.pid = None if child is None else child.pid
-            await self.owner.opened(backend)
+            async with Starting():
+                self._began = self._loop.time()
+                await channel.open(join, self._limits)
+                assert backend is not None
+                child = getattr(channel, "child", None)
+                self.status.pid = None if child is None else child.pid
+                await self.owner.opened(backend)
             self.backend = backend
             self._become_ready()
             watch = Watch(backend, self._checks_of_all())

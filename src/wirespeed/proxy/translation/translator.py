@@ -139,7 +139,8 @@ class Translator:
         refusal: tuple[int, str, Any]
         try:
             backend = self._connecting = self._connect(self)
-            await self.greet(backend, message)
+            async with asyncio.timeout(self._patience):
+                await self.greet(backend, message)
             self.backend = backend
             refusal = codes.SERVER_LOST, "the server is not there", None
         except (ProtocolError, RemoteError) as exc:
@@ -163,6 +164,13 @@ class Translator:
                 with guarded(self.front, one):
                     if (to := self.handle(one)) is not None:
                         self.front.pass_request(one, to)
+
+    @property
+    def _patience(self) -> float | None:
+        """Seconds for the handshake with a server of the client's own. Who owns a shared one limits
+        that."""
+        config = self.front.service.config
+        return None if self._router is not None or config is None else config.start_timeout
 
     def _hang_up(self) -> None:
         backend, self._connecting = self._connecting, None
