@@ -160,7 +160,6 @@ class Backend(Side):
         found = self.session.expire(now)
         for id, token in found:
             if isinstance(token, Route):  # the proxy's own have no deadline
-                token.asker.abandoned_at = now
                 if token.greets:  # `initialize` must not be cancelled
                     self.n_given_up += 1
                 else:

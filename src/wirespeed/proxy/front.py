@@ -210,3 +210,18 @@ class Front(Side):
         self.speak(result.get("protocolVersion") if isinstance(result, dict) else None)
         if self.across is not None:
             self.across.revision = self.revision
+
+
+def outermost(front: Front) -> Front:
+    """Return the connection of a client, of which another one is a part."""
+    while isinstance(front.outer, Front):
+        front = front.outer
+    return front
+
+
+def principal_of(front: Front) -> bytes | None:
+    """Return the digest of the principal whose request is served; None: there is no principal. A
+    client of several servers has a connection to each. Over HTTP the next request on these
+    connections may be of another principal."""
+    found: bytes | None = outermost(front).principal
+    return found

@@ -114,7 +114,6 @@ cdef class Side(Party):
     cdef Message next_given
     cdef public Observer observer        # counts the requests that this side is asked; None: off
     cdef readonly long long n_passed     # requests of this side
-    cdef public double abandoned_at    # when it gave up a request that its server had; or -inf
     cdef readonly long long n_answered   # requests that it has answered, without `initialize`
 
     # `name`: JSON text that stands in the place of `params.name`, or None

@@ -44,7 +44,6 @@ class Side(Party):
     retries_calls: bool
     translation: Translation | None
     observer: Observer | None
-    abandoned_at: float
     @property
     def n_passed(self) -> int: ...
     @property

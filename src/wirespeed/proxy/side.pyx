@@ -151,7 +151,6 @@ cdef class Side(Party):
         Party.__init__(self, session, loop)
         self.requests = NONE
         self.deadline = INFINITY
-        self.abandoned_at = -INFINITY
 
     # -- for subclasses ------------------------------------------------------------------------
 
@@ -202,7 +201,6 @@ cdef class Side(Party):
             route = <Route> token if type(token) is Route else None
             while route is not None:
                 if route.answerer.session.pending.take_c(route.id) is not None:
-                    me.abandoned_at = me.loop.time()
                     route.answerer.cancel(route.id, "the client has left")
                 route.over_c(CANCELLED)
                 route = route.next
@@ -505,7 +503,6 @@ cdef class Side(Party):
         if m.ref:                      # its own request, which it cancels
             while route is not None:
                 if route.answerer.session.pending.is_live_c(route.id):
-                    self.abandoned_at = self.loop.time()
                     route.answerer.pass_cancel_c(route.id, m)
                 route.over_c(CANCELLED)
                 route = route.next

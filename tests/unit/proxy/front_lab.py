@@ -64,8 +64,9 @@ class WebSocket(Raw):
 class Http(Raw):
     """A client over Streamable HTTP. Each request has a connection of its own."""
 
-    def __init__(self, port: int, version: str) -> None:
+    def __init__(self, port: int, version: str, path: str = "/mcp") -> None:
         self.port = port
+        self.path = path
         self.is_modern = version == MODERN
         self.texts: asyncio.Queue[str] = asyncio.Queue()
         self.fields: dict[str, str | None] = {}
@@ -92,7 +93,7 @@ class Http(Raw):
             fields = {"mcp_protocol_version": MODERN, "mcp_method": method}
             fields |= {"mcp_name": params[NAMES[method]]} if method in NAMES else {}
         peer = await self.peer()
-        peer.send(body=text.encode(), **fields)
+        peer.send(path=self.path, body=text.encode(), **fields)
         reading = self.start(self.read(peer))
         if isinstance(message, list):
             return
@@ -144,7 +145,7 @@ class Http(Raw):
     async def initialize(self, version: str = "2025-11-25") -> Any:
         answer = await super().initialize(version)
         peer = await self.peer()
-        peer.send("GET", **self.fields)
+        peer.send("GET", self.path, **self.fields)
         response = await peer.head()
         assert response.status == 200
         self.start(self.read_body(peer, response))
@@ -153,7 +154,7 @@ class Http(Raw):
     async def close(self) -> None:
         if self.fields and not self.is_modern:
             peer = await self.peer()
-            await peer.ask("DELETE", **self.fields)
+            await peer.ask("DELETE", self.path, **self.fields)
         self.leave()
 
     async def ended(self) -> None:

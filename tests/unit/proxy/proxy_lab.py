@@ -72,6 +72,9 @@ for line in sys.stdin:
         token = p.get("_meta", {}).get("progressToken")
         if what == "crash":
             os._exit(3)
+        elif "task" in p:
+            held["tasks"] = [*held.get("tasks", []), str(len(held.get("tasks", [])) + 1)]
+            answer(i, task={"taskId": held["tasks"][-1], "status": "working"})
         elif what == "hang":
             time.sleep(3600)
         elif what == "once" and once(a["as"]):
@@ -145,6 +148,8 @@ for line in sys.stdin:
         answer(i, tools=json.loads(os.environ["TOOLS"]))
     elif method == "tools/list":
         answer(i, tools=[], nextCursor=f"{os.getpid()}~é", _meta={"cursor": p.get("cursor")})
+    elif method == "tasks/list":
+        answer(i, tasks=[{"taskId": one, "status": "working"} for one in held.get("tasks", [])])
     elif method == "tasks/get":
         answer(i, resultType="complete", taskId=p["taskId"], _meta={"pid": os.getpid()})
     elif method is None and "asked" in held:

@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+import websockets
+from front_lab import WebSocket
 from proxy_lab import Lab, call, said
+from websockets.typing import Subprotocol
+
+from tests.unit.proxy.test_principals import TOKENS, principal
+from wirespeed.proxy import Proxy
 
 pytestmark = pytest.mark.off_schema
 
@@ -79,6 +86,97 @@ async def test_a_client_gives_a_request_up_and_then_leaves(tmp_path: Path, confi
         line = {"level": "warning", "data": "secret of two"}
         assert (await one.ask(call(2, "note", method="message", params=line)))["id"] == 2
         assert lab.assignment.legacy[0].dropped["not attributed"] == 2
+
+
+LINE = {"level": "warning", "data": "about another client"}
+
+
+@pytest.mark.parametrize("isolation", ["shared", "pool"])
+async def test_after_a_client_has_left(
+    tmp_path: Path, isolation: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its calls were answered, and the server may still work on what they have begun. For a minute
+    nobody gets what the server says."""
+    lab = Lab(tmp_path, isolation, config={"ask": True}, size=1)
+    async with lab.serving():
+        one = await lab.connect()
+        assert (await one.ask(call(1, "echo")))["id"] == 1
+        await one.close()
+        two = await lab.connect()
+        assert (await two.ask(call(2, "note", method="message", params=LINE)))["id"] == 2
+        assert (await asked(two, 3))["error"]["message"].startswith("it is not certain")
+        legacy = lab.assignment.legacy[0]
+        assert legacy.dropped["not attributed"] == 2
+        while len(lab.fronts) > 1:
+            await asyncio.sleep(0.01)
+        monkeypatch.setattr("wirespeed.proxy.isolation.instance.LINGER", 0.0)
+        await two.close()
+        three = await lab.connect()
+        while len(lab.fronts) > 1:
+            await asyncio.sleep(0.01)
+        await three.send(call(4, "note", method="message", params=LINE))
+        assert (await three.recv())["params"] == LINE
+
+
+async def test_what_nobody_gets_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    lab = Lab(tmp_path, "shared")
+    async with lab.serving():
+        one, _ = await lab.connect(), await lab.connect()
+        for n in range(5):
+            await one.ask(call(n, "note", method="message", params=LINE))
+    found = [record.message for record in caplog.records if "nobody gets" in record.message]
+    assert found == [
+        "b: nobody gets its notifications/message: several clients share the server, and the "
+        "message does not say whose it is"
+    ]
+
+
+async def test_a_client_of_another_principal_was_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Until the server is started again, nobody gets what it says unasked."""
+    monkeypatch.setattr("wirespeed.proxy.isolation.instance.LINGER", 0.0)
+    lab = Lab(tmp_path, "shared")
+    lab.proxy = Proxy(
+        replace(
+            lab.proxy.config,
+            principals=(principal("anne"), principal("bob")),
+            listen=("ws://127.0.0.1:0/mcp",),
+        )
+    )
+
+    async def session(name: str) -> WebSocket:
+        client = WebSocket(
+            await websockets.connect(
+                lab.urls[0],
+                subprotocols=[Subprotocol("mcp")],
+                additional_headers={"authorization": f"Bearer {TOKENS[name]}"},
+            ),
+            "2025-11-25",
+        )
+        lab.clients.append(client)
+        await client.initialize()
+        return client
+
+    async def alone(client: WebSocket) -> bool:
+        while len(lab.fronts) > 1:
+            await asyncio.sleep(0.01)
+        await client.send(call("said", "note", method="message", params=LINE))
+        got = await client.recv()
+        return "method" in got and (await client.recv())["id"] == "said"
+
+    async with lab.serving():
+        anne = await session("anne")
+        assert await alone(anne)
+        await anne.close()
+        anne = await session("anne")
+        assert await alone(anne)
+        await anne.close()
+        bob = await session("bob")
+        assert not await alone(bob)
+        await bob.ask(call(1, "crash"))
+        assert (await bob.ask(call(2, "echo")))["id"] == 2
+        assert await alone(bob)
 
 
 async def test_without_ask_it_is_not_told_that_it_may(tmp_path: Path) -> None:

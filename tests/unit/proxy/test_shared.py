@@ -78,7 +78,10 @@ async def test_a_log_line_is_for_the_only_client(tmp_path: Path) -> None:
         assert (await one.ask(call(1, "note", method="message", params=line)))["id"] == 1
 
 
-async def test_the_log_level_is_the_most_verbose(tmp_path: Path) -> None:
+async def test_the_log_level_is_the_most_verbose(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("wirespeed.proxy.isolation.instance.LINGER", 0.0)
     lab = Lab(tmp_path, "shared")
     async with lab.serving():
         one, two = await lab.connect(), await lab.connect()

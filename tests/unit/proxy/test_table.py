@@ -286,6 +286,38 @@ async def test_what_a_server_says_to_subscriptions(tmp_path: Path, case: Case) -
             await client.silent()
 
 
+@pytest.mark.parametrize("case", [case for case in CASES if not case.is_modern], ids=str)
+async def test_tasks(tmp_path: Path, case: Case) -> None:
+    """A task is known to the client that has made it, and to no other one. Each process counts its
+    tasks from 1."""
+    lab = FrontLab(tmp_path, case)
+
+    async def ask(client: Raw, method: str, **params: Any) -> Any:
+        await client.send({"jsonrpc": "2.0", "id": 0, "method": method, "params": params})
+        return json.loads((await until(client, "0"))[1])
+
+    async with lab.serving():
+        clients = await connected(lab, 3)
+        made = [await ask(one, "tools/call", name="make", task={}) for one in clients]
+        ids = [answer["result"]["task"]["taskId"] for answer in made]
+        assert (
+            sorted(ids)
+            == {"session": ["1", "1", "1"], "pool": ["1", "1", "2"]}.get(
+                case.isolation, ["1", "2", "3"]
+            )[: len(clients)]
+        )
+        for client, its in zip(clients, ids, strict=True):
+            (listed,) = (await ask(client, "tasks/list"))["result"]["tasks"]
+            assert listed["taskId"] == its
+            for other in ("1", "2", "3", "4"):
+                for method in ("tasks/get", "tasks/result", "tasks/cancel"):
+                    answer = await ask(client, method, taskId=other)
+                    if other == its or case.isolation == "session":
+                        assert "result" in answer
+                    else:
+                        assert answer["error"]["code"] == -32602
+
+
 @every_case
 async def test_crash(tmp_path: Path, case: Case) -> None:
     """Requests in flight fail once. A client with a server of its own leaves, and others do not

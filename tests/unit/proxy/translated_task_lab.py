@@ -151,6 +151,8 @@ for line in sys.stdin:
             tools[0]["execution"] = tools[2]["execution"] = {"taskSupport": "required"}
             tools[1]["execution"] = {"taskSupport": "optional"}
         answer(i, **cached(tools=tools))
+    elif method == "tasks/list" and not modern:
+        answer(i, tasks=[shown(task) for task in tasks.values()], _meta={"kept": True})
     elif method is not None and method.startswith("tasks/"):
         of_task(i, method, p)
     elif method == "subscriptions/listen" and modern:

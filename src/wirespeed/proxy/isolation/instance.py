@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, cast
 
 from wirespeed.protocol import codes
 from wirespeed.proxy.config import BreakerConfig
+from wirespeed.proxy.front import outermost, principal_of
 from wirespeed.proxy.supervision.breaker import Breaker
 from wirespeed.proxy.supervision.retries import MAX_KEPT, Retries
 from wirespeed.transport.quiet import Quiet
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Collection, Iterator
 
     from wirespeed._core.envelope import Message
     from wirespeed.limits import Limits
@@ -23,12 +24,11 @@ if TYPE_CHECKING:
     from wirespeed.proxy.front import Front
     from wirespeed.proxy.side import Side
 
-# Seconds for which a request that was given up counts as unfinished, if its client has left:
-# servers need not answer a request that was cancelled.
-_ORPHANED = 60.0
+# Seconds for which a server may go on about what a client wanted that has left.
+LINGER = 60.0
 
-
-quiet = Quiet(logging.getLogger("wirespeed.proxy"))
+logger = logging.getLogger("wirespeed.proxy")
+quiet = Quiet(logger)
 
 
 @contextlib.contextmanager
@@ -74,7 +74,10 @@ class Instance:
         self._down: str | None = None
         self._n_answered = 0  # by the connections before
         self._kept: list[tuple[Front, Message]] = []
-        self._orphaned_until = 0.0
+        self._left: Front | None = None  # the only client that has left lately
+        self._alone_from = 0.0  # when nothing is said any more of those that have left
+        self._principals: set[bytes | None] = set()  # two of this process at most
+        self._unattributed = Quiet(logger, lines=1, seconds=LINGER)
 
     async def opened(self, backend: Backend) -> None:
         """Shake hands. WirespeedError or TimeoutError: the server cannot be used."""
@@ -84,9 +87,26 @@ class Instance:
         """Let all clients go on, wait, or be refused, as the server is there."""
         raise NotImplementedError
 
+    @property
+    def clients(self) -> Collection[Front]:
+        """Those whose requests the server may work on."""
+        raise NotImplementedError
+
+    def met(self, front: Front) -> None:
+        """A client has come."""
+        principal = principal_of(front)
+        if len(self._principals) > 1:
+            return
+        self._principals.add(principal)
+        if front.shared and principal is not None:
+            self._principals.add(None)  # its next request may be of another one
+
     def left(self, front: Front) -> None:
-        """A client has left. The server may still work on what the client gave up."""
-        self._orphaned_until = max(self._orphaned_until, front.abandoned_at + _ORPHANED)
+        """A client that came has left. The server may still work for it."""
+        now, client = front.loop.time(), outermost(front)
+        if now < self._alone_from and client is not self._left:
+            client = None  # it is one of several
+        self._left, self._alone_from = client, now + LINGER
         if front.link is None:
             self._kept = [one for one in self._kept if one[0] is not front]
 
@@ -109,7 +129,10 @@ class Instance:
         """The server is ready: the requests go to it, the kept ones first."""
         backend.retries, backend.retries_calls = self.retries, self.retries.has_calls
         self.backend = backend
-        self._orphaned_until = 0.0
+        self._left, self._alone_from = None, 0.0
+        self._principals.clear()
+        for front in self.clients:
+            self.met(front)
         self.send_kept()
 
     # -- requests that are sent again ------------------------------------------------------------
@@ -220,11 +243,24 @@ class Instance:
         """Take a notification that belongs to no request."""
         raise NotImplementedError
 
-    def only(self, fronts: Iterable[Front]) -> Front | None:
-        """The client that a message can only be for, if there is one: it is alone, and the server
-        works on nothing that a client which left has given up."""
-        found = list(fronts)
-        if len(found) != 1 or found[0].shared or found[0].loop.time() < self._orphaned_until:
-            self.dropped["not attributed"] += 1
+    def only(self) -> Front | None:
+        """The client that a message can only be for, if there is one. No other one was connected in
+        the last minute, and none of another principal since the process of the server started."""
+        if len(self.clients) != 1 or len(self._principals) > 1:
             return None
-        return found[0]
+        (front,) = self.clients
+        if front.shared:
+            return None
+        was_alone = front.loop.time() >= self._alone_from or outermost(front) is self._left
+        return front if was_alone else None
+
+    def drop(self, backend: Backend, message: Message) -> None:
+        """Count a message of the server that nobody gets, as it is not certain whose it is."""
+        self.dropped["not attributed"] += 1
+        self._unattributed.log(
+            logging.WARNING,
+            "%s: nobody gets its %s: several clients share the server, and the message does not "
+            "say whose it is",
+            backend.name,
+            message.method,
+        )

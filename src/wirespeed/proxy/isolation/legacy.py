@@ -3,7 +3,7 @@
 A server of a legacy era knows one client, the proxy. It was initialized once, and each client gets
 its answer, cut to the client's revision. It has one log level, the most verbose that a client asked
 for, and one set of subscriptions. What it says without naming a request cannot be attributed to a
-client, unless only one client is there, and no client that left has given up a request lately.
+client, unless it belongs to a task, or only one client is there, and there was none other lately.
 """
 
 from __future__ import annotations
@@ -24,10 +24,12 @@ from wirespeed.protocol.revisions import (
 from wirespeed.proxy.eras import modern_version, params_of, unsupported
 from wirespeed.proxy.isolation.handshake import initialize, learn_tools
 from wirespeed.proxy.isolation.instance import Instance, guarded, pong, quiet
+from wirespeed.proxy.isolation.task_makers import TaskMakers
 from wirespeed.proxy.supervision.upstream import Unsuitable
+from wirespeed.tasks.views import not_found
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
     from wirespeed._core.envelope import Message
     from wirespeed.limits import Limits
@@ -62,6 +64,7 @@ class Legacy(Instance):
         self._pool = pool
         self._fronts: dict[Front, _Client] = {}
         self._hello: dict[str, Any] = {}
+        self._makers = TaskMakers()
         self._level: str | None = None
         self.requests: dict[str, Callable[[Any, Message], None]] = {
             "initialize": self._initialize,
@@ -69,7 +72,16 @@ class Legacy(Instance):
             "logging/setLevel": self._set_level,
             "resources/subscribe": self._subscribe,
             "resources/unsubscribe": self._unsubscribe,
+            "tasks/get": self._ask_of_task,
+            "tasks/result": self._ask_of_task,
+            "tasks/cancel": self._ask_of_task,
+            "tasks/list": self._list_tasks,
         }
+
+    @property
+    def clients(self) -> Collection[Front]:
+        """Those that have sent ``initialize``."""
+        return self._fronts
 
     @property
     def n_clients(self) -> int:
@@ -102,8 +114,9 @@ class Legacy(Instance):
         capability = _ASKED.get(message.method or "")
         if not self.config.ask or capability is None:
             return super().server_asks(backend, message)
-        front = None if backend.retired else self.only(self._fronts)
+        front = self._addressee(backend, message)
         if front is None:
+            self.drop(backend, message)
             backend.refuse(message, "it is not certain which client this question is about")
             return None
         if capability not in self._fronts[front].capabilities:
@@ -118,7 +131,7 @@ class Legacy(Instance):
             self.config.ask
             and self.backend is not None
             and message.method == "notifications/roots/list_changed"
-            and self.only(self._fronts) is front
+            and self.only() is front
         ):
             front.pass_notification(message, self.backend)
 
@@ -126,23 +139,27 @@ class Legacy(Instance):
         """Show a notification to those that it is for."""
         method = message.method
         if backend.retired:
-            self.dropped["not attributed"] += 1
-            return
-        if method in _LIST_CHANGES:
+            self.drop(backend, message)
+        elif method in _LIST_CHANGES:
             for front, client in list(self._fronts.items()):
                 if client.version is not None:
                     backend.pass_notification(message, front)
         elif method == "notifications/resources/updated":
             self._updated(backend, message)
-        else:
-            only = self.only(self._fronts)
-            if only is None:
-                return
-            client = self._fronts[only]
-            if method == "notifications/message" and not client.wants(message):
-                self.dropped["below the level"] += 1
-            elif client.version is not None:
-                backend.pass_notification(message, only)
+        elif (front := self._addressee(backend, message)) is None:
+            self.drop(backend, message)
+        elif method == "notifications/message" and not self._fronts[front].wants(message):
+            self.dropped["below the level"] += 1
+        elif self._fronts[front].version is not None:
+            backend.pass_notification(message, front)
+
+    def _addressee(self, backend: Backend, message: Message) -> Front | None:
+        """The client that a message is for, where that is certain: it has made the task that the
+        message is about, or it can only be this one."""
+        is_of_task, front = self._makers.of_task(message)
+        if not is_of_task and not backend.retired:
+            front = self.only()
+        return front
 
     def _updated(self, backend: Backend, message: Message) -> None:
         uri = _member(message, "uri")
@@ -156,6 +173,7 @@ class Legacy(Instance):
     def greet(self, front: Front, message: Message) -> None:
         """A client has sent ``initialize``."""
         client = self._fronts[front] = _Client()
+        self.met(front)
         front.requests = self.requests
         if self.backend is None:
             client.greeting = message
@@ -167,6 +185,7 @@ class Legacy(Instance):
         """The server is not of a legacy era: return the clients that wait, and what they sent."""
         found, self._fronts = self._fronts, {}
         for front in found:
+            front.translation = None
             front.release()
         return [(front, one.greeting) for front, one in found.items() if one.greeting is not None]
 
@@ -177,6 +196,7 @@ class Legacy(Instance):
 
     def _attach(self, front: Front) -> None:
         front.across = self.backend
+        front.translation = self._makers.requests if self._runs_tasks else None
         front.admits_legacy = self._fronts[front].version is not None and not self.is_tried
         if not front.draining:
             front.session.refusal = self.refusal
@@ -196,6 +216,7 @@ class Legacy(Instance):
     def left(self, front: Front) -> None:
         """A client has left."""
         super().left(front)
+        self._makers.left(front)
         client = self._fronts.pop(front)
         if self.backend is None:
             return
@@ -321,6 +342,27 @@ class Legacy(Instance):
             return answer
 
         front.pass_request(message, front.across, after=after)
+
+    @property
+    def _runs_tasks(self) -> bool:
+        return "tasks" in self._hello.get("capabilities", ())
+
+    def _ask_of_task(self, front: Front, message: Message) -> None:
+        """Pass a request on if it is about a task of this client."""
+        if self._makers.may(front, params_of(message).get("taskId")):
+            self._list_tasks(front, message)
+        elif self._admits(front, message):
+            unknown = not_found()
+            front.refuse(message, unknown.code, unknown.message)
+
+    def _list_tasks(self, front: Front, message: Message) -> None:
+        """Pass a request about tasks on, to a server that has any."""
+        if not self._runs_tasks:
+            front.refuse(
+                message, codes.METHOD_NOT_FOUND, f"Method not found: {message.method} (no tasks)"
+            )
+        elif (to := self.route(front, message)) is not None:
+            front.pass_request(message, to)
 
     def _is_wanted(self, uri: str) -> bool:
         """Whether a client has a subscription, or has asked for it."""

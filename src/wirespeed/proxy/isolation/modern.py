@@ -11,6 +11,8 @@ from wirespeed.proxy.isolation.waiting import Waiting
 from wirespeed.proxy.tags import of_server
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from wirespeed._core.envelope import Message
     from wirespeed.limits import Limits
     from wirespeed.proxy.backend import Backend
@@ -65,7 +67,7 @@ class Modern(Instance):
 
     def listen(self, front: Front, message: Message) -> None:
         """Pass a subscription of a client on, which other servers may have, too."""
-        self.fronts.add(front)
+        self._meet(front)
         text = None if self._pool.has_one else of_server(message, self.index)
         front.pass_request(message, self.backend, text=text)
 
@@ -94,10 +96,19 @@ class Modern(Instance):
             front.across = None if self.is_tried else self.backend
             front.admits_modern = front.across is not None and self.refusal is None
 
+    def _meet(self, front: Front) -> None:
+        self.fronts.add(front)
+        self.met(front)
+
+    @property
+    def clients(self) -> Collection[Front]:
+        """Those that it has had a request of."""
+        return self.fronts | self._gone_over
+
     def route(self, front: Front, message: Message) -> Side | None:
         """Return the server, or None if the request waits or was refused."""
         if front not in self.fronts:
-            self.fronts.add(front)
+            self._meet(front)
             self._attach(front)
         if self.refusal is not None:
             front.refuse(message, *self.refusal)
@@ -110,7 +121,8 @@ class Modern(Instance):
 
     def left(self, front: Front) -> None:
         """A client has left, or has gone over to a legacy era."""
-        super().left(front)
+        if front in self.fronts or front in self._gone_over:
+            super().left(front)
         self._gone_over.discard(front)
         if front.link is None:
             self._waiting.left(front)
@@ -123,10 +135,10 @@ class Modern(Instance):
     def server_said(self, backend: Backend, message: Message) -> None:
         """Pass a log message on if it can only be for one client."""
         if backend.retired:
-            self.dropped["not attributed"] += 1
-        elif message.method == "notifications/message":
-            front = self.only(self.fronts | self._gone_over)
-            if front is not None:
-                backend.pass_notification(message, front)
-        else:
+            self.drop(backend, message)
+        elif message.method != "notifications/message":
             self.dropped["no subscriber"] += 1
+        elif (front := self.only()) is not None:
+            backend.pass_notification(message, front)
+        else:
+            self.drop(backend, message)

@@ -29,5 +29,4 @@ cdef class Raising(Translation):
 
 cdef Asked asked(object function, Message m)
 cdef int without_envelope_c(Message m, Edit *edits) noexcept
-cdef bint holds_c(Span text, bytes token) noexcept
 cdef bint always_c(Span text, bytes key, bytes value) noexcept

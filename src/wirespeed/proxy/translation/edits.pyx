@@ -12,7 +12,6 @@ from libc.stdint cimport uint8_t
 from libc.string cimport memcmp
 
 from wirespeed._core._simd cimport (
-    WS_ARGUMENTS,
     WS_META,
     WS_META_CLIENT_CAPABILITIES,
     WS_META_CLIENT_INFO,
@@ -25,10 +24,8 @@ from wirespeed._core._simd cimport (
 from wirespeed._core.envelope cimport RESULT, Message, is_modern, poi_is, span_of
 from wirespeed._core.span cimport Span
 from wirespeed._core.splice cimport Edit
+from wirespeed.proxy.given cimport holds_c, memmem, names_task_c
 from wirespeed.proxy.side cimport Route, Side, Translation
-
-cdef extern from "<string.h>" nogil:
-    void *memmem(const void *haystack, size_t n, const void *needle, size_t n_needle)
 
 cdef enum:
     N_ERA = 4                    # members of the envelope
@@ -114,13 +111,6 @@ cdef Edit insertion(size_t at, bytes text, size_t skip, size_t less) noexcept:
     return edit
 
 
-cdef bint holds_c(Span text, bytes token) noexcept:
-    """Whether JSON text has this string, as a key or a value."""
-    return memmem(
-        text.p, text.n, PyBytes_AS_STRING(token), <size_t> PyBytes_GET_SIZE(token)
-    ) is not NULL
-
-
 cdef bint always_c(Span text, bytes key, bytes value) noexcept:
     """Whether each value of this key, at whatever depth, begins so."""
     cdef const uint8_t *end = text.p + text.n
@@ -142,21 +132,6 @@ cdef bint always_c(Span text, bytes key, bytes value) noexcept:
             ) != 0:
                 return False
         text.p = found + n_key
-
-
-cdef bint names_task_c(Message m) noexcept:
-    """Whether the params of a call may have a member `task`. The arguments are not searched: the
-    cost does not grow with them."""
-    cdef Span found = span_of(m, WS_PARAMS)
-    cdef size_t end = m.scan.poi[WS_PARAMS].off + found.n
-    if m.scan.poi[WS_ARGUMENTS].len:
-        found.n = m.scan.poi[WS_ARGUMENTS].off - m.scan.poi[WS_PARAMS].off
-        if holds_c(found, b'"task"'):
-            return True
-        found = span_of(m, WS_ARGUMENTS)
-        found.p += found.n
-        found.n = end - m.scan.poi[WS_ARGUMENTS].off - found.n
-    return holds_c(found, b'"task"')
 
 
 @cython.final

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from wirespeed.protocol import codes
-from wirespeed.proxy.front import Front
 from wirespeed.tasks.memory import MemoryTaskStore
 from wirespeed.tasks.model import Task, TaskLimit, TaskStatus
 from wirespeed.tasks.store import now_ms
@@ -38,16 +37,6 @@ MAX_NAMES = 1000
 
 _SEAL = 22  # characters: 128 bits
 _TOO_LARGE = "The result is too large to keep"
-
-
-def principal_of(front: Front) -> bytes | None:
-    """Return the digest of the principal whose request is served; None: there is no principal. A
-    client of several servers has a connection to each. Over HTTP the next request on these
-    connections may be of another principal."""
-    while isinstance(front.outer, Front):
-        front = front.outer
-    found: bytes | None = front.principal
-    return found
 
 
 class KeptTasks:

@@ -16,9 +16,10 @@ from msgspec import Raw
 
 from wirespeed.errors import ProtocolError, RemoteError
 from wirespeed.protocol import codes
+from wirespeed.proxy.front import principal_of
 from wirespeed.proxy.tags import is_code, whole
 from wirespeed.proxy.translation.asking import ask
-from wirespeed.proxy.translation.kept_tasks import MAX_TTL, principal_of
+from wirespeed.proxy.translation.kept_tasks import MAX_TTL
 from wirespeed.proxy.translation.questions import MAX_QUESTIONS, answers, put
 from wirespeed.proxy.translation.results import (
     encode,

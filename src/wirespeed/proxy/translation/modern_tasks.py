@@ -18,10 +18,10 @@ from wirespeed.protocol import codes
 from wirespeed.protocol.meta import TASKS_EXTENSION
 from wirespeed.protocol.revisions import META_CLIENT_CAPABILITIES, META_SERVER_INFO
 from wirespeed.proxy.backend import remote_error
+from wirespeed.proxy.front import principal_of
 from wirespeed.proxy.isolation.pool import Pool
 from wirespeed.proxy.tags import whole
 from wirespeed.proxy.translation.asking import ask
-from wirespeed.proxy.translation.kept_tasks import principal_of
 from wirespeed.proxy.translation.results import encode, members_of, raised, raised_error
 from wirespeed.proxy.translation.rounds import (
     CAPABILITY_OF,

@@ -1,0 +1,184 @@
+"""Which client made which task of a server of a legacy era that several clients share.
+
+The server knows one client, the proxy: it lists all tasks to anyone, and takes any id. So the proxy
+remembers who made a task: the principal of the client, or else the client itself. To all others the
+task is unknown (2025-11-25 basic/utilities/tasks, "Task Isolation and Access Control").
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import re
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec import Raw
+
+from wirespeed.proxy.eras import params_of
+from wirespeed.proxy.front import principal_of
+from wirespeed.proxy.isolation.task_requests import TaskRequests
+from wirespeed.tasks.views import RELATED_TASK
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from wirespeed._core.envelope import Message
+    from wirespeed.proxy.front import Front
+
+# Tasks that are remembered for one server, and for one principal or client. Beyond these the oldest
+# one of whoever has most is forgotten: it is unknown to all.
+MAX_TASKS = 20_000
+MAX_OF_OWNER = 1000
+# Characters of an id that is remembered as it is; of a longer one the digest is.
+_MAX_ID = 200
+
+STATUS = "notifications/tasks/status"
+
+_RELATED = re.compile(rb"related-task")
+_members = msgspec.json.Decoder(dict[str, Raw]).decode
+_entries = msgspec.json.Decoder(list[Raw]).decode
+
+
+class _Task(msgspec.Struct):
+    taskId: str  # noqa: N815
+
+
+class _Created(msgspec.Struct):
+    task: _Task
+
+
+_task = msgspec.json.Decoder(_Task).decode
+_created = msgspec.json.Decoder(_Created).decode
+
+
+class _Made:
+    """What is known of a task. ``front`` is None when the client has left."""
+
+    __slots__ = ("front", "owner", "tool")
+
+    def __init__(self, front: Front, owner: bytes | Front, tool: str) -> None:
+        self.front: Front | None = front
+        self.owner = owner
+        self.tool = tool
+
+
+class TaskMakers:
+    """The makers of the tasks of one server.
+
+    Attributes:
+        requests: What each client needs as its `Translation`, so that its tasks become known.
+    """
+
+    def __init__(self) -> None:
+        self.requests = TaskRequests(self._after)
+        self._made: dict[str | bytes, _Made] = {}
+        self._of_owner: dict[bytes | Front, dict[str | bytes, None]] = {}
+        self._of_front: dict[Front, set[str | bytes]] = {}
+
+    def __len__(self) -> int:
+        """How many tasks are remembered."""
+        return len(self._made)
+
+    def may(self, front: Front, task_id: object) -> bool:
+        """Whether a client may know of a task: its principal, or the client itself, has made the
+        task, by a tool that this principal may call."""
+        made = self._made.get(_key(task_id)) if isinstance(task_id, str) else None
+        return made is not None and made.owner == _owner(front) and _allows(front, made.tool)
+
+    def left(self, front: Front) -> None:
+        """A client has left. The tasks of its principal are remembered."""
+        for key in self._of_front.pop(front, set()):
+            made = self._made[key]
+            made.front = None
+            if made.owner is front:
+                self._forget(key)
+
+    def of_task(self, message: Message) -> tuple[bool, Front | None]:
+        """Whether a message of the server belongs to a task, and the client that has made the
+        task, if this client is known and there."""
+        if message.method != STATUS and _RELATED.search(message.params or b"") is None:
+            return False, None
+        found: Any = params_of(message)
+        if message.method != STATUS:
+            meta = found.get("_meta")
+            found = meta.get(RELATED_TASK) if isinstance(meta, dict) else None
+            if found is None:
+                return False, None
+        task_id = found.get("taskId") if isinstance(found, dict) else None
+        made = self._made.get(_key(task_id)) if isinstance(task_id, str) else None
+        return True, None if made is None else made.front
+
+    def _after(self, front: Front, message: Message) -> Callable[[Message], Message | bytes]:
+        """What looks at the answer to a request of a client."""
+        if message.method == "tasks/list":
+            return partial(self._listed, front)
+        return partial(self._called, front, _owner(front), message.text("params.name") or "")
+
+    def _called(
+        self, front: Front, owner: bytes | Front, tool: str, answer: Message
+    ) -> Message | bytes:
+        """Note the task that a call has become."""
+        if answer.result is not None:
+            with contextlib.suppress(msgspec.DecodeError):  # it became none
+                self._note(front, owner, tool, _created(answer.result).task.taskId)
+        return answer
+
+    def _note(self, front: Front, owner: bytes | Front, tool: str, task_id: str) -> None:
+        key = _key(task_id)
+        if key in self._made:  # the server has begun to count anew
+            self._forget(key)
+        self._made[key] = _Made(front, owner, tool)
+        owned = self._of_owner.setdefault(owner, {})
+        owned[key] = None
+        self._of_front.setdefault(front, set()).add(key)
+        if len(self._made) > MAX_TASKS:
+            owned = max(self._of_owner.values(), key=len)
+        elif len(owned) <= MAX_OF_OWNER:
+            return
+        self._forget(next(iter(owned)))
+
+    def _forget(self, key: str | bytes) -> None:
+        made = self._made.pop(key)
+        owned = self._of_owner[made.owner]
+        del owned[key]
+        if not owned:
+            del self._of_owner[made.owner]
+        if made.front is not None:
+            mine = self._of_front[made.front]
+            mine.remove(key)
+            if not mine:
+                del self._of_front[made.front]
+
+    def _listed(self, front: Front, answer: Message) -> Message | bytes:
+        """Leave the tasks of others out of a list."""
+        if answer.result is None:
+            return answer
+        result = _members(answer.result)
+        try:
+            found = _entries(result.get("tasks", b"[]"))
+            kept = [one for one in found if self.may(front, _task(one).taskId)]
+        except msgspec.DecodeError:
+            kept = []  # not a list of tasks: nothing of it is shown
+        return msgspec.json.encode({**result, "tasks": kept})
+
+
+def _key(task_id: str) -> str | bytes:
+    if len(task_id) <= _MAX_ID:
+        return task_id
+    return hashlib.sha256(task_id.encode("utf-8", "surrogatepass")).digest()
+
+
+def _owner(front: Front) -> bytes | Front:
+    principal = principal_of(front)
+    return front if principal is None else principal
+
+
+def _allows(front: Front, tool: str) -> bool:
+    """Whether the principal of a client may call a tool now."""
+    access = front.service.access
+    if access is None:
+        return True
+    grant = access.of(principal_of(front))
+    return grant is not None and grant.shows(tool)

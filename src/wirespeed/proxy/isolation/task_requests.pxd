@@ -1,0 +1,5 @@
+from wirespeed.proxy.side cimport Translation
+
+
+cdef class TaskRequests(Translation):
+    cdef object after            # a function of the client and its request: `Route.after`

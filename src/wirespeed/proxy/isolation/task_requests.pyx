@@ -1,0 +1,32 @@
+"""The requests of the clients of one server whose answers say whose a task is."""
+
+cimport cython
+
+from wirespeed._core.envelope cimport Message, method_is
+from wirespeed._core.splice cimport Edit
+from wirespeed.proxy.given cimport names_task_c
+from wirespeed.proxy.side cimport Route, Translation
+
+
+@cython.final
+cdef class TaskRequests(Translation):
+    """Has the answers to calls that ask for a task looked at, and those to ``tasks/list``, each
+    time that such a request is sent. Nothing is edited.
+
+    Args:
+        after: A function of the client and the request that returns `Route.after`.
+    """
+
+    def __init__(self, after):
+        self.after = after
+
+    cdef int request_c(self, Route route, Message m, Edit *edits) except -1:
+        if method_is(m, b'"tools/call"', "tools/call"):
+            if names_task_c(m):
+                route.after = self.after(route.asker, m)
+        elif method_is(m, b'"tasks/list"', "tasks/list"):
+            route.after = self.after(route.asker, m)
+        return 0
+
+    cdef bint answer_c(self, Route route, Message m) except -1:
+        return False
