@@ -153,7 +153,10 @@ class Front(Side):
                 self.link.wrote()
 
     def answered(self, message: Message | None, token: Any) -> None:
-        """Take the answer to a request of the proxy itself."""
+        """Take the answer to a request of the proxy itself. A client without a session was asked
+        nothing."""
+        if self.shared and self.head is not None:
+            self.peer.refuse_response()
         if not isinstance(token, asyncio.Future) or token.done():
             return
         if message is None:

@@ -26,5 +26,6 @@ cdef class Party(Served):
     cdef int give_turn_c(self) except -1
     cdef int end_turn_c(self) except -1
     cdef int pass_cancel_c(self, int64_t id, Message m) except -1
+    cdef int unknown_c(self, Message m) except -1
     cdef int refused_c(self, Message m, int code) except -1
     cdef int keep_record_c(self, uint64_t ref, object record, int code) except -1

@@ -96,10 +96,9 @@ cdef class Party(Served):
 
     cdef bint agrees_c(self, Message m, bint modern) except -1:
         """Whether a request that came over HTTP has a whole envelope, and says what the fields say,
-        if it is one of 2026-07-28. If not, it was refused."""
-        if not modern:
-            if self.shared:
-                self.session.refused_c(m.ref)    # if at all: it has no envelope
+        if it is one of 2026-07-28, as it must be where its client has no session. If not, it was
+        refused."""
+        if not modern and not self.shared:
             return True
         try:
             check_envelope_c(m)
@@ -110,6 +109,13 @@ cdef class Party(Served):
             self.session.error_c(m.ref, exc.code, exc.message, None)
             return False
         return True
+
+    cdef int unknown_c(self, Message m) except -1:
+        """Refuse a request whose method its revision does not have: a server that clients share
+        could take `initialize` for a handshake with all of them."""
+        self.refused_c(m, codes.METHOD_NOT_FOUND)
+        self.session.error_c(m.ref, codes.METHOD_NOT_FOUND, f"Method not found: {m.method}", None)
+        return 0
 
     cdef int refused_c(self, Message m, int code) except -1:
         """A request of this side is refused: note it if it is a call of a tool."""

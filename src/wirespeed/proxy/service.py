@@ -278,7 +278,9 @@ class ProxyService:
         loop = client.loop
         backend = Backend(self.name, owner, self.limits, loop)
         front = self._front(loop, None, client.shared)
-        front.outer, front.principal, front.peer = client, client.principal, client.peer
+        front.outer = client
+        if not client.shared:  # else each request has its own
+            front.principal, front.peer = client.principal, client.peer
         front.translates = translate and self._translates
         links = pair(loop, backend, front)
         self._join(front)

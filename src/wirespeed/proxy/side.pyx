@@ -292,6 +292,9 @@ cdef class Side(Party):
                 held = self.session.inflight.token_c(m.ref)
                 route.next = <Route> held if type(held) is Route else None
             route.greets = method_is(m, b'"initialize"', "initialize")
+            if route.greets and is_modern(m):
+                route.over_c(codes.METHOD_NOT_FOUND)
+                return self.unknown_c(m)
             if to.retries is not None:
                 self.keep_c(route, m)
         elif to.retries_calls:

@@ -242,9 +242,10 @@ cdef class ServerConnection(Serving):
         return call.end_c(m)
 
     cdef int pin_modern_c(self) except -1:
-        """A modern request was served: this connection stays modern."""
-        self.pinned_modern = True
-        self.session.null_ids = False
+        """A modern request was served: this connection stays modern, if it is one client's."""
+        if not self.shared:
+            self.pinned_modern = True
+            self.session.null_ids = False
         return 0
 
     cdef object revision_for_c(self, Message m, bint modern):
@@ -255,7 +256,7 @@ cdef class ServerConnection(Serving):
         else:
             revision = self.revision
             if revision is None:
-                if m.method == "ping":
+                if m.method == "ping" and not self.shared:
                     return methods.LATEST_LEGACY_REVISION      # allowed before the handshake
                 methods.refuse_uninitialized(self, m)
         if (
@@ -458,6 +459,7 @@ cdef class ServerConnection(Serving):
     cdef bint renew_c(self) except -1:
         if self.revision is not None:
             self.state = methods.State()
+            self.changes.forget()
         return Serving.renew_c(self) and not (self.kept or self.running or self.listens)
 
     # -- shutting down -------------------------------------------------------------------------

@@ -21,7 +21,10 @@ cdef class Served(Endpoint):
     cdef bint renew_c(self) except -1:
         self.revision = self.principal = self.peer = self.head = None
         self.session.batches = False
-        return not self.draining
+        self.outlet = self.session.outbox
+        return not (
+            self.draining or self.session.inflight.live or self.session.pending.live
+        )
 
     def drain(self):
         """Take no more requests, answer those there are, then close."""

@@ -43,6 +43,7 @@ from wirespeed.errors import (
 from wirespeed.protocol import codes
 from wirespeed.protocol.header_values import NAMED_BY, encode_text
 from wirespeed.protocol.messages import ErrorObject
+from wirespeed.protocol.revisions import META_PROTOCOL_VERSION
 from wirespeed.transport.link import Link
 from wirespeed.transport.quiet import Quiet
 
@@ -66,6 +67,8 @@ MAX_TRIES = 3
 MAX_DELAY = 30.0
 # Head fields of calls that are kept, by the name of the tool.
 MAX_NAMES = 4096
+
+_VERSION = f"params._meta.{META_PROTOCOL_VERSION}"
 
 _error = msgspec.json.Decoder(ErrorObject).decode
 
@@ -309,15 +312,17 @@ class HttpLink(Link):
             return self._base
         if not revision.modern:
             return self._session_fields(self._base)
+        # a client of a proxy may have named another one
+        version = message.text(_VERSION) or revision.version
         name = _name(method, message)
-        key = (revision.version, method, name)
+        key = (version, method, name)
         head = self._heads.get(key)
         if head is None:
-            text = f"MCP-Protocol-Version: {revision.version}\r\n"
+            text = f"MCP-Protocol-Version: {_field(version)}\r\n"
             if method:
-                text += f"Mcp-Method: {encode_text(method)}\r\n"
+                text += f"Mcp-Method: {_field(method)}\r\n"
             if method in NAMED_BY:
-                text += f"Mcp-Name: {encode_text(name)}\r\n"
+                text += f"Mcp-Name: {_field(name)}\r\n"
             head = self._base + text.encode("ascii")
             if len(self._heads) < MAX_NAMES:
                 self._heads[key] = head
@@ -623,6 +628,12 @@ class _Ended:
     def on_end(self, exc: BaseException | None, sent: bool) -> None:
         if not self._ended.done():
             self._ended.set_result(None)
+
+
+def _field(text: str) -> str:
+    """The value of a header field. A lone surrogate has none: the server refuses what stands for
+    it."""
+    return encode_text(text.encode("utf-8", "replace").decode())
 
 
 def _name(method: str, message: Message) -> str:

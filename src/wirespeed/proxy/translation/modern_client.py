@@ -71,8 +71,9 @@ class ModernClient(Translator):
     # -- handshakes ------------------------------------------------------------------------------
 
     async def greet(self, backend: Backend, message: Message) -> None:
-        """Initialize the server as its client would."""
-        meta = params_of(message).get("_meta")
+        """Initialize the server as its client would. If the client's connection is one of many
+        clients, what one of them says of itself holds for none of the others."""
+        meta = None if self.front.shared else params_of(message).get("_meta")
         meta = meta if isinstance(meta, dict) else {}
         offered = meta.get(META_CLIENT_CAPABILITIES)
         capabilities = declared(offered if isinstance(offered, dict) else {}, LATEST_LEGACY)

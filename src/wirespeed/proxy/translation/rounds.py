@@ -17,6 +17,7 @@ from msgspec import Raw
 from wirespeed.errors import ProtocolError
 from wirespeed.protocol import codes
 from wirespeed.protocol.revisions import LATEST_MODERN, META_CLIENT_CAPABILITIES, REVISIONS
+from wirespeed.proxy.front import principal_of
 from wirespeed.proxy.translation.results import encode, members_of
 from wirespeed.proxy.translation.suspended import Suspended, open_requests
 
@@ -76,14 +77,14 @@ class Rounds:
         parts = encode({"inputRequests": asked, "requestState": handle})
         result = parts[:-1] + b',"resultType":"input_required"' + self._end + b"}"
         one = _Round(request, Suspended(self._front, request, result), questions)
-        one.principal = self._front.principal
+        one.principal = principal_of(self._front)
         one.timer = self._front.loop.call_later(ROUND_TTL, self._expire, handle)
         self._open[handle] = one
 
     def resume(self, message: Message, handle: str, responses: Raw | None) -> None:
         """A request brings the answers of the client. ProtocolError: it does not fit."""
         one = self._open.get(handle)
-        if one is None or one.principal != self._front.principal:
+        if one is None or one.principal != principal_of(self._front):
             raise ProtocolError(
                 codes.INVALID_PARAMS, "requestState is not known here, or has expired"
             )

@@ -180,7 +180,7 @@ cdef class StreamableHttp(HttpTarget):
             opens = method_is(m, b'"initialize"', "initialize")
         if self.sessions is None or m.kind_c == INVALID or is_modern(m):
             lane = self.lane_c()
-            if self.sessions is None and not opens:
+            if self.sessions is None and not is_modern(m):
                 version = FIRST_HTTP
                 if head.value_c(MCP_PROTOCOL_VERSION, &value):
                     version = text_of(value)
@@ -188,6 +188,7 @@ cdef class StreamableHttp(HttpTarget):
             return self.serve_c(lane, ex, head, slab, p, n)
         if not opens or not self.service.legacy_versions:
             if opens or not self.service.legacy_versions:
+                ex.modern = True           # there is no other era
                 return self.serve_c(self.lane_c(), ex, head, slab, p, n)   # names the versions
             return self.refuse_c(ex, 400, "the request needs the header field Mcp-Session-Id", ())
         try:
@@ -270,12 +271,12 @@ cdef class StreamableHttp(HttpTarget):
     cdef bint is_acceptable_c(self, McpExchange ex, HttpHead head) except -1:
         """Whether the client takes a response that we can send. If not, the request is refused."""
         cdef Span value
+        cdef bint twice
+        cdef Response accepted = self.accepted
         if head.value_c(ACCEPT, &value):
-            if not is_value(value, self.accept):
-                if head.twice_c(ACCEPT):
-                    text = ex.headers["accept"]
-                else:
-                    text = text_of(value)
+            twice = head.twice_c(ACCEPT)
+            if twice or value.n == 0 or not is_value(value, self.accept):
+                text = ex.headers["accept"] if twice else text_of(value)
                 json, events = accepts(text)
                 if not json and not events:
                     self.refuse_c(
@@ -284,10 +285,11 @@ cdef class StreamableHttp(HttpTarget):
                         (),
                     )
                     return False
-                self.accepted = AUTO if json and events else JSON if json else EVENTS
-                self.accept = b"" if head.twice_c(ACCEPT) else text.encode("latin-1")
-            if self.accepted != AUTO:
-                ex.response = self.accepted
+                accepted = AUTO if json and events else JSON if json else EVENTS
+                if not twice:
+                    self.accept, self.accepted = text.encode("latin-1"), accepted
+            if accepted != AUTO:
+                ex.response = accepted
         return True
 
     cdef int refuse_c(self, Exchange ex, int status, str sentence, object fields) except -1:

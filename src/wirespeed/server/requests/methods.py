@@ -119,9 +119,12 @@ def modern_revision(connection: ServerConnection, version: str) -> Revision:
 
 
 def refuse_uninitialized(connection: ServerConnection, message: Message) -> None:
-    """A request that has neither a modern envelope nor a handshake before it."""
+    """A request that has neither a modern envelope nor a handshake before it; of a client without a
+    session, one that has no envelope."""
     discovery = connection.service.discovery
-    if discovery.modern_versions and discovery.legacy_versions:
+    if connection.shared and discovery.modern_versions:
+        text = "params._meta must have io.modelcontextprotocol/protocolVersion"
+    elif discovery.modern_versions and discovery.legacy_versions:
         text = "Neither initialize came before, nor has params._meta a protocol version"
     elif discovery.legacy_versions:
         text = "The connection is not initialized: send initialize first"
@@ -142,19 +145,23 @@ def initialize(call: Call, message: Message) -> bytes:
         except ProtocolError:
             version = None
         raise unsupported_version(discovery, version)
-    if connection.revision is not None:
+    if connection.shared:
+        if connection.revision is None:
+            refuse_uninitialized(connection, message)
+    elif connection.revision is not None:
         raise ProtocolError(codes.INVALID_REQUEST, "This connection is initialized already")
     params = params_of(message, _initialize)
     version = params.protocolVersion
     if version not in discovery.legacy_versions:
         version = discovery.legacy_versions[-1]
     chosen = REVISIONS[version]
-    connection.revision = chosen
-    connection.session.batches = chosen.batches
-    connection.session.null_ids = chosen.null_error_ids
-    connection.state.client_info = params.clientInfo
-    connection.state.capabilities = params.capabilities
-    connection.changes.offered = frozenset(discovery.capabilities(chosen))
+    if not connection.shared:  # else the next request may be another client's
+        connection.revision = chosen
+        connection.session.batches = chosen.batches
+        connection.session.null_ids = chosen.null_error_ids
+        connection.state.client_info = params.clientInfo
+        connection.state.capabilities = params.capabilities
+        connection.changes.offered = frozenset(discovery.capabilities(chosen))
     return discovery.initialize_result(chosen)
 
 

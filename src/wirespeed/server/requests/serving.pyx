@@ -86,6 +86,13 @@ cdef class Serving(Served):
             if not waiter.done():
                 waiter.set_result(None)
 
+    cdef bint renew_c(self) except -1:
+        cdef bint good = Served.renew_c(self)
+        self.dropping = False
+        if self.waiters:               # for room at the client that was served
+            self._release_waiters()
+        return good
+
     cpdef object on_drained(self):
         cdef Serving me = self
         self.dropping = False

@@ -95,6 +95,12 @@ class ChangeNotifier:
         self.n_uris -= n_uris
         self.n_characters -= n_characters
 
+    def forget(self) -> None:
+        """Forget the subscriptions of a legacy client: its request is answered, and no other one
+        of it comes on this connection."""
+        self.uris.clear()
+        self.n_uris = self.n_characters = 0
+
     def list_changed(self, kind: str) -> None:
         """From any thread: a list changed."""
         self._on_loop(self._note_list, kind)

@@ -197,7 +197,8 @@ class AsgiApp:
             return False
         body: bytes = message.get("body", b"")
         more: bool = message.get("more_body", False)
-        if more and all(name != b"content-length" for name, _ in scope["headers"]):
+        names = {name for name, _ in scope["headers"]}
+        if more and (b"content-length" not in names or b"transfer-encoding" in names):
             # in chunks: the length comes first
             pieces, size = [body], len(body)
             while more and size <= self._service.limits.max_message:
@@ -208,13 +209,15 @@ class AsgiApp:
                 size += len(pieces[-1])
                 more = message.get("more_body", False)
             body, more = b"".join(pieces), False
-        link.begin(scope, body)
-        while more and not (link.gone or link.has_output):
+        link.begin(scope, body, more)
+        while more and link.wants_body:
             message = await receive()
             if message["type"] != "http.request":
                 return False
             link.feed(message.get("body", b""))
             more = message.get("more_body", False)
+        if not more:
+            link.finish()
         return True
 
 

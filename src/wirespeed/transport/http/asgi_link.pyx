@@ -17,6 +17,10 @@ cdef frozenset OURS = frozenset(
 )
 
 
+cdef enum:
+    MAX_DIGITS = 18       # of a length: more bytes than any limit
+
+
 cdef str place_of(client):
     """The address of a client, as text for people."""
     if client is None:
@@ -54,6 +58,8 @@ cdef class AsgiLink(Link):
     cdef bint closed
     cdef bint ended                    # the connection ended in order, after a whole response
     cdef bint sent                     # output was taken, and the connection was not told
+    cdef Py_ssize_t left               # bytes of the body that were not fed yet
+    cdef bint spoiled                  # the body had more bytes than its length
     cdef object known_path, known_root  # of the last request
     cdef bytes known_target            # the path that these two make
     cdef bytes known_fields            # of the last response, and the same as pairs
@@ -98,24 +104,48 @@ cdef class AsgiLink(Link):
 
     # -- what the application asks ---------------------------------------------------------------
 
-    def begin(self, scope, bytes body not None):
-        """Take in a request, or its beginning: then the scope names the length of the whole
-        body."""
+    def begin(self, scope, bytes body not None, bint more):
+        """Take in a request, or its beginning if there is ``more``: then the scope names the length
+        of the whole body.
+
+        The other server has found the end of the body. A length beside Transfer-Encoding says
+        nothing of it (RFC 9112 section 6.3), and no byte beyond the length is taken: it would begin
+        the request of the next client.
+        """
         cdef list parts = [
             (<str> scope["method"]).encode(), b" ", self.target_c(scope),
             b" HTTP/1.0\r\nconnection: keep-alive\r\n",
         ]
-        cdef bytes length = b"%d" % len(body) if body else None
+        cdef Py_ssize_t n_lines = 3        # with the empty one
+        cdef Py_ssize_t length = len(body)
+        cdef bytes declared = None, head
+        cdef bint chunked = False, differ = False
         self.connection.address = place_of(scope.get("client"))
         for name, value in scope["headers"]:
             if name == b"content-length":
-                length = value
+                differ |= declared is not None and declared != value
+                declared = value
             elif name not in OURS:
                 parts += (name, b": ", value, b"\r\n")
-        if length is not None:
-            parts += (b"content-length: ", length, b"\r\n")
-        parts += (b"\r\n", body)
-        self.feed(b"".join(parts))
+                n_lines += 1
+            elif name == b"transfer-encoding":
+                chunked = True
+        if declared is not None and not chunked:
+            if differ or not declared.isdigit() or len(declared) > MAX_DIGITS:
+                return self.refuse_c("Content-Length is not valid")
+            length = int(declared)
+        if len(body) > length or (len(body) < length and not more):
+            return self.refuse_c("the body has another length than Content-Length")
+        if length or declared is not None:
+            parts += (b"content-length: ", b"%d" % length, b"\r\n")
+            n_lines += 1
+        parts.append(b"\r\n")
+        head = b"".join(parts)
+        if head.count(b"\n") != n_lines:   # other servers may let line ends pass (HTTP/2)
+            return self.refuse_c("a header field has a line end")
+        self.left = length
+        self.wire.receive_data(head)
+        self.feed(body)
 
     cdef bytes target_c(self, scope):
         """Path and query of a request as a URI has them."""
@@ -129,9 +159,24 @@ cdef class AsgiLink(Link):
         return self.known_target + b"?" + query if query else self.known_target
 
     def feed(self, bytes data not None):
-        """Take in bytes of a request."""
-        self.wire.receive_data(data)
+        """Take in bytes of the body. What is beyond its length is dropped."""
+        if len(data) > self.left:
+            self.spoiled = True
+            data = data[:self.left]
+        self.left -= len(data)
+        if data:
+            self.wire.receive_data(data)
         self.run_c()
+
+    def finish(self):
+        """No more bytes of the body come."""
+        if self.left and not self.closed and not self.has_output_c():
+            self.refuse_c("the body has another length than Content-Length")
+
+    cdef object refuse_c(self, str sentence):
+        """Answer a request that cannot be read, and close."""
+        self.connection.output.answer_c(1, False, True)
+        self.connection.refuse_c(400, sentence, ())
 
     cdef int run_c(self) except -1:
         """Let the connection work. Handlers start at once, as they do where no task is current."""
@@ -168,7 +213,15 @@ cdef class AsgiLink(Link):
     @property
     def lasts(self):
         """Whether the connection takes another request."""
-        return not (self.closed or self.connection.last or self.writer.closes)
+        return not (
+            self.closed or self.connection.last or self.writer.closes or self.left or self.spoiled
+            or self.connection.framer.buffered_c()
+        )
+
+    @property
+    def wants_body(self):
+        """Whether the request is not answered yet, and its body is not whole."""
+        return self.left != 0 and not self.closed and not self.has_output_c()
 
     def take(self):
         """Return what there is of the response: the message that starts it (None before its head

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import itertools
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 from asgi_lab import FOREVER, Request, call, message
 
 from wirespeed import Context, HttpOptions, HttpRequest, HttpResponse, Limits, Server
+from wirespeed.litemcp import LiteServer
 from wirespeed.transport.http.connection import HttpConnection
 
 
@@ -168,6 +170,111 @@ async def test_a_body_that_is_too_long_is_refused() -> None:
         request = await Request(app, "POST", "/mcp", b"x", b"y", content_length="2000").whole()
         assert request.status == 413
         assert len(request.unread) == 1
+
+
+SMUGGLED = b"DELETE /mcp HTTP/1.0\r\nx: "
+
+
+def lite() -> Any:
+    server = LiteServer()
+
+    @server.tool
+    def echo(text: str) -> str:
+        return text
+
+    return server.asgi("/mcp")
+
+
+async def poison(app: Any, *pieces: bytes, **fields: str | None) -> Request:
+    """A request whose body goes on behind the length that it names."""
+    request = Request(app, "POST", "/mcp", *pieces, **fields)
+    return await request.whole()
+
+
+LENGTHS: list[dict[str, str | None]] = [
+    {"transfer_encoding": "chunked"},  # beside Content-Length
+    {"transfer_encoding": "gzip, chunked"},
+    {},
+]
+
+
+@pytest.mark.parametrize("fields", LENGTHS, ids=str)
+@pytest.mark.parametrize("n_pieces", [1, 2, 3])
+async def test_what_lies_behind_a_body_reaches_no_other_client(
+    n_pieces: int, fields: dict[str, str | None]
+) -> None:
+    async with alive(lab().asgi()) as app:
+        for _ in range(3):
+            request = call(app, "add", {"a": 1, "b": 2})
+            (body,) = request.unread
+            whole = body + SMUGGLED
+            cut = {1: [], 2: [len(body)], 3: [10, len(body) + 5]}[n_pieces]
+            ends = [0, *cut, len(whole)]
+            request.unread = [whole[a:b] for a, b in itertools.pairwise(ends)]
+            request.scope["headers"] += [
+                (name.replace("_", "-").encode(), value.encode())
+                for name, value in fields.items()
+                if value is not None
+            ]
+            await request.whole()
+            if fields:  # the pieces are the body: it is no JSON
+                assert (request.status, request.json["error"]["code"]) == (400, -32700)
+            elif n_pieces == 1:
+                assert request.status == 400
+            else:
+                assert request.status in (200, 400)
+            assert text(await call(app, "add", {"a": 2, "b": 2}).whole()) == "4"
+
+
+@pytest.mark.parametrize("fields", LENGTHS, ids=str)
+async def test_what_lies_behind_a_body_reaches_no_other_client_of_litemcp(
+    fields: dict[str, str | None],
+) -> None:
+    async with alive(lite()) as app:
+        body = b'{"version":[1,0,0],"tool":"echo","arguments":["a"]}'
+        good = Request(app, "POST", "/mcp", body)
+        expected = (await good.whole()).body
+        for _ in range(3):
+            bad = {"content_length": str(len(body)), **fields}
+            assert (await poison(app, body + SMUGGLED, **bad)).status == 400
+            assert (await poison(app, body, SMUGGLED, **bad)).status in (200, 400)
+            after = await Request(app, "POST", "/mcp", body).whole()
+            assert (after.status, after.body) == (200, expected)
+
+
+@pytest.mark.parametrize("pieces", [(b"{}",), (b"{", b"}"), (b"",), (b"", b"")], ids=str)
+async def test_a_body_shorter_than_its_length(pieces: tuple[bytes, ...]) -> None:
+    async with alive(lab().asgi()) as app:
+        request = await Request(app, "POST", "/mcp", *pieces, content_length="100").whole()
+        assert (request.status, request.ended) == (400, True)
+        assert request.body == b"the body has another length than Content-Length\n"
+        assert text(await call(app, "add", {"a": 2, "b": 2}).whole()) == "4"
+
+
+@pytest.mark.parametrize("length", ["", "-1", "+5", "5, 5", "0x5", "1" * 5000, "\xb2"])
+async def test_a_length_that_is_no_number(length: str) -> None:
+    async with alive(lab().asgi()) as app:
+        request = Request(app, "POST", "/mcp", b"{}", b"", content_length=None)
+        request.scope["headers"].append((b"content-length", length.encode("latin-1")))
+        assert (await request.whole()).status == 400
+        # and two that differ
+        request = Request(app, "POST", "/mcp", b"{}", content_length="2")
+        request.scope["headers"].append((b"content-length", b"3"))
+        assert (await request.whole()).status == 400
+        assert text(await call(app, "add", {"a": 2, "b": 2}).whole()) == "4"
+
+
+async def test_a_line_end_within_a_field_begins_no_request() -> None:
+    """Servers of HTTP/2 may let one pass."""
+    async with alive(lab().asgi()) as app:
+        for value in (b"a\r\n\r\n" + SMUGGLED, b"a\r\nx-user: root", b"a\nb: c"):
+            request = call(app, "add", {"a": 1, "b": 2})
+            request.scope["headers"].append((b"x-more", value))
+            assert (await request.whole()).status == 400
+            query = {"query_string": b"a HTTP/1.0" + value}
+            request = call(app, "add", {"a": 1, "b": 2}, scope=query)
+            assert (await request.whole()).status in (400, 404)
+        assert text(await call(app, "add", {"a": 2, "b": 2}).whole()) == "4"
 
 
 async def test_legacy_clients_have_sessions() -> None:
