@@ -256,6 +256,7 @@ async def no_response(request: HttpRequest) -> str:
 
 
 HTTP = HttpOptions(
+    name="east",
     stateless=True,
     event_store=MemoryEventStore(),
     trusted_proxies=["10.0.0.0/8"],

@@ -320,6 +320,11 @@ def _listening_options(command: F) -> F:
                 help="The number of processes that share the port.",
             ),
             click.option(
+                "--name",
+                metavar="NAME",
+                help="The name with which session ids begin, for load balancers.",
+            ),
+            click.option(
                 "--certfile",
                 metavar="FILE",
                 help="https://, wss://: the certificate and its chain (PEM).",

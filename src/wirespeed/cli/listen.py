@@ -111,7 +111,7 @@ def check_used(addresses: Sequence[Address], settings: Settings, secret: Secret 
             if option in given:
                 raise usage(f"{option} is for https:// and wss://, not for {schemes}")
     if not any(address.is_http for address in addresses):
-        for option in ("--stateless", "--access-log", "--trusted-proxy"):
+        for option in ("--name", "--stateless", "--access-log", "--trusted-proxy"):
             if option in given:
                 raise usage(f"{option} is for http:// and https://, not for {schemes}")
 
@@ -172,10 +172,17 @@ class Listening:
 
     def _http(self) -> HttpOptions:
         from wirespeed import HttpOptions
+        from wirespeed.transport.http.options import check_name
 
         settings = self.settings
+        if settings.name is not None:
+            try:
+                check_name(settings.name)
+            except ValueError as exc:
+                raise usage(f"--name: {exc}") from None
         try:
             return HttpOptions(
+                name=settings.name,
                 stateless=settings.stateless,
                 access_log=settings.access_log,
                 trusted_proxies=settings.trusted_proxies,

@@ -56,12 +56,19 @@ def run_proxy(
     for variable in (credentials.ENVIRONMENT, TOKEN):
         credentials.taken(variable)  # servers must not inherit it, whether it is used or not
 
+    name, settings = settings.name, replace(settings, name=None)  # also for what is not HTTP
+
     def load() -> ProxyConfig:
         found = _config(command, file, isolation, check)
         try:
             found = replace(found, listen=urls) if urls else found
         except ValueError as exc:
             raise usage(f"--listen: {exc}") from None
+        if name is not None:
+            try:
+                found = replace(found, name=name)
+            except ValueError as exc:
+                raise usage(f"--name: {exc}") from None
         return _with_admin(found, admin, admin_token_file)
 
     of_file = file is not None and not urls

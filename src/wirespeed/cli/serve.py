@@ -20,6 +20,7 @@ class Settings:
     """The options of ``serve`` for listening. They need ``--on``."""
 
     workers: int = 1
+    name: str | None = None
     certfile: str | None = None
     keyfile: str | None = None
     token: str | None = None
@@ -38,6 +39,7 @@ class Settings:
 
 _OPTIONS = {
     "workers": "--workers",
+    "name": "--name",
     "certfile": "--certfile",
     "keyfile": "--keyfile",
     "token": "--token",

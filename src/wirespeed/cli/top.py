@@ -121,7 +121,7 @@ def _screen(status: dict[str, Any], url: str, note: str = "") -> Group:
 
     totals = status["totals"]
     head = Text.assemble(
-        ("wirespeed proxy ", "bold"),
+        (f"wirespeed proxy {printable(status['name'])} ", "bold"),
         ("ready", "bold green") if status["ready"] else (_not_ready(status), "bold red"),
         f"  {url}  up {span(status['uptime'])}",
         (f"  {len(status['workers'])} workers" if len(status["workers"]) > 1 else ""),

@@ -237,7 +237,7 @@ class _ProxyMetrics(Instrumentation, Collector):
 
         facts = self._proxy.facts()
         snapshot = take(self._proxy.endpoints, facts, self._started, [], 0)
-        for family in families(snapshot, facts.version):
+        for family in families(snapshot, facts):
             metric = Metric(family.name, family.help, family.kind)
             for suffix, labels, value in family.samples:
                 metric.add_sample(family.name + suffix, dict(labels), value)

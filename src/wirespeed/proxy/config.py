@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from wirespeed._exports import set_public_home
 from wirespeed.limits import Limits
 from wirespeed.transport.address import parse, quote_path
+from wirespeed.transport.http.options import check_name, default_name
 from wirespeed.transport.options import is_token
 
 if TYPE_CHECKING:
@@ -437,6 +438,9 @@ class ProxyConfig:
         auth: Which access tokens let clients in, besides the tokens of principals.
         audit: Where calls of tools are noted: ``"stderr"`` or the path of a file; None: nowhere.
         admin: Where people and programs watch the proxy; None: nowhere.
+        name: The name of the proxy among others: session ids begin with it, so that a load balancer
+            finds the proxy of a session, and metrics and the audit log have it. At most 64 letters,
+            digits, ``-`` and ``_``. None makes one of the host's name and ``listen``.
     """
 
     backends: tuple[BackendConfig, ...]
@@ -451,6 +455,14 @@ class ProxyConfig:
     auth: AuthorizationConfig | None = None
     audit: str | None = None
     admin: AdminConfig | None = None
+    name: str | None = None
+
+    @property
+    def shown_name(self) -> str:
+        """The name, or its default."""
+        if self.name is not None:
+            return self.name
+        return default_name(" ".join(one.url for one in self.listeners))
 
     @property
     def listeners(self) -> tuple[ListenConfig, ...]:
@@ -460,6 +472,8 @@ class ProxyConfig:
     def __post_init__(self) -> None:
         if not self.backends:
             raise ValueError("a proxy needs a server behind it")
+        if self.name is not None:
+            check_name(self.name)
         if self.slow_client_timeout <= 0:
             raise ValueError("slow_client_timeout must be above 0")
         names = [backend.name for backend in self.backends]

@@ -392,6 +392,13 @@ class Top(_Keys):
         | UnsetType
     ) = UNSET
     admin: Admin | UnsetType = UNSET
+    name: (
+        Annotated[
+            str,
+            Meta(description="Its name: in session ids, metrics and the audit log. Not secret."),
+        ]
+        | UnsetType
+    ) = UNSET
 
 
 # Keys of a server whose values are objects, and what is made of them.
@@ -431,6 +438,8 @@ def load(path: str | os.PathLike[str], environ: Mapping[str, str] | None = None)
         top["auth"] = _authorization(document, "proxy.auth", top["auth"])
     if "audit" in top and top["audit"] != "stderr":
         top["audit"] = document.resolve(document.expand("proxy.audit", top["audit"]))
+    if "name" in top:
+        top["name"] = document.expand("proxy.name", top["name"])
     if "limits" in top:
         top["limits"] = _made(document, "proxy.limits", Limits, top["limits"].given())
     if "rate" in top:

@@ -7,7 +7,7 @@ import contextlib
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import msgspec
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from wirespeed.proxy.config import BackendConfig, ListenConfig
     from wirespeed.proxy.lite_front import LiteFront
     from wirespeed.proxy.service import ProxyService
+    from wirespeed.transport.net.certificate import Certificate, ServerContext
     from wirespeed.transport.net.group import Group, Plan
     from wirespeed.transport.net.listener import Listener
     from wirespeed.transport.net.serve import Place
@@ -84,6 +85,15 @@ class Listening:
 
     def __bool__(self) -> bool:
         return bool(self._open)
+
+    @property
+    def certificates(self) -> list[tuple[str, Certificate]]:
+        """The certificates of the listeners that are open, and their URLs."""
+        return [
+            (self._places[number], context.certificate)
+            for number, (_, listener) in self._open.items()
+            if (context := cast("ServerContext | None", listener.options.ssl)) is not None
+        ]
 
     @property
     def draining(self) -> bool:

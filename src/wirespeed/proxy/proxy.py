@@ -43,12 +43,14 @@ class Proxy:
 
     Attributes:
         config: What it does.
+        name: Its name. It stays when a reload changes the configuration.
         reloads: What became of `reload`.
         listening: Its listeners.
     """
 
     def __init__(self, config: ProxyConfig) -> None:
         self.config = config
+        self.name = config.shown_name
         self.source: str | None = None
         self.reloads = Reloads()
         self._services = {one.name: ProxyService.of(config, one) for one in config.backends}
@@ -58,7 +60,7 @@ class Proxy:
         if config.audit is not None:
             from wirespeed.proxy.access.audit import AuditLog
 
-            self._audit = AuditLog(config.audit)
+            self._audit = AuditLog(config.audit, self.name)
         self._principals = _principals_of(config)
         self._whole = self._joined(config, self._services)
         self.rates = self._adopted(config, self._services, self._whole)
@@ -111,10 +113,11 @@ class Proxy:
     def facts(self) -> Facts:
         """What is known besides numbers."""
         from wirespeed import __version__
-        from wirespeed.proxy.operation.status import Facts
+        from wirespeed.proxy.operation.status import CertificateEntry, Facts
 
         return Facts(
             __version__,
+            self.name,
             [one.url for one in self.config.listeners],
             config=self.source,
             reloads=self.reloads.ok,
@@ -122,6 +125,11 @@ class Proxy:
             reload_error=self.reloads.error,
             reloaded=self.reloads.last,
             draining=self.listening.draining,
+            certificates=[
+                CertificateEntry(url, one.files[0], one.expires)
+                for url, one in self.listening.certificates
+                if one.expires is not None
+            ],
         )
 
     def routes(self, url: str) -> tuple[str, Routes]:
@@ -174,6 +182,7 @@ class Proxy:
         """Let only principals use a service, if there are any, and note what they call. ``names``
         as of `Principals.grants`."""
         service.audit, service.tracer = self._audit, self._tracer
+        service.proxy_name = self.name
         if self._principals is None:
             return
         grants = self._principals.grants(server, names)

@@ -64,6 +64,7 @@ class ProxyService:
         audit: What notes their calls of tools; None: nothing does.
         tracer: What makes spans of their requests; None: nothing does.
         meter: What is counted of them, and of the server.
+        proxy_name: The name of the proxy, with which session ids begin; None: the listener's.
         mirrored: What compares their arguments with header fields.
     """
 
@@ -85,6 +86,7 @@ class ProxyService:
         backend: BackendConfig | None = None,
     ) -> None:
         self.name = name
+        self.proxy_name: str | None = None
         self.config = backend
         self.flow: Limited | None = None
         self.rates: Rates | None = None
@@ -311,7 +313,7 @@ class ProxyService:
 
         if options.stateless:
             raise ValueError("the proxy needs sessions: it cannot be stateless")
-        return StreamableHttp(self, options, loop, pool)
+        return StreamableHttp(self, self._named(options), loop, pool)
 
     def sse_target(
         self, options: HttpOptions, *, loop: asyncio.AbstractEventLoop, pool: TaskPool
@@ -319,7 +321,11 @@ class ProxyService:
         """What answers HTTP requests of clients of 2024-11-05."""
         from wirespeed.server.http.sse import SseEndpoint
 
-        return SseEndpoint(self, options, loop, pool)
+        return SseEndpoint(self, self._named(options), loop, pool)
+
+    def _named(self, options: HttpOptions) -> HttpOptions:
+        """The options with the name of the proxy for ids of sessions."""
+        return msgspec.structs.replace(options, name=self.proxy_name or options.name)
 
 
 def assignment_of(config: BackendConfig, limits: Limits, meter: Meter) -> Assignment:

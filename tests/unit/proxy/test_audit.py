@@ -69,6 +69,7 @@ async def test_each_outcome(tmp_path: Path, isolation: str) -> None:
     assert [one.get("code") for one in found] == [None, -32055, None, None, SERVER_LOST]
     assert [one["tool"] for one in found] == ["echo", "fail", "hold", "hold", "crash"]
     assert {one["server"] for one in found} == {"b"}
+    assert {line["proxy"] for line in found} == {one.proxy.name}
     assert all(one["ms"] >= 0 and one["bytes_in"] > 0 for one in found)
     assert found[0]["bytes_out"] > 0
     assert len({one["id"] for one in found}) == 5
@@ -339,7 +340,7 @@ async def test_calls_do_not_wait_for_a_log_that_is_not_read(
 
 
 def test_it_is_open_as_long_as_somebody_needs_it(tmp_path: Path) -> None:
-    log = AuditLog(str(tmp_path / "audit"))
+    log = AuditLog(str(tmp_path / "audit"), "east")
     log.hold()
     log.hold()
     log.release()

@@ -14,6 +14,7 @@ import pytest
 
 from tests.unit.proxy.merge_lab import MergeLab
 from tests.unit.proxy.proxy_lab import ENVELOPE, MODERN, Lab, call, said
+from tests.unit.proxy.reload_lab import ReloadLab, server
 from wirespeed import Client
 from wirespeed.errors import CallTimeout, RemoteError, VersionMismatch
 from wirespeed.protocol.codes import SERVER_LOST
@@ -27,7 +28,7 @@ ISOLATIONS = ["session", "shared"]
 class Front:
     """A proxy that listens over HTTP."""
 
-    def __init__(self, lab: Lab, url: str) -> None:
+    def __init__(self, lab: Any, url: str) -> None:
         self.lab = lab
         self.url = url
         self.port = int(url.split(":")[2].split("/")[0])
@@ -65,6 +66,31 @@ class Front:
         status, fields, _ = await self.post(hello(id, version))
         assert status == 200
         return fields["mcp-session-id"]
+
+
+async def test_session_ids_begin_with_the_name_of_the_proxy(tmp_path: Path) -> None:
+    """A reload leaves the name of the proxy as it is, and a session keeps its server."""
+    lab = ReloadLab(tmp_path, server(tmp_path), listen=("http://127.0.0.1:0/mcp",))
+    lab.config = dataclasses.replace(lab.config, name="east")
+    async with lab.serving() as proxy:
+        front = Front(lab, lab.urls[0][0])
+        assert proxy.name == "east" and (await front.initialize()).startswith("east.0.")
+        changes = await lab.reload(server(tmp_path, mark="new"), name="west")
+        assert changes.pending == ("name changes at a restart only",)
+        assert proxy.name == "east" and (await front.initialize()).startswith("east.0.")
+
+
+async def test_a_proxy_without_a_name_makes_one(tmp_path: Path) -> None:
+    """It is the same after a restart, and another one for another proxy."""
+    names = []
+    for url in ("http://127.0.0.1:0/other", "http://127.0.0.1:0/other", "http://127.0.0.1:0/mcp"):
+        lab = ReloadLab(tmp_path, server(tmp_path), listen=(url,))
+        names.append(Proxy(lab.config).name)
+    assert names[0] == names[1] != names[2]
+    async with lab.serving() as proxy:
+        front = Front(lab, lab.urls[0][0])
+        session = await front.initialize()
+    assert session.startswith(f"{proxy.name}.0.") and len(proxy.name) == 8
 
 
 def hello(id: Any = 1, version: str = "2025-11-25") -> dict[str, Any]:

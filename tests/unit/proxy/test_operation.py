@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
 from operation_lab import Watched, basic, bearer, fetch
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as open_metrics
 from prometheus_client.parser import text_string_to_metric_families as plain
 from proxy_lab import call, said
 
 from wirespeed import Client
-from wirespeed.proxy import AdminConfig, Proxy
+from wirespeed.proxy import AdminConfig, ListenConfig, Proxy
+from wirespeed.transport.net.certificate import Certificate, expiry_of
 
 # off_schema: the proxy passes on what its test servers say, which is not always in the schema.
 pytestmark = pytest.mark.off_schema
@@ -56,10 +61,23 @@ async def test_only_those_with_the_token_see_something(tmp_path: Path) -> None:
 async def test_other_names_and_pages_are_refused(tmp_path: Path) -> None:
     lab = Watched(tmp_path, "shared")
     async with lab.serving():
-        for path in ("/", "/status", "/metrics", "/readyz"):
+        for path in ("/", "/status", "/metrics"):
             assert (await lab.get(path, {**bearer(), "Host": "evil.example"})).status == 403
+        for path in ("/", "/status", "/metrics", "/readyz"):
             foreign = {**bearer(), "Origin": "https://evil.example"}
             assert (await lab.get(path, foreign)).status == 403
+
+
+@pytest.mark.parametrize("path", ["/healthz", "/readyz"])
+async def test_probes_may_name_no_host_or_any(tmp_path: Path, path: str) -> None:
+    """HAProxy's `option httpchk` sends HTTP/1.0 without Host; other probes name their own host."""
+    lab = Watched(tmp_path, "shared")
+    async with lab.serving():
+        assert (await lab.get(path, {"Host": "east.internal:9464"})).status == 200
+        reader, writer = await asyncio.open_connection("127.0.0.1", lab.port)
+        writer.write(f"GET {path} HTTP/1.0\r\n\r\n".encode())
+        assert (await reader.read()).startswith(b"HTTP/1.1 200 ")
+        writer.close()
 
 
 async def test_a_websocket_is_not_opened_there(tmp_path: Path) -> None:
@@ -119,6 +137,8 @@ async def test_a_server_that_cannot_be_started_makes_the_proxy_not_ready(tmp_pat
                 await asyncio.sleep(0.05)
         got = await lab.get("/readyz", {})
         assert (got.status, got.text) == (503, "not ready: b\n")
+        got = await lab.get("/readyz", {"Host": "evil.example"})
+        assert (got.status, got.text) == (503, "not ready\n")
         assert (await lab.get("/healthz", {})).status == 200
         assert not status["ready"] and status["not_ready"] == ["b"]
         (server,) = status["backends"][0]["servers"]
@@ -240,6 +260,52 @@ async def test_both_formats_are_parsed_and_say_the_same(tmp_path: Path) -> None:
             assert family.type in ("counter", "gauge", "histogram")
         refused = {**bearer(), "Accept": "application/openmetrics-text; q=0"}
         assert (await lab.get("/metrics", refused)).text.startswith("# HELP")
+
+
+async def test_the_name_and_the_end_of_certificates_are_shown(tmp_path: Path) -> None:
+    ends = datetime(2049, 12, 31, 23, 59, 58, tzinfo=UTC)
+    certfile, keyfile = make_certificate(tmp_path, ends)
+    secure = ListenConfig(url="https://127.0.0.1:0/mcp", certfile=certfile, keyfile=keyfile)
+    lab = Watched(tmp_path, "shared")
+    lab.proxy = Proxy(dataclasses.replace(lab.proxy.config, listen=(secure,), name="east"))
+    async with lab.serving():
+        status = (await lab.get("/status")).json
+        assert status["name"] == "east"
+        (shown,) = status["certificates"]
+        entry = {"listen": secure.url, "file": certfile, "expires": ends.timestamp()}
+        assert shown == entry
+        metrics = (await lab.get("/metrics")).text
+        assert 'wirespeed_proxy_info{name="east"} 1' in metrics
+        label = f'wirespeed_proxy_certificate_expiry_time_seconds{{listen="{secure.url}"}}'
+        assert float(metrics.partition(label)[2].split()[0]) == ends.timestamp()
+        page = (await lab.get("/")).text
+        assert "wirespeed proxy east" in page and "expires at 2049-12-31 23:59 UTC" in page
+
+
+@pytest.mark.parametrize("year", [2026, 2049, 2050, 2051, 9999])
+def test_the_end_of_a_certificate_is_read(tmp_path: Path, year: int) -> None:
+    """Up to 2049 it has two digits of the year, and four from 2050 on."""
+    ends = datetime(year, 12, 31, 23, 59, 59, tzinfo=UTC)
+    certfile, keyfile = make_certificate(tmp_path, ends)
+    assert Certificate(certfile, keyfile).expires == ends.timestamp()
+
+
+@pytest.mark.parametrize("text", ["", "-----BEGIN CERTIFICATE-----\nMAMCAQE=\n", "no certificate"])
+def test_the_end_of_what_is_no_certificate_is_not_known(text: str) -> None:
+    assert expiry_of(f"{text}-----END CERTIFICATE-----\n") is None
+
+
+def make_certificate(folder: Path, ends: datetime) -> tuple[str, str]:
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "127.0.0.1")])
+    start = datetime(2020, 1, 1, tzinfo=UTC)
+    made = x509.CertificateBuilder(name, name, key.public_key(), 1, start, ends)
+    signed = made.sign(key, hashes.SHA256())
+    pem = serialization.Encoding.PEM
+    parts = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    (folder / "cert.pem").write_bytes(signed.public_bytes(pem))
+    (folder / "key.pem").write_bytes(key.private_bytes(pem, *parts))
+    return str(folder / "cert.pem"), str(folder / "key.pem")
 
 
 async def test_labels_that_need_it_are_escaped() -> None:

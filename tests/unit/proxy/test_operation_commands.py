@@ -193,7 +193,7 @@ async def test_top_prints_once_in_a_pipe(tmp_path: Path) -> None:
         url = f"http://127.0.0.1:{lab.port}"
         status, out, said = await top(url)
         assert (status, said) == (0, "")
-        assert out.startswith("wirespeed proxy ready")
+        assert out.startswith(f"wirespeed proxy {lab.proxy.name} ready")
         assert re.search(r"^b +up +\d", out, re.MULTILINE)
         assert r"anne\x1b[31m" in out and "\x1b" not in out
         status, out, said = await top(url + "/", "--json")

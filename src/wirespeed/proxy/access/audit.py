@@ -42,13 +42,15 @@ class AuditLog:
 
     Args:
         target: ``"stderr"``, or the path of a file. A new file has mode 0600.
+        name: Of the proxy. It is in each line.
 
     Attributes:
         written: The lines that were written.
         dropped: The lines that were left out.
     """
 
-    def __init__(self, target: str) -> None:
+    def __init__(self, target: str, name: str) -> None:
+        self._name = name
         self.written = 0
         self.dropped = 0
         self._target = target
@@ -121,6 +123,7 @@ class AuditLog:
         who = getattr(peer, "user", None) if grant is None else grant.name
         return (
             time(),
+            self._name,
             f"{self._prefix}-{self._n}",
             _given_id(asker),
             who,
@@ -232,9 +235,10 @@ def _line(
     attempts: int,
     bytes_out: int,
 ) -> str:
-    at, id, given, who, peer, tool, bytes_in = facts
+    at, proxy, id, given, who, peer, tool, bytes_in = facts
     line = {
         "time": _text_of(at),
+        "proxy": proxy,
         "id": id,
         "request_id": given,
         "principal": None if who is None else str(who),

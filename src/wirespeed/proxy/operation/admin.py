@@ -21,7 +21,7 @@ from wirespeed.proxy.operation.recent import Recent
 from wirespeed.proxy.operation.snapshot import Snapshot, merged, take
 from wirespeed.proxy.operation.states import READY, state_of
 from wirespeed.proxy.operation.status import Facts, status
-from wirespeed.transport.gate import Admission, Refused, bearer, digest
+from wirespeed.transport.gate import NOBODY, Admission, Refused, bearer, digest
 from wirespeed.transport.http.exchange import Exchange, HttpTarget
 from wirespeed.transport.http.response import HttpResponse
 from wirespeed.transport.http.routes import Route, send
@@ -42,6 +42,7 @@ _FIELDS = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Referrer-Policy": "no-referrer",
 }
+_KNOWS_HOST = Admission(None, digest("host", "known"))
 _CHALLENGE = {"WWW-Authenticate": 'Basic realm="wirespeed proxy", charset="UTF-8"'}
 
 
@@ -201,7 +202,7 @@ class AdminService:
 
     async def _metrics(self, request: HttpRequest) -> HttpResponse:
         is_open = exposition.wants_open_metrics(request.headers.get("accept", ""))
-        found = families(await self.snapshot(), self._facts().version)
+        found = families(await self.snapshot(), self._facts())
         media_type = exposition.OPEN_METRICS if is_open else exposition.PLAIN
         text = exposition.text_of(found, open_metrics=is_open)
         return HttpResponse(200, text, _FIELDS, media_type)
@@ -216,7 +217,9 @@ class Guarded(Route):
 
 
 class Readiness(HttpTarget):
-    """Answers whether this process can serve, to everyone: a probe knows no token."""
+    """Answers whether this process can serve, to everyone: a probe knows no token, and may name no
+    host or any. The names of servers are for clients that name the host of the listener: a web page
+    that has pointed its own name at this machine learns the state alone."""
 
     methods = ("GET", "HEAD")
 
@@ -228,10 +231,13 @@ class Readiness(HttpTarget):
         self._leaving = False
 
     def admit(self, gate: Gate, request: HttpRequest) -> Admission:
-        """Check the Host, against web pages that look for what runs here."""
-        gate.check_host(request)
-        gate.check_origin(request)
-        return Admission(None, None)
+        """Let everyone in."""
+        try:
+            gate.check_host(request)
+            gate.check_origin(request)
+        except Refused:
+            return NOBODY
+        return _KNOWS_HOST
 
     def take(self, exchange: Exchange, body: bytes) -> None:
         if exchange.method not in self.methods:
@@ -241,7 +247,8 @@ class Readiness(HttpTarget):
         if self._leaving or self._facts().draining:
             response = HttpResponse(503, "the proxy is shutting down\n", _FIELDS)
         elif found:
-            response = HttpResponse(503, f"not ready: {', '.join(found)}\n", _FIELDS)
+            names = f": {', '.join(found)}" if exchange.principal is not None else ""
+            response = HttpResponse(503, f"not ready{names}\n", _FIELDS)
         else:
             response = HttpResponse(200, "ready\n", _FIELDS)
         send(exchange, response)

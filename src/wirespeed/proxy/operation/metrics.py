@@ -15,6 +15,7 @@ from wirespeed.server.requests.observer import BUCKETS
 
 if TYPE_CHECKING:
     from wirespeed.proxy.operation.snapshot import EndpointEntry, ProcessEntry, Snapshot
+    from wirespeed.proxy.operation.status import Facts
 
 PREFIX = "wirespeed_proxy_"
 
@@ -54,7 +55,7 @@ def code_text(code: int) -> str:
     return _CODES.get(code, str(code))
 
 
-def families(snapshot: Snapshot, version: str) -> Iterator[Family]:
+def families(snapshot: Snapshot, facts: Facts) -> Iterator[Family]:
     """The metrics of a proxy."""
     of_backends = [one for one in snapshot.endpoints if one.isolation is not None]
 
@@ -64,7 +65,13 @@ def families(snapshot: Snapshot, version: str) -> Iterator[Family]:
     def counter(name: str, text: str, *samples: Sample) -> Family:
         return Family(PREFIX + name, "counter", text, list(samples))
 
-    yield gauge("build_info", "1; the version is a label.", _one(1, version=version))
+    yield gauge("build_info", "1; the version is a label.", _one(1, version=facts.version))
+    yield gauge("info", "1; the name of the proxy is a label.", _one(1, name=facts.name))
+    yield gauge(
+        "certificate_expiry_time_seconds",
+        "When the certificate of a listener expires.",
+        *(_one(one.expires, listen=one.listen) for one in facts.certificates),
+    )
     yield gauge("start_time_seconds", "When the proxy was started.", _one(snapshot.started))
     yield gauge("workers", "Processes that have answered.", _one(len(snapshot.processes)))
     yield gauge(

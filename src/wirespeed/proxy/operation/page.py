@@ -59,7 +59,7 @@ def _header(status: dict[str, Any]) -> str:
     facts = [f"version {escape(status['version'])}", f"up {span(status['uptime'])}"]
     facts += [f"{n} workers"] if n > 1 else []
     return (
-        "<header><h1>wirespeed proxy</h1>"
+        f"<header><h1>wirespeed proxy {escape(status['name'])}</h1>"
         f'<div data-part="ready" role="status">{state}</div>'
         '<span id="live" class="state soft">A new page every five seconds</span>'
         f'<div class="facts" data-part="facts">{" · ".join(facts)}</div></header>'
@@ -471,6 +471,9 @@ def _footer(status: dict[str, Any]) -> str:
     config = status["config"]
     listens = escape(" · ".join(status["listen"]) or "stdio")
     lines = [f"Listens at {listens}"]
+    for one in status["certificates"]:
+        at = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(one["expires"]))
+        lines.append(f"The certificate of {escape(one['listen'])} expires at {at}")
     if config["file"]:
         reloads = f"reloads: {config['reloads']}, refused: {config['refused']}"
         if config["last"] is not None:

@@ -23,11 +23,26 @@ RATE_TICKS = 5  # the rate is that of the last ten seconds
 LATENCY_TICKS = 30  # and the latency that of the last minute
 
 
+class CertificateEntry(msgspec.Struct):
+    """The certificate of a listener.
+
+    Attributes:
+        listen: The URL.
+        expires: When it expires, in Unix seconds.
+    """
+
+    listen: str
+    file: str
+    expires: float
+
+
 class Facts(msgspec.Struct):
     """What a proxy knows besides its numbers.
 
     Attributes:
+        name: Of the proxy.
         config: The file; None without one.
+        certificates: Of the listeners.
         reloads: How often the file was read again, and how often it was refused.
         reload_error: The fault that the last reload found; None if it succeeded.
         reloaded: When the last reload ended, in Unix seconds; None before the first.
@@ -35,6 +50,7 @@ class Facts(msgspec.Struct):
     """
 
     version: str
+    name: str
     listen: list[str]
     config: str | None = None
     reloads: int = 0
@@ -42,6 +58,7 @@ class Facts(msgspec.Struct):
     reload_error: str | None = None
     reloaded: float | None = None
     draining: bool = False
+    certificates: list[CertificateEntry] = []
 
 
 def not_ready(snapshot: Snapshot) -> list[str]:
@@ -56,6 +73,7 @@ def status(snapshot: Snapshot, facts: Facts) -> dict[str, Any]:
     backends = [one for one in snapshot.endpoints if one.isolation is not None]
     waits = not_ready(snapshot)
     return {
+        "name": facts.name,
         "version": facts.version,
         "started": snapshot.started,
         "uptime": time.time() - snapshot.started,
@@ -63,6 +81,7 @@ def status(snapshot: Snapshot, facts: Facts) -> dict[str, Any]:
         "not_ready": waits,
         "draining": facts.draining,
         "listen": facts.listen,
+        "certificates": [msgspec.to_builtins(one) for one in facts.certificates],
         "config": {
             "file": facts.config,
             "reloads": facts.reloads,

@@ -88,7 +88,8 @@ cdef class StreamableHttp(HttpTarget):
         self.streams = Streams(loop, options)
         if not options.stateless:
             self.sessions = Sessions(
-                loop, ttl=options.session_ttl, max_sessions=options.max_sessions,
+                loop, name=options.name, ttl=options.session_ttl,
+                max_sessions=options.max_sessions,
                 max_per_principal=options.max_sessions_per_principal,
             )
 

@@ -13,7 +13,7 @@ cdef class Sessions:
     cdef object loop
     cdef double ttl
     cdef Py_ssize_t max_sessions, max_per_principal
-    cdef str prefix                    # of ids
+    cdef str name, prefix              # of ids
     cdef int worker, n_workers
     cdef object by_id                  # OrderedDict
     cdef dict owned                    # sessions of each principal

@@ -30,6 +30,7 @@ class Sessions(Generic[_S]):
         self,
         loop: AbstractEventLoop,
         *,
+        name: str | None,
         ttl: float,
         max_sessions: int,
         max_per_principal: int,

@@ -6,8 +6,11 @@ from cpython.time cimport monotonic
 from wirespeed.transport.served cimport Served
 
 import math
+import os
 import secrets
 from collections import OrderedDict
+
+from wirespeed.transport.http.options import default_name
 
 cdef enum:
     ID_BYTES = 24         # random bytes of an id
@@ -55,7 +58,11 @@ class SessionLimit(Exception):
 cdef class Sessions:
     """The sessions of one server in one process, the one that was used least recently first.
 
+    An id is the name of the server, the number of the process, and what nobody can guess, with
+    dots between them: a load balancer reads the name. Only the whole id finds a session.
+
     Args:
+        name: The name of the server, without a dot; None makes one.
         ttl: Seconds without a request after which a session ends, unless it is busy.
         max_sessions: The most sessions.
         max_per_principal: The most sessions of one principal. Clients without credentials have no
@@ -63,13 +70,14 @@ cdef class Sessions:
     """
 
     def __init__(
-        self, loop, *, double ttl, Py_ssize_t max_sessions, Py_ssize_t max_per_principal
+        self, loop, *, str name, double ttl, Py_ssize_t max_sessions, Py_ssize_t max_per_principal
     ):
         self.loop = loop
         self.ttl = ttl
         self.max_sessions = max_sessions
         self.max_per_principal = max_per_principal
-        self.prefix = ""
+        self.name = default_name(str(os.getpid())) if name is None else name
+        self.prefix = f"{self.name}.0."
         self.n_workers = 1
         self.by_id = OrderedDict()
         self.owned = {}
@@ -81,12 +89,15 @@ cdef class Sessions:
         """Name this process in ids, number `worker` of n, so that the others find its sessions."""
         self.worker = worker
         self.n_workers = n
-        self.prefix = f"{worker}."
+        self.prefix = f"{self.name}.{worker}."
 
     def owner(self, str id not None):
         """The number of the other process that made an id; None: it is no such id."""
-        worker, dot, _ = id.partition(".")
-        if not dot or not (worker.isascii() and worker.isdecimal()) or len(worker) > 4:
+        name, _, rest = id.partition(".")
+        worker, dot, _ = rest.partition(".")
+        if name != self.name or not dot:
+            return None
+        if not (worker.isascii() and worker.isdecimal()) or len(worker) > 4:
             return None
         found = int(worker)
         return found if found < self.n_workers and found != self.worker else None

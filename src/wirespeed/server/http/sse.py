@@ -145,6 +145,7 @@ class SseEndpoint(HttpTarget):
         self._streams = Streams(loop, options)
         self._sessions: Sessions[SseSession] = Sessions(
             loop,
+            name=options.name,
             ttl=options.session_ttl,
             max_sessions=options.max_sessions,
             max_per_principal=options.max_sessions_per_principal,

@@ -1,6 +1,7 @@
 """How HTTP is served: sessions, streams, limits of a request, what stands beside the endpoint."""
 
 import math
+import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -34,7 +35,23 @@ _COUNTS = (
     "max_fields",
     "max_requests",
 )
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _METHOD = frozenset("!#$%&'*+-.^_`|~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ")
+
+
+def check_name(name: str) -> None:
+    """ValueError: it cannot be the name of a server in session ids."""
+    if not _NAME.fullmatch(name):
+        raise ValueError(f"name is at most 64 letters, digits, - and _, not {name!r}")
+
+
+def default_name(place: str) -> str:
+    """Return a short name of what serves at a place of this host. It is the same after a restart,
+    and says neither the place nor the name of the host."""
+    import hashlib
+    import socket
+
+    return hashlib.sha256(f"{socket.gethostname()} {place}".encode()).hexdigest()[:8]
 
 
 class HttpOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,6 +61,9 @@ class HttpOptions(msgspec.Struct, frozen=True, kw_only=True):
     clients have no sessions.
 
     Attributes:
+        name: The name with which session ids begin, so that a load balancer can send each session
+            to the server that has it: at most 64 letters, digits, ``-`` and ``_``. None makes a
+            name of the host's name and the address of the listener, which says neither.
         stateless: Serve without sessions: each request stands for itself, as behind a load
             balancer. Handlers cannot ask the client, and there is no stream of the server's own.
         response: ``json`` answers with one JSON text; what a handler says before its result goes on
@@ -86,6 +106,7 @@ class HttpOptions(msgspec.Struct, frozen=True, kw_only=True):
             a load balancer sees the 503 of ``healthz`` before the port is closed.
     """
 
+    name: str | None = None
     stateless: bool = False
     response: Literal["auto", "json", "sse"] = "auto"
     event_store: "EventStore | None" = None
@@ -110,6 +131,8 @@ class HttpOptions(msgspec.Struct, frozen=True, kw_only=True):
     drain_delay: float = 0.0
 
     def __post_init__(self) -> None:
+        if self.name is not None:
+            check_name(self.name)
         for name in _SECONDS:
             value = getattr(self, name)
             if value is not None and not 0 < value < math.inf:

@@ -4,7 +4,22 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any
+
+_BEGIN = "-----BEGIN CERTIFICATE-----"
+_END = "-----END CERTIFICATE-----"
+_SEQUENCE, _UTC_TIME = 0x30, 0x17
+
+
+class ServerContext(ssl.SSLContext):
+    """A context of TLS that knows its certificate.
+
+    Attributes:
+        certificate: What it serves.
+    """
+
+    certificate: Certificate
 
 
 class Certificate:
@@ -19,6 +34,7 @@ class Certificate:
     Attributes:
         files: The paths of both.
         context: Serves it.
+        expires: When it expires, in Unix seconds; None: that cannot be read.
 
     Raises:
         ValueError: A file cannot be read, or is not what it should be.
@@ -37,7 +53,9 @@ class Certificate:
         self._option = option
         self._asked = False
         self._known: str | None = None
-        self.context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        self.context = ServerContext(ssl.PROTOCOL_TLS_SERVER)
+        self.context.certificate = self
+        self.expires: float | None = None
         self.load()
 
     def load(self) -> None:
@@ -55,6 +73,8 @@ class Certificate:
                 context.load_cert_chain(self.files[0], self.files[-1], self._ask)
             except ssl.SSLError as exc:
                 raise ValueError(self._why(exc)) from None
+        with open(self.files[0], encoding="latin-1") as file:
+            self.expires = expiry_of(file.read())
 
     def _ask(self) -> str:
         self._asked = True
@@ -82,6 +102,41 @@ class Certificate:
         if self._asked:
             return f"the password does not open the key {keyfile}"
         return f"{certfile} and its key cannot be used: {exc.reason or exc}"
+
+
+def expiry_of(text: str) -> float | None:
+    """When the first certificate of a PEM text expires, in Unix seconds. None: that cannot be read
+    (RFC 5280 section 4.1)."""
+    start, end = text.find(_BEGIN), text.find(_END)
+    try:
+        der = ssl.PEM_cert_to_DER_cert(text[start : end + len(_END)])
+        certificate, _ = _element(der, _SEQUENCE)
+        rest, _ = _element(certificate, _SEQUENCE)
+        if rest[0] == 0xA0:  # the version
+            _, rest = _element(rest)
+        for _ in range(3):  # the serial number, the algorithm, the issuer
+            _, rest = _element(rest)
+        validity, _ = _element(rest, _SEQUENCE)
+        _, after = _element(validity)
+        written, _ = _element(after)
+        digits = written.decode("ascii")
+        if after[0] == _UTC_TIME:
+            digits = ("19" if digits >= "5" else "20") + digits
+        return datetime.strptime(digits, "%Y%m%d%H%M%SZ").replace(tzinfo=UTC).timestamp()
+    except (ValueError, IndexError):
+        return None
+
+
+def _element(der: bytes, tag: int | None = None) -> tuple[bytes, bytes]:
+    """Split DER into the content of its first element and the rest. ValueError: it has another
+    tag."""
+    if tag is not None and der[0] != tag:
+        raise ValueError(f"not the tag {tag}")
+    start, length = 2, der[1]
+    if length & 0x80:
+        start += length & 0x7F
+        length = int.from_bytes(der[2:start], "big")
+    return der[start : start + length], der[start + length :]
 
 
 def _has(path: str, words: bytes) -> bool:

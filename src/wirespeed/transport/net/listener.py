@@ -19,6 +19,7 @@ import msgspec
 
 from wirespeed._core.framing.close_codes import CloseCode
 from wirespeed.transport.address import Address
+from wirespeed.transport.http.options import default_name
 from wirespeed.transport.net import bind
 from wirespeed.transport.net.keepalive import Keeper, Watched
 from wirespeed.transport.net.stream import (
@@ -212,6 +213,9 @@ class Listener:
         self.listening = listening
         self.address = listening.address
         self.services = services
+        if self.address.is_http and options.http.name is None:
+            http = msgspec.structs.replace(options.http, name=default_name(str(self.address)))
+            options = msgspec.structs.replace(options, http=http)
         self.options = options
         self._alive = Alive(()) if alive is None else alive
         self._gone: set[object] = set()  # origins that were replaced

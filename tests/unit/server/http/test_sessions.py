@@ -33,6 +33,7 @@ class Kept(Session):
 def table(ttl: float = LONG, most: int = 100, each: int = 10) -> Sessions[Kept]:
     return Sessions(
         asyncio.get_running_loop(),
+        name="east",
         ttl=ttl,
         max_sessions=most,
         max_per_principal=each,
@@ -139,13 +140,32 @@ async def test_a_session_that_cannot_be_made_does_not_count() -> None:
     sessions.close()
 
 
-async def test_an_id_names_the_process_of_its_session() -> None:
+async def test_an_id_names_the_server_and_the_process_of_its_session() -> None:
     sessions = table()
+    assert sessions.open(ANNE, Kept).id.startswith("east.0.")
     sessions.share(2, 4)
     session = sessions.open(ANNE, Kept)
-    assert session.id.startswith("2.") and sessions.find(session.id, ANNE) is session
+    assert session.id.startswith("east.2.") and sessions.find(session.id, ANNE) is session
     assert sessions.owner(session.id) is None
-    assert sessions.owner("3.abc") == 3 and sessions.owner("0.abc") == 0
-    for made_up in ("4.abc", "2.abc", "abc", "3", ".abc", "-1.abc", "99999.abc", "\u0663.abc"):
-        assert sessions.owner(made_up) is None, made_up
+    assert sessions.owner("east.3.abc") == 3 and sessions.owner("east.0.abc") == 0
+    made_up = ("4.abc", "2.abc", "abc", "3", ".abc", "-1.abc", "99999.abc", "\u0663.abc", "")
+    for id in (
+        *(f"east.{rest}" for rest in made_up),
+        "east",
+        "",
+        "west.3.abc",
+        "3.abc",
+        "EAST.3.a",
+    ):
+        assert sessions.owner(id) is None, id
+    sessions.close()
+
+
+async def test_only_the_whole_id_finds_a_session() -> None:
+    sessions = table()
+    session = sessions.open(ANNE, Kept)
+    secret = session.id.removeprefix("east.0.")
+    assert len(secret) >= 22  # 132 bits
+    for id in (secret, f"0.{secret}", f"west.0.{secret}", f"east.1.{secret}", f"east.0.{secret}x"):
+        assert sessions.find(id, ANNE) is None, id
     sessions.close()
