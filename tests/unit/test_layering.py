@@ -140,7 +140,7 @@ INSIDE = {
         sync
     """,
     "proxy": """
-        config eras
+        config eras failures
         tags trace_context flow.turns supervision.garbage ongoing pages given
         party
         isolation.choice

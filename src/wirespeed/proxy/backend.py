@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -12,16 +13,21 @@ import msgspec
 from wirespeed._core.session import Session
 from wirespeed.errors import InvalidResponse, RemoteError, TransportError
 from wirespeed.protocol import codes
+from wirespeed.proxy.failures import ServerLost, told
 from wirespeed.proxy.ongoing import Ongoing
 from wirespeed.proxy.side import Route, Side
 from wirespeed.proxy.supervision.garbage import BAD_MESSAGE, UNKNOWN_ID, Garbage
 from wirespeed.proxy.tags import is_code
+from wirespeed.transport.quiet import Quiet
 
 if TYPE_CHECKING:
     from wirespeed._core.envelope import Message
     from wirespeed._core.framing.base import Framer
     from wirespeed._core.slab import Lease
     from wirespeed.limits import Limits
+
+
+quiet = Quiet(logging.getLogger("wirespeed.proxy"))
 
 
 class Owner(Protocol):
@@ -40,7 +46,7 @@ class Owner(Protocol):
         """Return whether a request that the lost server has not answered will be sent again."""
 
     def down(self, reason: str | None) -> None:
-        """Starts fail again and again, for this reason; None: one has succeeded."""
+        """Starts fail again and again: what clients are told; None: one has succeeded."""
 
     def server_asks(self, backend: Backend, message: Message) -> Side | None:
         """Return the client that a request of the server goes to, or None if it was answered."""
@@ -95,7 +101,7 @@ class Backend(Side):
         TransportError. ``cancels``: Whether the server is told if the future is cancelled."""
         future: asyncio.Future[Any] = self.loop.create_future()
         if self.link is None:
-            future.set_exception(TransportError(f"the server {self.name} is not there"))
+            future.set_exception(ServerLost(f"the server {self.name} is not there"))
             return future
         body = None if params is None else msgspec.json.encode(params)
         id = self.session.send_request(method, body, token=future)
@@ -132,7 +138,7 @@ class Backend(Side):
             return
         try:
             if message is None:
-                token.set_exception(TransportError(f"the server {self.name} did not answer"))
+                token.set_exception(ServerLost(f"the server {self.name} did not answer"))
             elif message.error is not None:
                 token.set_exception(remote_error(message.error))
             else:
@@ -152,7 +158,8 @@ class Backend(Side):
                 error["data"] = exc.data
             self.pass_error(token, msgspec.json.encode({"jsonrpc": "2.0", "id": 0, "error": error}))
         else:
-            self.fail(token, codes.SERVER_LOST, str(exc))
+            quiet.log(logging.WARNING, "%s: %s", self.name, exc)
+            self.fail(token, codes.SERVER_LOST, told(self.name, exc))
 
     def expire(self, now: float) -> int:
         """Fail the requests that were not answered by their deadline, and cancel them. Returns how

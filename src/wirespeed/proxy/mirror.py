@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
@@ -18,9 +19,11 @@ from wirespeed.client.client import Client
 from wirespeed.client.results.features import PromptInfo, PromptRef, ResourceRef
 from wirespeed.errors import ProtocolError, RemoteError, ResourceNotFound, WirespeedError
 from wirespeed.protocol import codes
+from wirespeed.proxy.failures import told
 from wirespeed.server.context import Context
 from wirespeed.server.server import Server
 from wirespeed.server.tools.signature import WireName
+from wirespeed.transport.quiet import Quiet
 
 if TYPE_CHECKING:
     from wirespeed._core.slab import Lease
@@ -35,6 +38,8 @@ if TYPE_CHECKING:
     from wirespeed.server.middleware.inbound import InboundRequest, Reply
 
 T = TypeVar("T")
+
+quiet = Quiet(logging.getLogger("wirespeed.proxy"))
 
 # The most resources whose changes are asked for at the server behind.
 MAX_SUBSCRIPTIONS = 1000
@@ -283,7 +288,8 @@ async def _asked(answer: Awaitable[T], uri: str | None = None) -> T:
             raise ResourceNotFound(uri, exc.message) from exc
         raise ProtocolError(exc.code, exc.message, exc.data) from exc
     except WirespeedError as exc:
-        raise ProtocolError(codes.SERVER_LOST, str(exc).partition("\n")[0]) from exc
+        quiet.log(logging.WARNING, "the mirrored server: %s", exc)
+        raise ProtocolError(codes.SERVER_LOST, told("behind this one", exc)) from exc
 
 
 def _progress(context: Context) -> OnProgress | None:

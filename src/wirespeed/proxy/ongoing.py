@@ -11,6 +11,7 @@ import msgspec
 
 from wirespeed.errors import ProtocolError, RemoteError, WirespeedError
 from wirespeed.protocol import codes
+from wirespeed.proxy.failures import told
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -89,7 +90,8 @@ class Work(Ongoing):
         except (ProtocolError, RemoteError) as exc:
             refuse(message, exc.code, exc.message, exc.data)
         except WirespeedError as exc:
-            refuse(message, codes.SERVER_LOST, str(exc).partition("\n")[0])
+            logger.info("%s: %s: %s", self._front.service.name, message.method, exc)
+            refuse(message, codes.SERVER_LOST, told(self._front.service.name, exc))
         except msgspec.DecodeError as exc:
             refuse(message, codes.INTERNAL_ERROR, f"the server's answer is malformed: {exc}")
         except Exception as exc:

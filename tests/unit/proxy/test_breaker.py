@@ -39,7 +39,7 @@ async def test_requests_are_refused_and_then_tried(
             error = (await client.ask(call(5, "echo")))["error"]
             assert error["code"] == LOST
             assert error["message"] == (
-                "the server is down: it failed 2 times in a row, so it gets no requests for 0.5 s"
+                "the server b is down: it failed 2 times in a row, so it gets no requests for 0.5 s"
             )
         await asyncio.sleep(0.6)
         # one is let through, and fails; meanwhile others are refused

@@ -187,7 +187,7 @@ async def test_a_shared_server_that_cannot_be_started(
             names = [tool.name for tool in await client.list_tools()]
             assert {name.split("_")[0] for name in names} == {"red"}
         lost = Client(urls[0].replace("/mcp", "/servers/lost"), era="legacy")
-        with pytest.raises(WirespeedError, match="the server is down"):
+        with pytest.raises(WirespeedError, match="the server lost is down"):
             await lost.open()
     assert "lost: " in caplog.text
 

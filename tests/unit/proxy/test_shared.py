@@ -245,7 +245,9 @@ async def test_a_server_that_cannot_start(tmp_path: Path) -> None:
             pass
 
 
-async def test_a_server_that_crashes_again_and_again(tmp_path: Path) -> None:
+async def test_a_server_that_crashes_again_and_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     lab = Lab(tmp_path, "shared")
     async with lab.serving():
         one = await lab.connect()
@@ -253,8 +255,8 @@ async def test_a_server_that_crashes_again_and_again(tmp_path: Path) -> None:
         await one.ask(call(0, "crash"))
         answer = await one.ask(call(1, "echo"))  # waits until the proxy gives up for now
         assert answer["error"]["code"] == -31004
-        assert answer["error"]["message"].startswith("the server is down: ")
-        assert "status 5" in answer["error"]["message"]
+        assert answer["error"]["message"].startswith("the server b is down; ")
+        assert "status 5" in caplog.text
         refused = await one.ask(call(2, "echo"))
         assert refused["error"] == answer["error"]
 

@@ -163,9 +163,7 @@ class Auto:
 
     def down(self, reason: str | None) -> None:
         """Refuse requests while the server cannot be started."""
-        self._refusal = (
-            None if reason is None else (codes.SERVER_LOST, f"the server is down: {reason}")
-        )
+        self._refusal = None if reason is None else (codes.SERVER_LOST, reason)
         for front in self._fronts:
             self._hold(front)
 

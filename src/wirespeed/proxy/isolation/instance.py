@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, cast
 
 from wirespeed.protocol import codes
 from wirespeed.proxy.config import BreakerConfig
+from wirespeed.proxy.failures import is_down
 from wirespeed.proxy.front import outermost, principal_of
 from wirespeed.proxy.supervision.breaker import Breaker
 from wirespeed.proxy.supervision.retries import MAX_KEPT, Retries
@@ -192,10 +193,10 @@ class Instance:
         """What requests get may have changed."""
         refusal = None
         if self._down is not None:
-            refusal = codes.SERVER_LOST, f"the server is down: {self._down}"
+            refusal = codes.SERVER_LOST, self._down
         elif self.config.breaker is not None and self._is_broken:
             assert self.breaker is not None
-            refusal = codes.SERVER_LOST, f"the server is down: {self.breaker.reason}"
+            refusal = codes.SERVER_LOST, f"{is_down(self.config.name)}: {self.breaker.reason}"
         if refusal != self.refusal:
             self.refusal = refusal
             if refusal is not None:
@@ -220,7 +221,9 @@ class Instance:
         if self.breaker is None or not self.is_tried or message.method == "subscriptions/listen":
             return True  # a subscription would be a trial without an end
         if not self.is_free:
-            front.refuse(message, codes.SERVER_LOST, f"the server is down: {self.breaker.reason}")
+            front.refuse(
+                message, codes.SERVER_LOST, f"{is_down(self.config.name)}: {self.breaker.reason}"
+            )
             return False
         self.breaker.passes(front, message)
         return True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import TYPE_CHECKING, cast
 
 from wirespeed.client.targets.remote import Http
@@ -11,8 +12,9 @@ from wirespeed.protocol import codes
 from wirespeed.protocol.revisions import LATEST_MODERN, REVISIONS
 from wirespeed.proxy.backend import remote_error
 from wirespeed.proxy.eras import modern_version
+from wirespeed.proxy.failures import is_down, told
 from wirespeed.proxy.isolation.handshake import discover
-from wirespeed.proxy.isolation.instance import guarded
+from wirespeed.proxy.isolation.instance import guarded, quiet
 from wirespeed.proxy.isolation.pair import Pair
 from wirespeed.proxy.isolation.spares import Spares
 from wirespeed.proxy.supervision.breaker import Breaker
@@ -93,7 +95,7 @@ class PerClient:
                 f"{config.name} has {config.max_clients} clients: there may be no more",
             )
         elif self.breaker is not None and not self.breaker.is_free(self._answered()):
-            refusal = codes.SERVER_LOST, f"the server is down: {self.breaker.reason}"
+            refusal = codes.SERVER_LOST, f"{is_down(config.name)}: {self.breaker.reason}"
         if refusal is not None:
             front.session.refusal = refusal
             if first is not None:
@@ -224,7 +226,9 @@ class PerClient:
                 elif isinstance(fault, RemoteError):
                     front.refuse(message, fault.code, fault.message, fault.data)
                 else:
-                    front.refuse(message, codes.SERVER_LOST, str(fault).partition("\n")[0])
+                    assert fault is not None
+                    quiet.log(logging.WARNING, "%s: %s", self._config.name, fault)
+                    front.refuse(message, codes.SERVER_LOST, told(self._config.name, fault))
             front.release()
 
         self._probes[front] = asyncio.ensure_future(probe())

@@ -274,7 +274,7 @@ class Pool:
     def down(self, reason: str | None) -> None:
         """Refuse requests while the server cannot be started."""
         if reason is not None:
-            self._refusal = codes.SERVER_LOST, f"the server is down: {reason}"
+            self._refusal = codes.SERVER_LOST, reason
             self._go_on()
 
     def server_asks(self, backend: Backend, message: Message) -> None:

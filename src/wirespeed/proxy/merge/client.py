@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 
-from wirespeed.errors import ProtocolError, RemoteError, TransportError, WirespeedError
+from wirespeed.errors import ProtocolError, RemoteError, WirespeedError
 from wirespeed.protocol import codes
 from wirespeed.protocol.revisions import (
     LATEST_LEGACY,
@@ -18,6 +18,7 @@ from wirespeed.protocol.revisions import (
     REVISIONS,
 )
 from wirespeed.proxy.eras import modern_version, params_of, unsupported
+from wirespeed.proxy.failures import ServerLost
 from wirespeed.proxy.isolation.legacy import MAX_SUBSCRIPTIONS
 from wirespeed.proxy.merge import discovery
 from wirespeed.proxy.merge.lists import KINDS, Kind, Listing, merge
@@ -191,7 +192,7 @@ class MergedClient:
         """Answer ``initialize`` when all servers have answered, or failed."""
         found = await self._each(lambda one: one.greet(params, initialized=False), "entries")
         if not found:
-            raise TransportError("none of the servers is there")
+            raise ServerLost("none of the servers is there")
         hellos = {one.name: one.hello for one in found if one.hello is not None}
         version = params["protocolVersion"]
         answer = discovery.initialized(version, hellos)
@@ -229,7 +230,7 @@ class MergedClient:
         if not found and refusals:
             raise refusals[0]
         if not found:
-            raise TransportError("none of the servers is there")
+            raise ServerLost("none of the servers is there")
         return discovery.discovered({one.name: hello for one, hello in found.items()})
 
     async def _each(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from wirespeed.errors import InvalidResponse, RemoteError, TransportError, WirespeedError
 from wirespeed.protocol import codes
+from wirespeed.proxy.failures import ServerLost
 from wirespeed.proxy.merge.discovery import checked, ttl_of
 from wirespeed.proxy.merge.lists import Kind, Listing
 from wirespeed.proxy.pages import pages
@@ -88,7 +89,7 @@ class Member:
         if self._failed is not None:
             at, text = self._failed
             if self._client.loop.time() < at + _RETRY:
-                raise TransportError(text)
+                raise ServerLost(text)
         backend, self._inner = self.service.join(self._owner, self._client)
         backend.admits_legacy = backend.admits_modern = True
         backend.across, self.backend = self._client, backend
@@ -129,7 +130,7 @@ class Member:
         if self._next is not None:
             return
         if self.backend is not backend:
-            raise TransportError(f"the server {self.name} is not there")
+            raise ServerLost(f"the server {self.name} is not there")
         self.hello = hello
         if initialized:
             backend.tell("notifications/initialized")
@@ -154,9 +155,7 @@ class Member:
                 # `initialize` must not be cancelled
                 result = await self.connect().ask(method, params, cancels=method != "initialize")
         except TimeoutError:
-            raise TransportError(
-                f"the server {self.name} did not answer {method} in time"
-            ) from None
+            raise ServerLost(f"the server {self.name} did not answer {method} in time") from None
         if not isinstance(result, dict):
             raise InvalidResponse(f"the answer of {self.name} to {method} is not an object")
         return result

@@ -236,9 +236,9 @@ def _endpoint(service: ProxyService, worker: int) -> EndpointEntry:
 
 
 def _target(target: Any) -> str:
-    """How a server is reached, without arguments and credentials, which may be secrets."""
+    """How a server is reached, as the file writes it. Arguments and credentials may be secrets."""
     if hasattr(target, "command"):
-        return _cut(str(target.command))
+        return _cut((target.shown or target.argv)[0])
     return _cut((target.shown or target.url).partition("?")[0])
 
 

@@ -12,6 +12,7 @@ import msgspec
 from wirespeed.client.connection.channels import channel_for
 from wirespeed.errors import TransportError, WirespeedError
 from wirespeed.proxy.backend import Backend, Owner
+from wirespeed.proxy.failures import is_down
 from wirespeed.proxy.subscriptions import n_unfinished
 from wirespeed.proxy.supervision.deadlines import Deadlines
 from wirespeed.proxy.supervision.health import Health
@@ -94,6 +95,7 @@ class Upstream:
         restarts: bool,
     ) -> None:
         self._config = config
+        self._down = is_down(config.name)
         self._target = config.target
         if isinstance(self._target, Stdio):
             stderr = self._target.stderr
@@ -143,7 +145,9 @@ class Upstream:
                 logger.warning("%s: %s", self._config.name, error)
             self.owner.failed()
             if not self.restarts:
-                self.owner.down(self.status.error)
+                self.owner.down(
+                    f"{self._down}: {'it could not be started' if first else 'it ended'}"
+                )
                 return
             if self._answered or (self.status.state == "ready" and now - began >= _SETTLED):
                 self._failed, self._wasted = 1, 0.0
@@ -151,7 +155,7 @@ class Upstream:
                 self._failed += 1
                 self._wasted += now - began
             if self._failed >= _CRASH_LOOP or self._wasted >= self._config.start_timeout:
-                self.owner.down(self.status.error)
+                self.owner.down(f"{self._down}; it is started again from time to time")
                 self._become("crash loop")
             else:
                 self._become("restarting")

@@ -8,9 +8,10 @@ import math
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING
 
-from wirespeed.errors import ProtocolError, TransportError
+from wirespeed.errors import ProtocolError
 from wirespeed.protocol import codes
 from wirespeed.proxy.backend import remote_error
+from wirespeed.proxy.failures import ServerLost
 from wirespeed.proxy.ongoing import Ongoing
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ class _Answer(Ongoing):
         if self.text.done():
             return
         if message is None:
-            self.text.set_exception(TransportError("the server is not there"))
+            self.text.set_exception(ServerLost("the server is not there"))
         elif message.error is not None:
             self.text.set_exception(remote_error(message.error))
         else:
@@ -41,7 +42,7 @@ async def ask(backend: Backend | None, method: str, params: bytes) -> bytes:
     cancelled cancels the request. A wait for the end of a task has no deadline. RemoteError,
     TransportError: there is no result. ProtocolError: it took too long."""
     if backend is None or backend.link is None:
-        raise TransportError("the server is not there")
+        raise ServerLost("the server is not there")
     answer = _Answer(backend.loop)
     id = backend.session.send_request(method, params, token=answer)
     backend.link.wrote()

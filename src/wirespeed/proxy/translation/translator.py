@@ -10,6 +10,7 @@ import msgspec
 
 from wirespeed.errors import ProtocolError, RemoteError, WirespeedError
 from wirespeed.protocol import codes
+from wirespeed.proxy.failures import told
 from wirespeed.proxy.isolation.instance import guarded
 from wirespeed.proxy.isolation.waiting import Waiting
 from wirespeed.proxy.ongoing import Work
@@ -146,7 +147,8 @@ class Translator:
         except (ProtocolError, RemoteError) as exc:
             refusal = exc.code, exc.message, exc.data
         except (WirespeedError, TimeoutError) as exc:
-            refusal = codes.SERVER_LOST, str(exc).partition("\n")[0] or "no answer in time", None
+            logger.info("%s: %s: %s", self.front.service.name, message.method, exc)
+            refusal = codes.SERVER_LOST, told(self.front.service.name, exc), None
         except Exception:
             logger.exception("internal error of the proxy at %s", message)
             refusal = codes.INTERNAL_ERROR, "Internal error", None

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from wirespeed.errors import ProtocolError, TransportError, WirespeedError
+from wirespeed.errors import ProtocolError, WirespeedError
 from wirespeed.protocol import codes
 from wirespeed.protocol.revisions import META_SUBSCRIPTION_ID
 from wirespeed.proxy.backend import remote_error
 from wirespeed.proxy.eras import params_of
+from wirespeed.proxy.failures import ServerLost
 from wirespeed.proxy.isolation.legacy import MAX_SUBSCRIPTIONS
 from wirespeed.proxy.ongoing import Ongoing
 from wirespeed.proxy.translation.asking import deadline
@@ -214,7 +215,7 @@ class _Listen(Ongoing):
     def send(self, backend: Backend, params: dict[str, Any]) -> None:
         """Ask for it."""
         if backend.link is None:
-            raise TransportError("the server is not there")
+            raise ServerLost("the server is not there")
         self.id = backend.session.send_request("subscriptions/listen", encode(params), token=self)
         backend.link.wrote()
 
@@ -237,4 +238,4 @@ class _Listen(Ongoing):
             error = remote_error(message.error)
             self.taken.set_exception(ProtocolError(error.code, error.message))
         else:
-            self.taken.set_exception(TransportError("the server has ended the subscription"))
+            self.taken.set_exception(ServerLost("the server has ended the subscription"))
