@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 import json
 import shutil
+import sys
 from pathlib import Path
 from typing import Any
 
 import pairings
 import peers
 import pytest
+
+from wirespeed.demo.calculator import server as calculator
 
 META = {
     "io.modelcontextprotocol/protocolVersion": pairings.MODERN,
@@ -60,6 +63,39 @@ async def test_inspector(peer: str, era: str, tmp_path: Path) -> None:
         assert (status, called["result"]["structuredContent"]) == (0, {"result": 5})
         status, called = await asked(url, "tools/call", "--tool-name", "fail")
         assert status == 5
+
+
+# What a person types for each tool of the calculator.
+TYPED = {
+    "add": (["a=1", "b=2"], 3),
+    "subtract": (["a=1", "b=2.5"], -1.5),
+    "multiply": (["a=3", "b=2"], 6),
+    "divide": (["a=3", "b=2"], 1.5),
+    "power": (["base=2", "exponent=10"], 1024),
+    "sqrt": (["x=9"], 3),
+    "mean": (["numbers=[1,2]"], 1.5),
+    "statistics": (["numbers=[1,2]"], None),
+    "slow_sum": (["numbers=[1,2]", "pause=0"], 3),
+}
+
+
+@pytest.mark.parametrize("peer", ["inspector"])
+async def test_what_a_person_types_for_the_inspector(peer: str, tmp_path: Path) -> None:
+    """It makes numbers of texts as the type of each parameter says."""
+    node = str((await asyncio.to_thread(peers.npm)) / "node_modules" / ".bin" / "node")
+    folder = await asyncio.to_thread(peers.npm, peer)
+    launcher = folder / "node_modules/@modelcontextprotocol/inspector/clients/launcher"
+    program = [node, str(launcher / "build" / "index.js"), "--cli"]
+    assert calculator.tools.keys() == TYPED.keys()
+    server = [sys.executable, "-m", "wirespeed.demo.calculator"]
+    for tool, (typed, expected) in TYPED.items():
+        call = ["--method", "tools/call", "--tool-name", tool, "--tool-arg", *typed]
+        status, text = await said(
+            *("env", f"HOME={tmp_path}"), *program, *server, *call, "--format", "json"
+        )
+        assert status == 0, text
+        found = json.loads(text.splitlines()[0])["result"]["structuredContent"]
+        assert expected is None or found == {"result": expected}
 
 
 # -- curl ------------------------------------------------------------------------------------------

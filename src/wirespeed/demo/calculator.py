@@ -104,7 +104,7 @@ async def statistics(numbers: Numbers) -> Summary:
 async def slow_sum(
     numbers: Numbers, ctx: Context, pause: Annotated[float, Meta(ge=0, le=10)] = 0.25
 ) -> float:
-    """Sum a list one number at a time, pausing `seconds` for each, and report progress."""
+    """Sum a list one number at a time, waiting `pause` seconds before each, and report progress."""
     total = 0.0
     for done, number in enumerate(numbers, start=1):
         await asyncio.sleep(pause)

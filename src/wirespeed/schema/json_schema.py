@@ -39,6 +39,7 @@ import msgspec
 
 from wirespeed.errors import SignatureError
 from wirespeed.schema.header_param import HeaderParam, note_of
+from wirespeed.schema.smallest import smallest
 
 __all__ = [
     "DEFS",
@@ -63,6 +64,8 @@ __all__ = [
 _encode = msgspec.json.Encoder().encode
 DEFS = "#/$defs/"
 _PLACEHOLDER = DEFS + "\0"  # no class is named so: replaced before a schema leaves this module
+# The members of a definition that is only a list of values.
+_ENUM = {"title", "description", "type", "enum"}
 _MAX_ERROR = 500  # characters of one error text; a message may quote the caller's own data
 _MAX_COMPARED = 64  # characters of a name that is compared with known ones
 _MAX_PROBLEMS = 8  # problems listed for one invalid pydantic model
@@ -227,7 +230,9 @@ class _Normaliser:
             return tp
         args = typing.get_args(tp)
         new = tuple(a if a is ... or isinstance(a, list) else self.run(a) for a in args)
-        if all(a is b for a, b in zip(args, new, strict=True)):
+        if origin in _UNIONS:
+            new = _without_listed(new)
+        if len(args) == len(new) and all(a is b for a, b in zip(args, new, strict=True)):
             return tp
         if origin in _UNIONS:
             return Union[new]  # noqa: UP007
@@ -279,6 +284,26 @@ class _Normaliser:
                 notes.setdefault(key, value)
         if isinstance(info.json_schema_extra, dict):
             notes.setdefault("extra_json_schema", info.json_schema_extra)
+
+
+def _without_listed(members: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The members of a union without each `Literal` whose values another one has: msgspec would
+    take no others. They become examples of that one."""
+    examples: dict[Any, list[Any]] = {}
+    kept = list(members)
+    for member in members:
+        if typing.get_origin(member) is not Literal:
+            continue
+        values = typing.get_args(member)
+        kinds = {type(value) for value in values}
+        wider = [one for one in (*kinds, float) if one in members]
+        if len(kinds) == 1 and wider and (kinds == {int} or wider[0] in kinds):
+            examples.setdefault(wider[0], []).extend(values)
+            kept.remove(member)
+    return tuple(
+        Annotated[one, msgspec.Meta(examples=examples[one])] if one in examples else one
+        for one in kept
+    )
 
 
 def _constrain(tp: Any, meta: msgspec.Meta) -> Any:
@@ -426,10 +451,17 @@ def build_schemas(
     schemas, components = msgspec.json.schema_components(
         tps, schema_hook=foreign.hook, ref_template=DEFS + "{name}"
     )
-    if not foreign.bundles:
-        return list(schemas), components
-    foreign.merge(components)
-    return [foreign.resolve(s) for s in schemas], foreign.resolve(components)
+    found = list(schemas)
+    if foreign.bundles:
+        foreign.merge(components)
+        found, components = [foreign.resolve(one) for one in found], foreign.resolve(components)
+    enums = {
+        DEFS + name: smallest({key: one[key] for key in one if key != "title"}, {})
+        for name, one in components.items()
+        if "enum" in one and one.keys() <= _ENUM
+    }
+    rest = {name: one for name, one in components.items() if DEFS + name not in enums}
+    return [smallest(one, enums) for one in found], smallest({"$defs": rest}, enums)["$defs"]
 
 
 def default_form(value: Any) -> Any:

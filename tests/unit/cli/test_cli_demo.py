@@ -283,3 +283,12 @@ def test_the_calculator_is_right() -> None:
 
 def test_the_calculator_is_a_short_example() -> None:
     assert len(Path(calculator.__file__).read_text().splitlines()) <= 120
+
+
+async def test_words_of_code_in_docstrings_are_parameters() -> None:
+    async with Client(calculator.server) as client:
+        tools = {tool.name: tool for tool in await client.list_tools()}
+    for tool in tools.values():
+        words = re.findall(r"`([^`]+)`", tool.description or "")
+        assert set(words) <= tool.input_schema["properties"].keys(), tool.name
+    assert "`pause`" in (tools["slow_sum"].description or "")

@@ -280,7 +280,7 @@ class Tree(pydantic.BaseModel):
         (tuple[int, ...], {"type": "array", "items": {"type": "integer"}}),
         (dict[str, int], {"type": "object", "additionalProperties": {"type": "integer"}}),
         (Mapping[str, Any], {"type": "object"}),
-        (Literal["b", "a"], {"enum": ["a", "b"]}),
+        (Literal["b", "a"], {"type": "string", "enum": ["a", "b"]}),
         (int | None, {"anyOf": [{"type": "integer"}, {"type": "null"}]}),
         (int | str, {"anyOf": [{"type": "integer"}, {"type": "string"}]}),
         (dt.datetime, {"type": "string"}),
@@ -367,7 +367,6 @@ POINT = {
 @pytest.mark.parametrize(
     ("tp", "name", "expected"),
     [
-        (Colour, "Colour", {"title": "Colour", "enum": ["blue", "red"]}),
         (Point, "Point", POINT),
         (
             Movie,
@@ -510,7 +509,11 @@ def test_root_schema_lists_required_and_defaults() -> None:
     assert root["required"] == ["a"]
     assert list(root["properties"]) == ["a", "b", "c"]
     assert root["properties"]["a"] == {"type": "integer", "description": "first"}
-    assert root["properties"]["b"] == {"$ref": "#/$defs/Colour", "default": "red"}
+    assert root["properties"]["b"] == {
+        "type": "string",
+        "enum": ["blue", "red"],
+        "default": "red",
+    }
     assert "additionalProperties" not in root
 
 
