@@ -917,7 +917,10 @@ def test_content_results() -> None:
 
     assert tool(picture).output_schema is None
     assert tool(choice, structured=True).output_schema is not None
-    assert tool(choice).input_schema["properties"]["kind"] == {"enum": ["a", "b"]}
+    assert tool(choice).input_schema["properties"]["kind"] == {
+        "type": "string",
+        "enum": ["a", "b"],
+    }
 
 
 # -- properties -----------------------------------------------------------------------------------
