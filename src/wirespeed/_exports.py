@@ -42,6 +42,11 @@ HOMES = {
         "wirespeed.transport": "",
         "wirespeed.types": "",
     },
+    "wirespeed.config": {
+        "wirespeed.config.document": "load loads",
+        "wirespeed.config.servers": "AuthConfig Era ServerConfig",
+        "wirespeed.config.shapes": "Transport",
+    },
     "wirespeed.transport": {
         "wirespeed.transport.child.process": "Child",
         "wirespeed.transport.fd": "FdLink",

@@ -19,7 +19,7 @@ from wirespeed._exports import HOMES
 pytestmark = pytest.mark.smoke
 
 TYPED = Path(__file__).resolve().parents[1] / "typing"
-PUBLIC = [*HOMES, "wirespeed.config", "wirespeed.errors", "wirespeed.core"]
+PUBLIC = [*HOMES, "wirespeed.errors", "wirespeed.core"]
 # Extension types keep the compiled module that Cython code cimports them from.
 CIMPORTED = {
     "FrameStream", "Lease", "LineFramer", "MemoryReply", "Message", "MessageReader",

@@ -125,6 +125,12 @@ INSIDE = {
         service
         server
     """,
+    "config": """
+        text shapes
+        variables servers
+        entry
+        document
+    """,
     "client": """
         timeouts callback_queue validation loop_thread
         targets results

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import re
 from collections.abc import Callable, Iterator
@@ -19,7 +20,7 @@ from wirespeed.transport.watch import Watch
 if TYPE_CHECKING:
     from wirespeed.cli.listen import Listening
     from wirespeed.proxy import Proxy
-    from wirespeed.proxy.config import Isolation, ProxyConfig
+    from wirespeed.proxy.config import BackendConfig, Isolation, ProxyConfig
     from wirespeed.transport.net.certificate import Certificate
     from wirespeed.transport.net.group import Attendant, Group
     from wirespeed.transport.net.listener import Listener
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 
 
 TOKEN = "WIRESPEED_ADMIN_TOKEN"
+
+logger = logging.getLogger("wirespeed.proxy")
 
 
 def run_proxy(
@@ -58,8 +61,21 @@ def run_proxy(
 
     name, settings = settings.name, replace(settings, name=None)  # also for what is not HTTP
 
+    proxy: Proxy | None = None
+    faults: list[str] = []
+
+    def on_fault(name: str, fault: ConfigError) -> BackendConfig | None:
+        """A server whose entry has a fault stays as it was, if it was there."""
+        faults.append(str(fault))
+        before = () if proxy is None else proxy.config.backends
+        kept = next((one for one in before if one.name == name), None)
+        then = "is left out" if kept is None else "stays as it was"
+        if not check:
+            logger.error("%s; the server %s %s", fault, name, then)
+        return kept
+
     def load() -> ProxyConfig:
-        found = _config(command, file, isolation, check)
+        found = _config(command, file, isolation, check, on_fault)
         try:
             found = replace(found, listen=urls) if urls else found
         except ValueError as exc:
@@ -88,6 +104,11 @@ def run_proxy(
         else:
             configured.append((one.url, _options(f"{option}[{i}]", proxy, one)))
     if check:
+        if faults:
+            *others, last = faults
+            for fault in others:
+                complain(fault)
+            raise ConfigError(last)
         n = len(config.backends)
         complain(f"{file} is valid: {n} server{'s' * (n > 1)}", level="note")
         return 0
@@ -217,7 +238,11 @@ def _key(name: str) -> str:
 
 
 def _config(
-    command: list[str] | None, file: str | None, isolation: Isolation | None, check: bool
+    command: list[str] | None,
+    file: str | None,
+    isolation: Isolation | None,
+    check: bool,
+    on_fault: Callable[[str, ConfigError], BackendConfig | None],
 ) -> ProxyConfig:
     from wirespeed import Stdio
     from wirespeed.proxy import BackendConfig, ProxyConfig
@@ -229,7 +254,7 @@ def _config(
             raise usage("--isolation is for a command; in a file it is a key of each server")
         from wirespeed.proxy.file import load
 
-        return load(file, credentials.ENVIRON)
+        return load(file, credentials.ENVIRON, on_fault=on_fault)
     if check:
         raise usage("--check needs --config FILE")
     if not command:

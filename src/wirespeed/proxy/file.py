@@ -6,8 +6,9 @@ wirespeed are a host's.
 
 from __future__ import annotations
 
+import logging
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 
 import msgspec
@@ -15,7 +16,9 @@ from msgspec import UNSET, Meta, UnsetType
 
 from wirespeed.auth.verifiers.hashes import PREFIX as PREFIX_OF_HASHES
 from wirespeed.auth.verifiers.hashes import hash_token
-from wirespeed.config import Document, Entry, ServerConfig
+from wirespeed.config import ServerConfig
+from wirespeed.config.document import Document
+from wirespeed.config.entry import Entry
 from wirespeed.errors import ConfigError
 from wirespeed.limits import Limits
 from wirespeed.proxy.config import (
@@ -44,6 +47,8 @@ from wirespeed.transport.child.command import Stdio
 from wirespeed.transport.child.privileges import ProcessLimits
 
 T = TypeVar("T")
+
+logger = logging.getLogger("wirespeed.proxy")
 
 _Seconds = Annotated[float, Meta(gt=0, le=1e9)]
 _Count = Annotated[int, Meta(ge=1, le=1 << 31)]
@@ -412,13 +417,25 @@ _OBJECTS: dict[str, Callable[..., Any]] = {
 }
 
 
-def load(path: str | os.PathLike[str], environ: Mapping[str, str] | None = None) -> ProxyConfig:
+def load(
+    path: str | os.PathLike[str],
+    environ: Mapping[str, str] | None = None,
+    *,
+    on_fault: Callable[[str, ConfigError], BackendConfig | None] | None = None,
+) -> ProxyConfig:
     """Read the configuration of a proxy: JSON, or TOML if the name ends so.
 
-    ``environ`` is where variables are looked up (default: ``os.environ``).
+    A server whose entry has a fault is left out, and the fault is logged.
+
+    Args:
+        path: The file.
+        environ: Where variables are looked up (default: ``os.environ``).
+        on_fault: Called with the name of such a server and its fault, in place of the log. It may
+            return the configuration that the server has then.
 
     Raises:
-        ConfigError: It names the file, the place in it and what is expected there.
+        ConfigError: The file cannot be read, what holds for all servers has a fault, or there is no
+            server without one. The text names the file, the place in it and what is expected there.
     """
     document = Document.load(path, environ)
     servers = [server for server in document.servers.values() if server.enabled]
@@ -451,8 +468,35 @@ def load(path: str | os.PathLike[str], environ: Mapping[str, str] | None = None)
         }
         top["admin"] = _made(document, "proxy.admin", AdminConfig, own)
     top.setdefault("listen", ())
-    top["backends"] = tuple(_backend(document, server) for server in servers)
+    top["backends"] = tuple(_backends(document, servers, on_fault or _left_out))
     return _made(document, "", ProxyConfig, top)
+
+
+def _left_out(name: str, fault: ConfigError) -> None:
+    logger.error("%s; the server %s is left out", fault, name)
+
+
+def _backends(
+    document: Document,
+    servers: list[ServerConfig],
+    on_fault: Callable[[str, ConfigError], BackendConfig | None],
+) -> Iterator[BackendConfig]:
+    """The servers, as far as their entries are right. ConfigError: none is."""
+    first: ConfigError | None = None
+    n_found = 0
+    for server in servers:
+        try:
+            found: BackendConfig | None = _backend(document, server)
+        except ConfigError as exc:
+            first = first or exc
+            if len(servers) == 1:
+                raise
+            found = on_fault(server.name, exc)
+        if found is not None:
+            n_found += 1
+            yield found
+    if n_found == 0 and first is not None:
+        raise first
 
 
 def _listen(document: Document, place: str, keys: str | Listen) -> str | ListenConfig:
@@ -524,6 +568,8 @@ def _backend(document: Document, server: ServerConfig) -> BackendConfig:
         own["target"] = _process(
             document, f"{place}.proxy.process", own.pop("process"), own["target"]
         )
+    if server.start_timeout is not None:
+        own.setdefault("start_timeout", server.start_timeout)
     own["name"] = server.name
     own["era"] = server.era
     return _made(document, place, BackendConfig, own)

@@ -320,6 +320,32 @@ def test_a_fault_names_its_place(tmp_path: Path, document: object, problem: str)
     assert str(caught.value) == f"{path}: {problem}"
 
 
+def test_a_fault_costs_its_own_server(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    entries: dict[str, Any] = {
+        "good": {"command": "a", "startup_timeout_sec": 7},
+        "shape": {"command": 5},
+        "variable": {"command": "${NOT_SET_ANYWHERE}"},
+        "key": {"command": "a", "proxy": {"isolaton": "shared"}},
+        "off": {"command": 5, "enabled": False},
+        "a b": {"command": "a"},
+    }
+    path = written(tmp_path, {"mcpServers": entries})
+    config = load(path)
+    assert [one.name for one in config.backends] == ["good"]
+    assert config.backends[0].start_timeout == 7
+    assert [record.levelname for record in caplog.records] == ["ERROR"] * 4
+    assert caplog.messages[0] == (
+        f"{path}: mcpServers.shape.command: expected `str | null`, got `int`; "
+        "the server shape is left out"
+    )
+    # who loads may keep what a server was before
+    before = {"shape": BackendConfig(target=Stdio("old"), name="shape")}
+    kept = load(path, on_fault=lambda name, fault: before.get(name))
+    assert [one.name for one in kept.backends] == ["good", "shape"]
+    with pytest.raises(ConfigError, match=r"mcpServers\.shape\.command: "):
+        load(written(tmp_path, {"mcpServers": {"shape": entries["shape"], "a b": entries["a b"]}}))
+
+
 def test_the_json_schema_in_the_repository() -> None:
     """CONTRIBUTING.md says how it is written."""
     assert json.loads(SCHEMA.read_text()) == schema()

@@ -1,0 +1,181 @@
+"""A configuration file as a whole."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+from wirespeed._exports import set_public_home
+from wirespeed.config import shapes
+from wirespeed.config.entry import EntryReader, converted, join
+from wirespeed.config.servers import ServerConfig, Servers
+from wirespeed.config.text import Fault, Twice, is_there_twice, parse, twice_in
+from wirespeed.config.variables import Texts
+from wirespeed.errors import ConfigError
+
+T = TypeVar("T")
+
+_MAX_WARNED = 1000
+_warned: set[str] = set()
+
+
+class Document:
+    """A file as a whole, for what has keys of its own in it.
+
+    Attributes:
+        source: Its name in errors.
+        content: Its object.
+        servers: Its servers by name.
+    """
+
+    def __init__(
+        self,
+        text: str | bytes,
+        source: str,
+        folder: str | os.PathLike[str] | None = None,
+        environ: Mapping[str, str] | None = None,
+    ) -> None:
+        self.source = source
+        self._folder = os.path.abspath(os.fspath(folder) if folder is not None else ".")
+        self._environ = os.environ if environ is None else environ
+        try:
+            self._read(parse(text, os.path.splitext(source)[1].lower()))
+        except Fault as exc:
+            problem = str(exc)
+        else:
+            self._warn()
+            return
+        # Out of the handler: as a context, an error of the parser would carry the text and its
+        # secrets.
+        raise ConfigError(f"{source}: {problem}")
+
+    @classmethod
+    def load(
+        cls, path: str | os.PathLike[str], environ: Mapping[str, str] | None = None
+    ) -> Document:
+        """Read a file. ConfigError as of `wirespeed.config.load`."""
+        source = os.fspath(path)
+        try:
+            with open(source, "rb") as file:
+                data = file.read()
+        except OSError as exc:
+            raise ConfigError(f"{source}: cannot read the file: {exc.strerror}") from exc
+        return cls(data, source, os.path.dirname(os.path.abspath(source)), environ)
+
+    def _read(self, document: Any) -> None:
+        if not isinstance(document, dict):
+            raise Fault("", 'expected an object with "mcpServers"')
+        self.content = document
+        place, servers = _place(document)
+        self._key = ".".join(place.path)
+        self.servers = Servers(self.source)
+        for name, raw in servers.items():
+            reader = EntryReader(self.place(name), self._texts(), place.unit)
+            if isinstance(servers, Twice) and servers.key == name:
+                raw = Twice(raw) if isinstance(raw, dict) else Twice()
+                raw.key = name
+            self.servers[name] = reader.server(name, raw, self.source)
+
+    def _texts(self) -> Texts:
+        return Texts(self._folder, self._environ)
+
+    def _warn(self) -> None:
+        """Name the keys that are not read, once for each file."""
+        names: dict[str, list[str]] = {}
+        for server in self.servers.values():
+            for key in server.unread:
+                names.setdefault(key, []).append(server.name)
+        if not names:
+            return
+        listed = "; ".join(f'"{key}" of {", ".join(found)}' for key, found in names.items())
+        text = f"{self.source}: these keys are not read: {listed}"
+        if text not in _warned and len(_warned) < _MAX_WARNED:
+            import logging
+
+            _warned.add(text)
+            logging.getLogger("wirespeed.config").warning("%s", text)
+
+    def place(self, name: str) -> str:
+        """Return the path to a server in the file."""
+        return join(self._key, name)
+
+    def convert(self, path: str, raw: Any, kind: type[T]) -> T:
+        """Return a value of the file as a ``kind``. ConfigError, with ``path``: it is not one."""
+        try:
+            for key in twice_in(raw):
+                raise Fault(path, is_there_twice(key))
+            return converted(path, raw, kind)
+        except Fault as exc:
+            raise ConfigError(f"{self.source}: {exc}") from None
+
+    def resolve(self, path: str) -> str:
+        """Return a path of the file: a relative one is relative to the folder of the file."""
+        return self._texts().resolve(path)
+
+    def expand(self, path: str, text: str) -> str:
+        """Return a text with its variables replaced. ConfigError: one is not set."""
+        texts = self._texts()
+        try:
+            text = texts.expand(path, text)
+        except Fault as exc:
+            raise ConfigError(f"{self.source}: {exc}") from None
+        if texts.problem:
+            raise ConfigError(f"{self.source}: {texts.problem}")
+        return text
+
+
+def _place(document: dict[str, Any]) -> tuple[shapes.Place, dict[str, Any]]:
+    """Where a document has its servers, and these."""
+    for place in shapes.PLACES:
+        found: Any = document
+        for key in place.path:
+            if isinstance(found, Twice) and found.key == key:
+                raise Fault("", is_there_twice(key))
+            if not isinstance(found, dict) or key not in found:
+                break
+            found = found[key]
+        else:
+            if not isinstance(found, dict):
+                raise Fault(".".join(place.path), "expected an object")
+            return place, found
+    values = document.values()
+    if all(one is None or isinstance(one, dict) for one in values) and any(
+        one is not None and one.keys() & {*shapes.STARTS} for one in values
+    ):
+        return shapes.Place((), "a bare object of servers"), document
+    raise Fault("", 'expected a key "mcpServers" (or "servers")')
+
+
+def load(path: str | os.PathLike[str]) -> dict[str, ServerConfig]:
+    """Reads a file: JSON, TOML (``.toml``) or YAML (``.yaml``, ``.yml``; it needs PyYAML). Returns
+    its servers by name, in the file's order, those not enabled included. The KeyError of another
+    name lists the names.
+
+    An entry with a fault is a server that cannot be used: its ``problem`` says the place and what
+    is expected there. The others are as good as ever.
+
+    Raises ConfigError, which names the file, where the file itself cannot be read or has no
+    servers.
+    """
+    return Document.load(path).servers
+
+
+def loads(
+    text: str | bytes,
+    *,
+    source: str = "<string>",
+    folder: str | os.PathLike[str] | None = None,
+    environ: Mapping[str, str] | None = None,
+) -> dict[str, ServerConfig]:
+    """Like :func:`load`, for text: JSON, if the name does not end in ``.toml``, ``.yaml`` or
+    ``.yml``.
+
+    ``source`` is its name in errors; ``folder`` is what relative paths start from (default:
+    the current directory); ``environ`` is where variables are looked up (default:
+    ``os.environ``).
+    """
+    return Document(text, source, folder, environ).servers
+
+
+set_public_home(globals())
