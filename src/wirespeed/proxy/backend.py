@@ -11,8 +11,15 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 
 from wirespeed._core.session import Session
-from wirespeed.errors import InvalidResponse, RemoteError, TransportError
+from wirespeed.errors import (
+    ConnectionLost,
+    HttpStatusError,
+    InvalidResponse,
+    RemoteError,
+    TransportError,
+)
 from wirespeed.protocol import codes
+from wirespeed.proxy.eras import envelope
 from wirespeed.proxy.failures import ServerLost, told
 from wirespeed.proxy.ongoing import Ongoing
 from wirespeed.proxy.side import Route, Side
@@ -70,6 +77,8 @@ class Backend(Side):
         retired: Whether another connection has taken its place, so that it gets no new requests.
         garbage: The invalid messages that it wrote.
         began: When the connection was made, on the clock of the loop.
+        ends_unreachable: Whether it ends when its server cannot be reached, where each request has
+            a connection of its own. Who owns it connects again.
     """
 
     def __init__(
@@ -92,6 +101,7 @@ class Backend(Side):
         self.began = loop.time()
         self._n_excused = 0
         self.probing = False
+        self.ends_unreachable = False
         session.shows_late_responses = True
 
     def ask(
@@ -122,8 +132,15 @@ class Backend(Side):
             self.link.wrote()
 
     def probe(self) -> asyncio.Future[Any] | None:
-        """Ask whether a server whose program has exited is still there."""
-        return None if self.link is None else self.ask("ping")
+        """Ask whether a server is still there. There is no ping in 2026-07-28."""
+        if self.link is None:
+            return None
+        if self.revision is not None and self.revision.modern:
+            asked = self.ask("server/discover", {"_meta": envelope()})
+        else:
+            asked = self.ask("ping")
+        asked.add_done_callback(lambda done: done.cancelled() or done.exception())
+        return asked
 
     def answered(self, message: Message | None, token: Any) -> None:
         """Take the answer to a request of the proxy itself."""
@@ -160,6 +177,20 @@ class Backend(Side):
         else:
             quiet.log(logging.WARNING, "%s: %s", self.name, exc)
             self.fail(token, codes.SERVER_LOST, told(self.name, exc))
+        if self.ends_unreachable and isinstance(exc, TransportError):
+            self._doubt(exc, isinstance(token, Route))
+
+    def _doubt(self, exc: TransportError, of_client: bool) -> None:
+        """A request has not reached the server, or its answer has not come. If the server cannot be
+        reached at all, the connection ends, unless it has other requests: these may be answered.
+        """
+        if isinstance(exc, HttpStatusError):
+            return
+        if not isinstance(exc, ConnectionLost):
+            if self.session.pending.live == 0:
+                self.loop.call_soon(self.end, str(exc).partition("\n")[0])
+        elif of_client:
+            self.probe()
 
     def expire(self, now: float) -> int:
         """Fail the requests that were not answered by their deadline, and cancel them. Returns how

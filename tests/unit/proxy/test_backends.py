@@ -13,6 +13,7 @@ import pytest
 from wirespeed import Client, Context, HeaderParam, Http, Server, Socket, WebSocket
 from wirespeed.errors import RemoteError
 from wirespeed.proxy import BackendConfig, Proxy, ProxyConfig
+from wirespeed.proxy.operation.states import state_of
 from wirespeed.types import ToolsChanged
 
 CLIENTS_TOKEN, PROXYS_TOKEN = "clients-s3cret", "proxys-s3cret"
@@ -225,3 +226,32 @@ async def test_a_server_over_http_that_is_not_there_at_first() -> None:
     await asyncio.wait((serving,))
     await behind.end()
     await place.end()
+
+
+@pytest.mark.parametrize("version", ["2025-11-25", "2026-07-28"])
+async def test_a_server_over_http_that_dies(version: str) -> None:
+    """It is not called up. When it is back, no call fails any more."""
+    behind = Behind(version)
+    await behind.begin("http://127.0.0.1:0/mcp")
+    backend = BackendConfig(target=behind.target(), name="behind", isolation="shared")
+    listening: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    proxy = Proxy(ProxyConfig(backends=(backend,), listen=("ws://127.0.0.1:0/mcp",)))
+    serving = asyncio.ensure_future(
+        proxy.serve(on_listening=lambda urls: listening.set_result(urls[0]))
+    )
+    (service,) = proxy.services.values()
+    async with Client(WebSocket(await listening, token=CLIENTS_TOKEN), era="modern") as client:
+        assert (await client.call_tool("add", {"a": 1, "b": 2})).data == 3
+        await behind.end()
+        with pytest.raises(RemoteError):
+            await client.call_tool("add", {"a": 1, "b": 2})
+        while state_of(service) == "up":
+            await asyncio.sleep(0.01)
+        await behind.begin(behind.url)
+        while state_of(service) != "up":
+            await asyncio.sleep(0.01)
+        for n in range(5):
+            assert (await client.call_tool("add", {"a": n, "b": 2})).data == n + 2
+    serving.cancel()
+    await asyncio.wait((serving,))
+    await behind.end()

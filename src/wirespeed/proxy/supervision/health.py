@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from wirespeed.proxy.eras import envelope
-
 if TYPE_CHECKING:
     import asyncio
 
@@ -35,7 +33,7 @@ class Health:
         if seen != self._seen or backend.session.pending.live == 0:
             self._seen, self._silent_since, self._asked = seen, now, None
         elif self._asked is None and now >= self._silent_since + self._config.interval:
-            self._asked, self._asked_at = self._ask(backend), now
+            self._asked, self._asked_at = backend.probe(), now
         elif self._asked is not None and now >= self._asked_at + self._config.timeout:
             self._asked = None
             backend.end(f"it did not answer a ping within {self._config.timeout:g} s")
@@ -43,12 +41,3 @@ class Health:
         if self._asked is not None:
             due = self._asked_at + self._config.timeout
         return min(due - now, self._config.interval / _LOOKS)
-
-    def _ask(self, backend: Backend) -> asyncio.Future[Any]:
-        """There is no ping in 2026-07-28."""
-        if backend.revision is not None and backend.revision.modern:
-            asked = backend.ask("server/discover", {"_meta": envelope()})
-        else:
-            asked = backend.ask("ping")
-        asked.add_done_callback(lambda done: done.cancelled() or done.exception())
-        return asked

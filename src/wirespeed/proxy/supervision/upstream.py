@@ -33,6 +33,8 @@ logger = logging.getLogger("wirespeed.proxy")
 # Seconds before the second start in a row, doubled for each further start, and their maximum.
 _DELAY = 0.1
 _MAX_DELAY = 30.0
+# The maximum for a server elsewhere, where a start is only an attempt to connect.
+_MAX_DELAY_ELSEWHERE = 5.0
 # Seconds after which a connection counts as good, whether or not it has answered.
 _SETTLED = 60.0
 # Starts in a row, of servers that answered nothing, after which requests are refused until one
@@ -160,7 +162,8 @@ class Upstream:
             else:
                 self._become("restarting")
             if self._failed > 1:
-                await asyncio.sleep(min(_DELAY * 2 ** (self._failed - 2), _MAX_DELAY))
+                most = _MAX_DELAY if isinstance(self._target, Stdio) else _MAX_DELAY_ELSEWHERE
+                await asyncio.sleep(min(_DELAY * 2 ** (self._failed - 2), most))
             elif first:  # who waits for the start may end it
                 await asyncio.sleep(_DELAY)
             elif self._answered:  # the next request may be its end, too
@@ -196,6 +199,7 @@ class Upstream:
                 self.status.pid = None if child is None else child.pid
                 await self.owner.opened(backend)
             self.backend = backend
+            backend.ends_unreachable = self.restarts
             self._become_ready()
             watch = Watch(backend, self._checks_of_all())
             greeted = backend.session.messages_in
