@@ -40,6 +40,11 @@ class ToolRules:
     allow: tuple[str, ...] = ("*",)
     deny: tuple[str, ...] = ()
 
+    @property
+    def restricts(self) -> bool:
+        """Whether there is a tool that is not allowed."""
+        return self.allow != ("*",) or bool(self.deny)
+
     def allows(self, name: str, *others: str) -> bool:
         """Whether a tool is allowed. ``others``: its other names, which only ``deny`` counts."""
         return any(fnmatchcase(name, glob) for glob in self.allow) and not any(
@@ -49,11 +54,14 @@ class ToolRules:
 
 @dataclass(frozen=True, kw_only=True)
 class ToolsConfig(ToolRules):
-    """Which tools of a server clients see, and how, where its endpoint is shared with others.
+    """Which tools of a server clients may use, and how they see them.
+
+    ``allow`` and ``deny`` hold at each endpoint that has the server, the others where its endpoint
+    is shared with other servers.
 
     Attributes:
-        allow: Globs of the server's names; what none matches is hidden.
-        deny: Globs of the server's names; what one matches is hidden.
+        allow: Globs of the server's names; what none matches can neither be seen nor called.
+        deny: Globs of the server's names; what one matches can neither be seen nor called.
         rename: Names of the server's tools, and what clients call them, without a prefix.
         describe: Names of the server's tools, and their descriptions instead of its own.
     """
@@ -218,7 +226,7 @@ class BackendConfig:
             the proxy translates between the eras. Otherwise they are refused.
         prefix: What stands before the names of its tools and prompts, where its endpoint is shared
             with others; by default its name and ``_``. Letters, digits and ``_-`` fit all hosts.
-        tools: Which of its tools are shown there.
+        tools: Which of its tools clients may use, and how those are shown there.
         flow: How many requests it gets at once.
         lite: Its tools that clients of LiteMCP may use, by the server's names: each at
             ``/lite/``, the name of the server, ``/`` and its own, where URLs have paths.
@@ -276,6 +284,8 @@ class BackendConfig:
         for tool in self.lite:
             if not LITE.fullmatch(tool) or not {"", ".", ".."}.isdisjoint(tool.split("/")):
                 raise ValueError(f"the name of the tool cannot be a part of a URL: {tool!r}")
+            if not self.tools.allows(tool):
+                raise ValueError(f"a tool for clients of LiteMCP is not allowed: {tool}")
         if len(set(self.lite)) < len(self.lite):
             raise ValueError("a tool for clients of LiteMCP is named twice")
 
@@ -428,6 +438,8 @@ class ProxyConfig:
         limits: The limits of each client's connection.
         shutdown_grace: Seconds that requests in flight have when the proxy ends.
         page_size: Entries on a page of a list that was merged of several servers.
+        ready_within: Seconds that clients of several servers wait for those that are not ready.
+            What comes later they learn by ``list_changed``.
         watch: Whether ``wirespeed proxy`` reads its file again when it changes; after SIGHUP it
             does so anyway.
         rate: How many requests each principal may send; without principals, each address. None: any
@@ -448,6 +460,7 @@ class ProxyConfig:
     limits: Limits = field(default_factory=Limits)
     shutdown_grace: float = 5.0
     page_size: int = 1000
+    ready_within: float = 2.0
     watch: bool = True
     rate: RateConfig | None = None
     slow_client_timeout: float = 30.0

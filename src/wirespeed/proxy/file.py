@@ -67,14 +67,15 @@ class _Keys(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
 
 
 class Tools(_Keys):
-    """Which tools clients see at the endpoint of all servers, by the names of the server."""
+    """Which tools clients may use, and how those are shown at the endpoint of all servers, by the
+    names of the server."""
 
-    allow: Annotated[tuple[str, ...], Meta(description="Globs: others are hidden.")] | UnsetType = (
-        UNSET
-    )
-    deny: Annotated[tuple[str, ...], Meta(description="Globs: these are hidden.")] | UnsetType = (
-        UNSET
-    )
+    allow: (
+        Annotated[tuple[str, ...], Meta(description="Globs: nobody may use others.")] | UnsetType
+    ) = UNSET
+    deny: (
+        Annotated[tuple[str, ...], Meta(description="Globs: nobody may use these.")] | UnsetType
+    ) = UNSET
     rename: Annotated[dict[str, str], Meta(description="Other names.")] | UnsetType = UNSET
     describe: Annotated[dict[str, str], Meta(description="Other descriptions.")] | UnsetType = UNSET
 
@@ -383,6 +384,18 @@ class Top(_Keys):
     ) = UNSET
     page_size: (
         Annotated[_Count, Meta(description="Entries on a page of a list of several servers.")]
+        | UnsetType
+    ) = UNSET
+    ready_within: (
+        Annotated[
+            float,
+            Meta(
+                ge=0,
+                le=1e9,
+                description="Seconds that clients of several servers wait for those that are not "
+                "ready.",
+            ),
+        ]
         | UnsetType
     ) = UNSET
     watch: Annotated[bool, Meta(description="Read the file again when it changes.")] | UnsetType = (

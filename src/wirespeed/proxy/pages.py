@@ -19,10 +19,11 @@ async def pages(
     params: dict[str, Any],
     max_bytes: int,
 ) -> list[dict[str, Any]]:
-    """Return the pages of a list. A page whose next cursor was followed before is the last one.
+    """Return the pages of a list. The last one has no next cursor, or one that is empty, is not a
+    string, or was followed before.
 
     ``ask``: Sends a request and returns its result. ``max_bytes``: What all pages may take.
-    InvalidResponse: A page is not an object, a cursor is not a string, or the list is too long.
+    InvalidResponse: A page is not an object, or the list is too long.
     What ``ask`` raises passes.
     """
     found: list[dict[str, Any]] = []
@@ -37,11 +38,7 @@ async def pages(
             raise InvalidResponse(f"{method} has more than {max_bytes} bytes")
         found.append(page)
         cursor = page.get("nextCursor")
-        if cursor is None:
-            return found
-        if not isinstance(cursor, str):
-            raise InvalidResponse(f"a cursor of {method} is not a string")
-        if cursor in seen:
+        if not isinstance(cursor, str) or not cursor or cursor in seen:
             return found
         seen.add(cursor)
         params = {**params, "cursor": cursor}

@@ -90,7 +90,7 @@ class Proxy:
     def observe(self) -> None:
         """Measure the requests to servers that are started from now on."""
         self._is_observed = True
-        for service in self._services.values():
+        for service in {*self._services.values(), self._whole}:
             service.meter.observe()
 
     @cached_property
@@ -153,7 +153,7 @@ class Proxy:
             return next(iter(services.values()))
         from wirespeed.proxy.merge.merged import Merged  # most proxies have one server
 
-        merged = Merged(_offers(config, services), config.page_size)
+        merged = Merged(_offers(config, services), config.page_size, config.ready_within)
         return ProxyService(config, "proxy", merged, Meter())
 
     def _adopted(
@@ -165,31 +165,41 @@ class Proxy:
         if config.rate is not None or by_principal:
             rates = Rates(config.rate, by_principal)
         names = {one.name: Names(one) for one in config.backends}
-        for name, one in names.items():
-            self._guard(services[name], name, partial(one.of_tool, alone=len(names) == 1))
+        for one in config.backends:
+            of_tool = partial(names[one.name].of_tool, alone=len(names) == 1)
+            shows = one.tools.allows if one.tools.restricts else None
+            self._guard(services[one.name], one.name, of_tool, shows)
         if (merged := _merged(whole, services)) is not None:
-            self._guard(whole, None, partial(names_of_tool, names.values()))
+            self._guard(whole, None, partial(names_of_tool, names.values()), None)
             merged.access = whole.access
         for service in (*services.values(), whole):
             service.adopt(config, rates)
-            if self._is_observed and service.config is not None:
+            if self._is_observed:
                 service.meter.observe()
         return rates
 
     def _guard(
-        self, service: ProxyService, server: str | None, names: Callable[[str], Iterable[str]]
+        self,
+        service: ProxyService,
+        server: str | None,
+        names: Callable[[str], Iterable[str]],
+        shows: Callable[[str], bool] | None,
     ) -> None:
-        """Let only principals use a service, if there are any, and note what they call. ``names``
-        as of `Principals.grants`."""
+        """Let only principals use a service, if there are any, and nobody a tool that the server
+        does not show. Note what they call. ``names`` and ``shows`` as of `Principals.grants`."""
         service.audit, service.tracer = self._audit, self._tracer
         service.proxy_name = self.name
-        if self._principals is None:
-            return
-        grants = self._principals.grants(server, names)
-        if service.auth is None:
-            service.auth = self._principals.authority(server)
-        else:
-            service.auth.adopt(self._principals)
+        grants = None
+        if self._principals is not None:
+            grants = self._principals.grants(server, names, shows)
+            if service.auth is None:
+                service.auth = self._principals.authority(server)
+            else:
+                service.auth.adopt(self._principals)
+        if grants is None and shows is not None:
+            from wirespeed.proxy.access.grants import everyone  # most proxies have no rules
+
+            grants = everyone(shows)
         if service.access is None or grants is None:
             service.access = grants
         else:
@@ -340,7 +350,7 @@ class Proxy:
             self._whole.farewell = "the servers were changed"
         self.rates = self._adopted(config, services, whole)
         if (merged := _merged(whole, services)) is not None:
-            await merged.replace(_offers(config, services), config.page_size)
+            await merged.replace(_offers(config, services), config.page_size, config.ready_within)
         self.config, self._services, self._whole = config, services, whole
 
     def _whole_of(self, config: ProxyConfig, services: dict[str, ProxyService]) -> ProxyService:
@@ -371,7 +381,9 @@ def _merged(whole: ProxyService, services: dict[str, ProxyService]) -> Merged | 
 
 
 def _offers(config: ProxyConfig, services: dict[str, ProxyService]) -> list[Offer]:
-    return [(services[one.name], Names(one), one.start_timeout) for one in config.backends]
+    from wirespeed.proxy.merge.merged import Offer
+
+    return [Offer(services[one.name], Names(one), one.start_timeout) for one in config.backends]
 
 
 set_public_home(globals())

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 SHOWN = frozenset({"prefix", "tools", "lite"})
 # What holds from the next connection of a client on, or at once.
 LIVE = frozenset({"backends", "listen", "limits", "shutdown_grace", "page_size", "watch"}) | {
+    "ready_within",
     "rate",
     "principals",
     "auth",

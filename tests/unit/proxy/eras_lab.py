@@ -42,6 +42,7 @@ async def serving(
         target = Stdio(sys.executable, command, env=surroundings())
     backend = BackendConfig(target=target, name="b", isolation=isolation, size=size)
     listens = (f"{listen}://127.0.0.1:0/mcp",)
+    options = {"ready_within": 60.0, **options}  # starts take long where much else runs
     config = ProxyConfig(backends=(backend, *others), listen=listens, **options)
     listening: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     task = asyncio.ensure_future(

@@ -131,7 +131,7 @@ class MergeLab:
         self.log.touch()
         self.script = folder / "server.py"
         self.script.write_text(SERVER)
-        self.options = options
+        self.options = {"ready_within": 60.0, **options}  # starts take long where much else runs
         self.backends = [self.backend(name) for name in names]
         self.clients: list[Raw] = []
 

@@ -26,7 +26,8 @@ class ReloadLab:
         self.folder = folder
         (folder / "backend.py").write_text(BACKEND)
         self.path = folder / "s"
-        self.config = ProxyConfig(backends=servers, listen=listen or (f"unix:{self.path}",))
+        listen = listen or (f"unix:{self.path}",)
+        self.config = ProxyConfig(backends=servers, listen=listen, ready_within=60.0)
         self.urls: list[tuple[str, ...]] = []
         self.clients: list[Raw] = []
 

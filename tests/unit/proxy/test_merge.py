@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -317,7 +318,7 @@ async def test_a_handshake_that_takes_too_long(
         for n in range(2):
             error = (await client.ask(call(n, "s_x")))["error"]
             assert error["code"] == -31004
-            assert "did not answer initialize in time" in error["message"]
+            assert "it did not answer initialize within 1 s" in error["message"]
             while servers.upstreams:
                 await asyncio.sleep(0.01)
 
@@ -375,3 +376,33 @@ async def test_work_that_is_cancelled_before_it_began() -> None:
         await asyncio.wait((work.task,))
         assert front.refuse.call_count == is_open
         assert not works
+
+
+@pytest.mark.parametrize("n", [1, 2])
+async def test_rules_hold_at_each_endpoint(tmp_path: Path, era: Any, n: int) -> None:
+    """Also at the path of the server, whose tools have no prefix there, and after a reload."""
+    lab = MergeLab(tmp_path, *["blue"][: n - 1])
+    tools = ToolsConfig(deny=("se*", "leave"), rename={"who": "me"})
+    lab.backends.append(lab.backend("red", tools=tools))
+    async with lab.serving("ws://127.0.0.1:0/mcp") as (url, *_):
+        at = url.replace("/mcp", "/servers/red")
+        async with Client(at, era=era) as client:
+            names = {tool.name for tool in await client.list_tools()}
+            assert names == {"grow", "hang", "name", "say", "touch", "who"}
+            assert (await client.call_tool("who")).data == "red:"
+            for denied in ("secret", "leave"):
+                with pytest.raises(RemoteError, match=f"Unknown tool: {denied}"):
+                    await client.call_tool(denied)
+            red = replace(lab.backends[-1], tools=ToolsConfig(deny=("who",)))
+            backends = (*lab.proxy.config.backends[:-1], red)
+            await lab.proxy.reload(replace(lab.proxy.config, backends=backends))
+            assert (await client.call_tool("secret")).data == "secret"
+            with pytest.raises(RemoteError, match="Unknown tool: who"):
+                await client.call_tool("who")
+
+
+def test_a_tool_for_litemcp_that_is_denied() -> None:
+    from wirespeed import Stdio
+
+    with pytest.raises(ValueError, match="is not allowed: x"):
+        BackendConfig(target=Stdio("x"), lite=("x",), tools=ToolsConfig(deny=("x",)))

@@ -112,10 +112,9 @@ LONG = {"name": "x", "inputSchema": {"type": "object"}, "description": "x" * 40_
 @pytest.mark.parametrize(
     ("page", "why"),
     [
-        ({"tools": 5}, "the tools of s are not a list"),
-        ({"tools": [LONG], "nextCursor": 5}, "a cursor of tools/list is not a string"),
         ({"tools": [LONG] * 2, "nextCursor": "a"}, "tools/list has more than 100000 bytes"),
         (5, "the answer of s to tools/list is not an object"),
+        ({"tools": 5}, "the tools of a page are not a list"),
     ],
 )
 async def test_a_list_that_is_not_valid(
@@ -124,12 +123,57 @@ async def test_a_list_that_is_not_valid(
     """That of the other servers is shown."""
     lab = MergeLab(tmp_path, "red")
     lab.backends.append(lab.scripted("s", {"tools/list": {"result": page}}))
-    lab.options = {"limits": Limits(max_message=100_000)}
+    lab.options["limits"] = Limits(max_message=100_000)
     async with lab.serving():
         client = await lab.connect()
         answer = await client.ask({"jsonrpc": "2.0", "id": 1, "method": "tools/list"})
         assert {tool["name"].split("_")[0] for tool in answer["result"]["tools"]} == {"red"}
-    assert f"s: nothing is shown of its tools: {why}" in caplog.text
+    (line,) = [one for one in caplog.messages if one.startswith("s: ")]
+    assert why in line
+
+
+GOOD = {"name": "good", "inputSchema": {}}
+
+
+@pytest.mark.off_schema
+@pytest.mark.parametrize(
+    ("tool", "why"),
+    [
+        ({"name": "x"}, "'x': it has no inputSchema"),
+        ({"name": "x", "inputSchema": None}, "'x': its inputSchema is not an object"),
+        ({"name": "x", "inputSchema": {}, "outputSchema": []}, "'x': its outputSchema is not an"),
+        ({"name": 7, "inputSchema": {}}, "7: its name is not a text"),
+        ({"inputSchema": {}}, "one without a name: it has no name"),
+        (None, "one without a name: it is not an object"),
+    ],
+)
+async def test_a_tool_that_is_not_valid(
+    tmp_path: Path, tool: Any, why: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is left out with one warning, and none of the others."""
+    page = {"result": {"tools": [GOOD, tool, {**GOOD, "name": "better", "title": None}]}}
+    lab = MergeLab(tmp_path, "red")
+    lab.backends.append(lab.scripted("s", {"tools/list": page}))
+    async with lab.serving(), Client(lab.url, era="legacy") as client:
+        for _ in range(2):
+            names = {one.name for one in await client.list_tools()}
+            assert {one for one in names if one.startswith("s_")} == {"s_good", "s_better"}
+    (line,) = [one for one in caplog.messages if one.startswith("s: ")]
+    assert f"s: some of its tools are not shown: {why}" in line
+
+
+@pytest.mark.off_schema
+@pytest.mark.parametrize("cursor", ["", 5, None])
+async def test_a_cursor_that_leads_nowhere(tmp_path: Path, cursor: Any) -> None:
+    """The list ends with what came."""
+    lab = MergeLab(tmp_path, "red")
+    page = {"result": {"tools": [GOOD], "nextCursor": cursor}}
+    lab.backends = [lab.scripted("s", {"tools/list": page}), *lab.backends]
+    async with lab.serving():
+        client = await lab.connect()
+        answer = await client.ask({"jsonrpc": "2.0", "id": 1, "method": "tools/list"})
+        assert answer["result"]["tools"][0] == {**GOOD, "name": "s_good"}
+        assert len(lab.seen("tools/list")) == 1
 
 
 async def test_pages_in_a_circle(tmp_path: Path) -> None:

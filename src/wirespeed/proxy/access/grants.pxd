@@ -13,6 +13,7 @@ cdef class Grant:
 
 cdef class Grants(Access):
     cdef dict grants                   # digest of a principal -> Grant
+    cdef Grant everyone                # of other clients; None: they may use nothing
     cdef readonly long long n_refused  # requests
 
     cdef Grant of_c(self, object principal)

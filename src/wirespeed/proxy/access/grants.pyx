@@ -69,25 +69,27 @@ cdef class Grant:
 
 @cython.final
 cdef class Grants(Access):
-    """What all principals may use at one endpoint. A client of another principal, or of none, may
-    use nothing.
+    """What all principals may use at one endpoint.
 
     Args:
         grants: The grants by the digests of principals.
+        everyone: That of a client of another principal, or of none; None: it may use nothing.
 
     Attributes:
         n_refused: The requests that were not admitted.
     """
 
-    def __init__(self, grants):
+    def __init__(self, grants, Grant everyone=None):
         self.grants = dict(grants)
+        self.everyone = everyone
 
     def adopt(self, Grants other not None):
         """Take the grants of another configuration, for connections that are there, too."""
-        self.grants = other.grants
+        self.grants, self.everyone = other.grants, other.everyone
 
     cdef Grant of_c(self, object principal):
-        return None if principal is None else self.grants.get(principal)
+        found = None if principal is None else self.grants.get(principal)
+        return self.everyone if found is None else <Grant> found
 
     def of(self, principal):
         """Return the grant of a principal, by its digest; None: it has none."""
@@ -145,3 +147,13 @@ cdef class Grants(Access):
             pass                           # not a list: nothing of it is shown
         result["tools"] = kept
         return msgspec.json.encode(result)
+
+
+def everyone(allows):
+    """Return the grants of an endpoint that each client may use, but for the tools that are not
+    allowed."""
+    return Grants({}, Grant("", _any, allows))
+
+
+def _any(server):
+    return True

@@ -74,14 +74,20 @@ class Principals:
         servers."""
         return Authority(self, server)
 
-    def grants(self, server: str | None, names: Callable[[str], Iterable[str]]) -> Grants | None:
+    def grants(
+        self,
+        server: str | None,
+        names: Callable[[str], Iterable[str]],
+        shows: Callable[[str], bool] | None,
+    ) -> Grants | None:
         """Return what principals may use at the endpoint of a server. Returns None if there are no
-        principals: then every client may use everything.
+        principals: then each client may use the same.
 
         Args:
             server: None for the endpoint of all servers.
             names: Returns the names of a tool, by its name at this endpoint. The first is its name
                 at the endpoint of all servers.
+            shows: Whether anyone may use a tool; None: all tools may be used.
         """
         if not self._all:
             return None
@@ -89,9 +95,9 @@ class Principals:
         for one in self._all:
             if server is not None and not one.may_use(server):
                 continue
-            allows = None
-            if one.tools.allow != ("*",) or one.tools.deny:
-                allows = _by_names(one, names)
+            allows = shows
+            if one.tools.restricts:
+                allows = _by_names(one, names, shows)
             found[_digest(one)] = Grant(one.name, one.may_use, allows)
         return Grants(found)
 
@@ -165,9 +171,11 @@ def _digest(principal: PrincipalConfig) -> bytes:
 
 
 def _by_names(
-    principal: PrincipalConfig, names: Callable[[str], Iterable[str]]
+    principal: PrincipalConfig,
+    names: Callable[[str], Iterable[str]],
+    shows: Callable[[str], bool] | None,
 ) -> Callable[[str], bool]:
-    return lambda name: principal.tools.allows(*names(name))
+    return lambda name: (shows is None or shows(name)) and principal.tools.allows(*names(name))
 
 
 def _verifiers(auth: AuthorizationConfig) -> list[Verifier]:

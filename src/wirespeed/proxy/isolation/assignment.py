@@ -15,7 +15,15 @@ if TYPE_CHECKING:
 
 
 class Router(Protocol):
-    """Decides what becomes of the messages of clients."""
+    """Decides what becomes of the messages of clients.
+
+    Attributes:
+        is_shared: Whether what a server says to one client, the others see as well.
+    """
+
+    @property
+    def is_shared(self) -> bool:
+        """See above."""
 
     def joined(self, front: Front) -> None:
         """A client has connected."""
@@ -61,6 +69,8 @@ class WithoutSession:
     Args:
         reason: Why, as of `Assignment.refuses_lanes`.
     """
+
+    is_shared = True
 
     def __init__(self, reason: str = "") -> None:
         self._reason = reason

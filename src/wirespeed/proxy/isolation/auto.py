@@ -35,6 +35,8 @@ class Auto:
     The server that was asked is used: it is the first of the pool, or that of the first client.
     """
 
+    is_shared = False  # until the era is known
+
     def __init__(self, config: BackendConfig, limits: Limits, meter: Meter) -> None:
         self._config = config
         self._limits = limits

@@ -37,6 +37,7 @@ class PerClient:
         breaker: What counts failures of all servers; None: nothing does, or there were none.
     """
 
+    is_shared = False
     refuses_lanes = (
         'with isolation "session" each client needs a session, which clients of 2026-07-28 do not '
         'have over HTTP: set isolation to "auto", "shared" or "pool"'

@@ -65,6 +65,7 @@ class Pool:
         legacy, modern: What serves clients of these eras.
     """
 
+    is_shared = True
     refuses_lanes = ""
 
     def __init__(

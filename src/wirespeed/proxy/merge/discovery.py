@@ -6,11 +6,15 @@ from collections.abc import Iterable
 from typing import Any
 
 from wirespeed.errors import InvalidResponse
+from wirespeed.protocol.meta import TASKS_EXTENSION
 from wirespeed.protocol.revisions import META_SERVER_INFO
 
-# Capabilities that are lists of features, and those that need to know whose a task is.
+# Capabilities that are lists of features.
 _LISTS = ("tools", "prompts", "resources")
-_OF_ONE = ("tasks", "io.modelcontextprotocol/tasks")
+# What need not be known of a server but that it has it.
+_PLAIN = ("logging", "completions")
+# Extensions without methods of their own: what they add are members of tools and resources.
+_WITHOUT_METHODS = ("io.modelcontextprotocol/ui",)
 
 Hello = dict[str, Any]
 
@@ -36,26 +40,39 @@ def checked(name: str, hello: Hello) -> Hello:
     return hello
 
 
-def capabilities(hellos: Iterable[Hello]) -> dict[str, Any]:
-    """The union of the servers' capabilities. Tasks are missing if several servers have them: their
-    ids do not say whose they are."""
-    return _union([hello["capabilities"] for hello in hellos])
+def capabilities(hellos: Iterable[Hello], *, is_whole: bool) -> dict[str, Any]:
+    """What the endpoint can do: what a server can, as far as its requests can be told apart. Tasks
+    are missing if several servers have them: their ids do not say whose they are.
 
-
-def _union(found: list[Any]) -> dict[str, Any]:
+    ``is_whole``: Whether no server is missing. One that comes later may have any list.
+    """
+    found = [hello["capabilities"] for hello in hellos]
     union: dict[str, Any] = {}
+    for name in _LISTS:
+        having = [one[name] for one in found if name in one]
+        if having or not is_whole:
+            union[name] = {"listChanged": True}  # servers come and go
+        if any(one.get("subscribe") is True for one in having):
+            union[name]["subscribe"] = True
+    for name in _PLAIN:
+        if any(name in one for one in found):
+            union[name] = {}
+    having = [one["tasks"] for one in found if "tasks" in one]
+    if len(having) == 1:
+        union["tasks"] = having[0]
+    if extensions := _extensions([one.get("extensions") for one in found]):
+        union["extensions"] = extensions
+    return union
+
+
+def _extensions(found: list[Any]) -> dict[str, Any]:
+    """The extensions whose methods the endpoint serves."""
     found = [one for one in found if isinstance(one, dict)]
-    for one in found:
-        for name, value in one.items():
-            if name in _OF_ONE and sum(name in other for other in found) > 1:
-                continue
-            if name in _LISTS and isinstance(value, dict):
-                earlier = union.setdefault(name, {})
-                earlier |= {flag: on for flag, on in value.items() if on or flag not in earlier}
-            elif name in ("extensions", "experimental"):
-                union[name] = _union([other.get(name) for other in found])
-            else:
-                union.setdefault(name, value)
+    union: dict[str, Any] = {}
+    for name in (*_WITHOUT_METHODS, TASKS_EXTENSION):
+        having = [one[name] for one in found if name in one]
+        if having and (name != TASKS_EXTENSION or len(having) == 1):
+            union[name] = having[0]
     return union
 
 
@@ -69,28 +86,24 @@ def instructions(hellos: dict[str, Hello]) -> dict[str, str]:
     return {"instructions": "\n\n".join(parts)} if parts else {}
 
 
-def initialized(version: str, hellos: dict[str, Hello]) -> Hello:
-    """The result of ``initialize``."""
-    found = capabilities(hellos.values())
-    for name in _LISTS:  # servers come and go
-        if isinstance(found.get(name), dict):
-            found[name]["listChanged"] = True
+def initialized(version: str, hellos: dict[str, Hello], *, is_whole: bool) -> Hello:
+    """The result of ``initialize``. ``is_whole``: Whether no server is missing."""
     return {
         "protocolVersion": version,
-        "capabilities": found,
+        "capabilities": capabilities(hellos.values(), is_whole=is_whole),
         "serverInfo": identity(),
         **instructions(hellos),
     }
 
 
-def discovered(hellos: dict[str, Hello]) -> Hello:
-    """The result of ``server/discover``."""
+def discovered(hellos: dict[str, Hello], *, is_whole: bool) -> Hello:
+    """The result of ``server/discover``. ``is_whole``: Whether no server is missing."""
     first, *others = (hello.get("supportedVersions", []) for hello in hellos.values())
     return {
         "supportedVersions": [v for v in first if all(v in other for other in others)],
-        "capabilities": capabilities(hellos.values()),
+        "capabilities": capabilities(hellos.values(), is_whole=is_whole),
         **instructions(hellos),
-        **modern(hellos.values()),
+        **modern([*hellos.values(), *([] if is_whole else [{}])]),
     }
 
 

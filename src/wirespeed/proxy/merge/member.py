@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import math
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -21,39 +20,31 @@ if TYPE_CHECKING:
 
     from wirespeed.proxy.backend import Backend, Owner
     from wirespeed.proxy.front import Front
-    from wirespeed.proxy.merge.names import Names
-    from wirespeed.proxy.service import ProxyService
-
-logger = logging.getLogger("wirespeed.proxy")
+    from wirespeed.proxy.merge.merged import Offer
 
 # Seconds in which a server that failed is not tried again.
 _RETRY = 1.0
 
 
 class Member:
-    """A client's connection to one server: the server's service has one client more.
-
-    Args:
-        patience: Seconds that the server has for an answer to the proxy.
+    """A client's connection to one server, from its first use on: the server's service has one
+    client more.
 
     Attributes:
-        service: What serves it.
-        names: What clients call its tools and prompts.
+        offer: The server.
         backend: The connection; None while there is none.
         hello: What it said of itself, of a client of a legacy era; None before its handshake.
+        is_used: Whether a request of the client was passed on over the connection.
     """
 
-    def __init__(
-        self, service: ProxyService, names: Names, patience: float, front: Front, owner: Owner
-    ) -> None:
-        self.name = service.name
-        self.service = service
-        self.names = names
+    def __init__(self, offer: Offer, front: Front, owner: Owner) -> None:
+        self.offer = offer
+        self.name = offer.service.name
         self.backend: Backend | None = None
         self.hello: dict[str, Any] | None = None
         self.level: str | None = None
         self.uris: set[str] = set()
-        self._patience = patience
+        self.is_used = False
         self._client = front
         self._owner = owner
         self._inner: Front | None = None
@@ -67,6 +58,17 @@ class Member:
     def now(self) -> Member:
         """The server of this name after changes of the configuration."""
         return self if self._next is None else self._next.now
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether what the server says holds for other clients as well: they share it, or it has
+        heard nothing of this one yet."""
+        return not self.is_used or self.is_of_several
+
+    @property
+    def is_of_several(self) -> bool:
+        """Whether other clients have the same server."""
+        return self._inner is not None and self._inner.router.is_shared
 
     def leave(self, successor: Member | None) -> None:
         """The configuration has another server of this name, or none. Requests in flight are
@@ -90,9 +92,10 @@ class Member:
             at, text = self._failed
             if self._client.loop.time() < at + _RETRY:
                 raise ServerLost(text)
-        backend, self._inner = self.service.join(self._owner, self._client)
+        backend, self._inner = self.offer.service.join(self._owner, self._client)
         backend.admits_legacy = backend.admits_modern = True
         backend.across, self.backend = self._client, backend
+        self.is_used = False
         return backend
 
     def lost(self, reason: str) -> None:
@@ -134,26 +137,24 @@ class Member:
         self.hello = hello
         if initialized:
             backend.tell("notifications/initialized")
-        if self.level is not None:
+        if self.level is not None and "logging" in hello["capabilities"]:
             await self._restore("logging/setLevel", {"level": self.level})
         for uri in list(self.uris):  # clients go on meanwhile
             await self._restore("resources/subscribe", {"uri": uri})
 
     async def _restore(self, method: str, params: dict[str, Any]) -> None:
+        self.is_used = True
         with contextlib.suppress(RemoteError, InvalidResponse):
             await self.ask(method, params)
 
-    def has(self, capability: str) -> bool:
-        """Whether the server may have this capability."""
-        return self.hello is None or capability in self.hello["capabilities"]
-
     async def ask(self, method: str, params: object) -> dict[str, Any]:
         """Ask the server something. RemoteError, TransportError or InvalidResponse: it did not give
-        a result."""
+        a result. The server's service limits the time of ``initialize``, which counts from the
+        start of the server."""
+        greets = method == "initialize"  # it must not be cancelled
         try:
-            async with asyncio.timeout(self._patience):
-                # `initialize` must not be cancelled
-                result = await self.connect().ask(method, params, cancels=method != "initialize")
+            async with asyncio.timeout(None if greets else self.offer.patience):
+                result = await self.connect().ask(method, params, cancels=not greets)
         except TimeoutError:
             raise ServerLost(f"the server {self.name} did not answer {method} in time") from None
         if not isinstance(result, dict):
@@ -173,31 +174,36 @@ class Member:
         return found
 
     async def _once(self, method: str, work: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
-        """Wait for what somebody has begun to ask, or begin it."""
+        """Wait for what somebody has begun to ask, or begin it. TransportError: the client has
+        left."""
         asking = self._asking.get(method)
         if asking is None:
             asking = self._asking[method] = asyncio.ensure_future(work())
-            asking.add_done_callback(lambda done: self._asking.pop(method, None))
-        return await asyncio.shield(asking)
+            asking.add_done_callback(partial(self._asked, method))
+        await asyncio.wait((asking,))
+        if asking.cancelled():
+            raise ServerLost(f"the server {self.name} is not there")
+        return asking.result()
+
+    def _asked(self, method: str, asking: asyncio.Future[Any]) -> None:
+        if self._asking.get(method) is asking:
+            del self._asking[method]
+        if not asking.cancelled():
+            asking.exception()  # for those who do not wait any more
 
     async def _list(self, kind: Kind, meta: dict[str, Any] | None) -> Listing:
-        found = Listing([])
-        if not self.has(kind.capability):
-            return found
+        found = Listing()
         params: dict[str, Any] = {} if meta is None else {"_meta": meta}
         n_changes = self._n_changes
-        max_bytes = self._client.service.limits.max_message
         try:
-            listed = await pages(self.ask, kind.method, params, max_bytes)
+            listed = await pages(
+                self.ask, kind.method, params, self._client.service.limits.max_message
+            )
         except RemoteError as exc:
             if exc.code != codes.METHOD_NOT_FOUND:
                 raise
             listed = []
-        for page in listed:
-            entries = page.get(kind.name) or []
-            if not isinstance(entries, list):
-                raise InvalidResponse(f"the {kind.name} of {self.name} are not a list")
-            found.entries += [one for one in entries if isinstance(one, dict)]
+        found.take(kind, listed)
         now = self._client.loop.time()
         found.ttl = min(map(ttl_of, listed), default=0)
         public = listed and all(page.get("cacheScope") == "public" for page in listed)
@@ -213,12 +219,13 @@ class Member:
         return math.inf if told.get("listChanged") is True else 0.0
 
     def forget(self, capability: str) -> None:
-        """The lists of a capability have changed."""
+        """The lists of a capability have changed. What is being asked may be old already."""
         self._n_changes += 1
-        for method in [one for one in self._listings if one.split("/")[0] == capability]:
-            del self._listings[method]
+        for found in (self._listings, self._asking):
+            for method in [one for one in found if one.split("/")[0] == capability]:
+                del found[method]
 
 
-def text_of(error: Exception) -> str:
+def text_of(error: BaseException) -> str:
     """The first line of an error; all of one that is not foreseen."""
     return str(error).partition("\n")[0] if isinstance(error, WirespeedError) else repr(error)

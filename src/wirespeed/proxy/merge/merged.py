@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple
 
+from wirespeed.proxy.merge.catalog import Catalog, CatalogKey
 from wirespeed.proxy.merge.client import MergedClient
-from wirespeed.proxy.merge.member import Member
 
 if TYPE_CHECKING:
     from wirespeed._core.envelope import Message
@@ -20,16 +20,30 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("wirespeed.proxy")
 
-# The service of a server, its names, and the seconds that it has to answer.
-Offer: TypeAlias = "tuple[ProxyService, Names, float]"
+# Kinds of clients whose lists are kept: the oldest goes.
+_MAX_CATALOGS = 64
+# Names of tools and prompts whose servers are kept, complaints that are not repeated, and names of
+# entries in one of these.
+_MAX_NAMES = 10_000
+_MAX_COMPLAINTS = 1_000
+_MAX_NAMED = 5
+
+
+class Offer(NamedTuple):
+    """A server of the endpoint: its service, its names, and the seconds that it has to answer."""
+
+    service: ProxyService
+    names: Names
+    patience: float
 
 
 class Merged:
-    """A `wirespeed.proxy.isolation.assignment.Assignment`: each client is a client of every server.
+    """A `wirespeed.proxy.isolation.assignment.Assignment`: each client may use every server.
 
     Args:
-        services: The service of each server, its names, and the seconds that it has to answer.
+        offers: The servers, in the order of the configuration.
         page_size: Entries on a page of a list.
+        ready_within: Seconds that clients wait for servers that are not ready.
 
     Attributes:
         access: What clients may use; None: everything.
@@ -37,14 +51,18 @@ class Merged:
     """
 
     refuses_lanes = ""
+    is_shared = True
 
-    def __init__(self, services: list[Offer], page_size: int) -> None:
+    def __init__(self, offers: list[Offer], page_size: int, ready_within: float) -> None:
+        self.offers = offers
         self.page_size = page_size
+        self.ready_within = ready_within
         self.access: Grants | None = None
         self.collisions = 0
-        self._services = services
         self._held: list[ProxyService] = []
         self._clients: dict[Front, MergedClient] = {}
+        self._catalogs: dict[CatalogKey, Catalog] = {}
+        self._owners: dict[tuple[str, str], list[tuple[Offer, str]]] = {}
         self._complaints: dict[tuple[str, str], str] = {}
         self._releases: set[asyncio.Task[None]] = set()
 
@@ -55,43 +73,46 @@ class Merged:
 
     async def start(self) -> None:
         """Start the servers. One that cannot be started does not hold the others up."""
-        for service, *_ in self._services:
-            await service.hold()
-            self._held.append(service)
+        for offer in self.offers:
+            await offer.service.hold()
+            self._held.append(offer.service)
 
     async def stop(self) -> None:
         """End all servers that no other listener holds."""
+        self._end_catalogs()
         while self._held:
             await self._held.pop().release(None)
         if self._releases:
             await asyncio.wait(list(self._releases))
 
-    async def replace(self, services: list[Offer], page_size: int) -> None:
+    async def replace(self, offers: list[Offer], page_size: int, ready_within: float) -> None:
         """Show these servers from now on, to those clients too that are there: what they asked a
         server that is gone is answered, then it is released."""
-        known = {service for service, *_ in self._services}
-        self.page_size = page_size
-        if services == self._services:
+        self.page_size, self.ready_within = page_size, ready_within
+        if offers == self.offers:
             return
-        for service, *_ in services:
+        known = {one.service for one in self.offers}
+        for service in (one.service for one in offers):
             if service not in known and self._held:
                 self._held.append(service)
                 await service.hold()
-        self._services = services
+        self.offers = offers
+        self._owners.clear()
+        self._end_catalogs()
         for client in self._clients.values():
-            client.replace(services)
-        for service in known.difference(service for service, *_ in services):
+            client.replace(offers)
+        for service in known.difference(one.service for one in offers):
             if service in self._held:
                 self._held.remove(service)
                 task = asyncio.ensure_future(service.release(None))
                 self._releases.add(task)
                 task.add_done_callback(self._releases.discard)
 
+    # -- clients ---------------------------------------------------------------------------------
+
     def joined(self, front: Front) -> None:
         """A client has connected. Servers are asked when it asks."""
-        client = MergedClient(self, front)
-        client.members = [Member(*one, front, client) for one in self._services]
-        self._clients[front] = client
+        self._clients[front] = MergedClient(self, front)
 
     def left(self, front: Front) -> None:
         """A client has left."""
@@ -105,6 +126,48 @@ class Merged:
         """Take a notification of a client that belongs to no request."""
         self._clients[front].said(message)
 
+    # -- what is known of the servers ------------------------------------------------------------
+
+    def owners(self, kind: str, shown: str) -> list[tuple[Offer, str]]:
+        """Return which servers a tool or a prompt may be of, and what they call it. ``kind``: tools
+        or prompts. ``shown``: What clients call it."""
+        found = self._owners.get((kind, shown))
+        if found is None:
+            found = [
+                (offer, real)
+                for offer in self.offers
+                if (real := offer.names.real(kind, shown)) is not None
+            ]
+            if found and len(shown) <= 200:
+                if len(self._owners) >= _MAX_NAMES:
+                    self._owners.clear()
+                self._owners[kind, shown] = found
+        return found
+
+    def catalog(self, key: CatalogKey, loop: asyncio.AbstractEventLoop) -> Catalog:
+        """Return what is known for clients of one kind."""
+        found = self._catalogs.pop(key, None)
+        if found is None:
+            found = Catalog(self, key, loop)
+            if len(self._catalogs) >= _MAX_CATALOGS:
+                self._catalogs.pop(next(iter(self._catalogs))).close()
+        self._catalogs[key] = found
+        return found
+
+    def renewed(self, catalog: Catalog) -> Catalog:
+        """Return what has taken the place of a catalog that is over."""
+        return self.catalog(catalog.key, catalog.loop)
+
+    def _end_catalogs(self) -> None:
+        catalogs, self._catalogs = self._catalogs, {}
+        for one in catalogs.values():
+            one.close()
+
+    def changed(self, name: str, capability: str) -> None:
+        """The lists of a server have changed, for all clients."""
+        for one in list(self._catalogs.values()):
+            one.changed(name, capability)
+
     def complain(self, name: str, what: str, reason: str | None, *, of_lanes: bool = False) -> None:
         """Log that a server does not do something, once for each reason; None: it does.
 
@@ -112,8 +175,24 @@ class Merged:
         """
         if of_lanes:
             what += " to clients of 2026-07-28 over HTTP"
-        if reason is None:
-            self._complaints.pop((name, what), None)
-        elif self._complaints.get((name, what)) != reason:
-            self._complaints[name, what] = reason
+        if self._is_new((name, what), reason):
             logger.warning("%s: nothing is shown of its %s: %s", name, what, reason)
+
+    def leave_out(self, name: str, what: str, faults: dict[str, str]) -> None:
+        """Log that entries of a list of a server are left out, once for the same ones."""
+        text = "; ".join(f"{key}: {fault}" for key, fault in list(faults.items())[:_MAX_NAMED])
+        if len(faults) > _MAX_NAMED:
+            text += f"; and {len(faults) - _MAX_NAMED} more"
+        if self._is_new((name, f"some {what}"), text or None):
+            logger.warning("%s: some of its %s are not shown: %s", name, what, text)
+
+    def _is_new(self, key: tuple[str, str], reason: str | None) -> bool:
+        if reason is None:
+            self._complaints.pop(key, None)
+            return False
+        if self._complaints.get(key) == reason:
+            return False
+        if len(self._complaints) >= _MAX_COMPLAINTS:
+            self._complaints.clear()
+        self._complaints[key] = reason
+        return True

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec import Raw
 
 if TYPE_CHECKING:
     from wirespeed.proxy.config import BackendConfig
+
+
+_members = msgspec.json.Decoder(dict[str, Raw]).decode
 
 
 class Names:
@@ -53,15 +59,20 @@ class Names:
             real = shown[len(self._prefix) :]
         return real if self.shown(kind, real) == shown else None
 
-    def described(self, kind: str, entry: dict[str, Any]) -> dict[str, Any] | None:
-        """Return an entry of the server's list as clients see it; None: they do not."""
-        real = entry.get("name")
-        if not isinstance(real, str) or (shown := self.shown(kind, real)) is None:
+    def described(self, kind: str, real: str, text: Raw) -> tuple[str, Raw] | None:
+        """Return the name and the text of an entry of the server's list as clients see it; None:
+        they do not."""
+        shown = self.shown(kind, real)
+        if shown is None:
             return None
-        entry = {**entry, "name": shown}
-        if kind == "tools" and real in self._tools.describe:
-            entry["description"] = self._tools.describe[real]
-        return entry
+        other = self._tools.describe.get(real) if kind == "tools" else None
+        if shown == real and other is None:
+            return shown, text
+        entry = _members(text)
+        entry["name"] = Raw(msgspec.json.encode(shown))
+        if other is not None:
+            entry["description"] = Raw(msgspec.json.encode(other))
+        return shown, Raw(msgspec.json.encode(entry))
 
 
 def names_of_tool(servers: Iterable[Names], shown: str) -> list[str]:

@@ -9,19 +9,18 @@ from wirespeed.protocol.uri_template import Matcher, UriTemplate
 
 if TYPE_CHECKING:
     from wirespeed.proxy.merge.lists import Merged
-    from wirespeed.proxy.merge.member import Member
 
 
-def owner_of(uri: str, resources: Merged | None, templates: Merged | None) -> Member | None:
+def owner_of(uri: str, resources: Merged | None, templates: Merged | None) -> str | None:
     """Return the server that lists a URI, else the first with a template that matches it."""
     if resources is not None and uri in resources.owners:
         return resources.owners[uri]
     if templates is not None:
         if uri in templates.owners:  # completions name the template itself
             return templates.owners[uri]
-        for template, member in templates.owners.items():
+        for template, server in templates.owners.items():
             if _matches(template, uri):
-                return member
+                return server
     return None
 
 

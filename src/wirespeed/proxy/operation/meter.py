@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from wirespeed.protocol.revisions import REQUEST_METHODS
 from wirespeed.proxy.operation.totals import totals
 from wirespeed.proxy.supervision.garbage import BAD_MESSAGE, UNKNOWN_ID
 from wirespeed.server.requests.observer import BUCKETS, Observer
@@ -75,6 +76,12 @@ class Meter:
         """Measure the requests to servers that are started from now on."""
         if self.observer is None:
             self.observer = Observer()
+
+    def refused(self, method: str | None, code: int) -> None:
+        """The endpoint itself has refused a request."""
+        if self.observer is not None:
+            name = method if method in REQUEST_METHODS else "other"
+            self.observer.of(name or "other").add(0.0, code)
 
     # -- what comes and goes ---------------------------------------------------------------------
 

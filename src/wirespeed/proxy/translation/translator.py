@@ -67,6 +67,11 @@ class Translator:
         front.across = None
         front.admits_legacy = front.admits_modern = False
 
+    @property
+    def is_shared(self) -> bool:
+        """Whether other clients have the same server."""
+        return self._router is not None and self._router.is_shared
+
     # -- for subclasses --------------------------------------------------------------------------
 
     async def greet(self, backend: Backend, message: Message) -> None:

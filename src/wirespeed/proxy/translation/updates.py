@@ -78,6 +78,11 @@ class Updates:
         self._is_stale = False
         self._tells_of_tasks = True
 
+    @property
+    def uris(self) -> list[str]:
+        """The resources that it hears of."""
+        return list(self._uris)
+
     def start(self) -> None:
         """Hear of changed lists, if the server tells of any."""
         if self._lists:
