@@ -14,6 +14,7 @@ from tests.unit.proxy.proxy_lab import Lab
 from wirespeed import Client, Stdio
 from wirespeed.errors import WirespeedError
 from wirespeed.proxy import BackendConfig
+from wirespeed.proxy.isolation import pair
 from wirespeed.proxy.supervision import starts
 
 SLOW = """
@@ -92,3 +93,18 @@ async def test_a_start_that_takes_long_holds_up_nobody(monkeypatch: pytest.Monke
     monkeypatch.setattr(starts, "_HOLD", 0.05)
     async with starts.Starting(), starts.Starting(), starts.Starting():
         pass  # the third began while the first two went on
+
+
+async def test_clients_that_say_nothing_hold_up_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server whose client asks nothing has nothing to answer."""
+    monkeypatch.setattr(starts, "_processors", lambda: 1)
+    monkeypatch.setattr(starts, "_gates", {})
+    monkeypatch.setattr(starts, "_HOLD", 1000.0)
+    monkeypatch.setattr(pair, "_START", 1000.0)
+    lab = Lab(tmp_path, "session", era="legacy")
+    async with lab.serving():
+        for _ in range(4):
+            await lab.connect(None)
+        assert "result" in await (await lab.connect(None)).initialize()

@@ -78,7 +78,7 @@ class Auto:
     def refuses_lanes(self) -> str:
         """Why requests that come one by one are not served; "": they are, or wait until the era
         is known."""
-        if not self._is_known or self._pools:
+        if not self._is_known or self._pool is not None or self._lanes is not None:
             return ""
         return "the server is of a legacy era, and translate is off: set translate to true"
 

@@ -21,8 +21,9 @@ if TYPE_CHECKING:
     from wirespeed.proxy.side import Side
 
 
-# Seconds that a server has for its first answer, until other servers are started.
-START = 3.0
+# Seconds that a server has for its first answer to its client, until other servers are started, and
+# between two looks.
+_START, _LOOK = 3.0, 0.02
 
 
 class Pair:
@@ -111,11 +112,14 @@ class Pair:
         if self._front is None:
             return
         self._connect(self._front, backend)
+        await asyncio.sleep(_LOOK)
         # its first answer is the end of its start: others start then
-        while not backend.session.messages_in and backend.loop.time() < backend.began + START:
-            if backend.lost.done():
-                raise TransportError("it ended in its handshake")
-            await asyncio.sleep(0.02)
+        while backend.session.pending.live and not backend.session.messages_in:
+            if backend.loop.time() >= backend.began + _START:
+                break
+            await asyncio.sleep(_LOOK)
+        if backend.lost.done():
+            raise TransportError("it ended in its handshake")
 
     def closed(self, backend: Backend) -> None:
         """The server is gone."""

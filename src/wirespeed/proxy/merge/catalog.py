@@ -27,6 +27,7 @@ from wirespeed.protocol.revisions import (
     MODERN_VERSIONS,
 )
 from wirespeed.proxy.eras import params_of, unsupported
+from wirespeed.proxy.failures import ServerLost
 from wirespeed.proxy.merge.discovery import checked
 from wirespeed.proxy.merge.lists import KINDS, Kind, Listing, merge
 from wirespeed.proxy.merge.lists import Merged as MergedList
@@ -173,9 +174,15 @@ class Catalog:
             self._stop()
 
     def close(self) -> None:
-        """Another one takes its place."""
+        """The configuration has changed: another one takes its place."""
         self.is_over = True
         self._stop()
+        self.retire()
+
+    def retire(self) -> None:
+        """Clients that come get another one."""
+        for client in self.clients:
+            client.forget(self)
 
     def _stop(self) -> None:
         for attempt in self._attempts.values():
@@ -258,7 +265,7 @@ class Catalog:
                     self._merged.complain(name, "entries", text_of(exc))
                 except Exception as exc:
                     logger.exception("internal error of the proxy at the server %s", name)
-                    attempt.settle(TransportError(text_of(exc)))
+                    attempt.settle(ServerLost(text_of(exc)))
                 else:
                     self._merged.complain(name, "entries", None)
                     self._keep_hello(name, hello, member)

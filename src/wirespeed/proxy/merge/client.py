@@ -20,6 +20,7 @@ from wirespeed.protocol.revisions import (
     LOG_LEVELS,
 )
 from wirespeed.proxy.eras import modern_version, params_of, unsupported
+from wirespeed.proxy.failures import ServerLost
 from wirespeed.proxy.merge import discovery
 from wirespeed.proxy.merge.catalog import CatalogKey, envelope_of
 from wirespeed.proxy.merge.lists import KINDS, Kind
@@ -544,6 +545,10 @@ class MergedClient:
         """Return the server that lists a resource; None: none does."""
         return None if self.catalog is None else await self._resources.offer_of(uri, self.catalog)
 
+    def forget(self, catalog: Catalog) -> None:
+        """Another catalog has taken the place of one."""
+        self._catalogs.pop(catalog, None)
+
     def came(self, name: str) -> None:
         """A server is ready that was not before."""
         if self._subscriptions is not None:
@@ -562,7 +567,10 @@ class MergedClient:
             self._subscriptions.said(parse(_CHANGED[capability]))
 
     def server_asks(self, backend: Backend, message: Message) -> Side | None:
-        """Ask the client."""
+        """Ask the client. What the server hears may make it another one than that of others."""
+        member = self._member_of(backend)
+        if member is not None:
+            member.is_used = True
         return self.front
 
     def server_said(self, backend: Backend, message: Message) -> None:
@@ -598,4 +606,5 @@ class MergedClient:
             self._initialized = True
         for member in self._members.values():
             if member.backend is not None and member.hello is not None:
+                member.is_used |= message.method != "notifications/initialized"
                 self.front.pass_notification(message, member.backend)

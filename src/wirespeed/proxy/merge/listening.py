@@ -128,10 +128,15 @@ class Subscriptions:
         heard = self._heard.get(offer.service.name)
         if heard is None:
             raise ServerLost(f"the server {offer.service.name} is not there")
+        try:
+            async with asyncio.timeout(offer.patience):
+                updates = await asyncio.shield(heard)
+        except TimeoutError:
+            raise ServerLost(f"the server {offer.service.name} is not there") from None
         if method == "resources/subscribe":
-            await (await asyncio.shield(heard)).subscribe(uri)
+            await updates.subscribe(uri)
         else:
-            await (await asyncio.shield(heard)).unsubscribe(uri)
+            await updates.unsubscribe(uri)
 
 
 def _drop(_: bytes) -> None:

@@ -150,7 +150,7 @@ class Merged:
         if found is None:
             found = Catalog(self, key, loop)
             if len(self._catalogs) >= _MAX_CATALOGS:
-                self._catalogs.pop(next(iter(self._catalogs))).close()
+                self._catalogs.pop(next(iter(self._catalogs))).retire()
         self._catalogs[key] = found
         return found
 
