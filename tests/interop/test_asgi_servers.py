@@ -129,6 +129,7 @@ async def test_mounted_in_fastapi(peer: str) -> None:
     async with running(peer, *FACTORY[peer], app=app) as server:
         for era in ("modern", "legacy"):
             await use(server.url, era)
+    assert server.said.count("own began") == server.said.count("own has gone") == 1, server.said
     assert server.said.count("started") == server.said.count("ended") == 1, server.said
 
 

@@ -719,18 +719,20 @@ def logout(target: str, ca: str | None, as_json: bool) -> int:
 
 @cli.command(
     cls=Command,
-    short_help="Print a file's entry for the configuration of an MCP host.",
+    short_help="Print a server's entry for the configuration of an MCP host.",
     epilog="\b\nExamples:\n"
     "  wirespeed config server.py\n"
     "  wirespeed config server.py:NAME --key notes\n"
-    "  wirespeed config server.py --vscode > .vscode/mcp.json",
+    "  wirespeed config server.py --vscode > .vscode/mcp.json\n"
+    "  wirespeed config wss://tools.example/mcp --key tools",
 )
-@click.argument("file", metavar="FILE.py[:NAME]", type=str, shell_complete=_complete_target)
+@click.argument("file", metavar="FILE.py[:NAME]|URL", type=str, shell_complete=_complete_target)
 @click.option("--key", metavar="KEY", help="The key of the server; by default the server's name.")
 @click.option("--vscode", is_flag=True, help='Print the form of VS Code: "servers", with a type.')
 @_debug_option
 def config(file: str, key: str | None, vscode: bool) -> int:
-    """Print the JSON with which a host (Claude, Cursor, VS Code) starts the server of a file.
+    """Print the JSON with which a host (Claude, Cursor, VS Code) starts the server of a file, or
+    reaches a server at a URL.
 
     Paths are absolute: those of this Python, which has the modules that the file imports, and of
     the file. The file is imported, so a file that cannot be served is an error here.

@@ -1,4 +1,4 @@
-"""``wirespeed config``: the entry of a Python file in the configuration of an MCP host."""
+"""``wirespeed config``: the entry of a server in the configuration of an MCP host."""
 
 from __future__ import annotations
 
@@ -10,21 +10,47 @@ from typing import Any
 
 from wirespeed.cli import modules
 from wirespeed.cli.failures import Exit, usage
-from wirespeed.cli.targets import check_file
+from wirespeed.cli.targets import check_file, is_url
 from wirespeed.client.targets.python_file import from_file, python_file
+from wirespeed.transport.address import parse
 
 _UNUSUAL = re.compile(r"[^A-Za-z0-9_-]+")
 
 
 def config(word: str, *, key: str | None, vscode: bool) -> int:
-    """Print the JSON object that a host needs to start ``FILE.py[:NAME]``.
+    """Print the JSON object that a host needs to start ``FILE.py[:NAME]``, or to reach a URL.
 
-    Failure (2 or 3): the file cannot be served, or the key is not valid.
+    Failure (2 or 3): the file cannot be served, the URL is not one of HTTP or WebSocket, or the key
+    is not valid.
     """
-    from wirespeed.transport.stdio import claimed
-
     if key is not None and (not key or _UNUSUAL.search(key)):
         raise usage("--key: letters, digits, - and _ only, because hosts refuse other characters")
+    if is_url(word):
+        name, entry = "server", _reached(word)
+    else:
+        name, entry = _started(word, vscode)
+    if key is None:
+        key = _UNUSUAL.sub("-", name).strip("-") or "server"
+    whole = {"servers" if vscode else "mcpServers": {key: entry}}
+    sys.stdout.write(json.dumps(whole, indent=2) + "\n")
+    return Exit.OK
+
+
+def _reached(url: str) -> dict[str, Any]:
+    """The entry of a server elsewhere. Failure (2): hosts reach no such URL."""
+    try:
+        address = parse(url)
+    except ValueError as exc:
+        raise usage(str(exc)) from None
+    if not address.is_http and address.scheme not in ("ws", "wss"):
+        raise usage("hosts reach servers at http://, https://, ws:// and wss:// URLs only")
+    return {"type": "ws" if address.scheme in ("ws", "wss") else "http", "url": url}
+
+
+def _started(word: str, vscode: bool) -> tuple[str, dict[str, Any]]:
+    """The name and the entry of the server of a file."""
+    from wirespeed.transport.stdio import claimed
+
     path, name = python_file(word) or (word, None)
     check_file(path)
     with claimed():  # the import of the file must not write into the JSON
@@ -35,10 +61,4 @@ def config(word: str, *, key: str | None, vscode: bool) -> int:
     target = from_file(absolute if name is None else f"{absolute}:{name}")
     assert target is not None
     entry: dict[str, Any] = {"command": os.path.abspath(target.command), "args": list(target.args)}
-    if vscode:
-        entry = {"type": "stdio", **entry}
-    if key is None:
-        key = _UNUSUAL.sub("-", served.name).strip("-") or "server"
-    whole = {"servers" if vscode else "mcpServers": {key: entry}}
-    sys.stdout.write(json.dumps(whole, indent=2) + "\n")
-    return Exit.OK
+    return served.name, {"type": "stdio", **entry} if vscode else entry

@@ -66,12 +66,13 @@ def run_proxy(
 
     def on_fault(name: str, fault: ConfigError) -> BackendConfig | None:
         """A server whose entry has a fault stays as it was, if it was there."""
-        faults.append(str(fault))
+        if check:
+            faults.append(str(fault))
+            return None
         before = () if proxy is None else proxy.config.backends
         kept = next((one for one in before if one.name == name), None)
         then = "is left out" if kept is None else "stays as it was"
-        if not check:
-            logger.error("%s; the server %s %s", fault, name, then)
+        logger.error("%s; the server %s %s", fault, name, then)
         return kept
 
     def load() -> ProxyConfig:

@@ -92,7 +92,7 @@ def find(
     assert word is not None
     if not word:
         raise usage(f"TARGET is empty; it is {KINDS}")
-    if _URL.match(word) and not os.path.exists(word):
+    if is_url(word):
         return Target(_remote(word, access))
     python = python_file(word)
     if python is not None:
@@ -101,6 +101,11 @@ def find(
         args = ["-m", "wirespeed", "serve", *(["--lite"] if lite else []), word]
         return Target(Stdio(sys.executable, args, stderr=stderr, inherit_env=True))
     return _configured(word, stderr, access)
+
+
+def is_url(word: str) -> bool:
+    """Whether a word is a URL, and no file."""
+    return _URL.match(word) is not None and not os.path.exists(word)
 
 
 # -- servers elsewhere ----------------------------------------------------------------------------

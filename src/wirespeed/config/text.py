@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import re
 import tomllib
@@ -86,7 +87,7 @@ def _toml(text: str) -> Any:
 
 def _yaml(text: str) -> Any:
     try:
-        import yaml
+        yaml: Any = importlib.import_module("yaml")  # it has no types
     except ImportError:
         raise Fault("", "YAML needs PyYAML: pip install pyyaml") from None
     try:

@@ -114,7 +114,7 @@ def _listed(parts: list[Any]) -> list[Any]:
 def _within(part: Any, other: Any) -> bool:
     """Whether another alternative has all values of one, and all that is said of it."""
     if part is other or not isinstance(part, dict) or not isinstance(other, dict):
-        return part == other
+        return bool(part == other)
     kind, wider = part.get("type"), other.get("type")
     if not isinstance(kind, str) or not (kind == wider or (kind, wider) == ("integer", "number")):
         return False

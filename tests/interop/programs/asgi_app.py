@@ -48,6 +48,17 @@ def mounted() -> object:
     """The application of FastAPI; called by the servers (``--factory``)."""
     from fastapi import FastAPI
 
-    outer = FastAPI(lifespan=app.lifespan)
+    @asynccontextmanager
+    async def own(api: FastAPI) -> AsyncIterator[None]:
+        print("own began", file=sys.stderr, flush=True)
+        yield
+        print("own has gone", file=sys.stderr, flush=True)
+
+    @asynccontextmanager
+    async def both(api: FastAPI) -> AsyncIterator[None]:
+        async with app.lifespan(api), own(api):
+            yield
+
+    outer = FastAPI(lifespan=both)
     outer.mount("/tools", app)
     return outer

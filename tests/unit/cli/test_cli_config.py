@@ -52,6 +52,25 @@ def printed(folder: Path, *words: str) -> dict[str, Any]:
     return whole
 
 
+@pytest.mark.parametrize(
+    ("url", "kind"),
+    [("wss://h.example/mcp", "ws"), ("ws://h:1/", "ws"), ("https://h.example/mcp", "http")],
+)
+def test_a_server_at_a_url(folder: Path, url: str, kind: str) -> None:
+    whole = printed(folder, url, "--key", "tools")
+    assert whole == {"mcpServers": {"tools": {"type": kind, "url": url}}}
+    server = config.loads(json.dumps(whole))["tools"]
+    assert (server.problem, server.transport, server.url) == ("", kind, url)
+    assert printed(folder, url, "--vscode") == {"servers": {"server": {"type": kind, "url": url}}}
+
+
+@pytest.mark.parametrize("url", ["unix:/run/x", "tcp://h:1", "https://"])
+def test_a_url_that_no_host_reaches(folder: Path, url: str) -> None:
+    done = wirespeed("config", url, cwd=folder)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert one_line(done)
+
+
 async def test_what_is_printed_starts_the_server(folder: Path, tmp_path: Path) -> None:
     whole = printed(folder, "served.py")
     assert whole == {

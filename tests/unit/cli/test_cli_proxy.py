@@ -148,3 +148,19 @@ def test_a_listener_of_a_file(
     assert done.returncode == 3
     assert f"{file}: proxy.listen[0]" in one_line(done)
     assert problem in one_line(done)
+
+
+def test_check_reports_the_fault_of_each_entry(tmp_path: Path) -> None:
+    file = tmp_path / "proxy.json"
+    entries = {
+        "good": {"command": "x"},
+        "shape": {"command": 5},
+        "key": {"command": "x", "proxy": {"isolaton": "shared"}},
+    }
+    file.write_text(json.dumps({"mcpServers": entries}))
+    done = wirespeed("proxy", "--config", str(file), "--check")
+    assert (done.returncode, done.stdout) == (3, "")
+    assert done.stderr.splitlines() == [
+        f"wirespeed: {file}: mcpServers.shape.command: expected `str | null`, got `int`",
+        f"wirespeed: {file}: mcpServers.key.proxy: object contains unknown field `isolaton`",
+    ]

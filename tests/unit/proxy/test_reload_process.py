@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import socket
 import ssl
@@ -36,6 +37,23 @@ def test_the_file_is_read_again(tmp_path: Path, how: str) -> None:
         with unix(tmp_path / "s") as other:
             assert pid(other, "a_echo") == before[0]
             assert pid(other, "c_echo") not in before
+
+
+def test_a_fault_costs_its_own_server(tmp_path: Path) -> None:
+    """A server whose entry has got a fault stays as it was; a new one is left out."""
+    lab = ProcessLab(tmp_path)
+    lab.write("a", "b", listen=[f"unix:{tmp_path / 's'}"], watch=False)
+    with lab.running(), unix(tmp_path / "s") as client:
+        before = pid(client, "a_echo"), pid(client, "b_echo")
+        document = json.loads(lab.file.read_text())
+        document["mcpServers"]["b"]["command"] = 5
+        document["mcpServers"]["c"] = {"command": []}
+        lab.file.write_text(json.dumps(document))
+        lab.signal(signal.SIGHUP)
+        log = lab.until("reloaded")
+        assert "mcpServers.b.command: expected `str | null`, got `int`; the server b stays" in log
+        assert "mcpServers.c.command: expected a program to start; the server c is left out" in log
+        assert (pid(client, "a_echo"), pid(client, "b_echo")) == before
 
 
 @pytest.mark.parametrize(

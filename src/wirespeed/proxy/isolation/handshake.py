@@ -41,6 +41,12 @@ logger = logging.getLogger("wirespeed.proxy")
 # After these errors, another question would fail as well.
 _NO_ERA = codes.UNAVAILABLE | codes.MODERN_ERRORS - {codes.UNSUPPORTED_PROTOCOL_VERSION}
 
+# Servers on the SDK for Python write sixty lines to stderr about the question.
+_LEGACY = (
+    '%s: it is of a legacy era; with "era": "legacy" in its entry it is not asked for the new one, '
+    "about which some servers complain on stderr"
+)
+
 
 async def discover(backend: Backend, timeout: float) -> tuple[str, ...]:
     """Return the versions that a server names in the modern era; none: it is of a legacy era.
@@ -95,7 +101,10 @@ class Probe:
             return ()
         self._is_done = True
         try:
-            return await discover(backend, self._timeout)
+            found = await discover(backend, self._timeout)
+            if not found:
+                logger.info(_LEGACY, backend.name)
+            return found
         except TransportError as exc:
             if backend.lost.done():
                 self.was_fatal = True

@@ -18,6 +18,8 @@ def describe(exc: BaseException) -> str:
     name = type(exc).__name__
     try:
         text = str(exc)
+        if isinstance(exc, AssertionError) and not text:
+            return f"{name}: a check failed; the log of the server says where"
         return f"{name}: {text}" if isinstance(exc, KeyError) and text else text or name
     except Exception:
         return name

@@ -561,6 +561,14 @@ def _read_parameters(
             ) from exc.__cause__
         if any(item.wire == other.wire for other in found):
             raise SignatureError(f"{where}: a second argument named {item.wire!r}")
+        is_bare = parameter.annotation is parameter.empty
+        if is_bare and label.startswith("tool ") and parameter.name not in ("ctx", "context"):
+            logger.warning(
+                "%s has no annotation, so clients may give any value; say what it takes, such as "
+                "%s: str",
+                where,
+                parameter.name,
+            )
         item.description = notes.get(parameter.name)
         found.append(item)
         if parameter.kind is not parameter.KEYWORD_ONLY:

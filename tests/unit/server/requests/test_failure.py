@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from server_lab import Peer, text_of
 
-from wirespeed import Server
+from wirespeed import Client, Server
 from wirespeed.errors import ProtocolError, ToolError
 
 pytestmark = pytest.mark.compiled
@@ -223,3 +223,15 @@ async def test_a_task_fails_with_what_its_tool_would_answer() -> None:
             assert result.is_error
             assert result.text.startswith(text)
             assert "secret" not in result.text
+
+
+async def test_a_failed_assertion_without_a_text_says_where_to_look() -> None:
+    server = Server("checks")
+
+    @server.tool
+    async def check() -> None:
+        raise AssertionError  # as `assert False` does
+
+    async with Client(server) as client:
+        result = await client.call_tool("check")
+    assert result.text == "AssertionError: a check failed; the log of the server says where"

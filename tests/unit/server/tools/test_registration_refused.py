@@ -292,13 +292,25 @@ def test_a_context_without_annotation_is_warned_of(
     def one(ctx) -> None:  # type: ignore[no-untyped-def]
         pass
 
-    def two(context: str, value) -> None:  # type: ignore[no-untyped-def]
+    def two(context: str, value: int) -> None:
         pass
 
     server.add_tool(two)
     assert not caplog.records
     server.add_tool(one)
     assert "parameter 'ctx' is an argument of clients; to get the Context" in caplog.text
+    assert len(caplog.records) == 1
+
+
+def test_an_argument_without_annotation_is_warned_of(
+    server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    def take(value, other: Any = None) -> None:  # type: ignore[no-untyped-def]
+        pass
+
+    server.add_tool(take)
+    (text,) = caplog.messages
+    assert "parameter 'value' has no annotation, so clients may give any value" in text
 
 
 def test_tools_without_description_are_named_when_the_server_starts(
