@@ -130,9 +130,9 @@ HOMES = {
     },
     "wirespeed.proxy": {
         "wirespeed.proxy.config": (
-            "AdminConfig AuthorizationConfig BackendConfig BreakerConfig FlowConfig HealthConfig "
-            "IntrospectionConfig ListenConfig PrincipalConfig ProxyConfig RateConfig RecycleConfig "
-            "RetryConfig ToolRules ToolsConfig"
+            "AdminConfig AuditConfig AuthorizationConfig BackendConfig BreakerConfig FlowConfig "
+            "HealthConfig IntrospectionConfig ListenConfig PrincipalConfig ProxyConfig RateConfig "
+            "RecycleConfig RetryConfig ToolRules ToolsConfig"
         ),
         "wirespeed.proxy.mirror": "Mirror",
         "wirespeed.proxy.proxy": "Proxy",

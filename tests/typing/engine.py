@@ -39,6 +39,7 @@ from wirespeed.litemcp import run as run_lite
 from wirespeed.litemcp import serve as serve_lite
 from wirespeed.proxy import (
     AdminConfig,
+    AuditConfig,
     AuthorizationConfig,
     BackendConfig,
     BreakerConfig,
@@ -227,6 +228,7 @@ async def proxied() -> None:
         rate=RateConfig(requests=10, burst=20),
         slow_client_timeout=10,
         admin=AdminConfig(listen="http://127.0.0.1:0", token="t"),
+        audit=AuditConfig(to="stderr", events=("call", "session")),
     )
     proxy = Proxy(config)
     assert_type(proxy.config.backends[0].isolation, Literal["auto", "session", "shared", "pool"])

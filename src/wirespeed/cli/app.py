@@ -560,8 +560,8 @@ def top(
     once: bool,
     as_json: bool,
 ) -> int:
-    """Show what the proxy with an admin listener at URL does, the busiest server first; Ctrl-C ends
-    it."""
+    """Show what the proxy with an admin listener at URL does, the busiest server first; q ends
+    it, and Ctrl-C."""
     from wirespeed.cli.top import top as work
 
     return work(

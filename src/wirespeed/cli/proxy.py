@@ -146,7 +146,9 @@ def run_proxy(
 
         proxy.listening.place = place_of
         if config.admin is not None:
-            found.append((Listening(config.admin.listen, Settings(), None), proxy.admin))
+            place = Listening(config.admin.listen, Settings(), None)
+            place.options |= proxy.admin_fields
+            found.append((place, proxy.admin))
         serve_at(found, settings.workers, attendant)
     else:
         from wirespeed.transport.loop import run

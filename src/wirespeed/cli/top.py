@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sys
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from wirespeed.cli import credentials, show
@@ -71,7 +73,8 @@ async def _top(
         if as_json:
             print_json(status)
         elif once:
-            show.put(show.console(), _screen(status, url))
+            out = show.console()
+            show.put(out, _screen(status, url, out.width))
         else:
             await _watch(fetcher, url, fields, interval, status)
     finally:
@@ -102,20 +105,50 @@ async def _watch(
     from rich.live import Live
 
     out = show.console()
-    with Live(_screen(status, url), console=out, screen=True, auto_refresh=False) as live:
+    first = _screen(status, url, out.width)
+    ended = asyncio.Event()
+    with _keys(ended), Live(first, console=out, screen=True, auto_refresh=False) as live:
         while True:
             live.refresh()
-            await asyncio.sleep(interval)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(ended.wait(), interval)
+                return
             note = ""
             try:
                 status = await _ask(fetcher, url, fields)
             except TransportError as exc:
                 note = printable(str(exc))
-            live.update(_screen(status, url, note))
+            live.update(_screen(status, url, out.width, note))
 
 
-def _screen(status: dict[str, Any], url: str, note: str = "") -> Group:
-    """All that is shown. ``note``: why it is old."""
+@contextlib.contextmanager
+def _keys(ended: asyncio.Event) -> Iterator[None]:
+    """Set an event at the key q, if stdin is a terminal."""
+    if not sys.stdin.isatty():
+        yield
+        return
+    import os
+    import termios
+    import tty
+
+    fd, loop = sys.stdin.fileno(), asyncio.get_running_loop()
+
+    def read() -> None:
+        if b"q" in os.read(fd, 64):
+            ended.set()
+
+    before = termios.tcgetattr(fd)
+    tty.setcbreak(fd)
+    loop.add_reader(fd, read)
+    try:
+        yield
+    finally:
+        loop.remove_reader(fd)
+        termios.tcsetattr(fd, termios.TCSADRAIN, before)
+
+
+def _screen(status: dict[str, Any], url: str, width: int, note: str = "") -> Group:
+    """All that is shown, in lines of so many characters. ``note``: why it is old."""
     from rich.console import Group
     from rich.text import Text
 
@@ -138,9 +171,9 @@ def _screen(status: dict[str, Any], url: str, note: str = "") -> Group:
         parts.append(Text(f"no answer of worker {missing}", style="red"))
     if note:
         parts.append(Text(f"these numbers are old: {note}", style="red"))
-    parts += ["", _servers(status["backends"])]
+    parts += ["", _servers(status, width)]
     if status["clients"]:
-        parts += ["", _clients(status["clients"])]
+        parts += ["", _clients(status["clients"], width)]
     events: list[Any] = [
         Text(f"{event['level']}: {printable(event['text'])}", overflow="ellipsis", no_wrap=True)
         for event in status["events"][:MAX_EVENTS]
@@ -152,49 +185,67 @@ def _not_ready(status: dict[str, Any]) -> str:
     return "shutting down" if status["draining"] else "not ready"
 
 
-def _table(*columns: str) -> Table:
-    """A table whose columns are numbers, but those with a star."""
+def _table(rows: list[dict[str, Any]], width: int, *columns: str) -> Table:
+    """A table of rows, whose members are named like the columns. Columns of numbers are on the
+    right, those with a star on the left. Where the lines are too short, the columns with a question
+    mark are left out, the last one first."""
     from rich.table import Table
 
+    shown = [name.strip("*?") for name in columns]
+    spare = [name.strip("*?") for name in columns if name.endswith("?")]
+    while spare and _width_of(rows, shown) > width:
+        shown.remove(spare.pop())
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in columns:
+    for name in shown:
         table.add_column(
-            name.lstrip("*"), justify="left" if name[0] == "*" else "right", no_wrap=True
+            name,
+            justify="left" if {f"*{name}", f"*{name}?"} & {*columns} else "right",
+            no_wrap=True,
         )
+    for row in rows:
+        table.add_row(*(row[name] for name in shown))
     return table
 
 
-def _servers(backends: list[dict[str, Any]]) -> Table:
+def _width_of(rows: list[dict[str, Any]], columns: list[str]) -> int:
+    return sum(max(len(name), *(len(row[name]) for row in rows)) + 2 for name in columns) - 2
+
+
+def _servers(status: dict[str, Any], width: int) -> Table:
     from rich.text import Text
 
-    table = _table(
-        "*SERVER",
-        "*STATE",
-        "REQ/S",
-        "ERR/S",
-        "P50",
-        "P99",
-        "BUSY",
-        "WAIT",
-        "CLIENTS",
-        "REFUSED",
-        "RESTARTS",
-    )
-    for one in sorted(backends, key=lambda one: (-one["rate"], one["name"])):
-        table.add_row(
-            Text(printable(one["name"])),
-            _state(one),
-            count(one["rate"]),
-            count(one["error_rate"]),
-            seconds(one["p50"]),
-            seconds(one["p99"]),
-            str(one["in_flight"]),
-            str(one["waiting"]),
-            str(one["clients"]),
-            count(sum(one["refused"].values())),
-            str(one["restarts"]),
-        )
-    return table
+    rows = [
+        {
+            "SERVER": Text(printable(one["name"])),
+            "STATE": _state(one),
+            "REQ/S": count(one["rate"]),
+            "ERR/S": count(one["error_rate"]),
+            "P50": seconds(one["p50"]),
+            "P99": seconds(one["p99"]),
+            "BUSY": str(one["in_flight"]),
+            "WAIT": str(one["waiting"]),
+            "CLIENTS": str(one["clients"]),
+            "REFUSED": count(sum(one["refused"].values())),
+            "RESTARTS": str(one["restarts"]),
+        }
+        for one in sorted(status["backends"], key=lambda one: (-one["rate"], one["name"]))
+    ]
+    names = {one["name"] for one in status["backends"]}
+    rows += [
+        {
+            **dict.fromkeys(rows[0], ""),
+            "SERVER": Text("all servers", style="dim"),
+            "CLIENTS": str(one["clients"]),
+            "REFUSED": count(sum(one["refused"].values())),
+        }
+        for one in status["endpoints"]
+        if one["name"] not in names
+    ]
+    return _table(
+        rows, width,
+        "*SERVER", "*STATE", "REQ/S", "ERR/S?", "P50?", "P99?", "BUSY?", "WAIT?", "CLIENTS?",
+        "REFUSED", "RESTARTS?",
+    )  # fmt: skip
 
 
 def _state(backend: dict[str, Any]) -> Text:
@@ -208,17 +259,19 @@ def _state(backend: dict[str, Any]) -> Text:
     return found
 
 
-def _clients(clients: list[dict[str, Any]]) -> Table:
+def _clients(clients: list[dict[str, Any]], width: int) -> Table:
     from rich.text import Text
 
-    table = _table("*CLIENT", "*ENDPOINT", "*REVISION", "BUSY", "RECEIVED", "SENT")
-    for one in sorted(clients, key=lambda one: (-one["in_flight"], -one["bytes_in"]))[:10]:
-        table.add_row(
-            Text(printable(one["user"] or one["address"])),
-            Text(printable(one["endpoint"])),
-            one["version"] or "—",
-            str(one["in_flight"]),
-            size(one["bytes_in"]),
-            size(one["bytes_out"]),
-        )
-    return table
+    rows = [
+        {
+            "CLIENT": Text(printable(one["user"] or one["address"])),
+            "ENDPOINT": Text(printable(one["endpoint"])),
+            "REVISION": one["version"] or "—",
+            "BUSY": str(one["in_flight"]),
+            "RECEIVED": size(one["bytes_in"]),
+            "SENT": size(one["bytes_out"]),
+        }
+        for one in sorted(clients, key=lambda one: (-one["in_flight"], -one["bytes_in"]))[:10]
+    ]
+    columns = "*CLIENT", "*ENDPOINT", "*REVISION?", "BUSY", "RECEIVED?", "SENT?"
+    return _table(rows, width, *columns)

@@ -12,6 +12,7 @@ from wirespeed._exports import exports
 if TYPE_CHECKING:  # isort: off
     from wirespeed.proxy.config import (
         AdminConfig as AdminConfig,
+        AuditConfig as AuditConfig,
         AuthorizationConfig as AuthorizationConfig,
         BackendConfig as BackendConfig,
         BreakerConfig as BreakerConfig,

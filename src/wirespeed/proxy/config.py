@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
 from wirespeed._exports import set_public_home
 from wirespeed.limits import Limits
@@ -405,6 +405,29 @@ class AuthorizationConfig:
             raise ValueError("give either jwksUrl or introspection")
 
 
+AuditEvent: TypeAlias = Literal["call", "read", "prompt", "refusal", "session", "reload"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class AuditConfig:
+    """The audit log of a proxy.
+
+    Attributes:
+        to: ``"stderr"``, or the path of a file.
+        events: What is noted: calls of tools, resources that were read, prompts that were got,
+            clients that were not let in, sessions and connections, reloads.
+    """
+
+    to: str
+    events: tuple[AuditEvent, ...] = ("call", "refusal")
+
+    def __post_init__(self) -> None:
+        known = get_args(AuditEvent)
+        for event in self.events:
+            if event not in known:
+                raise ValueError(f"events are {', '.join(known)}, not {event!r}")
+
+
 @dataclass(frozen=True, kw_only=True)
 class AdminConfig:
     """The admin listener of a proxy.
@@ -448,7 +471,8 @@ class ProxyConfig:
             Then its connection is closed, and its requests are cancelled.
         principals: Who may use what; empty: whoever a listener lets in may use everything.
         auth: Which access tokens let clients in, besides the tokens of principals.
-        audit: Where calls of tools are noted: ``"stderr"`` or the path of a file; None: nowhere.
+        audit: Where is noted what clients do: ``"stderr"`` or the path of a file, or an
+            `AuditConfig`, which also says what is noted; None: nowhere.
         admin: Where people and programs watch the proxy; None: nowhere.
         name: The name of the proxy among others: session ids begin with it, so that a load balancer
             finds the proxy of a session, and metrics and the audit log have it. At most 64 letters,
@@ -466,7 +490,7 @@ class ProxyConfig:
     slow_client_timeout: float = 30.0
     principals: tuple[PrincipalConfig, ...] = ()
     auth: AuthorizationConfig | None = None
-    audit: str | None = None
+    audit: str | AuditConfig | None = None
     admin: AdminConfig | None = None
     name: str | None = None
 

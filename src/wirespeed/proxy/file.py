@@ -27,6 +27,8 @@ from wirespeed.proxy.config import (
     PREFIX,
     SHA256,
     AdminConfig,
+    AuditConfig,
+    AuditEvent,
     AuthorizationConfig,
     BackendConfig,
     BreakerConfig,
@@ -364,6 +366,19 @@ class Admin(_Keys):
     ) = UNSET
 
 
+class Audit(_Keys):
+    """What is noted of clients, and where."""
+
+    to: Annotated[str, Meta(min_length=1, description="stderr, or a file.")]
+    events: (
+        Annotated[
+            tuple[AuditEvent, ...],
+            Meta(description="What is noted; call and refusal by default."),
+        ]
+        | UnsetType
+    ) = UNSET
+
+
 class Top(_Keys):
     """What holds for all servers."""
 
@@ -374,8 +389,7 @@ class Top(_Keys):
     principals: tuple[Principal, ...] | UnsetType = UNSET
     auth: Authorization | UnsetType = UNSET
     audit: (
-        Annotated[str, Meta(min_length=1, description="stderr, or a file for calls of tools.")]
-        | UnsetType
+        Annotated[str, Meta(min_length=1, description="stderr, or a file.")] | Audit | UnsetType
     ) = UNSET
     limits: LimitKeys | UnsetType = UNSET
     shutdown_grace: (
@@ -466,8 +480,8 @@ def load(
         )
     if "auth" in top:
         top["auth"] = _authorization(document, "proxy.auth", top["auth"])
-    if "audit" in top and top["audit"] != "stderr":
-        top["audit"] = document.resolve(document.expand("proxy.audit", top["audit"]))
+    if "audit" in top:
+        top["audit"] = _audit(document, top["audit"])
     if "name" in top:
         top["name"] = document.expand("proxy.name", top["name"])
     if "limits" in top:
@@ -510,6 +524,14 @@ def _backends(
             yield found
     if n_found == 0 and first is not None:
         raise first
+
+
+def _audit(document: Document, keys: str | Audit) -> AuditConfig:
+    place = "proxy.audit" if isinstance(keys, str) else "proxy.audit.to"
+    given = {"to": keys} if isinstance(keys, str) else keys.given()
+    to = document.expand(place, given["to"])
+    given["to"] = to if to == "stderr" else document.resolve(to)
+    return AuditConfig(**given)
 
 
 def _listen(document: Document, place: str, keys: str | Listen) -> str | ListenConfig:

@@ -5,6 +5,13 @@ from wirespeed.proxy.flow.turns cimport Turn, Turns
 from wirespeed.transport.served cimport Served
 
 
+# The requests of a side that the audit log notes.
+cpdef enum Audits:
+    CALLS = 1
+    READS = 2
+    PROMPTS = 4
+
+
 cdef class Party(Served):
     cdef Turns turns                     # of sides that wait for room here; None: nobody waits
     cdef Turn turn                       # its own, at another side; None: it never waited
@@ -12,13 +19,15 @@ cdef class Party(Served):
     cdef public Party outer              # the client's own, where this one is a part of it
     cdef readonly long long n_turns      # turns that were given
     cdef readonly long long n_over_rate  # its requests that came too early for `rates`
-    cdef public object audit             # what notes its calls of tools; None: nothing does
+    cdef public object audit             # what notes its requests; None: nothing does
+    cdef public int audits               # which of them (`Audits`)
     cdef public long long n_given_up   # requests to it that were cancelled, or expired
     cdef readonly long long n_late       # answers and progress that nobody waits for
     cdef readonly long long n_dropped    # notifications that this side did not read in time
     cdef void *asked_by                  # who sent it the last request; to be compared only
     cdef bint joins                      # the next request may wait for those of other connections
 
+    cdef bint is_audited_c(self, Message m) except -1
     cdef int asked_c(self, Party asker) except -1
     cdef bint is_in_rate_c(self, Message m) except -1
     cdef bint agrees_c(self, Message m, bint modern) except -1

@@ -1,4 +1,5 @@
 import asyncio
+from enum import IntEnum
 from typing import Any
 
 from typing_extensions import disjoint_base
@@ -7,11 +8,17 @@ from wirespeed._core.envelope import Message
 from wirespeed._core.session import Session
 from wirespeed.transport.served import Served
 
+class Audits(IntEnum):
+    CALLS = 1
+    READS = 2
+    PROMPTS = 4
+
 @disjoint_base
 class Party(Served):
     rates: Any
     outer: Party | None
     audit: Any
+    audits: int
     n_given_up: int
     @property
     def n_late(self) -> int: ...

@@ -34,7 +34,8 @@ cdef class Party(Served):
     Attributes:
         rates: How many requests it may send; None: any number.
         outer: The client's own connection, where this one is a part of it.
-        audit: What notes its calls of tools; None: nothing does.
+        audit: What notes its requests; None: nothing does.
+        audits: Which of them: `Audits`.
     """
 
     def __init__(self, Session session not None, loop):
@@ -117,14 +118,22 @@ cdef class Party(Served):
         self.session.error_c(m.ref, codes.METHOD_NOT_FOUND, f"Method not found: {m.method}", None)
         return 0
 
+    cdef bint is_audited_c(self, Message m) except -1:
+        """Whether the audit log notes such requests."""
+        return (
+            (self.audits & CALLS and method_is(m, b'"tools/call"', "tools/call"))
+            or (self.audits & READS and method_is(m, b'"resources/read"', "resources/read"))
+            or (self.audits & PROMPTS and method_is(m, b'"prompts/get"', "prompts/get"))
+        )
+
     cdef int refused_c(self, Message m, int code) except -1:
-        """A request of this side is refused: note it if it is a call of a tool."""
+        """A request of this side is refused: note it if such requests are noted."""
         cdef object held = self.session.inflight.token_c(m.ref)
         if isinstance(held, Ongoing) and held.record is not None:
             record, held.record = held.record, None
             record.end(code)           # it was passed on before
             return 0
-        if self.audit is not None and method_is(m, b'"tools/call"', "tools/call"):
+        if self.audits and self.is_audited_c(m):
             self.audit.refuse(self, m, m.n, code)
         return 0
 

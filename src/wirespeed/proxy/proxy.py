@@ -27,7 +27,12 @@ if TYPE_CHECKING:
     from wirespeed.proxy.merge.merged import Merged, Offer
     from wirespeed.proxy.operation.admin import AdminService
     from wirespeed.proxy.operation.status import Facts
-    from wirespeed.transport.options import ListenFields, OnListening
+    from wirespeed.transport.options import (
+        HttpRequest,
+        ListenFields,
+        OnListening,
+        Refusal,
+    )
 
 logger = logging.getLogger("wirespeed.proxy")
 
@@ -59,8 +64,10 @@ class Proxy:
         self._audit: AuditLog | None = None
         if config.audit is not None:
             from wirespeed.proxy.access.audit import AuditLog
+            from wirespeed.proxy.config import AuditConfig
 
-            self._audit = AuditLog(config.audit, self.name)
+            to = AuditConfig(to=config.audit) if isinstance(config.audit, str) else config.audit
+            self._audit = AuditLog(to, self.name)
         self._principals = _principals_of(config)
         self._whole = self._joined(config, self._services)
         self.rates = self._adopted(config, self._services, self._whole)
@@ -208,7 +215,26 @@ class Proxy:
     @property
     def listen_fields(self) -> ListenFields:
         """What the configuration says of all listeners."""
-        return {"slow_reader_timeout": self.config.slow_client_timeout}
+        return {
+            "slow_reader_timeout": self.config.slow_client_timeout,
+            "on_refused": None if self._audit is None else self._note_refusal,
+        }
+
+    @property
+    def admin_fields(self) -> ListenFields:
+        """What the configuration says of the admin listener."""
+        if (audit := self._audit) is None:
+            return {}
+        return {"on_refused": lambda *refused: audit.refuse_client(*refused, "admin")}
+
+    def _note_refusal(self, request: HttpRequest, refusal: Refusal) -> None:
+        """A client was not let in. The path says which server it wanted."""
+        assert self._audit is not None
+        _, kind, name, *_ = *request.path.split("/"), "", ""
+        found = name if kind in ("servers", "lite") and name in self._services else None
+        if found is None and len(self._services) == 1:
+            (found,) = self._services
+        self._audit.refuse_client(request, refusal, found)
 
     async def serve(self, *, on_listening: OnListening | None = None) -> None:
         """Serve at all URLs until SIGTERM or SIGINT; without a URL on stdio, until the client ends.
@@ -231,7 +257,7 @@ class Proxy:
             for one in self.config.listeners
         ]
         if self.config.admin is not None:
-            places.append((self.config.admin.listen, self.admin, on_listening, {}))
+            places.append((self.config.admin.listen, self.admin, on_listening, self.admin_fields))
         if self.config.listen:
             self.listening.expect(one.url for one in self.config.listeners)
             await serve_together(places, attendant=self.listening)
@@ -263,7 +289,7 @@ class Proxy:
             try:
                 config = load()
             except Exception as exc:
-                self.reloads.count(exc)
+                self._reloaded(exc)
                 raise
             await self.reload(config)
         except WirespeedError as exc:
@@ -289,13 +315,19 @@ class Proxy:
             try:
                 changes = await self._reload(config)
             except Exception as exc:
-                self.reloads.count(exc)
+                self._reloaded(exc)
                 raise
-            self.reloads.count(None)
+            self._reloaded(None, changes)
             logger.info("reloaded: %s", changes)
             for text in changes.pending:
                 logger.warning("%s", text)
             return changes
+
+    def _reloaded(self, error: Exception | None, changes: Changes | None = None) -> None:
+        """A reload has ended."""
+        self.reloads.count(error)
+        if self._audit is not None:
+            self._audit.reload(None if changes is None else str(changes), self.reloads.error)
 
     async def _reload(self, config: ProxyConfig) -> Changes:
         if _is_guarded(config) != _is_guarded(self.config):

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, cast
 
 import msgspec
 
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from wirespeed.proxy.flow.rates import Rates
     from wirespeed.proxy.isolation.assignment import Assignment
     from wirespeed.proxy.lite_front import LiteFront, LiteFronts
+    from wirespeed.proxy.merge.merged import Merged
     from wirespeed.proxy.translation.kept_tasks import KeptTasks
     from wirespeed.transport.http.exchange import HttpTarget
     from wirespeed.transport.http.options import HttpOptions
@@ -61,7 +62,7 @@ class ProxyService:
         cut: How many clients were disconnected, by reason.
         auth: Who decides which clients may come in; None: the listener.
         access: What they may do; None: everything.
-        audit: What notes their calls of tools; None: nothing does.
+        audit: What notes what they do; None: nothing does.
         tracer: What makes spans of their requests; None: nothing does.
         meter: What is counted of them, and of the server.
         proxy_name: The name of the proxy, with which session ids begin; None: the listener's.
@@ -245,6 +246,10 @@ class ProxyService:
         front = self._front(loop, framer, lane)
         front.rates = self.rates
         front.access, front.audit, front.tracer = self.access, self.audit, self.tracer
+        if self.audit is not None:
+            front.audits = self.audit.requests
+            if self.audit.notes_sessions and not lane:
+                self.audit.watch(front)
         make_link(front)
         self._join(front)
         return front
@@ -267,6 +272,13 @@ class ProxyService:
             front.session.refusal = (codes.SHUTTING_DOWN, self.farewell)
             front.router = WithoutSession()
         front.router.joined(front)
+
+    def server_of(self, name: str | None) -> str | None:
+        """The name of the server that has a tool or prompt, by its name at this endpoint. None: it
+        is not known."""
+        if self.config is not None:
+            return self.name
+        return None if name is None else cast("Merged", self.assignment).server_of(name)
 
     def well_known(self, path: str) -> Mapping[str, HttpTarget]:
         """The targets of further paths, where it is served at ``path``."""

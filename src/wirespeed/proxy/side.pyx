@@ -234,7 +234,7 @@ cdef class Side(Party):
             return 0
         if self.head is not None and not self.agrees_c(m, modern):
             return 0
-        if self.audit is not None and self.shared and self.head is not None:
+        if self.audits and self.shared and self.head is not None:
             self.audit.arrive(self)
         if self.access is not None and not self.access.admits_c(self, m):
             return 0
@@ -311,7 +311,7 @@ cdef class Side(Party):
                 m.ref, codes.OVERLOADED, "too many requests at once for the server", None
             )
             return 0
-        if self.audit is not None and method_is(m, b'"tools/call"', "tools/call"):
+        if self.audits and self.is_audited_c(m):
             route.take_record_c(self.session.inflight.token_c(m.ref))
             if route.record is None:
                 route.record = self.audit.begin(self, to, m, m.n)

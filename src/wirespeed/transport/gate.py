@@ -106,6 +106,7 @@ class Gate:
         self.own_name = address.host.lower()
         self.tokens = [token.encode() for token in options.tokens]
         self.authenticate = options.authenticate
+        self.on_refused = options.on_refused
         self.hosts = None if options.hosts is None else [_rule(host) for host in options.hosts]
         self.any_host = self.hosts is not None and ("*", "") in self.hosts
         self.origins = (
@@ -115,6 +116,23 @@ class Gate:
         self.trusts_names = not self.any_host and (self.hosts is not None or local)
 
     # -- Host --------------------------------------------------------------------------------------
+
+    def check_page(self, request: HttpRequest) -> None:
+        """Refused unless Host is a name of this server, and the web page that sends the request may
+        connect."""
+        with self._noted(request):
+            self.check_host(request)
+            self.check_origin(request)
+
+    @contextlib.contextmanager
+    def _noted(self, request: HttpRequest) -> Iterator[None]:
+        """Tell `on_refused` of a refusal."""
+        try:
+            yield
+        except Refused as exc:
+            if self.on_refused is not None:
+                self.on_refused(request, exc.refusal)
+            raise
 
     def check_host(self, request: HttpRequest) -> None:
         """Refused unless Host is a name of this server (RFC 9110 section 7.2)."""
@@ -182,6 +200,23 @@ class Gate:
             refusal_status: The status for a missing or wrong token.
             authority: What decides in place of the options of the listener.
         """
+        with self._noted(request):
+            found = self._check(request, auth_headers, refusal_status, authority)
+        if self.on_refused is None or not inspect.isawaitable(found):
+            return found
+        return self._decided(request, found)
+
+    async def _decided(self, request: HttpRequest, found: Awaitable[Admission]) -> Admission:
+        with self._noted(request):
+            return await found
+
+    def _check(
+        self,
+        request: HttpRequest,
+        auth_headers: Sequence[str],
+        refusal_status: int,
+        authority: Authority | None,
+    ) -> Admission | Awaitable[Admission]:
         self.check_host(request)
         self.check_origin(request)
         if authority is not None:

@@ -21,6 +21,7 @@ __all__ = [
     "ListenFields",
     "ListenOptions",
     "OnListening",
+    "OnRefused",
     "Refusal",
     "RunOptions",
     "ServeOptions",
@@ -145,6 +146,9 @@ class Refusal(msgspec.Struct, frozen=True):
 
 
 Verdict: TypeAlias = "bool | str | Refusal"
+OnRefused: TypeAlias = Callable[[HttpRequest, Refusal], object]
+"""Called with each request whose client was not let in, and its refusal."""
+
 Authenticate: TypeAlias = Callable[[HttpRequest], "Verdict | Awaitable[Verdict]"]
 
 
@@ -160,6 +164,8 @@ class ListenOptions(msgspec.Struct, frozen=True, kw_only=True):
             `HttpRequest` and returns True, False, a `Refusal`, or the name of the user as a
             string or a `User`: tasks and ``requestState`` are bound to the name, and handlers see
             the user as `Context.user`. It runs on the event loop and may be a coroutine function.
+        on_refused: A function that is called for each client that was not let in, because of its
+            Host, its Origin or its token, with the `HttpRequest` and the `Refusal`.
         origins: Web pages that may connect, as ``https://app.example``; ``http://localhost:*`` for
             any port, ``*`` for all. By default pages of the server's own address, and on loopback
             all pages of this machine. Programs other than browsers send no Origin and are not
@@ -188,6 +194,7 @@ class ListenOptions(msgspec.Struct, frozen=True, kw_only=True):
     ssl: "SSLContext | None" = None
     token: str | Sequence[str] | None = None
     authenticate: Authenticate | None = None
+    on_refused: OnRefused | None = None
     origins: Sequence[str] | None = None
     hosts: Sequence[str] | None = None
     require_subprotocol: bool = False
@@ -212,6 +219,8 @@ class ListenOptions(msgspec.Struct, frozen=True, kw_only=True):
             raise ValueError("a token is one or more printable ASCII characters without spaces")
         if self.authenticate is not None and not callable(self.authenticate):
             raise TypeError("authenticate must be a function")
+        if self.on_refused is not None and not callable(self.on_refused):
+            raise TypeError("on_refused must be a function")
         for name in ("origins", "hosts"):
             value = getattr(self, name)
             if isinstance(value, str):
@@ -269,6 +278,7 @@ class AsgiOptions(TypedDict, total=False):
 class ListenFields(AsgiOptions, total=False):
     """The fields of a `ListenOptions` as keyword arguments; `ListenOptions` describes them."""
 
+    on_refused: OnRefused | None
     ssl: "SSLContext | None"
     require_subprotocol: bool
     headers: Mapping[str, str]

@@ -18,7 +18,7 @@ from tests.unit.proxy.translated_task_lab import TaskLab, answer_to
 from tests.unit.proxy.translation_lab import EraLab, tool
 from wirespeed.errors import TransportError
 from wirespeed.protocol.codes import INVALID_PARAMS, SERVER_LOST
-from wirespeed.proxy import FlowConfig, RetryConfig
+from wirespeed.proxy import AuditConfig, FlowConfig, RetryConfig
 from wirespeed.proxy.access import audit
 from wirespeed.proxy.access.audit import AuditLog
 
@@ -243,7 +243,7 @@ async def test_principals_and_refusals(tmp_path: Path) -> None:
     ]
     assert [one.get("request_id") for one in found] == ["from-a-proxy.1", None, None, None]
     assert [one.get("code") for one in found[1:]] == [INVALID_PARAMS] * 3
-    assert [one.get("server") for one in found] == ["a", None, "b", None]
+    assert [one.get("server") for one in found] == ["a", "b", "b", None]
     assert all(one["peer"].startswith("127.0.0.1") for one in found)
     assert len(path.read_text().splitlines()) == 4
 
@@ -340,7 +340,7 @@ async def test_calls_do_not_wait_for_a_log_that_is_not_read(
 
 
 def test_it_is_open_as_long_as_somebody_needs_it(tmp_path: Path) -> None:
-    log = AuditLog(str(tmp_path / "audit"), "east")
+    log = AuditLog(AuditConfig(to=str(tmp_path / "audit")), "east")
     log.hold()
     log.hold()
     log.release()

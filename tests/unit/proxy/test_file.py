@@ -13,6 +13,7 @@ import pytest
 from wirespeed import Limits, ProcessLimits, Stdio, WebSocket
 from wirespeed.errors import ConfigError
 from wirespeed.proxy import (
+    AuditConfig,
     AuthorizationConfig,
     BackendConfig,
     IntrospectionConfig,
@@ -192,7 +193,7 @@ def test_who_may_use_what(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
         ),
         scopes=("tools",),
     )
-    assert config.audit == str(tmp_path / "audit.log")
+    assert config.audit == AuditConfig(to=str(tmp_path / "audit.log"))
     assert token not in repr(config)
     assert hashlib.sha256(token.encode()).hexdigest() not in repr(config)
 
@@ -356,3 +357,15 @@ def test_the_json_schema_in_the_repository() -> None:
     validator.validate(OF_A_HOST)
     for wrong in (server(isolaton="shared"), server(maxClients=0), {}):
         assert not validator.is_valid(wrong)
+
+
+def test_what_the_audit_log_notes(tmp_path: Path) -> None:
+    audit = {"to": "stderr", "events": ["session", "reload"]}
+    content = {"mcpServers": {"a": {"command": "a"}}, "proxy": {"audit": audit, "name": "east"}}
+    config = load(written(tmp_path, content))
+    assert config.audit == AuditConfig(to="stderr", events=("session", "reload"))
+    assert config.shown_name == "east"
+    for faulty in ({"to": "stderr", "events": ["login"]}, {"events": ["call"]}):
+        content["proxy"] = {"audit": faulty}
+        with pytest.raises(ConfigError, match=r"proxy\.audit"):
+            load(written(tmp_path, content))

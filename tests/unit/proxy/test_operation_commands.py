@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import io
 import json
 import os
 import re
@@ -17,8 +18,10 @@ import pytest
 from operation_lab import TOKEN, Watched, basic, fetch
 from prometheus_client.parser import text_string_to_metric_families
 from proxy_lab import BACKEND, call
+from rich.console import Console
 
 from wirespeed import Client
+from wirespeed.cli.top import _screen
 
 pytestmark = pytest.mark.own_environment
 
@@ -181,6 +184,82 @@ async def top(*words: str, token: str = TOKEN) -> tuple[int | None, str, str]:
     )
     out, said = await child.communicate()
     return child.returncode, out.decode(), said.decode()
+
+
+def status_of(*backends: dict[str, Any], endpoints: Any = ()) -> dict[str, Any]:
+    totals = dict.fromkeys(("rate", "error_rate", "in_flight", "waiting", "clients", "refused"), 0)
+    return {
+        "name": "east",
+        "ready": True,
+        "uptime": 1.0,
+        "workers": [{}],
+        "workers_missing": [],
+        "totals": {**totals, "p50": None, "p99": None},
+        "backends": backends,
+        "endpoints": endpoints,
+        "clients": [
+            {
+                "user": "anne",
+                "address": "127.0.0.1:50112",
+                "endpoint": "proxy",
+                "version": "2025-11-25",
+                "in_flight": 2,
+                "bytes_in": 12345678,
+                "bytes_out": 12345678,
+            }
+        ],
+        "events": [],
+    }
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 120])
+def test_top_cuts_no_number_in_a_narrow_terminal(width: int) -> None:
+    backend = {
+        "name": "search-server",
+        "state": "up",
+        "breakers": {},
+        "rate": 12345.0,
+        "error_rate": 12.0,
+        "p50": 0.0123,
+        "p99": 0.1234,
+        "in_flight": 1234,
+        "waiting": 4321,
+        "clients": 2345,
+        "refused": {"rate": 123456},
+        "restarts": 17,
+    }
+    all_servers = {"name": "proxy", "clients": 77, "refused": {"access": 4711}}
+    console = Console(width=width, file=io.StringIO())
+    console.print(_screen(status_of(backend, endpoints=[all_servers]), "http://a", width))
+    assert isinstance(console.file, io.StringIO)
+    text = console.file.getvalue()
+    table = text[text.index("SERVER") :]
+    assert "…" not in table
+    assert re.search(r"^search-server +up +12", table, re.MULTILINE)
+    (row,) = re.findall(r"^all servers .*$", table, re.MULTILINE)
+    assert "4.71" in row or "4,711" in row or "4711" in row
+    assert ("RESTARTS" in table) == (width >= 120)
+
+
+async def test_q_ends_top(tmp_path: Path) -> None:
+    lab = Watched(tmp_path, "shared")
+    async with lab.serving():
+        ours, theirs = os.openpty()
+        child = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "wirespeed", "top", f"http://127.0.0.1:{lab.port}"),
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+            env={**os.environ, "WIRESPEED_TOKEN": TOKEN, "TERM": "xterm"},
+        )
+        os.close(theirs)
+        text = b""
+        loop = asyncio.get_running_loop()
+        while b"wirespeed proxy" not in text:
+            text += await loop.run_in_executor(None, os.read, ours, 4096)
+        os.write(ours, b"q")
+        assert await child.wait() == 0
+        os.close(ours)
 
 
 async def test_top_prints_once_in_a_pipe(tmp_path: Path) -> None:

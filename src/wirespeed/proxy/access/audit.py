@@ -1,4 +1,4 @@
-"""The audit log: who called which tool, and how it ended. One JSON object a line, no arguments.
+"""The audit log: who did what, and how it ended. One JSON object a line, no arguments.
 
 A thread writes the lines, so that a slow disk does not hold up the event loop. At most 10,000 lines
 wait. Further lines are dropped, and the log says how many.
@@ -20,20 +20,30 @@ from typing import TYPE_CHECKING, Any
 
 from wirespeed.errors import TransportError
 from wirespeed.protocol import codes
+from wirespeed.proxy.party import Audits
 from wirespeed.transport.quiet import Quiet
 
 if TYPE_CHECKING:
     from wirespeed._core.envelope import Message
     from wirespeed.proxy.backend import Backend
+    from wirespeed.proxy.config import AuditConfig
     from wirespeed.proxy.front import Front
+    from wirespeed.transport.options import HttpRequest, Refusal
 
 logger = logging.getLogger("wirespeed.proxy")
 
 MAX_WAITING = 10_000  # lines
-MAX_NAME = 200  # characters of the name of a tool
+MAX_NAME = 200  # characters of the name of a tool or prompt, or of a URI
 _MAX_A_WRITE = 256  # lines
 _LAST_WAIT = 5.0  # seconds for the last lines at the end
 _GIVEN_ID = re.compile(r"[A-Za-z0-9._~:/+=@-]{1,128}")
+# The event of a request, and the member of its line that says what it is about.
+_REQUESTS = {
+    "tools/call": ("call", "tool"),
+    "resources/read": ("read", "uri"),
+    "prompts/get": ("prompt", "prompt"),
+}
+_BITS = {"call": Audits.CALLS, "read": Audits.READS, "prompt": Audits.PROMPTS}
 _CANCELLED = 1  # as of `wirespeed.server.requests.observer`
 
 
@@ -41,19 +51,24 @@ class AuditLog:
     """The audit log of a proxy.
 
     Args:
-        target: ``"stderr"``, or the path of a file. A new file has mode 0600.
+        config: Where it is, and what is noted. A new file has mode 0600.
         name: Of the proxy. It is in each line.
 
     Attributes:
         written: The lines that were written.
         dropped: The lines that were left out.
+        requests: Which requests are noted, as `Audits` of a side.
+        notes_sessions: Whether sessions and connections of clients are noted.
     """
 
-    def __init__(self, target: str, name: str) -> None:
+    def __init__(self, config: AuditConfig, name: str) -> None:
         self._name = name
+        self._events = frozenset(config.events)
+        self.requests = sum(bit for event, bit in _BITS.items() if event in self._events)
+        self.notes_sessions = "session" in self._events
         self.written = 0
         self.dropped = 0
-        self._target = target
+        self._target = config.to
         self._told = 0  # of `dropped`
         self._lines: queue.Queue[Callable[[], str] | None] = queue.Queue(MAX_WAITING)
         self._fd = -1
@@ -100,7 +115,7 @@ class AuditLog:
             flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
             self._fd = os.open(self._target, flags, 0o600)
 
-    # -- calls -----------------------------------------------------------------------------------
+    # -- requests --------------------------------------------------------------------------------
 
     def arrive(self, asker: Front) -> None:
         """A request has come over HTTP from a client without a session. It may have to wait before
@@ -108,29 +123,80 @@ class AuditLog:
         asker.request_id = _given_id(asker)
 
     def begin(self, asker: Front, answerer: Backend, message: Message, size: int) -> Record:
-        """A call is passed on to a server."""
+        """A request is passed on to a server."""
         return Record(self, self._facts(asker, message, size), answerer.name)
 
     def refuse(self, asker: Front, message: Message, size: int, code: int) -> None:
-        """A call is refused."""
+        """A request is refused."""
         facts = self._facts(asker, message, size)
-        self.add(lambda: _line(facts, None, "refused", code, None, 1, 0))
+        server = asker.service.server_of(message.text("params.name"))
+        self.add(lambda: _line(facts, server, "refused", code, None, 1, 0))
 
     def _facts(self, asker: Front, message: Message, size: int) -> tuple[Any, ...]:
-        self._n += 1
-        peer, access = asker.peer, asker.access
-        grant = None if access is None else access.of(asker.principal)  # type: ignore[attr-defined]
-        who = getattr(peer, "user", None) if grant is None else grant.name
+        event, key = _REQUESTS[message.method or ""]
         return (
             time(),
             self._name,
-            f"{self._prefix}-{self._n}",
+            event,
+            self._next_id(),
             _given_id(asker),
-            who,
-            getattr(peer, "address", None),
-            message.text("params.name"),
+            _who(asker),
+            getattr(asker.peer, "address", None),
+            key,
+            message.text("params.uri" if event == "read" else "params.name"),
             size,
         )
+
+    def _next_id(self) -> str:
+        self._n += 1
+        return f"{self._prefix}-{self._n}"
+
+    # -- other events ----------------------------------------------------------------------------
+
+    def refuse_client(self, request: HttpRequest, refusal: Refusal, server: str | None) -> None:
+        """A client was not let in. ``server``: the one that it wanted; None: all of them."""
+        if "refusal" in self._events:
+            given = request.headers.get("x-request-id", "")
+            self._note(
+                "refusal",
+                id=self._next_id(),
+                request_id=given if _GIVEN_ID.fullmatch(given) else None,
+                peer=request.peer,
+                server=server,
+                status=refusal.status,
+                reason=refusal.reason,
+            )
+
+    def watch(self, client: Front) -> None:
+        """Note the session or connection of a client: in a later turn of the loop, in which it is
+        known who the client is, and at its end."""
+        client.loop.call_soon(self._watch, client, self._next_id(), monotonic())
+
+    def _watch(self, client: Front, id: str, began: float) -> None:
+        known = {
+            "id": id,
+            "principal": None if (who := _who(client)) is None else str(who),
+            "peer": getattr(client.peer, "address", None),
+            "server": None if client.service.config is None else client.service.name,
+        }
+
+        def over(closed: object) -> None:
+            ms = round((monotonic() - began) * 1000, 3)
+            self._note("session", **known, outcome="ended", ms=ms)
+
+        self._note("session", **known, outcome="begun")
+        client.closed.add_done_callback(over)
+
+    def reload(self, changes: str | None, error: str | None) -> None:
+        """The configuration was read again. ``changes``: what changed; None: it was refused."""
+        if "reload" in self._events:
+            outcome = "refused" if changes is None else "ok"
+            self._note("reload", id=self._next_id(), outcome=outcome, changes=changes, error=error)
+
+    def _note(self, event: str, **members: Any) -> None:
+        head = {"proxy": self._name, "event": event}
+        at = time()
+        self.add(lambda: _text({"time": _text_of(at), **head, **members}))
 
     def add(self, line: Callable[[], str]) -> None:
         """Write a line later. It is left out if too many wait."""
@@ -187,7 +253,7 @@ class AuditLog:
 
 
 class Record:
-    """A call that was passed on.
+    """A request that was passed on.
 
     Attributes:
         bytes_out: The size of its answer; 0 without one.
@@ -205,7 +271,7 @@ class Record:
         self.bytes_out = 0
 
     def again(self, answerer: Backend) -> None:
-        """The call is sent again: its server was lost, or the proxy goes on with it (`defer`)."""
+        """The request is sent again: its server was lost, or the proxy goes on (`defer`)."""
         self._server = answerer.name
         self._attempts += not self._goes_on
         self._goes_on = False
@@ -215,7 +281,7 @@ class Record:
         self._goes_on = True
 
     def end(self, code: int) -> None:
-        """The call is over: see `wirespeed.server.requests.observer` for the codes."""
+        """The request is over: see `wirespeed.server.requests.observer` for the codes."""
         ms = round((monotonic() - self._began) * 1000, 3)
         outcome = "error" if code else "ok"
         if code == _CANCELLED:
@@ -235,16 +301,17 @@ def _line(
     attempts: int,
     bytes_out: int,
 ) -> str:
-    at, proxy, id, given, who, peer, tool, bytes_in = facts
+    at, proxy, event, id, given, who, peer, key, named, bytes_in = facts
     line = {
         "time": _text_of(at),
         "proxy": proxy,
+        "event": event,
         "id": id,
         "request_id": given,
         "principal": None if who is None else str(who),
         "peer": peer,
         "server": server,
-        "tool": None if tool is None else tool[:MAX_NAME],
+        key: None if named is None else named[:MAX_NAME],
         "outcome": outcome,
         "code": code or None,
         "ms": ms,
@@ -252,7 +319,18 @@ def _line(
         "bytes_in": bytes_in,
         "bytes_out": bytes_out,
     }
+    return _text(line)
+
+
+def _text(line: dict[str, Any]) -> str:
     return json.dumps({key: value for key, value in line.items() if value is not None})
+
+
+def _who(client: Front) -> object:
+    """The principal of a client, or else its user; None: neither is known."""
+    access = client.access
+    grant = None if access is None else access.of(client.principal)  # type: ignore[attr-defined]
+    return getattr(client.peer, "user", None) if grant is None else grant.name
 
 
 def _text_of(at: float) -> str:

@@ -122,6 +122,11 @@ class Merged:
         """Return the server that a request goes to, or None if it was or will be answered."""
         return self._clients[front].route(message)
 
+    def server_of(self, name: str) -> str | None:
+        """The server of a tool or prompt, as its name says. None: it says none, or several."""
+        found = [one.service.name for one in self.offers if one.names.may_have(name)]
+        return found[0] if len(found) == 1 else None
+
     def client_said(self, front: Front, message: Message) -> None:
         """Take a notification of a client that belongs to no request."""
         self._clients[front].said(message)

@@ -59,6 +59,10 @@ class Names:
             real = shown[len(self._prefix) :]
         return real if self.shown(kind, real) == shown else None
 
+    def may_have(self, shown: str) -> bool:
+        """Whether a name is one of this server's by its form, hidden or not."""
+        return shown in self._renamed or (bool(self._prefix) and shown.startswith(self._prefix))
+
     def described(self, kind: str, real: str, text: Raw) -> tuple[str, Raw] | None:
         """Return the name and the text of an entry of the server's list as clients see it; None:
         they do not."""

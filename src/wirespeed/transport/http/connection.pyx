@@ -252,8 +252,7 @@ cdef class HttpConnection(Carrier):
         if page is not None and page.sends_c(head):
             return page
         request = self.read_request_c()
-        self.site.gate.check_host(request)
-        self.site.gate.check_origin(request)
+        self.site.gate.check_page(request)
         if "origin" not in request.headers:
             return None
         page = Page(value_of(head, ORIGIN), value_of(head, HOST))
