@@ -201,7 +201,7 @@ def checked_url(url: str) -> Address:
         address = parse(url)
     except (ValueError, TypeError) as exc:
         raise FetchError(str(exc)) from None
-    if not address.is_http:
+    if not address.is_http or address.file:
         raise FetchError(f"{address} is not an https URL")
     if not address.secure and not is_loopback(address.host):
         raise FetchError(f"{address} is not secure: https is needed, but for this machine itself")

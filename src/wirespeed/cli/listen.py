@@ -198,7 +198,7 @@ class Listening:
         for service, url in zip(services, urls, strict=True):
             end = "; Ctrl-C ends it" if url == urls[-1] else ""
             complain(f"serving {title(service)}{workers} on {url}{end}", level="note")
-        if self.scheme == "unix" or is_loopback(self.address.host):
+        if self.address.file or is_loopback(self.address.host):
             return
         if "token" in self.options and not self.address.secure:
             plain, secure = f"{self.scheme}://", f"{self.scheme}s://"

@@ -125,10 +125,10 @@ def _remote(
     from wirespeed import Http, Socket, WebSocket
 
     scheme = url.partition(":")[0].lower()
-    if scheme not in ("http", "https", "ws", "wss", "unix", "tcp"):
+    if scheme not in ("http", "https", "http+unix", "ws", "wss", "unix", "tcp"):
         raise cannot_start(
             f"cannot connect to {place or public(url)}: this version supports http:, https:, ws:, "
-            f"wss:, unix: and tcp: URLs; TARGET is {KINDS}"
+            f"wss:, http+unix:, unix: and tcp: URLs; TARGET is {KINDS}"
         )
     # A command makes one connection. The loss of its link is reported at once.
     options: dict[str, Any] = {

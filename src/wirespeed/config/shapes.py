@@ -93,6 +93,7 @@ SCHEMES: dict[str, tuple[Transport, ...]] = {
     "wss": ("ws",),
     "http": ("http", "sse"),
     "https": ("http", "sse"),
+    "http+unix": ("http", "sse"),
     "unix": ("unix",),
     "tcp": ("tcp",),
 }

@@ -535,7 +535,7 @@ class ProxyConfig:
         for url in urls:
             with contextlib.suppress(ValueError):  # whoever listens there says why
                 address = parse(url)
-                place = address.path if address.scheme == "unix" else address.port
+                place = address.file or address.port
                 if place != 0:  # any free port
                     places.append((f"{address.host}:{place}", url))
         _check_differ("{} and {} have the same address, {}", places)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from wirespeed.proxy.config import BackendConfig, ListenConfig
     from wirespeed.proxy.lite_front import LiteFront
     from wirespeed.proxy.service import ProxyService
+    from wirespeed.transport.address import Address
     from wirespeed.transport.net.certificate import Certificate, ServerContext
     from wirespeed.transport.net.group import Group, Plan
     from wirespeed.transport.net.listener import Listener
@@ -158,9 +159,9 @@ class Listening:
             moves.end.clear()
             moves.refusal = "the URLs to listen at change at a restart only"
             return moves
-        freed = {self._open[number][1].address.port for number in moves.end}
+        freed = {_place_of(self._open[number][1].address) for number in moves.end}
         for (_, base, _), one in zip(new, plans, strict=True):
-            if one.address.port not in freed or one.address.port == 0:
+            if _place_of(one.address) not in freed or not _place_of(one.address):
                 with bind.listen(one.address, bind.resolve(one.address), one.options):
                     moves.begin.append((base, one))
             else:
@@ -190,6 +191,10 @@ class Listening:
 
 def _place(listen: ListenConfig, url: str, found: Routes) -> Place:
     return url, found, None, options_of(listen)[0]
+
+
+def _place_of(address: Address) -> str | int:
+    return address.file or address.port
 
 
 def _base(url: str) -> str:

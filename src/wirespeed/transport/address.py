@@ -4,25 +4,31 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Sequence
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 import msgspec
 
 DEFAULT_PORTS = {"ws": 80, "wss": 443, "http": 80, "https": 443}
 SCHEMES = (*DEFAULT_PORTS, "tcp", "unix")
-FORMS = "http[s]://host:port/path, ws[s]://host:port/path, tcp://host:port or unix:/path"
+HTTP_UNIX = "http+unix"
+FORMS = (
+    "http[s]://host:port/path, ws[s]://host:port/path, tcp://host:port, unix:/path or "
+    "http+unix://%2Fpath/path"
+)
 
 
 class Address(msgspec.Struct, frozen=True, repr_omit_defaults=True):
     """A parsed URL. Neither ``str`` nor ``repr`` shows the query: it may carry a secret.
 
     Attributes:
-        scheme: ``http``, ``https``, ``ws``, ``wss``, ``tcp`` or ``unix``.
+        scheme: ``http``, ``https``, ``ws``, ``wss``, ``tcp`` or ``unix``; ``http`` for
+            ``http+unix``, too.
         host: A name in ASCII or an address, IPv6 without brackets; empty for ``unix``.
         port: 0 when a server may take any; also 0 for ``unix``.
         path: The URL's path, ``/`` when it has none; the file for ``unix``; empty for ``tcp``.
         query: What follows the question mark of an HTTP or WebSocket URL.
         shown: The URL as people see it, where the real one holds a secret; else empty.
+        socket: The file of the socket over which HTTP is spoken, for ``http+unix``; else empty.
     """
 
     scheme: str
@@ -31,6 +37,12 @@ class Address(msgspec.Struct, frozen=True, repr_omit_defaults=True):
     path: str = ""
     query: str = ""
     shown: str = ""
+    socket: str = ""
+
+    @property
+    def file(self) -> str:
+        """The file of the UNIX socket; empty where there is none."""
+        return self.path if self.scheme == "unix" else self.socket
 
     @property
     def is_websocket(self) -> bool:
@@ -69,6 +81,8 @@ class Address(msgspec.Struct, frozen=True, repr_omit_defaults=True):
             return public(self.shown)
         if self.scheme == "unix":
             return f"unix:{self.path}"
+        if self.socket:
+            return f"{HTTP_UNIX}://{quote(self.socket, safe='')}{self.path}"
         return f"{self.scheme}://{self.authority}{self.path}"
 
     def __repr__(self) -> str:
@@ -81,7 +95,8 @@ class Address(msgspec.Struct, frozen=True, repr_omit_defaults=True):
 def parse(url: str, shown: str = "") -> Address:
     """The address that a URL names. ``shown``: as of `Address`; errors show it, too.
 
-    ``unix:/path`` or ``unix:relative/path``; ``tcp://host:port``; ``http://host[:port][/path]
+    ``unix:/path`` or ``unix:relative/path``; ``http+unix://%2Fpath[/path][?query]``, whose host is
+    the file of a socket, percent-encoded; ``tcp://host:port``; ``http://host[:port][/path]
     [?query]``, and the same with ``https:``, ``ws:`` and ``wss:``. ValueError names the fault; its
     text never holds a password or a query.
     """
@@ -90,6 +105,8 @@ def parse(url: str, shown: str = "") -> Address:
     name = public(shown or url)
     scheme, colon, rest = url.partition(":")
     scheme = scheme.lower()
+    if scheme == HTTP_UNIX:
+        return _http_unix(rest, shown or url, shown)
     if not colon or scheme not in SCHEMES:
         raise ValueError(f"{name!r} is not a URL to listen at or connect to: use {FORMS}")
     if scheme == "unix":
@@ -165,6 +182,18 @@ def _unix(rest: str, shown: str) -> Address:
     if "\0" in path:
         raise ValueError("a socket's path contains a null character")
     return Address("unix", path=path, shown=shown)
+
+
+def _http_unix(rest: str, name: str, shown: str) -> Address:
+    name = public(name)
+    quoted, slash, target = rest.removeprefix("//").partition("/")
+    file = unquote(quoted, errors="surrogateescape")
+    if not rest.startswith("//") or not file or file.endswith("/") or set(quoted) & set("?#@:"):
+        raise ValueError(f"{name!r} names no file: use {HTTP_UNIX}://%2Fpath/path")
+    if "\0" in file:
+        raise ValueError("a socket's path contains a null character")
+    address = parse(f"http://localhost{slash}{target}", shown)
+    return msgspec.structs.replace(address, socket=file)
 
 
 def _host(host: str, *, bracketed: bool, name: str) -> str:

@@ -104,6 +104,7 @@ class Gate:
     def __init__(self, options: ListenOptions, address: Address, *, local: bool) -> None:
         self.local = local
         self.own_name = address.host.lower()
+        self.is_file = bool(address.file)  # no web page can reach it, whatever it is called
         self.tokens = [token.encode() for token in options.tokens]
         self.authenticate = options.authenticate
         self.on_refused = options.on_refused
@@ -141,7 +142,7 @@ class Gate:
             raise Refused(Refusal(400, "the request needs one valid Host header field"))
         host, port = _normal_host(found["host"]), found["port"] or ""
         if self.hosts is None:
-            good = not self.local or is_loopback(host) or host == self.own_name
+            good = not self.local or self.is_file or is_loopback(host) or host == self.own_name
         else:
             good = self.any_host or any(
                 host == name and wanted in ("", port) for name, wanted in self.hosts

@@ -184,7 +184,7 @@ class ListenOptions(msgspec.Struct, frozen=True, kw_only=True):
         compression: Offer permessage-deflate (RFC 7692). About 40 KiB a connection that uses it.
         reuse_port: Let several processes listen at one port (SO_REUSEPORT).
         backlog: Connections that the system keeps until they are accepted.
-        socket_mode: Permissions of the file of a ``unix:`` socket.
+        socket_mode: Permissions of the file of a ``unix:`` or ``http+unix:`` socket.
         access_log: Log a line when a connection is opened and one when it has ended, as text or
             JSON, to the logger ``wirespeed.access`` at the level INFO; None logs none. Over HTTP,
             `HttpOptions.access_log` logs requests instead.

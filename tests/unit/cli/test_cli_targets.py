@@ -87,7 +87,7 @@ def test_what_a_configuration_does_not_have(config: Path) -> None:
 def test_urls_that_are_not_spoken(url: str) -> None:
     text = refused(f"{url}?key=open-sesame")
     assert text.startswith("cannot connect to ")
-    assert ": this version supports http:, https:, ws:, wss:, unix: and tcp: URLs; TARGET" in text
+    assert ": this version supports http:, https:, ws:, wss:, http+unix:, unix: and tcp: " in text
     assert "sesame" not in text
 
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 __all__ = ["from_file", "python_file"]
 
-_URL = re.compile(r"unix:|\w+://")
+_URL = re.compile(r"unix:|[\w+]+://")
 _NAMED = re.compile(r"(.+\.py)(?::([A-Za-z_][\w.]*))?\Z", re.DOTALL)
 
 

@@ -184,7 +184,7 @@ class Http(_WithCredentials, frozen=True, kw_only=True):
     the token and the query of the URL never appear in ``repr`` or errors.
     """
 
-    SCHEMES: ClassVar[tuple[str, ...]] = ("http", "https")
+    SCHEMES: ClassVar[tuple[str, ...]] = ("http", "https", "http+unix")
     RESERVED: ClassVar[tuple[str, ...]] = (*HANDSHAKE, *_OURS)
 
     sse: bool = True
@@ -318,7 +318,7 @@ def from_url(
     shown = f"{scheme}://…" if rest.startswith("//") else repr(url)
     raise ValueError(
         f"cannot connect to {shown}: a target is a URL (http://…, https://…, ws://…, wss://…, "
-        "unix:…, tcp://…), Stdio(command, args) or a Server"
+        "unix:…, http+unix://…, tcp://…), Stdio(command, args) or a Server"
     )
 
 

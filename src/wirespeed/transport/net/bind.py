@@ -41,8 +41,8 @@ class Listening:
         self.local = all(_is_local(sock) for sock in sockets)
         self._name = systemd.MANAGER if passed else systemd.OWN
         self._file: tuple[int, int] | None = None
-        if address.scheme == "unix" and not passed:
-            self._file = _identity(address.path)
+        if address.file and not passed:
+            self._file = _identity(address.file)
 
     def __enter__(self) -> Self:
         return self
@@ -62,9 +62,9 @@ class Listening:
     def close(self) -> None:
         """Stop listening. A socket's file is removed if it is still ours."""
         if self._file is not None:
-            if _identity(self.address.path) == self._file:
+            if _identity(self.address.file) == self._file:
                 with contextlib.suppress(OSError):
-                    os.unlink(self.address.path)
+                    os.unlink(self.address.file)
             self._file = None
         for sock in self.sockets:
             sock.close()
@@ -72,7 +72,7 @@ class Listening:
 
 def resolve(address: Address) -> list[Any]:
     """Resolve an address to listen at. Blocks on DNS. TransportError: the resolution failed."""
-    if address.scheme == "unix":
+    if address.file:
         return []
     try:
         # CPython encodes a str with the codec "idna", whose tables take 1 MiB.
@@ -97,7 +97,7 @@ def listen(
     sockets, own = systemd.listening_at(address, found, shared=reserve)
     if sockets:
         return Listening(address, sockets, passed=not own)
-    if address.scheme == "unix":
+    if address.file:
         return _listen_unix(address, options)
     for _ in range(PORT_TRIES):
         sockets = []
@@ -150,8 +150,9 @@ def _bound(
 
 
 def _listen_unix(address: Address, options: ListenOptions) -> Listening:
-    path = os.path.abspath(address.path)  # the working directory may change
-    address = msgspec.structs.replace(address, path=path)
+    path = os.path.abspath(address.file)  # the working directory may change
+    field = "socket" if address.socket else "path"
+    address = msgspec.structs.replace(address, **{field: path})
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         sock.setblocking(False)

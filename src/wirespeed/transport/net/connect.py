@@ -172,7 +172,9 @@ async def _open_stream(
 ) -> Stream:
     """Return a stream to the host of a URL, with TLS where the URL says so."""
     loop = asyncio.get_running_loop()
-    if proxy is None:
+    if address.socket:
+        sock = await _try(loop, socket.AF_UNIX, 0, address.socket)
+    elif proxy is None:
         sock = await _connect_socket(loop, address.host, address.port, may_reach)
     else:
         if may_reach is not None and not (is_name(address.host) or may_reach(address.host)):

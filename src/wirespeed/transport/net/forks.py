@@ -71,7 +71,7 @@ def run_workers(
         TransportError: The server cannot listen at an address, or the first workers end before
             they listen.
     """
-    if any(plan.address.scheme == "unix" for plan in plans):
+    if any(plan.address.file for plan in plans):
         raise ValueError("several workers need a port: ws://, wss://, http://, https:// or tcp://")
     if not hasattr(os, "fork") or not hasattr(socket, "SO_REUSEPORT"):
         raise ValueError("several workers need an operating system with fork and SO_REUSEPORT")

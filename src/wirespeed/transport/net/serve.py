@@ -168,7 +168,7 @@ def _warning(
     on_listening: OnListening | None,
 ) -> OnListening | None:
     """Return ``on_listening``, preceded by a warning where every client may call the tools."""
-    if address.scheme == "unix" or is_loopback(address.host):
+    if address.file or is_loopback(address.host):
         return on_listening
     if not address.has_paths:
         why = "tcp: has no tokens"
@@ -244,14 +244,14 @@ def _check_options(address: Address, options: ListenOptions) -> None:
         raise ValueError(f"http is for http:// and https:// only, not for {address.scheme}:")
     if options.ssl is not None and not address.secure:
         raise ValueError(f"ssl is for https:// and wss:// only, not for {address.scheme}:")
+    if options.reuse_port and address.file:
+        raise ValueError("reuse_port is not for the sockets of files")
     if address.has_paths:
         return
     # these options would protect nothing there
     for name in ("token", "authenticate", "origins", "hosts"):
         if getattr(options, name) is not None:
             raise ValueError(f"{name} is for HTTP and WebSocket only, not for {address.scheme}:")
-    if options.reuse_port and address.scheme == "unix":
-        raise ValueError("reuse_port is not for unix:")
 
 
 set_public_home(globals())

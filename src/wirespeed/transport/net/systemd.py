@@ -99,8 +99,8 @@ def listening_at(
         found: The results of `bind.resolve`.
         shared: Leave out the sockets of single workers.
     """
-    if address.scheme == "unix":
-        path = os.path.abspath(address.path)
+    if address.file:
+        path = os.path.abspath(address.file)
         fitting = [one for one in _passed() if one.socket.getsockname() == path]
     else:
         places = {_host_and_port(info[4]) for info in found}
