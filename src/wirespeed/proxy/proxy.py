@@ -225,7 +225,7 @@ class Proxy:
         """What the configuration says of the admin listener."""
         if (audit := self._audit) is None:
             return {}
-        return {"on_refused": lambda *refused: audit.refuse_client(*refused, "admin")}
+        return {"on_refused": partial(audit.refuse_client, server="admin")}
 
     def _note_refusal(self, request: HttpRequest, refusal: Refusal) -> None:
         """A client was not let in. The path says which server it wanted."""

@@ -34,6 +34,9 @@ if TYPE_CHECKING:
     from wirespeed.proxy.lite_front import LiteFront, LiteFronts
     from wirespeed.proxy.merge.merged import Merged
     from wirespeed.proxy.translation.kept_tasks import KeptTasks
+    from wirespeed.server.http.endpoint import StreamableHttp
+    from wirespeed.server.http.http_session import HttpSession
+    from wirespeed.server.http.sessions import Sessions
     from wirespeed.transport.http.exchange import HttpTarget
     from wirespeed.transport.http.options import HttpOptions
     from wirespeed.transport.link import Link
@@ -108,6 +111,7 @@ class ProxyService:
         self.mirrored = Mirrored(
             ToolSchemas(name, lambda owner, client: self.join(owner, client)[0]).ask
         )
+        self._over_http: list[StreamableHttp] = []
         self._holders = 0
         self._ended = False
         self._starting: asyncio.Future[None]
@@ -325,7 +329,15 @@ class ProxyService:
 
         if options.stateless:
             raise ValueError("the proxy needs sessions: it cannot be stateless")
-        return StreamableHttp(self, self._named(options), loop, pool)
+        found = StreamableHttp(self, self._named(options), loop, pool)
+        self._over_http.append(found)
+        return found
+
+    @property
+    def sessions(self) -> list[Sessions[HttpSession]]:
+        """The tables of sessions of its listeners over HTTP."""
+        self._over_http = [one for one in self._over_http if not one.draining]
+        return [one.sessions for one in self._over_http if one.sessions is not None]
 
     def sse_target(
         self, options: HttpOptions, *, loop: asyncio.AbstractEventLoop, pool: TaskPool

@@ -222,6 +222,24 @@ async def test_clients_over_http_are_counted(era: Any, tmp_path: Path) -> None:
             assert here == ((1, 1, 1) if era == "legacy" else (0, 0, 0))
 
 
+async def test_sessions_that_nobody_ends_are_seen(tmp_path: Path) -> None:
+    lab = Watched(tmp_path, "shared")
+    lab.proxy = Proxy(dataclasses.replace(lab.proxy.config, listen=("http://127.0.0.1:0/mcp",)))
+    async with lab.serving():
+        url = next(url for url in lab.urls if url.endswith("/mcp"))
+        async with Client(url, era="legacy"):
+            (endpoint,) = (await lab.get("/status")).json["endpoints"]
+            assert endpoint["sessions"] == 1
+            async with asyncio.timeout(30):
+                before = endpoint["longest_idle"]
+                while endpoint["longest_idle"] <= before:
+                    (endpoint,) = (await lab.get("/status")).json["endpoints"]
+            found = values((await lab.get("/metrics")).text)
+            assert found["sessions", "b"] == 1 and found["session_idle_seconds", "b"] > 0
+        (endpoint,) = (await lab.get("/status")).json["endpoints"]
+        assert (endpoint["sessions"], endpoint["longest_idle"]) == (0, 0)
+
+
 async def test_requests_that_a_crash_ends_are_counted(tmp_path: Path) -> None:
     lab = Watched(tmp_path, "shared")
     async with lab.serving():

@@ -101,6 +101,12 @@ def families(snapshot: Snapshot, facts: Facts) -> Iterator[Family]:
         "All clients so far.",
         *(_total(one.n_connected, endpoint=one.name) for one in snapshot.endpoints),
     )
+    yield gauge("sessions", "Sessions over HTTP.", *_endpoints(snapshot, "n_sessions"))
+    yield gauge(
+        "session_idle_seconds",
+        "Time since the last request of the session that was used least recently.",
+        *_endpoints(snapshot, "longest_idle"),
+    )
     yield gauge(
         "backend_ready",
         "1: the server takes requests, or is started by the first one.",

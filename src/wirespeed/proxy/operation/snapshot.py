@@ -83,6 +83,8 @@ class EndpointEntry(msgspec.Struct):
 
     Attributes:
         isolation: None for the endpoint of all servers.
+        n_sessions: The sessions over HTTP.
+        longest_idle: Seconds since the last request of the one that was used least recently.
         supervision: What was done to the servers, and the requests that were sent again.
         garbage: The invalid messages that servers wrote, by kind.
         breakers: How many there are, by state, without those that are closed.
@@ -99,6 +101,8 @@ class EndpointEntry(msgspec.Struct):
     state: str
     n_clients: int
     n_connected: int
+    n_sessions: int
+    longest_idle: float
     of_clients: Sums
     of_servers: Sums
     supervision: Sums
@@ -207,6 +211,8 @@ def _endpoint(service: ProxyService, worker: int) -> EndpointEntry:
         state=state_of(service),
         n_clients=sum(not front.shared for front in service.fronts),  # without lanes
         n_connected=meter.n_clients,
+        n_sessions=sum(map(len, service.sessions)),
+        longest_idle=max((one.longest_idle for one in service.sessions), default=0.0),
         of_clients=of_clients,
         of_servers=meter.of_servers(),
         supervision={
@@ -329,6 +335,8 @@ def _merged(found: list[EndpointEntry]) -> EndpointEntry:
         state=summary({one.state for one in found}),
         n_clients=sum(one.n_clients for one in found),
         n_connected=sum(one.n_connected for one in found),
+        n_sessions=sum(one.n_sessions for one in found),
+        longest_idle=max(one.longest_idle for one in found),
         **{name: _added(getattr(one, name) for one in found) for name in _SUMS},
         requests=_requests(found),
         history=_history(found),

@@ -104,6 +104,8 @@ def status(snapshot: Snapshot, facts: Facts) -> dict[str, Any]:
                 "name": one.name,
                 "clients": one.n_clients,
                 "clients_so_far": one.n_connected,
+                "sessions": one.n_sessions,
+                "longest_idle": one.longest_idle,
                 "refused": one.refused,
                 "cut": one.cut,
             }

@@ -85,6 +85,13 @@ cdef class Sessions:
     def __len__(self):
         return len(self.by_id)
 
+    @property
+    def longest_idle(self):
+        """Seconds since the last request of the session that was used least recently; 0 without
+        sessions."""
+        cdef Session session = next(iter(self.by_id.values()), None)
+        return 0.0 if session is None else max(0.0, monotonic() - session.used)
+
     def share(self, int worker, int n):
         """Name this process in ids, number `worker` of n, so that the others find its sessions."""
         self.worker = worker
