@@ -147,11 +147,11 @@ INSIDE = {
     """,
     "proxy": """
         config eras failures
-        tags trace_context flow.turns supervision.garbage ongoing pages given
+        tags seals trace_context flow.turns supervision.garbage ongoing pages given
         party
         isolation.choice
         side
-        subscriptions
+        serving subscriptions
         backend
         front
         flow

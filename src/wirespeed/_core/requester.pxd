@@ -1,4 +1,4 @@
-from libc.stdint cimport int64_t
+from libc.stdint cimport int64_t, uint64_t
 
 from wirespeed._core.envelope cimport Message
 from wirespeed._core.framing.writer cimport FrameWriter
@@ -20,7 +20,10 @@ cdef class Requester(Responder):
     cdef int abort_request_c(self, int64_t id) except -1
     # For proxies: send a request that came from another peer, with an id that was reserved and the
     # session's own names (`Pending.texts`) unused; send the peer's cancellation of it. `more`: n
-    # further edits of the request, MAX_MORE at most.
-    cdef int splice_request_c(self, int64_t id, Message m, Edit *more, int n_more) except -1
-    cdef int splice_cancel_c(self, int64_t id, Message m) except -1
+    # further edits of the request, MAX_MORE at most; `about`: the request in flight that it is
+    # about (`writer_about_c`), or 0.
+    cdef int splice_request_c(
+        self, int64_t id, Message m, Edit *more, int n_more, uint64_t about
+    ) except -1
+    cdef int splice_cancel_c(self, int64_t id, Message m, uint64_t about) except -1
     cdef int call_c(self, FrameWriter writer, bytes head, object params) except -1

@@ -1,7 +1,7 @@
 """The asking half of a session: requests to the peer, their ids and deadlines; notifications."""
 
 from libc.math cimport INFINITY
-from libc.stdint cimport int64_t
+from libc.stdint cimport int64_t, uint64_t
 
 import msgspec
 
@@ -85,7 +85,9 @@ cdef class Requester(Responder):
     cdef int close_request_c(self) except -1:
         return self.writer.close_c(c'}')
 
-    cdef int splice_request_c(self, int64_t id, Message m, Edit *more, int n_more) except -1:
+    cdef int splice_request_c(
+        self, int64_t id, Message m, Edit *more, int n_more, uint64_t about
+    ) except -1:
         """Send a request of another peer as it came, with this id, which is its progress token as
         well if it has one."""
         cdef char room[DIGITS]
@@ -97,17 +99,17 @@ cdef class Requester(Responder):
             n = insert_c(edits, n, edit_of(m, WS_META_PROGRESS_TOKEN, digits))
         for i in range(n_more):
             n = insert_c(edits, n, more[i])
-        splice_c(self.writer, m, edits, n)
+        splice_c(self.writer if about == 0 else self.writer_about_c(about), m, edits, n)
         self.messages_out += 1
         return 0
 
-    cdef int splice_cancel_c(self, int64_t id, Message m) except -1:
+    cdef int splice_cancel_c(self, int64_t id, Message m, uint64_t about) except -1:
         """Send a cancellation of another peer as it came, for the request of ours with this id. The
         request is removed: an answer to it counts as late."""
         cdef char room[DIGITS]
         cdef Edit edit = edit_of(m, WS_REQUEST_ID, digits_of(id, room))
         self.pending.take_c(id)
-        splice_c(self.writer, m, &edit, 1)
+        splice_c(self.writer_about_c(about), m, &edit, 1)
         self.messages_out += 1
         return 0
 

@@ -11,11 +11,11 @@ from wirespeed._core.span cimport Span
 cdef class Session(Requester):
     cdef MessageReader reader
     cdef object waiting                  # deque: requests held back by flow control; at first ()
-    cdef size_t n_waiting                # their number
+    cdef readonly size_t n_waiting       # their number
     cdef size_t n_waiting_bytes
     cdef size_t n_gone                   # of these: no longer in flight, or faults
     cdef object whole                    # deque: texts that came whole, not read yet; at first ()
-    cdef size_t n_whole                  # their number
+    cdef readonly size_t n_whole         # their number
     cdef size_t n_seen                   # the first of these: they wait for room like requests
     cdef ReplyRoute route                # of the body that is being read; None: of no body
     cdef bint is_paused                  # `paused`, which is to be set instead

@@ -22,6 +22,7 @@ from wirespeed.protocol import codes
 from wirespeed.proxy.eras import envelope
 from wirespeed.proxy.failures import ServerLost, told
 from wirespeed.proxy.ongoing import Ongoing
+from wirespeed.proxy.serving import Serving
 from wirespeed.proxy.side import Route, Side
 from wirespeed.proxy.supervision.garbage import BAD_MESSAGE, UNKNOWN_ID, Garbage
 from wirespeed.proxy.tags import is_code
@@ -62,7 +63,14 @@ class Owner(Protocol):
         """Take a notification that belongs to no request."""
 
 
-class Backend(Side):
+class Changes(Protocol):
+    """What gathers the changes that several servers tell of."""
+
+    def gathers(self, backend: Backend, message: Message, route: Route) -> bool:
+        """Return whether a change was taken, to be told once."""
+
+
+class Backend(Serving):
     """The proxy is the client of this connection. It reads always: a server that cannot write does
     not read either.
 
@@ -79,6 +87,8 @@ class Backend(Side):
         began: When the connection was made, on the clock of the loop.
         ends_unreachable: Whether it ends when its server cannot be reached, where each request has
             a connection of its own. Who owns it connects again.
+        changes: What gathers changes that several servers of a pool tell of; None: nothing does.
+        runs_tasks: Whether the server declares the extension for tasks of 2026-07-28.
     """
 
     def __init__(
@@ -99,6 +109,8 @@ class Backend(Side):
         self.retired = False
         self.garbage = Garbage()
         self.began = loop.time()
+        self.runs_tasks = False
+        self.changes: Changes | None = None
         self._n_excused = 0
         self.probing = False
         self.ends_unreachable = False
@@ -226,6 +238,10 @@ class Backend(Side):
     def route(self, message: Message) -> Side | None:
         """Return the client that a request of the server goes to, or None if it was answered."""
         return self.owner.server_asks(self, message)
+
+    def gathers(self, message: Message, route: Route) -> bool:
+        """Return whether a change for a subscription waits for what other servers say."""
+        return self.changes is not None and self.changes.gathers(self, message, route)
 
     def faulty(self, message: Message) -> None:
         """Count a message that is not valid."""

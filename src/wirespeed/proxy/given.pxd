@@ -2,8 +2,8 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stdint cimport uint8_t
 from libc.string cimport memchr, memcmp
 
-from wirespeed._core._simd cimport WS_ARGUMENTS, WS_PARAMS
-from wirespeed._core.envelope cimport Message, span_of
+from wirespeed._core._simd cimport WS_ARGUMENTS, WS_METHOD, WS_PARAMS
+from wirespeed._core.envelope cimport Message, poi_is, span_of
 from wirespeed._core.span cimport Span
 
 cdef extern from "<string.h>" nogil:
@@ -30,6 +30,18 @@ cdef inline bint names_task_c(Message m) noexcept:
         found.p += found.n
         found.n = end - m.scan.poi[WS_ARGUMENTS].off - found.n
     return holds_c(found, b'"task"')
+
+
+cdef inline bint names_tasks_c(Message m) noexcept:
+    """Whether a request of 2026-07-28 may name tasks: by its method, which may have escapes."""
+    cdef Span method = span_of(m, WS_METHOD)
+    if poi_is(m, WS_METHOD, b'"tools/call"'):
+        return False
+    return (
+        (method.n > 6 and memcmp(method.p, b'"tasks/', 7) == 0)
+        or poi_is(m, WS_METHOD, b'"subscriptions/listen"')
+        or memchr(method.p, c'\\', method.n) is not NULL
+    )
 
 
 cdef inline bint may_be_given(Span text) noexcept:

@@ -24,6 +24,7 @@ cdef class Party(Served):
     cdef public long long n_given_up   # requests to it that were cancelled, or expired
     cdef readonly long long n_late       # answers and progress that nobody waits for
     cdef readonly long long n_dropped    # notifications that this side did not read in time
+    cdef uint64_t newest                 # the last request of this side; perhaps over
     cdef void *asked_by                  # who sent it the last request; to be compared only
     cdef bint joins                      # the next request may wait for those of other connections
 
@@ -34,7 +35,12 @@ cdef class Party(Served):
     cdef int hold_c(self, Party asker, size_t n) except -1
     cdef int give_turn_c(self) except -1
     cdef int end_turn_c(self) except -1
-    cdef int pass_cancel_c(self, int64_t id, Message m) except -1
     cdef int unknown_c(self, Message m) except -1
+    # `about`: what the request was about (`Route.about`)
+    cdef int pass_cancel_c(self, int64_t id, Message m, uint64_t about) except -1
+    # Whether the response to a request of this side takes messages before the answer. Such a
+    # request, the newest if it is one; 0: none is.
+    cdef bint carries_c(self, uint64_t ref) except -1
+    cdef uint64_t open_c(self) except? 0
     cdef int refused_c(self, Message m, int code) except -1
     cdef int keep_record_c(self, uint64_t ref, object record, int code) except -1

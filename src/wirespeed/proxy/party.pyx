@@ -3,9 +3,11 @@
 Sides whose requests go to the same server take turns there while that has no room (`Turns`).
 """
 
-from libc.stdint cimport int64_t, uint64_t
+from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 from wirespeed._core.envelope cimport Message, method_is
+from wirespeed._core.framing.writer cimport FrameWriter
+from wirespeed._core.inflight cimport InFlight
 from wirespeed._core.reply_route cimport ReplyRoute
 from wirespeed._core.session cimport Session
 from wirespeed._core.splice cimport splice_c
@@ -61,6 +63,10 @@ cdef class Party(Served):
 
     def overheard(self, Message message):
         """Take note of a notification about a subscription of this side, which is passed on."""
+
+    def gathers(self, Message message, object route):
+        """Return whether a change for a subscription waits for what other servers say."""
+        return False
 
     def faulty(self, Message message):
         """Take note of a message that is not valid."""
@@ -233,12 +239,14 @@ cdef class Party(Served):
 
     # -- what the proxy says itself --------------------------------------------------------------
 
-    def cancel(self, int64_t id, str reason not None):
-        """Cancel a request that this side was asked, and that the session has forgotten."""
+    def cancel(self, int64_t id, str reason not None, uint64_t about=0):
+        """Cancel a request that this side was asked, and that the session has forgotten. ``about``:
+        the ``ref`` of the request that it was about."""
         self.n_given_up += 1
         if self.link is not None:
             self.session.send_notification(
-                "notifications/cancelled", b'{"requestId":%d,"reason":"%b"}' % (id, reason.encode())
+                "notifications/cancelled",
+                b'{"requestId":%d,"reason":"%b"}' % (id, reason.encode()), about=about,
             )
             self.link.wrote_c()
 
@@ -252,26 +260,51 @@ cdef class Party(Served):
         self.asked_by = <void *> asker
         return self.link.wrote_more_c() if joined else self.link.wrote_c()
 
-    cdef int pass_cancel_c(self, int64_t id, Message m) except -1:
+    cdef int pass_cancel_c(self, int64_t id, Message m, uint64_t about) except -1:
         """Pass a client's cancellation to this side, or a short one if this side does not read."""
         if self.session.outbox.size >= self.session.output_high:
             self.session.pending.take_c(id)
-            self.cancel(id, "the client has cancelled it")
+            self.cancel(id, "the client has cancelled it", about)
             return 0
         self.n_given_up += 1
-        self.session.splice_cancel_c(id, m)
+        self.session.splice_cancel_c(id, m, about)
         return 0 if self.link is None else self.link.wrote_c()
 
-    def pass_notification(self, Message message, Party to not None, /):
-        """Send a notification of this side to another as it came. It is dropped and counted if that
-        side does not read."""
+    def pass_notification(self, Message message, Party to not None, uint64_t about=0, /):
+        """Send a notification of this side to another as it came. ``about``: the ``ref`` of the
+        request that it is about. It is dropped and counted if that side does not read."""
+        cdef FrameWriter writer
         if to.link is None:
             return
-        if to.session.outbox.size >= 2 * to.session.output_high:
+        writer = to.session.writer_about_c(about)
+        if writer.out.size >= 2 * to.session.output_high:
             to.n_dropped += 1
             return
-        splice_c(to.session.writer, message, NULL, 0)
+        splice_c(writer, message, NULL, 0)
         to.link.wrote_c()
+
+    cdef bint carries_c(self, uint64_t ref) except -1:
+        return self.session.writer_about_c(ref) is not self.session.writer
+
+    cdef uint64_t open_c(self) except? 0:
+        cdef InFlight inflight = self.session.inflight
+        cdef uint32_t i
+        cdef uint64_t ref = self.newest
+        if inflight.routes is None:
+            return 0                   # its messages share one stream
+        if self.carries_c(ref):
+            return ref
+        for i in range(inflight.used):
+            if inflight.slots[i].id_len:
+                ref = (<uint64_t> inflight.slots[i].generation << 32) | (i + 1)
+                if self.carries_c(ref):
+                    return ref
+        return 0
+
+    def open_request(self):
+        """Return the ``ref`` of a request of this side whose response takes messages before the
+        answer, the newest one if it does; 0: none does."""
+        return self.open_c()
 
     def say(self, str method not None, bytes params not None, uint64_t about=0, /):
         """Send a notification of the proxy to this side. ``about``: the ``ref`` of the request that

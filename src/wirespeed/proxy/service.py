@@ -124,7 +124,7 @@ class ProxyService:
         if self._kept_tasks is None:
             from wirespeed.proxy.translation.kept_tasks import KeptTasks
 
-            self._kept_tasks = KeptTasks(asyncio.get_running_loop())
+            self._kept_tasks = KeptTasks(self.name, asyncio.get_running_loop())
         return self._kept_tasks
 
     @classmethod

@@ -17,8 +17,10 @@ cdef enum:
 cdef class Route:
     cdef readonly Side asker     # who sent it; its session knows the request by `ref`
     cdef Side answerer           # who answers it; its session knows the request by `id`
-    cdef uint64_t ref
+    cdef readonly uint64_t ref
     cdef int64_t id
+    cdef uint64_t about          # the request of the answerer that a server's is about, or 0
+    cdef bint asks_for_logs      # it has a log level, and is one of the answerer's `n_loggers`
     cdef bint listens            # subscriptions/listen
     cdef bint acknowledged       # the answerer of a subscription has taken it
     cdef readonly bint greets    # initialize
@@ -84,7 +86,8 @@ cdef class Access:
     cdef object filter_c(self, Side asker, Message m)
 
 
-# Edits the requests of a side, which come to a server of another era, and the answers to them.
+# Looks at the requests of a side and the answers to them, and edits these for a server of another
+# era.
 cdef class Translation:
     # The edits of a request, MAX_MORE at most. Returns how many. It may set `Route.after`.
     cdef int request_c(self, Route route, Message m, Edit *edits) except -1
@@ -100,7 +103,7 @@ cdef class Side(Party):
     cdef public bint admits_legacy       # False: `route` is asked for each request of this era
     cdef public bint admits_modern
     cdef public Choice choice            # asked before `route`, for the modern era; or None
-    cdef public str tag                  # before what is to come back to this server; None: nothing
+    cdef public object tags              # on what is to come back to this server (`Tags`), or None
     cdef public Admission admission      # of its requests; None: all are passed on at once
     cdef public Access access            # what its requests may be; None: everything
     cdef public Access mirrored          # its arguments in fields of HTTP; None: not compared
@@ -128,6 +131,11 @@ cdef class Side(Party):
     cdef int request_c(self, Message m) except -1
     cdef int notification_c(self, Message m) except -1
     cdef int fault_c(self, Message m) except -1
+    # Override, for a server: the request of another side that a message to it is about, or 0; and
+    # take note of requests that ask for log messages, and of their ends.
+    cdef uint64_t about_c(self, Side to) except? 0
+    cdef int asked_for_logs_c(self, Route route) except -1
+    cdef int ended_logs_c(self, int code) except -1
     cdef Message trace_c(self, Route route, Message m)
     cdef int passed_c(self) except -1
     cdef bint last_c(self, Route route) except -1

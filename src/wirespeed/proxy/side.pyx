@@ -8,8 +8,10 @@ token there. An id is never used twice by one session, so what comes late finds 
 
 cimport cython
 from libc.math cimport INFINITY
+from libc.stdint cimport uint64_t
 
 from wirespeed._core._simd cimport (
+    WS_META_LOG_LEVEL,
     WS_META_PROGRESS_TOKEN,
     WS_META_SUBSCRIPTION_ID,
     WS_METHOD,
@@ -47,8 +49,7 @@ import msgspec
 from wirespeed._core.envelope import parse
 from wirespeed.errors import ProtocolError
 from wirespeed.protocol import codes
-from wirespeed.protocol.revisions import REQUEST_METHODS
-from wirespeed.proxy.tags import OTHER_CODE, about_subscription, code_of, replaced, tagged, whole
+from wirespeed.proxy.tags import OTHER_CODE, about_subscription, code_of, replaced, whole
 
 logger = logging.getLogger("wirespeed.proxy")
 
@@ -67,6 +68,9 @@ cdef class Route:
 
     cdef int over_c(self, int code) except -1:
         """The request has its answer, or needs none: count and note it, once."""
+        if self.asks_for_logs:
+            self.asks_for_logs = False
+            self.answerer.ended_logs_c(code)
         if self.began != 0:
             if code and code not in self.series.codes and len(self.series.codes) >= MAX_CODES:
                 self.series.add_c(now_c() - self.began, OTHER_CODE, False)
@@ -201,7 +205,7 @@ cdef class Side(Party):
             route = <Route> token if type(token) is Route else None
             while route is not None:
                 if route.answerer.session.pending.take_c(route.id) is not None:
-                    route.answerer.cancel(route.id, "the client has left")
+                    route.answerer.cancel(route.id, "the client has left", route.about)
                 route.over_c(CANCELLED)
                 route = route.next
         for _, token in self.session.fail_all():
@@ -230,6 +234,7 @@ cdef class Side(Party):
         cdef bint modern = is_modern(m)
         cdef object function
         cdef Side to = self.across
+        self.newest = m.ref
         if self.rates is not None and not self.is_in_rate_c(m):
             return 0
         if self.head is not None and not self.agrees_c(m, modern):
@@ -332,7 +337,10 @@ cdef class Side(Party):
             n_more += self.translation.request_c(route, m, more + n_more)
         if self.next_after is not None:
             route.after = self.next_after
-        to.session.splice_request_c(route.id, m, more, n_more)
+        if m.scan.poi[WS_META_LOG_LEVEL].len and not route.listens:
+            to.asked_for_logs_c(route)
+        route.about = self.about_c(to)
+        to.session.splice_request_c(route.id, m, more, n_more, route.about)
         self.n_passed += 1
         to.asked_c(self)
         if to.turns is not None or to.session.outbox.size >= to.session.output_high:
@@ -346,17 +354,15 @@ cdef class Side(Party):
         return Party.refused_c(self, m, code)
 
     cdef int observe_c(self, Route route, Message m) except -1:
-        """Measure a request that this side is asked, unless it is one without an end. Methods that
-        the protocol does not have are counted as one."""
-        cdef str method = "tools/call"
-        if route.listens:
-            return 0
-        if not poi_is(m, WS_METHOD, b'"tools/call"'):
-            method = m.method
-            if method not in REQUEST_METHODS:
-                method = "other"
-        route.series = self.observer.of_method_c(method)
-        route.began = now_c()
+        return 0
+
+    cdef uint64_t about_c(self, Side to) except? 0:
+        return 0
+
+    cdef int asked_for_logs_c(self, Route route) except -1:
+        return 0
+
+    cdef int ended_logs_c(self, int code) except -1:
         return 0
 
     cdef Message trace_c(self, Route route, Message m):
@@ -401,10 +407,10 @@ cdef class Side(Party):
             self.n_late += 1
             return 0
         if m.kind_c == RESULT and (route.filter is not None or (
-            self.tag is not None and may_be_given(span_of(m, WS_RESULT))
+            self.tags is not None and may_be_given(span_of(m, WS_RESULT))
         )):
             try:
-                text = replaced(m.result, self.tag, route.filter)
+                text = replaced(m.result, self.tags, asker, route.filter)
             except Exception as exc:
                 logger.error("internal error of the proxy at %s", m, exc_info=exc)
                 return self.fail_c(route, codes.INTERNAL_ERROR, "the answer is not valid", None)
@@ -503,10 +509,11 @@ cdef class Side(Party):
     cdef int pass_notice_c(self, Route route, Message m) except -1:
         """A notification of this side about a request that was passed on."""
         cdef InFlightSlot *slot
+        cdef bytes text = None
         if m.ref:                      # its own request, which it cancels
             while route is not None:
                 if route.answerer.session.pending.is_live_c(route.id):
-                    route.answerer.pass_cancel_c(route.id, m)
+                    route.answerer.pass_cancel_c(route.id, m, route.about)
                 route.over_c(CANCELLED)
                 route = route.next
             return self.session.cancelled_done_c()
@@ -523,10 +530,12 @@ cdef class Side(Party):
                 route.acknowledged = True
                 if route.next is not None:
                     return 0           # that of the first server is enough
-            if self.tag is not None and may_be_given(span_of(m, WS_PARAMS)):
-                text = tagged(m.params, self.tag)
-                if text is not None:
-                    m = parse(whole(m.method, msgspec.Raw(text), id=None), max_depth=1024)
+            if self.tags is not None and may_be_given(span_of(m, WS_PARAMS)):
+                text = self.tags.marked(m.params, route.asker)
+            if text is not None:
+                m = parse(whole(m.method, msgspec.Raw(text), id=None), max_depth=1024)
+            elif self.gathers(m, route):
+                return 0
             return self.pass_about_c(route, m, WS_META_SUBSCRIPTION_ID, inflight_id(slot))
         if method_is(m, b'"notifications/cancelled"', "notifications/cancelled"):
             return self.pass_about_c(route, m, WS_REQUEST_ID, inflight_id(slot))
@@ -565,14 +574,6 @@ cdef class Side(Party):
         if asker.session.error_c(route.ref, code, message, data):
             asker.passed_c()
         return 0
-
-    def pass_error(self, Route route not None, bytes text not None):
-        """Pass an error of this side on that its link has read. ``text``: a whole response."""
-        self.pass_answer_c(route, parse(text, max_depth=1024))
-
-    def fail(self, Route route not None, int code, str message not None, object data=None):
-        """Answer a request that was passed on to this side with an error of the proxy."""
-        self.fail_c(route, code, message, data)
 
     # -- what the proxy says itself --------------------------------------------------------------
 

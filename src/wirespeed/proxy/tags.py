@@ -1,18 +1,22 @@
 """What a server gave to a client, and the client brings back: it belongs to one server of a pool.
 
 The ``requestState`` of a result that wants input, the cursor of a list and the id of a task are
-opaque to clients. A tag before them, ``3~``, says which server they are of.
+opaque to clients. A tag before them, ``3~``, says which server they are of. The id of a task gets a
+seal as well.
 """
 
 from __future__ import annotations
 
+import contextlib
 import re
 from typing import TYPE_CHECKING, Any, TypeGuard
 
 import msgspec
 
+from wirespeed.errors import ProtocolError
 from wirespeed.protocol.revisions import META_SUBSCRIPTION_ID
 from wirespeed.proxy.eras import params_of
+from wirespeed.tasks.views import not_found
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,58 +33,88 @@ _TAG = re.compile(r"([0-9]{1,4})~(.*)\Z", re.DOTALL)
 _object = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
-def tagged(text: Lease | bytes, tag: str) -> bytes | None:
-    """Return a result, or the params of a notification, with tags; None: it needs none, or Python
-    cannot hold it (a lone surrogate).
+class Tags:
+    """The marks on what one server gives.
 
-    ``tag``: That of the server, with its ``~``.
+    Args:
+        tag: That of the server, with its ``~``; "" where it is the only one.
+        seal: A function of the id of a task and the client that gets it; None: ids are not sealed.
     """
-    if _GIVEN.search(text) is None:
-        return None
-    members = _value(text, _object)
-    if members is None:
-        return None
-    found = False
-    for name in _GIVEN_NAMES:
-        value = _value(members[name]) if name in members else None
-        if isinstance(value, str):
-            members[name] = msgspec.Raw(msgspec.json.encode(tag + value))
+
+    def __init__(self, tag: str, seal: Callable[[str, Any], str] | None) -> None:
+        self._tag = tag
+        self._seal = seal
+
+    def marked(self, text: Lease | bytes, client: Any) -> bytes | None:
+        """Return a result, or the params of a notification, with marks; None: it needs none, or
+        Python cannot hold it (a lone surrogate)."""
+        if _GIVEN.search(text) is None:
+            return None
+        members = _value(text, _object)
+        if members is None:
+            return None
+        found = False
+        for name in _GIVEN_NAMES:
+            value = _value(members[name]) if name in members else None
+            if not isinstance(value, str):
+                continue
+            marked = self._tag + value
+            if name == "taskId" and self._seal is not None:
+                marked = self._seal(marked, client)
+            members[name] = msgspec.Raw(msgspec.json.encode(marked))
             found = True
-    return msgspec.json.encode(members) if found else None
+        return msgspec.json.encode(members) if found else None
 
 
-def addressed(message: Message, n_servers: int) -> tuple[int, bytes] | None:
-    """Return which server a request belongs to, and its text for that server; None: to any. So does
-    one that Python cannot hold: it passes as it came."""
+def addressed(
+    message: Message, n_servers: int, opened: Callable[[str], str]
+) -> tuple[int, bytes] | None:
+    """Return which server a request belongs to, and its text for that server; None: to any, as it
+    came. So does one that Python cannot hold.
+
+    ``n_servers``: 1: what they give has no tags. ``opened``: Opens the seal of the id of a task.
+    ProtocolError: the client has no such task.
+    """
     params = message.params
-    if params is None or _BROUGHT.search(params) is None:
+    of_task = (message.method or "").startswith("tasks/")
+    if not of_task and (n_servers == 1 or params is None or _BROUGHT.search(params) is None):
         return None
-    members = _value(params, _object)
+    members = _value(params or b"{}", _object)
+    if members is None and of_task:
+        raise not_found()
     if members is None:
         return None
     server: int | None = None
     for name in _BROUGHT_NAMES:
         if name not in members:
             continue
-        found = _split(_value(members[name]))
+        value = _value(members[name])
+        if of_task and name == "taskId":
+            value = opened(value if isinstance(value, str) else "")
+        found = (0, value) if n_servers == 1 else _split(value)
         if found is not None and found[0] < n_servers:
             server, text = found
             members[name] = msgspec.Raw(msgspec.json.encode(text))
     return None if server is None else (server, whole(message.method, members))
 
 
-def of_server(message: Message, server: int) -> bytes | None:
-    """Return the text of a ``subscriptions/listen`` that names tasks for one server; None: it
-    names none."""
-    params = message.params
-    if params is None or b'"taskIds"' not in bytes(params):
-        return None
+def of_server(
+    message: Message, server: int, n_servers: int, opened: Callable[[str], str]
+) -> bytes | None:
+    """Return the text of a ``subscriptions/listen`` that names tasks, for one server; None: it
+    names none. Tasks that the client does not have are left out."""
     members: dict[str, Any] = params_of(message)
     wanted = members.get("notifications")
     if not isinstance(wanted, dict) or not isinstance(wanted.get("taskIds"), list):
         return None
-    found = [one for one in map(_split, wanted["taskIds"]) if one is not None]
-    wanted["taskIds"] = [text for owner, text in found if owner == server]
+    kept = []
+    for id in wanted["taskIds"]:
+        with contextlib.suppress(ProtocolError):
+            task_id = opened(id if isinstance(id, str) else "")
+            found = (0, task_id) if n_servers == 1 else _split(task_id)
+            if found is not None and found[0] == server:
+                kept.append(found[1])
+    wanted["taskIds"] = kept
     return whole(message.method, members)
 
 
@@ -119,10 +153,13 @@ def about_subscription(result: Lease, id: bytes) -> bytes:
 
 
 def replaced(
-    result: Lease, tag: str | None, filter: Callable[[Lease | bytes], bytes] | None
+    result: Lease,
+    tags: Tags | None,
+    client: Any,
+    filter: Callable[[Lease | bytes], bytes] | None,
 ) -> bytes | None:
-    """Return a result with the tag of its server, and filtered; None: it is the same."""
-    text = None if tag is None else tagged(result, tag)
+    """Return a result with the marks of its server, and filtered; None: it is the same."""
+    text = None if tags is None else tags.marked(result, client)
     if filter is not None:
         return filter(result if text is None else text)
     return text

@@ -56,7 +56,8 @@ for line in sys.stdin:
         elif versions == ["dies"]:
             os._exit(4)
         elif versions != ["silent"]:
-            answer(i, resultType="complete", supportedVersions=versions, capabilities={"tools": {}},
+            able = {"tools": {}, "extensions": {"io.modelcontextprotocol/tasks": {}}}
+            answer(i, resultType="complete", supportedVersions=versions, capabilities=able,
                    ttlMs=0, cacheScope="private")
     elif method == "initialize" and versions == ["2026-07-28"]:
         send({"jsonrpc": "2.0", "id": i, "error": {"code": -32022, "message": "modern only",

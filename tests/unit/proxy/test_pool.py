@@ -11,9 +11,12 @@ from typing import Any
 import pytest
 from proxy_lab import MODERN, Lab, Raw, call, said
 
+from tests.unit.proxy.translation_lab import EraLab, tool
 from wirespeed.protocol.revisions import META_SUBSCRIPTION_ID
 from wirespeed.proxy import BackendConfig
+from wirespeed.proxy.isolation import changes
 from wirespeed.proxy.isolation.pool import Pool
+from wirespeed.proxy.seals import Seals
 
 pytestmark = [pytest.mark.compiled, pytest.mark.off_schema]
 
@@ -37,7 +40,9 @@ async def grown(lab: Lab, size: int) -> dict[int, Raw]:
         await client.recv()
         holders.append(client)
         found[pid] = client
-        await asyncio.sleep(0.1)
+        pool = lab.assignment
+        while len(pool.upstreams) > sum(one.backend is not None for one in pool.modern):
+            await asyncio.sleep(0.01)
     return found
 
 
@@ -85,7 +90,7 @@ async def test_which_requests_are_looked_at(
         brought = [
             call(1, "want") | {"method": "tools/list"},
             asked(2, "tools/list", cursor="0~0~1"),
-            asked(3, "tasks/get", taskId="1~job"),
+            asked(3, "tasks/get", taskId=Seals("b").seal("1~job", None)),
             asked(4, "x", requestState="0~s"),
             asked(5, "x", other={"State": 1}),
         ]
@@ -126,8 +131,9 @@ async def test_what_a_process_gave_comes_back_to_it(tmp_path: Path) -> None:
             assert first["nextCursor"].endswith(f"~{second['_meta']['cursor']}")
             pid = second["_meta"]["cursor"].partition("~")[0]
             k = first["nextCursor"].partition("~")[0]
-            task = (await one.ask(asked(5, "tasks/get", taskId=f"{k}~job")))["result"]
-            assert (task["taskId"], str(task["_meta"]["pid"])) == (f"{k}~job", pid)
+            id = Seals("b").seal(f"{k}~job", None)
+            task = (await one.ask(asked(5, "tasks/get", taskId=id)))["result"]
+            assert (task["taskId"], str(task["_meta"]["pid"])) == (id, pid)
 
 
 @pytest.mark.parametrize("value", ["99~x", "x", "~", "1", 7, None, {"a": 1}, "-1~x"])
@@ -158,11 +164,10 @@ async def test_a_subscription_is_at_all_processes(tmp_path: Path) -> None:
         for n in range(60):
             pid = said(await other.ask(call(n, "change")))["pid"]
             for client in (early, late):
-                for method in ("tools/list_changed", "tasks"):
-                    told = await client.recv()
-                    assert told["method"] == f"notifications/{method}"
-                    assert told["params"]["_meta"][META_SUBSCRIPTION_ID] == "s"
-                task = told["params"]["taskId"]
+                told = {m["method"]: m["params"] for m in [await client.recv() for _ in range(2)]}
+                assert all(one["_meta"][META_SUBSCRIPTION_ID] == "s" for one in told.values())
+                assert "notifications/tools/list_changed" in told
+                task = told["notifications/tasks"]["taskId"]
                 assert task.partition("~")[2] == str(pid)
             changed.add(pid)
             await (await lab.connect(MODERN)).send(call(1, "hold", n, **{"as": f"c{n}"}))
@@ -183,6 +188,57 @@ async def test_a_subscription_is_at_all_processes(tmp_path: Path) -> None:
         await lab.until_read("notifications/cancelled", 3)
         await late.close()
         await lab.until_read("notifications/cancelled", 6)
+
+
+async def test_a_change_that_all_processes_tell_of_is_told_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each process tells of it: the client reads again once, when none is behind."""
+    monkeypatch.setattr(changes, "WAIT", 3600.0)
+    lab = EraLab(tmp_path, "pool", modern=True, size=3)
+
+    async def tell(process: int, method: str, **params: Any) -> None:
+        told = tool("tell", "change", method=method, params=params)
+        told["params"]["requestState"] = f"{process}~"
+        assert (await teller.ask(told))["id"] == "tell"
+
+    async with lab.serving():
+        legacy, teller = await lab.connect(), await lab.connect(MODERN)
+        while any(server.backend is None for server in lab.assignment.modern):
+            busy = await lab.connect(MODERN)
+            await busy.send(tool(1, "hold"))
+            await asyncio.sleep(0.1)
+        one = await lab.connect(MODERN)
+        wanted = {"toolsListChanged": True, "resourceSubscriptions": ["u:1", "u:2"]}
+        await one.send(asked("s", "subscriptions/listen", notifications=wanted))
+        assert (await one.recv())["method"] == "notifications/subscriptions/acknowledged"
+        for uri in ("u:1", "u:2"):
+            assert "result" in await legacy.ask(asked("u", "resources/subscribe", uri=uri))
+        kinds: list[tuple[str, dict[str, Any]]] = [
+            ("resources/updated", {"uri": "u:1"}),
+            ("resources/updated", {"uri": "u:2"}),
+            ("tools/list_changed", {}),
+        ]
+        for process in (1, 0, 1):  # twice: the client would read again once, all the same
+            for method, params in kinds:
+                await tell(process, method, **params)
+        for client in (one, legacy):
+            await client.silent()
+        for method, params in kinds:
+            await tell(2, method, **params)
+        for client in (one, legacy):
+            told = [await client.recv() for _ in kinds]
+            assert [m["method"].removeprefix("notifications/") for m in told] == [
+                method for method, _ in kinds
+            ]
+            assert [m["params"].get("uri") for m in told] == ["u:1", "u:2", None]
+            await client.silent()
+        # the others have nothing to tell
+        monkeypatch.setattr(changes, "WAIT", 0.01)
+        await tell(1, "tools/list_changed")
+        for client in (one, legacy):
+            assert (await client.recv())["method"] == "notifications/tools/list_changed"
+            await client.silent()
 
 
 async def test_a_subscription_is_at_an_ejected_process_too(tmp_path: Path) -> None:

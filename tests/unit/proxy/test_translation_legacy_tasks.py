@@ -513,7 +513,7 @@ async def test_another_client_does_not_get_the_task(tmp_path: Path) -> None:
             assert got["error"]["code"] == -32602
         got, _ = await _asked(two, about(2, "get", id))  # over another connection
         assert got["result"]["status"] == "working"
-    held = kept_tasks.KeptTasks(asyncio.get_running_loop())
+    held = kept_tasks.KeptTasks("b", asyncio.get_running_loop())
     sealed = held.seal("1", b"one")
     assert held.open(sealed, b"one") == "1"
     for principal in (b"two", None, b""):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -11,9 +12,11 @@ from typing import Any
 import pytest
 from front_lab import Http
 
+from tests.unit.proxy.proxy_lab import ENVELOPE, MODERN
 from tests.unit.proxy.test_principals import TOKENS, principal
-from tests.unit.proxy.translated_task_lab import RELATED, TaskLab, answer_to, as_task
+from tests.unit.proxy.translated_task_lab import RELATED, TASKS, TaskLab, answer_to, as_task
 from tests.unit.proxy.translation_lab import request, tool
+from tests.unit.server.http_lab import Peer
 from wirespeed import Stdio
 from wirespeed.proxy import Proxy, ToolRules
 from wirespeed.proxy.isolation import task_makers
@@ -138,6 +141,112 @@ async def test_changes_and_questions_of_a_task(tmp_path: Path) -> None:
         assert (await answer_to(bob, 4))[1] == []
         await bob.silent()
         assert lab.assignment.legacy[0].dropped["not attributed"] == 2
+
+
+# -- 2026-07-28 ----------------------------------------------------------------------------------
+
+DECLARED = {"io.modelcontextprotocol/clientCapabilities": {"extensions": {TASKS: {}}}}
+
+
+def declared(message: dict[str, Any]) -> dict[str, Any]:
+    """A request of a client that declares the extension."""
+    envelope = {**ENVELOPE, **DECLARED}
+    return {**message, "params": {**message["params"], "_meta": envelope}}
+
+
+async def told(client: Any, message: dict[str, Any] | str) -> Any:
+    text = message if isinstance(message, str) else json.dumps(declared(message))
+    await client.send(text)
+    answer, _ = await answer_to(client, "m")
+    return answer.get("error", answer.get("result"))
+
+
+async def begun(client: Any) -> str:
+    """Have a task made; return its id."""
+    made = await told(client, tool("m", "make"))
+    assert made["resultType"] == "task"
+    return str(made["taskId"])
+
+
+@pytest.mark.parametrize("isolation", ["shared", "pool"])
+async def test_ids_of_a_modern_server_cannot_be_guessed(tmp_path: Path, isolation: str) -> None:
+    lab = TaskLab(tmp_path, isolation, modern=True, size=2)
+    async with lab.serving():
+        anne, bob = await lab.connect(MODERN), await lab.connect(MODERN)
+        id = await begun(anne)
+        assert id not in ("1", "0~1", "1~1")
+        assert (await told(anne, request("m", "tasks/get", taskId=id)))["taskId"] == id
+        guesses = ["1", "0~1", "1~1", id[:22] + "2", id[22:], "", "x" * 22 + id[22:]]
+        for method in ("get", "update", "cancel"):
+            for guess in guesses:
+                more = {"inputResponses": {}} if method == "update" else {}
+                asking = request("m", f"tasks/{method}", taskId=guess, **more)
+                assert await told(bob, asking) == UNKNOWN
+        # spelled otherwise
+        plain = json.dumps(declared(request("m", "tasks/get", taskId="1")))
+        for text in (
+            plain.replace("tasks/get", r"tasks\/get"),
+            plain.replace("tasks/get", r"\u0074asks/get"),
+            plain.replace('"taskId"', r'"task\u0049d"'),
+            plain.replace('"taskId"', r'"\u0074askId"'),
+            plain.replace('"taskId"', '"taskId": "0", "taskId"'),
+            plain.replace('"taskId"', r'"other": "\ud800", "taskId"'),
+        ):
+            assert text != plain
+            assert await told(bob, text) == UNKNOWN
+        assert len(lab.read("tasks/get")) == 1
+        # an id is a secret, where there are no principals
+        assert (await told(bob, request("m", "tasks/cancel", taskId=id)))["resultType"]
+        state = await told(anne, request("m", "tasks/get", taskId=id))
+        assert state["status"] == "cancelled"
+
+
+@pytest.mark.parametrize("isolation", ["shared", "pool"])
+async def test_changes_of_others_tasks_cannot_be_subscribed_to(
+    tmp_path: Path, isolation: str
+) -> None:
+    lab = TaskLab(tmp_path, isolation, modern=True, size=2)
+    async with lab.serving():
+        anne, bob = await lab.connect(MODERN), await lab.connect(MODERN)
+        id = await begun(anne)
+        for client, ids in ((bob, ["1", "0~1", "x" * 22 + id[22:], 7]), (anne, [id])):
+            wanted = {"taskIds": ids}
+            listen = declared(request("s", "subscriptions/listen", notifications=wanted))
+            text = json.dumps(listen)
+            await client.send(text.replace("taskIds", r"task\u0049ds") if client is bob else text)
+            first = await client.recv()
+            assert first["method"] == "notifications/subscriptions/acknowledged"
+        state = await anne.recv()
+        assert (state["method"], state["params"]["taskId"]) == ("notifications/tasks", id)
+        (bobs, *_) = lab.read("subscriptions/listen")
+        assert bobs["params"]["notifications"]["taskIds"] == []
+        await bob.silent()
+
+
+async def test_principals_of_a_modern_server(tmp_path: Path) -> None:
+    """An id is good for the principal that has got it, over whatever connection."""
+    lab = TaskLab(tmp_path, "shared", modern=True)
+    who = (principal("anne"), principal("bob"))
+    listen = ("http://127.0.0.1:0/mcp",)
+    lab.proxy = Proxy(replace(lab.proxy.config, principals=who, listen=listen))
+
+    async def post(name: str, asking: dict[str, Any]) -> Any:
+        port = int(lab.urls[0].split(":")[2].split("/")[0])
+        peer = Peer(port, *await asyncio.open_connection("127.0.0.1", port))
+        method, params = asking["method"], declared(asking)["params"]
+        fields = {"authorization": f"Bearer {TOKENS[name]}"}
+        if "taskId" in params:
+            fields["mcp_name"] = params["taskId"]
+        response = await peer.modern(method, params, **fields)
+        peer.close()
+        return response.json.get("error", response.json.get("result"))
+
+    async with lab.serving():
+        id = (await post("anne", tool("m", "make")))["taskId"]
+        for _ in range(2):
+            assert await post("bob", request("m", "tasks/get", taskId=id)) == UNKNOWN
+            state = await post("anne", request("m", "tasks/get", taskId=id))
+            assert (state["taskId"], state["status"]) == (id, "working")
 
 
 @pytest.mark.parametrize("endpoint", ["one server", "one of several", "several"])

@@ -59,6 +59,11 @@ class Exchange:
         self.over = False  # nothing that arrives now matters
         self.n_tokens = self.n_challenges = 0
 
+    @property
+    def request(self) -> int | None:
+        """The id of the request that the answer is about, where it is about one alone."""
+        return None
+
     def send(self) -> None:
         """Send the request, the first time or again."""
         raise NotImplementedError
@@ -91,7 +96,7 @@ class Exchange:
         if retry is not None:
             self.retry = retry / 1000
         if len(data) and event == "message":
-            self.link.receive(data, self.call)
+            self.link.receive(data, self.call, self.request)
 
     def on_end(self, exc: BaseException | None, sent: bool) -> None:
         """The exchange is over: nothing else arrives."""
@@ -132,6 +137,10 @@ class Post(Exchange):
         self.timer = None
         self.status, self.headers, self.body = 0, NO_HEADERS, b""
         self.call = self.link.post(self)
+
+    @property
+    def request(self) -> int | None:
+        return self.id
 
     @property
     def waits(self) -> bool:
@@ -206,6 +215,10 @@ class EventStream(Exchange):
         self.call = None
         if not self.over:
             self.link.stream_ended(self, exc)
+
+    @property
+    def request(self) -> int | None:
+        return None if self.post is None else self.post.id
 
     def reopen(self) -> None:
         """Open the stream again, after the pause that the server asked for."""

@@ -83,6 +83,7 @@ class HttpLink(Link):
         lost: Whether the link has ended.
         mirrored: The arguments of listed tools that are header fields.
         old: Whether the server speaks HTTP+SSE.
+        reads_for: The request whose response has brought the message that is delivered; or None.
         auth: The token of the requests; None where the target has no ``auth``.
     """
 
@@ -98,6 +99,7 @@ class HttpLink(Link):
         self.failure: TransportError | None = None
         self.lost = False
         self.old = False
+        self.reads_for: int | None = None
         self._make_pool = make_pool
         self._target = target
         self._place = target.address.target  # where messages go
@@ -357,12 +359,19 @@ class HttpLink(Link):
 
     # -- messages in -----------------------------------------------------------------------------
 
-    def receive(self, data: Any, call: HttpCall | None) -> None:
-        """A message of the server arrived; ``call`` brings more."""
+    def receive(self, data: Any, call: HttpCall | None, request: int | None = None) -> None:
+        """A message of the server arrived; ``call`` brings more. ``request``: the request whose
+        response it arrived in."""
         if self.lost:
             return
-        self.connection.session.receive_message(data)
-        self.deliver()
+        session = self.connection.session
+        if not session.n_waiting and not session.n_whole:  # else it may not be the next one
+            self.reads_for = request
+        try:
+            session.receive_message(data)
+            self.deliver()
+        finally:
+            self.reads_for = None
         if call is not None and not self.wire.want_read and not self.lost:
             call.paused = True
             self._paused.append(call)

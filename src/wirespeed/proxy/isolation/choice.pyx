@@ -3,8 +3,8 @@
 cimport cython
 
 from wirespeed._core._simd cimport WS_META_PROTOCOL_VERSION, WS_PARAMS
-from wirespeed._core.envelope cimport Message, method_is, span_of
-from wirespeed.proxy.given cimport may_be_given
+from wirespeed._core.envelope cimport Message, span_of
+from wirespeed.proxy.given cimport may_be_given, names_tasks_c
 from wirespeed.proxy.party cimport Party
 
 
@@ -35,9 +35,7 @@ cdef class Choice:
         cdef Py_ssize_t i, at = 0
         if not self.servers or m.scan.poi[WS_META_PROTOCOL_VERSION].len == 0:
             return None
-        if method_is(m, b'"subscriptions/listen"', "subscriptions/listen"):
-            return None
-        if may_be_given(span_of(m, WS_PARAMS)):
+        if names_tasks_c(m) or may_be_given(span_of(m, WS_PARAMS)):
             return None
         for i in range(len(self.servers)):
             one = <Party> self.servers[i]

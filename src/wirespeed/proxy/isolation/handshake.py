@@ -20,6 +20,7 @@ from wirespeed.errors import (
     WirespeedError,
 )
 from wirespeed.protocol import codes
+from wirespeed.protocol.meta import TASKS_EXTENSION
 from wirespeed.protocol.revisions import (
     LATEST_LEGACY,
     LATEST_MODERN,
@@ -57,6 +58,7 @@ async def discover(backend: Backend, timeout: float) -> tuple[str, ...]:
     """
     backend.revision = REVISIONS[LATEST_MODERN]
     found: tuple[str, ...] = ()
+    answer: Any = None
     try:
         async with asyncio.timeout(timeout):
             answer = await backend.ask("server/discover", {"_meta": envelope()})
@@ -73,10 +75,18 @@ async def discover(backend: Backend, timeout: float) -> tuple[str, ...]:
         versions = exc.data.get("supported") if isinstance(exc.data, dict) else None
     known = (*LEGACY_VERSIONS, *MODERN_VERSIONS)
     if isinstance(versions, list) and any(one in MODERN_VERSIONS for one in versions):
+        backend.runs_tasks = _has_tasks(answer)
         found = tuple(one for one in known if one in versions)
     else:
         backend.revision = None
     return found
+
+
+def _has_tasks(discovered: Any) -> bool:
+    """Whether an answer to ``server/discover`` declares the extension for tasks."""
+    capabilities = discovered.get("capabilities") if isinstance(discovered, dict) else None
+    extensions = capabilities.get("extensions") if isinstance(capabilities, dict) else None
+    return isinstance(extensions, dict) and TASKS_EXTENSION in extensions
 
 
 class Probe:

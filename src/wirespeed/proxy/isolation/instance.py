@@ -104,7 +104,8 @@ class Instance:
 
     def left(self, front: Front) -> None:
         """A client that came has left. The server may still work for it."""
-        now, client = front.loop.time(), outermost(front)
+        now = front.loop.time()
+        client: Front | None = outermost(front)
         if now < self._alone_from and client is not self._left:
             client = None  # it is one of several
         self._left, self._alone_from = client, now + LINGER
@@ -134,7 +135,11 @@ class Instance:
         self._principals.clear()
         for front in self.clients:
             self.met(front)
+        self.restore()
         self.send_kept()
+
+    def restore(self) -> None:
+        """Bring a new process to the state that the clients know, before it gets their requests."""
 
     # -- requests that are sent again ------------------------------------------------------------
 

@@ -146,20 +146,23 @@ class Legacy(Instance):
                     backend.pass_notification(message, front)
         elif method == "notifications/resources/updated":
             self._updated(backend, message)
-        elif (front := self._addressee(backend, message)) is None:
+        elif (whose := self._addressee(backend, message)) is None:
             self.drop(backend, message)
-        elif method == "notifications/message" and not self._fronts[front].wants(message):
+        elif method == "notifications/message" and not self._fronts[whose].wants(message):
             self.dropped["below the level"] += 1
-        elif self._fronts[front].version is not None:
-            backend.pass_notification(message, front)
+        elif self._fronts[whose].version is not None:
+            backend.pass_on(message, whose)
 
     def _addressee(self, backend: Backend, message: Message) -> Front | None:
         """The client that a message is for, where that is certain: it has made the task that the
-        message is about, or it can only be this one."""
+        message is about, the response to its request has brought the message, or it can only be
+        this one."""
         is_of_task, front = self._makers.of_task(message)
-        if not is_of_task and not backend.retired:
-            front = self.only()
-        return front
+        if is_of_task:
+            return front
+        if (route := backend.stream()) is not None:
+            return next((one for one in self._fronts if one is route.asker), None)
+        return None if backend.retired else self.only()
 
     def _updated(self, backend: Backend, message: Message) -> None:
         uri = _member(message, "uri")

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from wirespeed.errors import VersionMismatch
 from wirespeed.proxy.isolation.handshake import discover, learn_tools
-from wirespeed.proxy.isolation.instance import Instance
+from wirespeed.proxy.isolation.instance import LINGER, Instance, guarded
 from wirespeed.proxy.isolation.waiting import Waiting
-from wirespeed.proxy.tags import of_server
+from wirespeed.proxy.tags import Tags, of_server
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 class Modern(Instance):
     """A server without state for its clients.
 
-    Progress and subscriptions name their request. A log message does not, so it is for a client
-    that is alone.
+    Progress and subscriptions name their request. A log message does not, so it is for the only
+    request that asks for any, or for a client that is alone.
     """
 
     def __init__(self, config: BackendConfig, limits: Limits, pool: Pool, index: int) -> None:
@@ -58,17 +58,27 @@ class Modern(Instance):
         """The server is of this era: let the requests go on."""
         await learn_tools(backend, self.retries, self.config.start_timeout)
         backend.session.answers_requests = False
+        seal = self._pool.seal if backend.runs_tasks else None
         if not self._pool.has_one:
-            backend.tag = f"{self.index}~"
+            backend.tags = Tags(f"{self.index}~", seal)
+            backend.changes = self._pool.changes
+        elif seal is not None:
+            backend.tags = Tags("", seal)
         self.use(backend)
-        for front, message in self._pool.subscriptions:
-            self.listen(front, message)
         self.attach_all()
+
+    def restore(self) -> None:
+        """Subscriptions come first: the next request may change what they are about."""
+        for front, message in self._pool.subscriptions + self._waiting.take_listens():
+            with guarded(front, message):
+                if front.is_open(message):
+                    self.listen(front, message)
 
     def listen(self, front: Front, message: Message) -> None:
         """Pass a subscription of a client on, which other servers may have, too."""
         self._meet(front)
-        text = None if self._pool.has_one else of_server(message, self.index)
+        n_servers = len(self._pool.modern)
+        text = of_server(message, self.index, n_servers, self._pool.opens(front))
         front.pass_request(message, self.backend, text=text)
 
     def closed(self, backend: Backend) -> None:
@@ -94,6 +104,8 @@ class Modern(Instance):
         """A client of one server needs no further look at its requests."""
         if self._pool.has_one:
             front.across = None if self.is_tried else self.backend
+            has_seals = self.backend is not None and self.backend.tags is not None
+            front.translation = self._pool.task_names if has_seals else None
             front.admits_modern = front.across is not None and self.refusal is None
 
     def _meet(self, front: Front) -> None:
@@ -129,7 +141,9 @@ class Modern(Instance):
         elif front in self.fronts and front.session.inflight.live > 1:  # besides its `initialize`
             self._gone_over.add(front)
             front.closed.add_done_callback(lambda done: self.left(front))
-        self.fronts.discard(front)
+        if front in self.fronts:
+            self.fronts.discard(front)
+            front.translation = None
         front.admits_modern = False
 
     def server_said(self, backend: Backend, message: Message) -> None:
@@ -138,6 +152,8 @@ class Modern(Instance):
             self.drop(backend, message)
         elif message.method != "notifications/message":
             self.dropped["no subscriber"] += 1
+        elif (route := backend.logs_for(LINGER)) is not None:
+            backend.pass_notification(message, route.asker, route.ref)
         elif (front := self.only()) is not None:
             backend.pass_notification(message, front)
         else:

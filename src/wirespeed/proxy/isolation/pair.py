@@ -163,5 +163,9 @@ class Pair:
 
     def server_said(self, backend: Backend, message: Message) -> None:
         """Tell the client."""
-        if self._front is not None:
+        if self._front is None:
+            return
+        if message.method == "notifications/message" or backend.stream() is not None:
+            backend.pass_on(message, self._front)
+        else:
             backend.pass_notification(message, self._front)

@@ -7,17 +7,21 @@ import logging
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from wirespeed.errors import WirespeedError
+from wirespeed.errors import ProtocolError, WirespeedError
 from wirespeed.protocol import codes
 from wirespeed.protocol.revisions import LEGACY_VERSIONS, MODERN_VERSIONS
 from wirespeed.proxy.config import RecycleConfig
 from wirespeed.proxy.eras import modern_version, params_of
+from wirespeed.proxy.front import principal_of
+from wirespeed.proxy.isolation.changes import GatheredChanges
 from wirespeed.proxy.isolation.choice import Choice
 from wirespeed.proxy.isolation.handshake import Probe
 from wirespeed.proxy.isolation.instance import Instance, guarded, pong
 from wirespeed.proxy.isolation.legacy import Legacy
 from wirespeed.proxy.isolation.modern import Modern
+from wirespeed.proxy.isolation.task_requests import TaskNames
 from wirespeed.proxy.isolation.waiting import Waiting
+from wirespeed.proxy.seals import Seals
 from wirespeed.proxy.subscriptions import subscriptions_of
 from wirespeed.proxy.supervision.recycling import Idle, Recycling
 from wirespeed.proxy.supervision.upstream import Life, Upstream
@@ -63,6 +67,9 @@ class Pool:
         has_one: Whether there is one server for each era.
         versions: What the server speaks, the oldest first; empty until it is known.
         legacy, modern: What serves clients of these eras.
+        changes: What gathers the changes that the modern ones tell of.
+        task_names: What a client of the only modern one needs as its `Translation`, if ids of tasks
+            have seals.
     """
 
     is_shared = True
@@ -86,6 +93,9 @@ class Pool:
         self.legacy = [Legacy(config, limits, self) for _ in range(size)]
         self.modern = [Modern(config, limits, self, index) for index in range(size)]
         self._choice = None if self.has_one else Choice()
+        self._seals = Seals(config.name)
+        self.task_names = TaskNames()
+        self.changes = GatheredChanges(lambda: sum(one.backend is not None for one in self.modern))
         self._homes: dict[Front, Legacy | None] = {}
         self._waiting = Waiting()  # until the eras are known
         self._refusal: tuple[int, str] | None = None
@@ -337,30 +347,43 @@ class Pool:
 
     def _choose(self, front: Front, message: Message) -> Side | None:
         """Return the server of a modern request, or None if it waits or was answered."""
-        if self.has_one:
-            self._run(self.modern[0])
-            return self.modern[0].route(front, message)
         there = [one for one in self.modern if one.backend is not None]
         ready = [one for one in there if one.is_free] or there
-        found = addressed(message, len(self.modern))
+        try:
+            found = addressed(message, len(self.modern), self.opens(front))
+        except ProtocolError as exc:
+            front.refuse(message, exc.code, exc.message)
+            return None
         if found is not None:
             chosen = self.modern[found[0]]
         elif ready:
             chosen = min(ready, key=lambda one: one.load)
             if chosen.load:
                 self._run(next((one for one in self.modern if one not in self._running), chosen))
-            if message.method == "subscriptions/listen":
-                for one in there:  # and those to come: `Modern.ready`
+            if message.method == "subscriptions/listen" and not self.has_one:
+                for one in there:  # and those to come: `Modern.restore`
                     one.listen(front, message)
                 return None
         else:
             chosen = min(self.modern, key=lambda one: (not one.is_free, one.index))
         self._run(chosen)
         to = chosen.route(front, message)
+        if to is not None and message.method == "subscriptions/listen":
+            chosen.listen(front, message)
+            return None
         if found is None or to is None:
             return to
         front.pass_request(message, to, text=found[1])
         return None
+
+    def seal(self, task_id: str, front: Front) -> str:
+        """Return what a client gets for the id of a task."""
+        return self._seals.seal(task_id, principal_of(front))
+
+    def opens(self, front: Front) -> Callable[[str], str]:
+        """Return what opens the seal of the id of a client's task. ProtocolError: the client has no
+        such task."""
+        return lambda id: self._seals.open(id, principal_of(front))
 
     def update_choice(self) -> None:
         """A server may take requests now, or may not."""

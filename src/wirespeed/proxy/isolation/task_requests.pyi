@@ -4,5 +4,8 @@ from typing import Any, final
 from wirespeed.proxy.side import Translation
 
 @final
+class TaskNames(Translation): ...
+
+@final
 class TaskRequests(Translation):
     def __init__(self, after: Callable[[Any, Any], Any]) -> None: ...

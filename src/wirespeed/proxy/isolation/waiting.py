@@ -36,6 +36,18 @@ class Waiting:
             (front, one.message) for front, requests in found.items() for one in requests.values()
         ]
 
+    def take_listens(self) -> list[tuple[Front, Message]]:
+        """Return the subscriptions among them, which wait no more."""
+        found = [
+            (front, one.message)
+            for front, requests in self._requests.items()
+            for one in requests.values()
+            if one.message.method == "subscriptions/listen"
+        ]
+        for front, message in found:
+            del self._requests[front][message.ref]
+        return found
+
     def left(self, front: Front) -> None:
         """Drop what a client that has left had asked."""
         for request in self._requests.pop(front, {}).values():

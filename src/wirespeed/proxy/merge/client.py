@@ -580,8 +580,12 @@ class MergedClient:
             return
         self._note_change(member, message.method or "")
         # a reload may have taken the server from the client
-        if self._greeted and self._sees(member.offer):
-            backend.pass_notification(message, self.front)
+        is_ready = self._greeted or self._hello is None  # a client of 2026-07-28 is not greeted
+        if is_ready and self._sees(member.offer):
+            if message.method == "notifications/message":
+                backend.pass_on(message, self.front)
+            else:
+                backend.pass_notification(message, self.front)
 
     def heard(self, member: Member, message: Message) -> None:
         """A server of 2026-07-28 has told of a change."""

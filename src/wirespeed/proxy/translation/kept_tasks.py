@@ -1,25 +1,20 @@
 """What the proxy keeps of the tasks of one server, for all of its translated clients.
 
-The id of a server's task goes to a client behind a seal, which stands for the client's principal.
-So a task needs no memory here, and no client gets another's task by guessing an id. Tasks that the
-proxy itself holds are in a store.
+The id of a server's task goes to a client behind a seal. Tasks that the proxy itself holds are in a
+store.
 """
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import hmac
-import os
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from wirespeed.protocol import codes
+from wirespeed.proxy.seals import Seals
 from wirespeed.tasks.memory import MemoryTaskStore
 from wirespeed.tasks.model import Task, TaskLimit, TaskStatus
 from wirespeed.tasks.store import now_ms
-from wirespeed.tasks.views import not_found
 
 if TYPE_CHECKING:
     import asyncio
@@ -35,21 +30,23 @@ SWEEP_EVERY = 10.0
 # Names of tools that only run as tasks.
 MAX_NAMES = 1000
 
-_SEAL = 22  # characters: 128 bits
 _TOO_LARGE = "The result is too large to keep"
 
 
-class KeptTasks:
-    """The tasks of one server.
+class KeptTasks(Seals):
+    """The tasks of one server, and the seals of their ids.
+
+    Args:
+        server: The server's name.
 
     Attributes:
         required: The tools of a legacy server that only run as tasks, as far as the proxy knows.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, server: str, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(server)
         self.required: set[str] = set()
         self._loop = loop
-        self._key = os.urandom(32)
         self._last = 0  # when the last held task is over, in milliseconds since 1970
         self._sweeps = False
         self._store = MemoryTaskStore(
@@ -60,24 +57,6 @@ class KeptTasks:
         """Note that a tool only runs as a task."""
         if len(self.required) < MAX_NAMES:
             self.required.add(name)
-
-    # -- ids -------------------------------------------------------------------------------------
-
-    def seal(self, task_id: str, principal: bytes | None) -> str:
-        """Return what a client gets for a server's id. ``principal``: The digest of the client's;
-        None: it has none."""
-        owner = b"" if principal is None else b"\x01" + principal
-        text = len(owner).to_bytes(4) + owner + task_id.encode()
-        digest = hmac.digest(self._key, text, hashlib.sha256)
-        return base64.urlsafe_b64encode(digest).decode()[:_SEAL] + task_id
-
-    def open(self, id: str, principal: bytes | None) -> str:
-        """Return the server's id of a client's task. ProtocolError -32602: the client has no such
-        task (2025-11-25 basic/utilities/tasks, "Task Isolation and Access Control")."""
-        task_id = id[_SEAL:]
-        if not hmac.compare_digest(self.seal(task_id, principal).encode(), id.encode()):
-            raise not_found()
-        return task_id
 
     # -- tasks that the proxy holds --------------------------------------------------------------
 

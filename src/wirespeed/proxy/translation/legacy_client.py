@@ -302,4 +302,5 @@ class LegacyClient(Translator):
         params = members_of(message.params)
         level = msgspec.json.decode(params.get("level", b"null"))
         if level in LOG_LEVELS[LOG_LEVELS.index(self._level) :]:
-            self.front.say("notifications/message", encode(params))
+            about = self.front.open_request()
+            self.front.say("notifications/message", encode(params), about)

@@ -177,11 +177,12 @@ class Updates:
             self._backend.session.forget(listen.id)
             self._backend.cancel(listen.id, "other subscriptions follow")
 
-    def ended(self, listen: _Listen) -> None:
-        """The server has ended a subscription: ask for it again."""
+    def ended(self, listen: _Listen, *, at_once: bool) -> None:
+        """A subscription has ended: ask for it again. ``at_once``: The server is lost. The request
+        waits for the next process, which gets it before all others."""
         if listen is self._listen:
             self._listen = None
-            self._again = asyncio.ensure_future(self._renew(_DELAY))
+            self._again = asyncio.ensure_future(self._renew(0.0 if at_once else _DELAY))
 
     async def _renew(self, delay: float) -> None:
         while self._backend.link is not None:
@@ -238,7 +239,9 @@ class _Listen(Ongoing):
     def answered(self, message: Message | None) -> None:
         """Take its end."""
         if self.taken.done():
-            self._updates.ended(self)
+            refusal = None if message is None or message.error is None else message.error
+            is_lost = refusal is not None and remote_error(refusal).code == codes.SERVER_LOST
+            self._updates.ended(self, at_once=is_lost)
         elif message is not None and message.error is not None:
             error = remote_error(message.error)
             self.taken.set_exception(ProtocolError(error.code, error.message))

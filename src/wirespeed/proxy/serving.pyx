@@ -1,0 +1,112 @@
+"""The side of a server: which request of a client a message of the server belongs to."""
+
+from libc.math cimport INFINITY
+from libc.stdint cimport uint64_t
+
+from wirespeed._core._simd cimport WS_META_SUBSCRIPTION_ID, WS_METHOD
+from wirespeed._core.envelope cimport Message, poi_is
+from wirespeed._core.inflight cimport InFlightSlot, inflight_id
+from wirespeed._core.session cimport Session
+from wirespeed.proxy.side cimport Route, Side
+from wirespeed.server.requests.observer cimport CANCELLED, now_c
+
+from wirespeed._core.envelope import parse
+from wirespeed.protocol import codes
+from wirespeed.protocol.revisions import REQUEST_METHODS
+
+
+cdef class Serving(Side):
+    """The base of `Backend`.
+
+    Attributes:
+        n_loggers: How many requests to it ask for log messages.
+    """
+
+    def __init__(self, Session session not None, loop):
+        Side.__init__(self, session, loop)
+        self.gave_up_logs_at = -INFINITY
+
+    cdef int observe_c(self, Route route, Message m) except -1:
+        """Measure a request that this side is asked, unless it is one without an end. Methods that
+        the protocol does not have are counted as one."""
+        cdef str method = "tools/call"
+        if route.listens:
+            return 0
+        if not poi_is(m, WS_METHOD, b'"tools/call"'):
+            method = m.method
+            if method not in REQUEST_METHODS:
+                method = "other"
+        route.series = self.observer.of_method_c(method)
+        route.began = now_c()
+        return 0
+
+    # -- which request a message is about ----------------------------------------------------------
+
+    cdef Route stream_c(self):
+        cdef object id = getattr(self.link, "reads_for", None)
+        cdef object token = None if id is None else self.session.pending.peek_c(id)
+        return <Route> token if type(token) is Route and not (<Route> token).listens else None
+
+    def stream(self):
+        """Return the request whose response brings the message that is read just now, or None."""
+        return self.stream_c()
+
+    cdef uint64_t about_c(self, Side to) except? 0:
+        """The request that a message is about; one whose response can bring the message, where that
+        is not known."""
+        cdef Route route
+        if to.session.inflight.routes is None:
+            return 0                   # its messages share one stream
+        route = self.stream_c()
+        return route.ref if route is not None and route.asker is to else to.open_c()
+
+    def pass_on(self, Message message not None, Side to not None, /):
+        """Send a notification of this server to a client as it came, in the response to the request
+        that it is about."""
+        self.pass_notification(message, to, self.about_c(to))
+
+    cdef int asked_for_logs_c(self, Route route) except -1:
+        route.asks_for_logs = True
+        self.n_loggers += 1
+        return 0
+
+    cdef int ended_logs_c(self, int code) except -1:
+        self.n_loggers -= 1
+        if code == CANCELLED or code == codes.REQUEST_TIMEOUT:
+            self.gave_up_logs_at = self.loop.time()
+        return 0
+
+    def logs_for(self, double pause):
+        """Return the request that a log message of 2026-07-28 belongs to: the response to the
+        request brings the message, or no other request asks for any. Returns None where neither
+        holds.
+
+        ``pause``: The seconds in which the server may go on about a request that was given up.
+        """
+        cdef Route route = self.stream_c()
+        if route is not None:
+            return route
+        if self.n_loggers != 1 or self.loop.time() < self.gave_up_logs_at + pause:
+            return None
+        if self.logger is None or not self.logger.asks_for_logs:
+            self.logger = None
+            for token in self.session.pending.tokens:
+                if type(token) is Route and (<Route> token).asks_for_logs:
+                    self.logger = <Route> token
+        return self.logger
+
+    # -- what the proxy makes of them --------------------------------------------------------------
+
+    def pass_change(self, Message message not None, Route route not None, /):
+        """Tell a client of a change that its subscription is about, if this is open."""
+        cdef InFlightSlot *slot = route.asker.session.inflight.slot_c(route.ref)
+        if slot is not NULL and route.asker.link is not None:
+            self.pass_about_c(route, message, WS_META_SUBSCRIPTION_ID, inflight_id(slot))
+
+    def pass_error(self, Route route not None, bytes text not None):
+        """Pass an error of this side on that its link has read. ``text``: a whole response."""
+        self.pass_answer_c(route, parse(text, max_depth=1024))
+
+    def fail(self, Route route not None, int code, str message not None, object data=None):
+        """Answer a request that was passed on to this side with an error of the proxy."""
+        self.fail_c(route, code, message, data)
