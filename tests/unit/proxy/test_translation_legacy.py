@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -409,3 +411,27 @@ async def test_the_other_questions_of_a_call_that_has_failed(tmp_path: Path) -> 
         (cancelled,) = [m for m in got if m.get("method") == "notifications/cancelled"]
         assert answer["id"] == 1 and answer["error"]["code"] == -1
         assert cancelled["params"]["requestId"] == asked["sampling/createMessage"]
+
+
+@pytest.mark.parametrize("isolation", ["shared", "pool"])
+async def test_an_update_that_the_first_request_after_a_crash_causes(
+    tmp_path: Path, isolation: str
+) -> None:
+    """The next process gets the subscriptions of its clients before their requests."""
+    lab = EraLab(tmp_path, isolation, modern=True, size=1)
+    async with lab.serving():
+        (one, _), (two, _) = await lab.legacy(), await lab.legacy()
+        for client in (one, two):
+            assert "result" in await client.ask(request(1, "resources/subscribe", uri="u:1"))
+        (server,) = lab.assignment.modern
+        process = lab.assignment.upstreams[0].status.pid
+        os.kill(process, signal.SIGKILL)
+        while server.backend is not None:
+            await asyncio.sleep(0)
+        # the first one that waits is of another client
+        await one.send(tool(2, "change", method="resources/updated", params={"uri": "u:1"}))
+        for client in (one, two):
+            updated = await client.recv()
+            assert updated["method"] == "notifications/resources/updated"
+            assert updated["params"]["uri"] == "u:1"
+        assert (await one.recv())["id"] == 2
