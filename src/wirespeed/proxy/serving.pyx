@@ -51,6 +51,11 @@ cdef class Serving(Side):
         """Return the request whose response brings the message that is read just now, or None."""
         return self.stream_c()
 
+    def is_late(self):
+        """Return whether the message that is read just now came in the response to a request that
+        is over, or to one of the proxy itself: it is for nobody."""
+        return getattr(self.link, "reads_for", None) is not None and self.stream_c() is None
+
     cdef uint64_t about_c(self, Side to) except? 0:
         """The request that a message is about; one whose response can bring the message, where that
         is not known."""
@@ -65,13 +70,9 @@ cdef class Serving(Side):
         that it is about."""
         self.pass_notification(message, to, self.about_c(to))
 
-    cdef int asked_for_logs_c(self, Route route) except -1:
-        route.asks_for_logs = True
-        self.n_loggers += 1
-        return 0
-
-    cdef int ended_logs_c(self, int code) except -1:
-        self.n_loggers -= 1
+    cdef int count_logger_c(self, Route route, int n, int code) except -1:
+        route.asks_for_logs = n > 0
+        self.n_loggers += n
         if code == CANCELLED or code == codes.REQUEST_TIMEOUT:
             self.gave_up_logs_at = self.loop.time()
         return 0

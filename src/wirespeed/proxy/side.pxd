@@ -131,11 +131,11 @@ cdef class Side(Party):
     cdef int request_c(self, Message m) except -1
     cdef int notification_c(self, Message m) except -1
     cdef int fault_c(self, Message m) except -1
-    # Override, for a server: the request of another side that a message to it is about, or 0; and
-    # take note of requests that ask for log messages, and of their ends.
+    # Override, for a server: the request of another side that a message to it is about, or 0.
     cdef uint64_t about_c(self, Side to) except? 0
-    cdef int asked_for_logs_c(self, Route route) except -1
-    cdef int ended_logs_c(self, int code) except -1
+    # Override, for a server: a request that asks for log messages begins (n is 1), or ends (-1)
+    # with this code.
+    cdef int count_logger_c(self, Route route, int n, int code) except -1
     cdef Message trace_c(self, Route route, Message m)
     cdef int passed_c(self) except -1
     cdef bint last_c(self, Route route) except -1

@@ -69,8 +69,7 @@ cdef class Route:
     cdef int over_c(self, int code) except -1:
         """The request has its answer, or needs none: count and note it, once."""
         if self.asks_for_logs:
-            self.asks_for_logs = False
-            self.answerer.ended_logs_c(code)
+            self.answerer.count_logger_c(self, -1, code)
         if self.began != 0:
             if code and code not in self.series.codes and len(self.series.codes) >= MAX_CODES:
                 self.series.add_c(now_c() - self.began, OTHER_CODE, False)
@@ -338,8 +337,9 @@ cdef class Side(Party):
         if self.next_after is not None:
             route.after = self.next_after
         if m.scan.poi[WS_META_LOG_LEVEL].len and not route.listens:
-            to.asked_for_logs_c(route)
-        route.about = self.about_c(to)
+            to.count_logger_c(route, 1, 0)
+        if to.session.inflight.routes is not None:    # a client over HTTP
+            route.about = self.about_c(to)
         to.session.splice_request_c(route.id, m, more, n_more, route.about)
         self.n_passed += 1
         to.asked_c(self)
@@ -359,10 +359,7 @@ cdef class Side(Party):
     cdef uint64_t about_c(self, Side to) except? 0:
         return 0
 
-    cdef int asked_for_logs_c(self, Route route) except -1:
-        return 0
-
-    cdef int ended_logs_c(self, int code) except -1:
+    cdef int count_logger_c(self, Route route, int n, int code) except -1:
         return 0
 
     cdef Message trace_c(self, Route route, Message m):

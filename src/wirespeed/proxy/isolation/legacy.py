@@ -162,7 +162,7 @@ class Legacy(Instance):
             return front
         if (route := backend.stream()) is not None:
             return next((one for one in self._fronts if one is route.asker), None)
-        return None if backend.retired else self.only()
+        return None if backend.retired or backend.is_late() else self.only()
 
     def _updated(self, backend: Backend, message: Message) -> None:
         uri = _member(message, "uri")

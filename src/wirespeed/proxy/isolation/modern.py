@@ -154,7 +154,7 @@ class Modern(Instance):
             self.dropped["no subscriber"] += 1
         elif (route := backend.logs_for(LINGER)) is not None:
             backend.pass_notification(message, route.asker, route.ref)
-        elif (front := self.only()) is not None:
+        elif not backend.is_late() and (front := self.only()) is not None:
             backend.pass_notification(message, front)
         else:
             self.drop(backend, message)
