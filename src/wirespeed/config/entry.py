@@ -220,7 +220,8 @@ class EntryReader:
                 self.names.setdefault(ours, key)
                 continue  # beside the other of the two
             path = f"{self.path}.{key}"
-            value = _READ.get(ours, lambda _, one: one)(path, value)
+            if (reader := _READ.get(ours)) is not None:
+                value = reader(path, value)
             if ours in ("timeout", "startTimeout"):
                 value = self._in_seconds(raw, key, value)
             if ours in found and found[ours] != value:

@@ -109,7 +109,8 @@ async def test_clients_learn_the_name_only(tmp_path: Path, kind: str, isolation:
         texts = []
         async with lab.serving("http://127.0.0.1:0/mcp") as urls:
             http = urls[0].removesuffix("/mcp")
-            for scheme, era in (("http", "legacy"), ("http", "modern"), ("ws", "legacy")):
+            ways: list[tuple[str, Any]] = [("http", "legacy"), ("http", "modern"), ("ws", "legacy")]
+            for scheme, era in ways:
                 at = http.replace("http", scheme, 1)
                 client = Client(f"{at}/servers/calc", era=era, timeout=10)
                 texts.append(await _error(client, lambda c: c.call_tool("die", {})))

@@ -116,7 +116,7 @@ def test_a_schema_by_hand_is_left_as_it_is() -> None:
     assert smallest({"anyOf": []}, {}) == {"anyOf": []}
 
 
-LEAVES = st.one_of(
+LEAVES: st.SearchStrategy[Any] = st.one_of(
     st.builds(dict, type=st.sampled_from(["integer", "number", "string", "boolean", "null"])),
     st.builds(
         dict,
@@ -128,7 +128,7 @@ LEAVES = st.one_of(
         enum=st.lists(st.sampled_from([1, 2, "a", "b", True, None, 1.5]), min_size=1, unique=True),
     ),
 )
-SCHEMAS = st.recursive(
+SCHEMAS: st.SearchStrategy[Any] = st.recursive(
     LEAVES,
     lambda inner: st.one_of(
         st.builds(dict, anyOf=st.lists(inner, min_size=1, max_size=4)),
@@ -138,7 +138,7 @@ SCHEMAS = st.recursive(
     ),
     max_leaves=8,
 )
-VALUES = st.recursive(
+VALUES: st.SearchStrategy[Any] = st.recursive(
     st.sampled_from([0, 1, 2, -1, -3, 1.0, 1.5, -2.5, "a", "b", "c", True, False, None]),
     lambda inner: st.lists(inner, max_size=2) | st.builds(dict, enum=inner),
     max_leaves=4,
