@@ -40,6 +40,7 @@ cdef class InFlight:
     cdef object token_c(self, uint64_t ref)
     cdef int set_route_c(self, uint64_t ref, ReplyRoute route) except -1
     cdef list routed_c(self, ReplyRoute route)
+    cdef list refs_c(self)
     cdef int rehash_c(self, uint32_t size) except -1
 
 

@@ -277,6 +277,15 @@ cdef class InFlight:
                     refs.append((<uint64_t> self.slots[i].generation << 32) | (i + 1))
         return refs
 
+    cdef list refs_c(self):
+        """The refs of all requests."""
+        cdef uint32_t i
+        cdef list refs = []
+        for i in range(self.used):
+            if self.slots[i].id_len:
+                refs.append((<uint64_t> self.slots[i].generation << 32) | (i + 1))
+        return refs
+
     # -- for Python ----------------------------------------------------------------------------
 
     def add(self, raw_id, /):

@@ -48,6 +48,8 @@ cdef class Responder(Wire):
     cdef int result_c(self, uint64_t ref, object body) except -1
     cdef int error_object_c(self, uint64_t ref, object body) except -1
     cdef int error_c(self, uint64_t ref, int code, str message, object data) except -1
+    # Answer each request in flight with an error, for a reason. Those that have waited are refused.
+    cdef int cut_off_c(self, str why) except -1
     cdef int write_error_c(
         self, ReplyRoute route, Span id, int code, str message, object data
     ) except -1

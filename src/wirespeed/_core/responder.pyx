@@ -25,6 +25,8 @@ cdef object to_builtins = msgspec.to_builtins
 
 cdef enum:
     HEAD_LEN = 22
+    SHUTTING_DOWN = -31001    # ours: outside the ranges that JSON-RPC and MCP reserve
+    CUT_OFF = -31006
 
 cdef const char *HEAD = b'{"jsonrpc":"2.0","id":'
 
@@ -240,6 +242,22 @@ cdef class Responder(Wire):
     def send_error(self, request, int code, str message, data=None, /):
         """Answer a request with an error; `data` is any JSON-encodable value. False as above."""
         return self.error_c(ref_of(request), code, message, data) == 1
+
+    cdef int cut_off_c(self, str why) except -1:
+        cdef Responder me = self       # routes and tokens may run any code
+        cdef InFlightSlot *slot
+        cdef uint64_t ref
+        for ref in me.inflight.refs_c():
+            slot = me.inflight.slot_c(ref)
+            if slot is NULL:
+                continue
+            if slot.n_bytes == 0:
+                me.error_c(ref, SHUTTING_DOWN, f"{why}: the request has not begun", None)
+            else:
+                me.error_c(
+                    ref, CUT_OFF, f"{why}: the request was cut off, and may have taken effect", None
+                )
+        return 0
 
     def send_error_object(self, request, body, /):
         """Answer a request with an error as another peer wrote it: the JSON text of the error

@@ -467,9 +467,9 @@ cdef class Session(Requester):
                 return False
             self.inflight.start_c(slot, m.n)
             return True
-        self.n_gone -= 1
+        self.n_gone -= self.n_gone != 0
         if m.ref:
-            return False           # cancelled meanwhile
+            return False           # cancelled or cut off meanwhile
         # it has no route, and a body may be open
         route = self.route
         self.route = None

@@ -73,6 +73,8 @@ class _Certificates:
         found = [place.certificate for place in places if place.certificate is not None]
         self._watch = Watch(lambda: found[0].files, lambda: renew(found))
 
+    drain_delay = 0.0
+
     def begin(self, group: object) -> None:
         """The watch begins with the first listener."""
 

@@ -193,6 +193,11 @@ class _FileService:
         await self._proxy.reload_from(self._load)
         self._watch.polls = self._proxy.config.watch
 
+    @property
+    def drain_delay(self) -> float:
+        """As of an `Attendant`."""
+        return self._proxy.listening.drain_delay
+
     def begin(self, group: Group) -> None:
         """As an `Attendant`."""
         self._proxy.listening.begin(group)

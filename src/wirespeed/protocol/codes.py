@@ -35,5 +35,8 @@ INSUFFICIENT_SCOPE = -31003
 SERVER_LOST = -31004
 # The server behind a proxy did not answer within the time that the proxy gives it.
 REQUEST_TIMEOUT = -31005
+# The request had begun, and was cut off before it ended: it may have taken effect. A client that
+# repeats it may do twice what it asked for once.
+CUT_OFF = -31006
 # Of servers and proxies of this package that cannot serve now: they say nothing about an era.
-UNAVAILABLE = frozenset({OVERLOADED, SHUTTING_DOWN, SERVER_LOST, REQUEST_TIMEOUT})
+UNAVAILABLE = frozenset({OVERLOADED, SHUTTING_DOWN, SERVER_LOST, REQUEST_TIMEOUT, CUT_OFF})

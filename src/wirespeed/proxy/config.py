@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -228,6 +229,7 @@ class BackendConfig:
             with others; by default its name and ``_``. Letters, digits and ``_-`` fit all hosts.
         tools: Which of its tools clients may use, and how those are shown there.
         flow: How many requests it gets at once.
+        required: Whether the proxy is not ready, by ``/readyz``, while the server is not.
         lite: Its tools that clients of LiteMCP may use, by the server's names: each at
             ``/lite/``, the name of the server, ``/`` and its own, where URLs have paths.
     """
@@ -252,6 +254,7 @@ class BackendConfig:
     prefix: str | None = None
     tools: ToolsConfig = field(default_factory=ToolsConfig)
     flow: FlowConfig = field(default_factory=FlowConfig)
+    required: bool = True
     lite: tuple[str, ...] = ()
 
     @property
@@ -460,6 +463,8 @@ class ProxyConfig:
             servers are merged.
         limits: The limits of each client's connection.
         shutdown_grace: Seconds that requests in flight have when the proxy ends.
+        drain_delay: Seconds for which listeners accept as before when the process is told to end,
+            while ``/readyz`` says that it is not ready: load balancers look elsewhere meanwhile.
         page_size: Entries on a page of a list that was merged of several servers.
         ready_within: Seconds that clients of several servers wait for those that are not ready.
             What comes later they learn by ``list_changed``.
@@ -483,6 +488,7 @@ class ProxyConfig:
     listen: tuple[str | ListenConfig, ...]
     limits: Limits = field(default_factory=Limits)
     shutdown_grace: float = 5.0
+    drain_delay: float = 0.0
     page_size: int = 1000
     ready_within: float = 2.0
     watch: bool = True
@@ -511,6 +517,8 @@ class ProxyConfig:
             raise ValueError("a proxy needs a server behind it")
         if self.name is not None:
             check_name(self.name)
+        if not 0 <= self.drain_delay < math.inf:
+            raise ValueError("drain_delay must be seconds >= 0")
         if self.slow_client_timeout <= 0:
             raise ValueError("slow_client_timeout must be above 0")
         names = [backend.name for backend in self.backends]

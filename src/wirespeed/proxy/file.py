@@ -254,6 +254,10 @@ class Backend(_Keys):
     ) = UNSET
     tools: Tools | UnsetType = UNSET
     flow: Flow | UnsetType = UNSET
+    required: (
+        Annotated[bool, Meta(description="Whether /readyz says no while the server is down.")]
+        | UnsetType
+    ) = UNSET
     lite: (
         Annotated[
             tuple[Annotated[str, Meta(pattern=f"^{LITE.pattern}$")], ...],
@@ -394,6 +398,10 @@ class Top(_Keys):
     limits: LimitKeys | UnsetType = UNSET
     shutdown_grace: (
         Annotated[_Seconds, Meta(description="Seconds for requests in flight at the end.")]
+        | UnsetType
+    ) = UNSET
+    drain_delay: (
+        Annotated[_Seconds, Meta(description="Seconds before the end in which /readyz says no.")]
         | UnsetType
     ) = UNSET
     page_size: (

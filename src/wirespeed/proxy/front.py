@@ -86,8 +86,7 @@ class Front(Side):
             logger.info("connection lost: %s", exc)
         super().on_lost(exc)
         if self.is_client:
-            self.service.fronts.pop(self, None)
-            self.service.meter.client_left(self)
+            self.service.left(self)
         self.router.left(self)
         if not self.closed.done():
             self.closed.set_result(exc)
@@ -196,8 +195,22 @@ class Front(Side):
         if self.on_drain is not None:
             self.on_drain()
         if self.link is not None:
-            self._grace_timer = self.loop.call_later(self.service.shutdown_grace, self.abort)
+            self._grace_timer = self.loop.call_later(self.service.shutdown_grace, self._grace_over)
             self.check_drained()
+
+    def _grace_over(self) -> None:
+        """Requests are not waited for any more."""
+        end_subscriptions(self)
+        n = self.session.inflight.live
+        if n:
+            logger.warning(
+                "%s: %d requests of a client did not end within %g s, and were cut off",
+                self.service.name,
+                n,
+                self.service.shutdown_grace,
+            )
+        refusal = self.session.refusal
+        self.cut_off("the client sends no more" if refusal is None else refusal[1])
 
     def speak(self, version: object) -> None:
         """Go on in the revision that `initialize` agreed on, if it is a known one."""

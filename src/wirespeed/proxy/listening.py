@@ -38,18 +38,20 @@ def routes(
     services: Mapping[str, ProxyService],
     whole: ProxyService,
 ) -> tuple[str, Routes]:
-    """Return a URL to listen at without its path, and what is served there by path. ``whole``: all
-    servers as one. ValueError: the URL is wrong."""
+    """Return a URL to listen at without its path, and what is served there by path. ``services``:
+    those of the servers that are there. ``whole``: all servers as one. ValueError: the URL is
+    wrong."""
     address = parse(url)
     found: Routes = {}
-    if not address.has_paths or address.path != "/" or len(services) == 1:
+    if not address.has_paths or address.path != "/" or whole.config is not None:
         found[address.path if address.has_paths else "/"] = whole
     if address.has_paths:
         address = msgspec.structs.replace(address, path="/")
         found |= {f"/servers/{name}": service for name, service in services.items()}
         for one in backends:
-            for tool, path in one.lite_paths.items():
-                found[path] = services[one.name].lite(tool)
+            if one.name in services:
+                for tool, path in one.lite_paths.items():
+                    found[path] = services[one.name].lite(tool)
     return str(address), found
 
 
@@ -73,16 +75,26 @@ class Moves:
 class Listening:
     """A `wirespeed.transport.net.group.Attendant`.
 
+    Args:
+        delay: Returns `drain_delay`.
+
     Attributes:
         place: Makes the `Place` of a listener that is added, of the listener, its URL without
             the path, and what is served there.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, delay: Callable[[], float] = lambda: 0.0) -> None:
+        self._delay = delay
         self.place: Callable[[ListenConfig, str, Routes], Place] = _place
         self._places: dict[int, str] = {}  # URLs by the number of the listener
         self._open: dict[int, tuple[Group, Listener]] = {}
         self._group: Group | None = None
+        self._kept: set[asyncio.Task[None]] = set()
+
+    def keep(self, task: asyncio.Task[None]) -> None:
+        """Cancel a task when the last listener has ended, if it goes on so long."""
+        self._kept.add(task)
+        task.add_done_callback(self._kept.discard)
 
     def __bool__(self) -> bool:
         return bool(self._open)
@@ -100,6 +112,11 @@ class Listening:
     def draining(self) -> bool:
         """Whether they were told to end."""
         return self._group is not None and self._group.together.draining
+
+    @property
+    def drain_delay(self) -> float:
+        """Seconds for which they serve as before when the process is told to end."""
+        return self._delay()
 
     def expect(self, urls: Iterable[str]) -> None:
         """Take the URLs of the listeners, in the order in which they are started."""
@@ -126,6 +143,9 @@ class Listening:
             yield
         finally:
             del self._open[number]
+            if not self._open:
+                for task in self._kept:
+                    task.cancel()
 
     def plan(self, listeners: list[tuple[ListenConfig, str, Routes]]) -> Moves:
         """Return what becomes of the listeners. ``listeners``: those that there are to be, their

@@ -150,6 +150,11 @@ class LiteFront:
         self._beginning: set[asyncio.Task[None]] = set()
 
     @property
+    def name(self) -> str:
+        """What people call it."""
+        return f"{self.tool} of {self.fronts.service.name} (LiteMCP)"
+
+    @property
     def limits(self) -> Limits:
         """The limits of a connection of a client."""
         return self.fronts.service.limits

@@ -13,6 +13,7 @@ from wirespeed._core.session cimport Session
 from wirespeed._core.splice cimport splice_c
 from wirespeed.proxy.flow.turns cimport Turn, Turns
 from wirespeed.server.http.headers cimport check_headers_c
+from wirespeed.server.requests.observer cimport CANCELLED
 from wirespeed.server.requests.params cimport check_envelope_c
 from wirespeed.transport.served cimport Served
 
@@ -174,6 +175,16 @@ cdef class Party(Served):
         code, text = self.session.refusal or (codes.SERVER_LOST, "the server is not there")
         self.refused_c(message, code)
         self.session.error_c(message.ref, code, text, None)
+
+    cdef int cut_off_c(self, str why) except -1:
+        cdef Party me = self
+        # where nothing is refused, the client has ended its session, or its side of the connection
+        cdef int code = CANCELLED if self.session.refusal is None else codes.CUT_OFF
+        for token in list(me.session.inflight.tokens):
+            if isinstance(token, Ongoing) and token.record is not None:
+                record, token.record = token.record, None
+                record.end(code)
+        return Served.cut_off_c(me, why)
 
     # -- turns -----------------------------------------------------------------------------------
 

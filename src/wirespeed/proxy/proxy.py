@@ -13,17 +13,17 @@ from wirespeed._exports import set_public_home
 from wirespeed.errors import ConfigError, WirespeedError
 from wirespeed.proxy.flow.rates import Rates
 from wirespeed.proxy.listen_options import options_of
-from wirespeed.proxy.listening import Listening, Routes, routes
+from wirespeed.proxy.listening import Listening, Moves, Routes, routes
 from wirespeed.proxy.merge.names import Names, names_of_tool
 from wirespeed.proxy.operation.meter import Meter
-from wirespeed.proxy.reload import Changes, Reloads, compare
-from wirespeed.proxy.service import ProxyService
+from wirespeed.proxy.reload import Changes, Coming, Reloads, compare, same_server
+from wirespeed.proxy.service import Attached, ProxyService
 from wirespeed.transport.address import parse
 
 if TYPE_CHECKING:
     from wirespeed.proxy.access.audit import AuditLog
     from wirespeed.proxy.access.principals import Principals
-    from wirespeed.proxy.config import ProxyConfig
+    from wirespeed.proxy.config import BackendConfig, ProxyConfig
     from wirespeed.proxy.merge.merged import Merged, Offer
     from wirespeed.proxy.operation.admin import AdminService
     from wirespeed.proxy.operation.status import Facts
@@ -35,6 +35,9 @@ if TYPE_CHECKING:
     )
 
 logger = logging.getLogger("wirespeed.proxy")
+
+# Seconds that a server which is ready waits for others of the same reload.
+_MOMENT = 0.5
 
 
 class Proxy:
@@ -58,9 +61,9 @@ class Proxy:
         self.name = config.shown_name
         self.source: str | None = None
         self.reloads = Reloads()
-        self._services = {one.name: ProxyService.of(config, one) for one in config.backends}
         self._tracer: Any = None
         self._is_observed = config.admin is not None
+        self._meters: dict[str | None, Meter] = {}  # by server; None: of all of them
         self._audit: AuditLog | None = None
         if config.audit is not None:
             from wirespeed.proxy.access.audit import AuditLog
@@ -69,11 +72,15 @@ class Proxy:
             to = AuditConfig(to=config.audit) if isinstance(config.audit, str) else config.audit
             self._audit = AuditLog(to, self.name)
         self._principals = _principals_of(config)
+        self.rates: Rates | None = None
+        self._services = {one.name: self._born(config, one) for one in config.backends}
+        self._coming: dict[str, Coming] = {}
         self._whole = self._joined(config, self._services)
-        self.rates = self._adopted(config, self._services, self._whole)
-        self.listening = Listening()
+        self._adopt(config, self._services, self._whole)
+        self.listening = Listening(lambda: self.config.drain_delay)
         self._is_on_stdio = False
         self._reloading = asyncio.Lock()
+        self._telling: set[asyncio.Task[None]] = set()
 
     @property
     def services(self) -> dict[str, ProxyService]:
@@ -97,8 +104,8 @@ class Proxy:
     def observe(self) -> None:
         """Measure the requests to servers that are started from now on."""
         self._is_observed = True
-        for service in {*self._services.values(), self._whole}:
-            service.meter.observe()
+        for meter in self._meters.values():
+            meter.observe()
 
     @cached_property
     def admin(self) -> AdminService | None:
@@ -115,7 +122,7 @@ class Proxy:
     def endpoints(self) -> list[ProxyService]:
         """The service of each server, and that of all of them, if there are several."""
         found = list(self._services.values())
-        return found if len(found) == 1 else [*found, self._whole]
+        return found if self._whole.config is not None else [*found, self._whole]
 
     def facts(self) -> Facts:
         """What is known besides numbers."""
@@ -131,6 +138,7 @@ class Proxy:
             reloads_refused=self.reloads.failed,
             reload_error=self.reloads.error,
             reloaded=self.reloads.last,
+            coming={name: one.error for name, one in self._coming.items()},
             draining=self.listening.draining,
             certificates=[
                 CertificateEntry(url, one.files[0], one.expires)
@@ -154,36 +162,52 @@ class Proxy:
         if self._principals is not None:
             raise ConfigError("principals and auth need a URL to listen at: stdio has no tokens")
 
+    def _attached(self, name: str | None) -> Attached:
+        """What is attached to the service of a server, or of all servers (None)."""
+        meter = self._meters.setdefault(name, Meter())
+        if self._is_observed:
+            meter.observe()
+        return Attached(self._audit, self._tracer, meter)
+
+    def _born(self, config: ProxyConfig, backend: BackendConfig) -> ProxyService:
+        """A new service of a server."""
+        return ProxyService.of(config, backend, self._attached(backend.name))
+
     def _joined(self, config: ProxyConfig, services: dict[str, ProxyService]) -> ProxyService:
         """All servers as one."""
-        if len(services) == 1:
+        if len(config.backends) == 1:
             return next(iter(services.values()))
         from wirespeed.proxy.merge.merged import Merged  # most proxies have one server
 
         merged = Merged(_offers(config, services), config.page_size, config.ready_within)
-        return ProxyService(config, "proxy", merged, Meter())
+        return ProxyService(config, "proxy", merged, self._attached(None))
 
-    def _adopted(
+    def _adopt(
         self, config: ProxyConfig, services: dict[str, ProxyService], whole: ProxyService
-    ) -> Rates | None:
+    ) -> None:
         """Let all services take what they share."""
         by_principal = {} if self._principals is None else self._principals.rates
-        rates = None
-        if config.rate is not None or by_principal:
-            rates = Rates(config.rate, by_principal)
+        if self.rates is None or not self.rates.are(config.rate, by_principal):
+            given = config.rate is not None or by_principal
+            self.rates = Rates(config.rate, by_principal) if given else None
         names = {one.name: Names(one) for one in config.backends}
         for one in config.backends:
-            of_tool = partial(names[one.name].of_tool, alone=len(names) == 1)
-            shows = one.tools.allows if one.tools.restricts else None
-            self._guard(services[one.name], one.name, of_tool, shows)
-        if (merged := _merged(whole, services)) is not None:
+            service = services.get(one.name)
+            if service is not None:
+                of_tool = partial(names[one.name].of_tool, alone=len(names) == 1)
+                shows = one.tools.allows if one.tools.restricts else None
+                self._guard(service, one.name, of_tool, shows)
+        if (merged := _merged(whole)) is not None:
             self._guard(whole, None, partial(names_of_tool, names.values()), None)
             merged.access = whole.access
-        for service in (*services.values(), whole):
-            service.adopt(config, rates)
-            if self._is_observed:
-                service.meter.observe()
-        return rates
+        for backend in config.backends:
+            service = services.get(backend.name)
+            if service is not None:
+                # an earlier server may go on in place of a changed one
+                shown = backend if _runs(service, backend) else service.config
+                service.adopt(config, self.rates, shown)
+        if whole.config is None:
+            whole.adopt(config, self.rates, None)
 
     def _guard(
         self,
@@ -193,8 +217,7 @@ class Proxy:
         shows: Callable[[str], bool] | None,
     ) -> None:
         """Let only principals use a service, if there are any, and nobody a tool that the server
-        does not show. Note what they call. ``names`` and ``shows`` as of `Principals.grants`."""
-        service.audit, service.tracer = self._audit, self._tracer
+        does not show. ``names`` and ``shows`` as of `Principals.grants`."""
         service.proxy_name = self.name
         grants = None
         if self._principals is not None:
@@ -284,24 +307,37 @@ class Proxy:
     # -- another configuration -------------------------------------------------------------------
 
     async def reload_from(self, load: Callable[[], ProxyConfig]) -> None:
-        """Take the configuration that a function returns. A fault is logged."""
+        """Take the configuration that a function returns, which is called in a thread. A fault is
+        logged. Servers that start are not waited for."""
         try:
             try:
-                config = load()
+                config = await asyncio.get_running_loop().run_in_executor(None, load)
             except Exception as exc:
-                self._reloaded(exc)
+                self._count(exc)
                 raise
-            await self.reload(config)
+            changes, coming = await self._apply(config)
         except WirespeedError as exc:
             logger.error("the configuration stays as it was: %s", exc)
+            return
+        if coming:
+            names = ", ".join(one.service.name for one in coming)
+            logger.info("reloading: %s; starting: %s", changes, names)
+        telling = asyncio.ensure_future(self._tell(changes, coming))
+        self._telling.add(telling)
+        telling.add_done_callback(lambda done: self._telling.discard(telling))
+        if not coming:
+            await telling
 
     async def reload(self, config: ProxyConfig) -> Changes:
         """Take another configuration while clients are served.
 
-        Servers that are the same keep their processes and sessions. The others are started before
-        clients get to them; requests in flight end where they began, within ``shutdown_grace``.
-        Connections to a server that changed are closed then, and sessions over HTTP end. Where
-        several servers are one endpoint, its clients stay, and learn that the lists changed.
+        What is removed or revoked ends at once: tokens, principals, servers, rules. Servers that
+        are the same keep their processes and sessions. Those that are new or changed are started,
+        and take their place when they are ready: until then clients have the earlier ones, for as
+        long as the new one cannot be started. Requests in flight end where they began, within
+        ``shutdown_grace``. Connections to a server that changed are closed then, and sessions over
+        HTTP end. Where several servers are one endpoint, its clients stay, and learn that the
+        lists changed.
 
         Returns:
             What was changed. A server that cannot be started is logged, and tried again.
@@ -310,41 +346,100 @@ class Proxy:
             ConfigError: A URL or an option is wrong. Nothing has changed.
             TransportError: A new URL cannot be listened at. Nothing has changed.
         """
+        changes, coming = await self._apply(config)
+        await self._tell(changes, coming)
+        return replace(changes, kept=tuple(name for name in changes.changed if name in self._kept))
+
+    @property
+    def _kept(self) -> list[str]:
+        """The servers that go on as they were, because the new one cannot be started."""
+        return [name for name, one in self._coming.items() if name in self._services and one.error]
+
+    async def _tell(self, changes: Changes, coming: list[Coming]) -> None:
+        """Log what was changed, when the first start of each server has ended."""
+        if coming:
+            await asyncio.wait([one.tried for one in coming])
+        logger.info("reloaded: %s", changes)
+        for text in changes.pending:
+            logger.warning("%s", text)
+
+    async def _apply(self, config: ProxyConfig) -> tuple[Changes, list[Coming]]:
+        """Take another configuration. Returns what was changed, and the servers that start."""
         async with self._reloading:
             await self.listening.settled()
             try:
-                changes = await self._reload(config)
+                found = await self._take(config)
             except Exception as exc:
-                self._reloaded(exc)
+                self._count(exc)
                 raise
-            self._reloaded(None, changes)
-            logger.info("reloaded: %s", changes)
-            for text in changes.pending:
-                logger.warning("%s", text)
-            return changes
+            self._count(None, found[0])
+            return found
 
-    def _reloaded(self, error: Exception | None, changes: Changes | None = None) -> None:
-        """A reload has ended."""
+    def _count(self, error: Exception | None, changes: Changes | None = None) -> None:
+        """A configuration was taken, or refused."""
         self.reloads.count(error)
         if self._audit is not None:
             self._audit.reload(None if changes is None else str(changes), self.reloads.error)
 
-    async def _reload(self, config: ProxyConfig) -> Changes:
+    async def _take(self, config: ProxyConfig) -> tuple[Changes, list[Coming]]:
         if _is_guarded(config) != _is_guarded(self.config):
             raise ConfigError("whether there are principals or auth changes at a restart only")
         changes = compare(self.config, config)
         principals = self._principals
         if changes.settings and {"principals", "auth"} & {*changes.settings}:
             principals = _principals_of(config)
-        stay = self._services.keys() - {*changes.changed, *changes.removed}
-        services = {
-            one.name: self._services[one.name] if one.name in stay else ProxyService.of(config, one)
-            for one in config.backends
-        }
+        services: dict[str, ProxyService] = {}
+        stay: dict[str, Coming] = {}  # that start already
+        fresh: list[BackendConfig] = []
+        for one in config.backends:
+            service, coming = self._services.get(one.name), self._coming.get(one.name)
+            if service is not None:
+                services[one.name] = service
+            if _runs(service, one):
+                continue
+            if coming is not None and _runs(coming.service, one):
+                stay[one.name] = coming
+            else:
+                fresh.append(one)
+        serves = bool(self.listening) or self._is_on_stdio
+        if not serves or not services:  # there is nothing that could go on meanwhile
+            services |= {one.name: self._born(config, one) for one in fresh}
+            fresh = []
+        services = {one.name: services[one.name] for one in config.backends if one.name in services}
         whole = self._whole_of(config, services)
-        if self._is_on_stdio and whole is not self._whole:
+        alone = len(config.backends) == 1
+        if self._is_on_stdio and (whole is not self._whole or (alone and (fresh or stay))):
             text = "the server of stdio changes at a restart only"
-            return replace(changes, pending=(*changes.pending, text))
+            return replace(changes, pending=(*changes.pending, text)), []
+        moves = self._moves(config, services, whole)
+        if moves.refusal is not None:
+            changes = replace(changes, pending=(*changes.pending, moves.refusal))
+        for name, coming in self._coming.items():
+            if name not in stay:
+                coming.end()
+        self._coming = stay
+        self._principals = principals
+        begun = [one for name, one in services.items() if self._services.get(name) is not one]
+        if serves:
+            for one in begun:
+                one.begin()
+        try:
+            await self._swap(config, services, whole)
+            await self.listening.change(moves)
+        finally:
+            if serves:  # whoever serves them holds them now
+                for one in begun:
+                    await one.release(None)
+        for backend in fresh:
+            service = self._born(config, backend)
+            self._coming[backend.name] = Coming(service, self._replace, backend.name in services)
+            self.listening.keep(self._coming[backend.name].task)
+        return changes, list(self._coming.values())
+
+    def _moves(
+        self, config: ProxyConfig, services: dict[str, ProxyService], whole: ProxyService
+    ) -> Moves:
+        """What becomes of the listeners. ConfigError: a URL or an option is wrong."""
         try:
             found = [
                 (one, *routes(one.url, config.backends, services, whole))
@@ -352,24 +447,24 @@ class Proxy:
             ]
         except ValueError as exc:
             raise ConfigError(str(exc)) from None
-        moves = self.listening.plan(found)
-        if moves.refusal is not None:
-            changes = replace(changes, pending=(*changes.pending, moves.refusal))
-        fresh = [one for name, one in services.items() if name not in stay]
-        serves = bool(self.listening) or self._is_on_stdio
-        starts = [one.begin() for one in fresh] if serves else []
-        try:
-            if starts:  # clients have the old ones meanwhile
-                patience = max(one.start_timeout for one in config.backends)
-                await asyncio.wait(starts, timeout=patience)
-            self._principals = principals
+        return self.listening.plan(found)
+
+    async def _replace(self, coming: Coming) -> None:
+        """A server that was started takes its place, with those that are started in the same
+        moment: clients of all servers learn of one change."""
+        await asyncio.wait([one.started for one in self._coming.values()], timeout=_MOMENT)
+        async with self._reloading:
+            if self._coming.get(coming.service.name) is not coming or self.listening.draining:
+                return
+            config, found = self.config, dict(self._services)
+            ready = {name: one.service for name, one in self._coming.items() if one.is_ready}
+            found |= ready
+            services = {one.name: found[one.name] for one in config.backends if one.name in found}
+            whole = self._whole_of(config, services)
+            moves = self._moves(config, services, whole)
+            self._coming = {name: one for name, one in self._coming.items() if name not in ready}
             await self._swap(config, services, whole)
             await self.listening.change(moves)
-        finally:
-            if starts:  # whoever serves them holds them now
-                for one in fresh:
-                    await one.release(None)
-        return changes
 
     async def _swap(
         self, config: ProxyConfig, services: dict[str, ProxyService], whole: ProxyService
@@ -377,19 +472,28 @@ class Proxy:
         """Take other services. Listeners have the earlier ones still."""
         for name, one in self._services.items():
             if services.get(name) is not one:
-                one.farewell = f"the server {name} was changed"
+                what = "changed" if name in services else "removed"
+                one.farewell = f"the server {name} was {what}"
         if whole is not self._whole and self._whole not in self._services.values():
             self._whole.farewell = "the servers were changed"
-        self.rates = self._adopted(config, services, whole)
-        if (merged := _merged(whole, services)) is not None:
+        self._adopt(config, services, whole)
+        if (merged := _merged(whole)) is not None:
             await merged.replace(_offers(config, services), config.page_size, config.ready_within)
         self.config, self._services, self._whole = config, services, whole
+        for name in self._meters.keys() - services.keys() - self._coming.keys() - {None}:
+            del self._meters[name]
 
     def _whole_of(self, config: ProxyConfig, services: dict[str, ProxyService]) -> ProxyService:
         """All servers of a configuration as one: what there is, if its clients can stay."""
-        if 1 in (len(services), len(self._services)):
+        if len(config.backends) == 1 or self._whole.config is not None:
             return self._joined(config, services)
         return self._whole
+
+
+def _runs(service: ProxyService | None, backend: BackendConfig) -> bool:
+    """Whether the servers of a service are those of a configuration."""
+    config = None if service is None else service.config
+    return config is not None and same_server(config, backend)
 
 
 def _is_guarded(config: ProxyConfig) -> bool:
@@ -407,15 +511,19 @@ def _principals_of(config: ProxyConfig) -> Principals | None:
         raise ConfigError(f"proxy.auth: {exc}") from None
 
 
-def _merged(whole: ProxyService, services: dict[str, ProxyService]) -> Merged | None:
+def _merged(whole: ProxyService) -> Merged | None:
     """What joins the servers, if there are several."""
-    return None if len(services) == 1 else cast("Merged", whole.assignment)
+    return None if whole.config is not None else cast("Merged", whole.assignment)
 
 
 def _offers(config: ProxyConfig, services: dict[str, ProxyService]) -> list[Offer]:
     from wirespeed.proxy.merge.merged import Offer
 
-    return [Offer(services[one.name], Names(one), one.start_timeout) for one in config.backends]
+    return [
+        Offer(services[one.name], Names(one), one.start_timeout)
+        for one in config.backends
+        if one.name in services
+    ]
 
 
 set_public_home(globals())

@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import time
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 from wirespeed._exports import set_public_home
+from wirespeed.errors import WirespeedError
 
 if TYPE_CHECKING:
     from wirespeed.proxy.config import BackendConfig, ProxyConfig
+    from wirespeed.proxy.service import ProxyService
+
+logger = logging.getLogger("wirespeed.proxy")
 
 # What concerns the endpoint of all servers and the paths only: no process and no session of a
 # server.
-SHOWN = frozenset({"prefix", "tools", "lite"})
+SHOWN = frozenset({"prefix", "tools", "lite", "required"})
 # What holds from the next connection of a client on, or at once.
-LIVE = frozenset({"backends", "listen", "limits", "shutdown_grace", "page_size", "watch"}) | {
-    "ready_within",
-    "rate",
-    "principals",
-    "auth",
-}
+LIVE = frozenset(
+    {
+        *("backends", "listen", "limits", "shutdown_grace", "drain_delay", "page_size", "watch"),
+        *("ready_within", "rate", "principals", "auth"),
+    }
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,6 +41,8 @@ class Changes:
         listening, closed: URLs.
         settings: What else changes, by its name in `ProxyConfig`.
         pending: What needs a restart, as sentences.
+        kept: Changed servers of which the earlier one goes on, because the new one cannot be
+            started. It is tried again, and takes its place when it is ready.
     """
 
     added: tuple[str, ...] = ()
@@ -45,6 +53,7 @@ class Changes:
     closed: tuple[str, ...] = ()
     settings: tuple[str, ...] = ()
     pending: tuple[str, ...] = ()
+    kept: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
         return any(getattr(self, field.name) for field in fields(self))
@@ -54,7 +63,7 @@ class Changes:
         parts = [
             f"{field.name}: {', '.join(found)}"
             for field in fields(self)
-            if field.name != "pending" and (found := getattr(self, field.name))
+            if field.name not in ("pending", "kept") and (found := getattr(self, field.name))
         ]
         return "; ".join(parts) or "nothing has changed"
 
@@ -81,6 +90,77 @@ class Reloads:
         self.failed += error is not None
         self.last = time.time()
         self.error = None if error is None else str(error) or type(error).__name__
+
+
+class Coming:
+    """A server that is started, until it takes its place.
+
+    Args:
+        service: Its service.
+        replace: Lets it take the place.
+        replaces: Whether another one has the place. If not, the server takes it even if it cannot
+            be started: nothing is lost.
+
+    Attributes:
+        started: Done when its first start has ended.
+        is_ready: Whether it is to take the place now.
+        tried: Done when the server has taken its place, or its first start has failed.
+        error: Why it could not be started; "" as long as none of its starts has failed.
+    """
+
+    def __init__(
+        self,
+        service: ProxyService,
+        replace: Callable[[Coming], Awaitable[None]],
+        replaces: bool,
+    ) -> None:
+        self.service = service
+        self.error = ""
+        loop = asyncio.get_running_loop()
+        self.started: asyncio.Future[None] = loop.create_future()
+        self.is_ready = False
+        self.tried: asyncio.Future[None] = loop.create_future()
+        self._replace = replace
+        self._replaces = replaces
+        self.task = asyncio.ensure_future(self._run())
+
+    def end(self) -> None:
+        """The server is not wanted any more."""
+        self.task.cancel()
+
+    async def _run(self) -> None:
+        name = self.service.name
+        try:
+            try:
+                await self.service.prove()
+            except WirespeedError as exc:
+                self.error = str(exc).partition("\n")[0]
+            _done(self.started)
+            if self.error and self._replaces:
+                logger.error(
+                    "%s: the changed server cannot be started, so the earlier one goes on: %s; "
+                    "it is tried again",
+                    name,
+                    self.error,
+                )
+                _done(self.tried)
+                await self.service.revived()
+                logger.info("%s: the changed server was started, and takes its place", name)
+            elif self.error:
+                logger.warning("%s: %s", name, self.error)
+            self.is_ready = True
+            await self._replace(self)
+        except WirespeedError as exc:
+            logger.error("%s: %s", name, exc)
+        finally:
+            _done(self.started)
+            _done(self.tried)
+            await self.service.release(None)  # whoever serves it holds it now
+
+
+def _done(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
 
 
 def compare(old: ProxyConfig, new: ProxyConfig) -> Changes:

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, cast
 
 import msgspec
 
@@ -18,7 +18,6 @@ from wirespeed.proxy.backend import Backend, Owner
 from wirespeed.proxy.flow.admission import Limited
 from wirespeed.proxy.front import Front
 from wirespeed.proxy.isolation.assignment import WithoutSession
-from wirespeed.proxy.operation.meter import Meter
 from wirespeed.transport.memory import pair
 
 if TYPE_CHECKING:
@@ -33,6 +32,8 @@ if TYPE_CHECKING:
     from wirespeed.proxy.isolation.assignment import Assignment
     from wirespeed.proxy.lite_front import LiteFront, LiteFronts
     from wirespeed.proxy.merge.merged import Merged
+    from wirespeed.proxy.operation.meter import Meter
+    from wirespeed.proxy.supervision.upstream import Upstream
     from wirespeed.proxy.translation.kept_tasks import KeptTasks
     from wirespeed.server.http.endpoint import StreamableHttp
     from wirespeed.server.http.http_session import HttpSession
@@ -49,6 +50,22 @@ _OUTSTANDING = (1 << 20) - 1
 # Bytes that wait for a server to read them, at which the clients take turns: what it must read
 # before it sees the next message. The pipe holds 64 KiB more.
 _OUTPUT_HIGH, _OUTPUT_LOW = 256 * 1024, 64 * 1024
+# Seconds between two looks at a server that could not be started.
+_LOOK = 0.25
+
+
+class Attached(NamedTuple):
+    """What a service has from its birth on, so that nothing is lost when another takes its place.
+
+    Attributes:
+        audit: What notes the calls of tools; None: nothing does.
+        tracer: What makes spans of requests; None: nothing does.
+        meter: What is counted of its clients, and of the server.
+    """
+
+    audit: AuditLog | None
+    tracer: Any
+    meter: Meter
 
 
 class ProxyService:
@@ -86,7 +103,7 @@ class ProxyService:
         config: ProxyConfig,
         name: str,
         assignment: Assignment,
-        meter: Meter,
+        attached: Attached,
         backend: BackendConfig | None = None,
     ) -> None:
         self.name = name
@@ -103,15 +120,14 @@ class ProxyService:
         self.farewell = "the proxy is shutting down"
         self.auth: Authority | None = None
         self.access: Grants | None = None
-        self.audit: AuditLog | None = None
-        self.tracer: Any = None
-        self.meter = meter
+        self.audit, self.tracer, self.meter = attached
         self._translates = backend is not None and backend.translate
         self._alone = len(config.backends) == 1
         self.mirrored = Mirrored(
             ToolSchemas(name, lambda owner, client: self.join(owner, client)[0]).ask
         )
         self._over_http: list[StreamableHttp] = []
+        self._runs = backend  # what its servers are started by
         self._holders = 0
         self._ended = False
         self._starting: asyncio.Future[None]
@@ -128,7 +144,7 @@ class ProxyService:
         return self._kept_tasks
 
     @classmethod
-    def of(cls, config: ProxyConfig, backend: BackendConfig) -> Self:
+    def of(cls, config: ProxyConfig, backend: BackendConfig, attached: Attached) -> Self:
         """The service that passes everything on to one server."""
         limits = msgspec.structs.replace(
             config.limits,
@@ -142,11 +158,17 @@ class ProxyService:
 
             server: Any = lite_server(backend.name, backend.target, config.limits)
             used = replace(backend, target=server, isolation="shared")
-        meter = Meter()
-        service = cls(config, backend.name, assignment_of(used, limits, meter), meter, backend)
+        assignment = assignment_of(used, limits, attached.meter)
+        service = cls(config, backend.name, assignment, attached, backend)
+        service._runs = used
         if backend.flow.is_on:
             service.flow = Limited(backend.flow, backend.name)
         return service
+
+    @property
+    def upstreams(self) -> list[Upstream]:
+        """The lives of its servers that go on."""
+        return [one for one in self.meter.upstreams if one.config is self._runs]
 
     def lite(self, tool: str) -> LiteFront:
         """Return what serves a tool of the server to clients of LiteMCP."""
@@ -156,8 +178,12 @@ class ProxyService:
             self._lite = LiteFronts(self)
         return self._lite.of(tool)
 
-    def adopt(self, config: ProxyConfig, rates: Rates | None) -> None:
-        """Take what may change while it serves: limits for connections of clients that come."""
+    def adopt(
+        self, config: ProxyConfig, rates: Rates | None, backend: BackendConfig | None
+    ) -> None:
+        """Take what may change while it serves: limits for connections of clients that come.
+        ``backend``: how its server is shown."""
+        self.config = backend
         self.limits, self.shutdown_grace, self.rates = config.limits, config.shutdown_grace, rates
         for front in list(self.fronts):
             if front.outer is None:
@@ -195,6 +221,18 @@ class ProxyService:
         if self._hold():
             self._starting.add_done_callback(self._started)
         return self._starting
+
+    async def prove(self) -> None:
+        """Start the servers, as `begin` does, and see that one can be started. WirespeedError: it
+        cannot, and is tried again."""
+        self._hold()
+        await asyncio.shield(self._starting)
+        await self.assignment.prove()
+
+    async def revived(self) -> None:
+        """Wait until a server could be started after all."""
+        while not any(one.is_settled for one in self.upstreams):
+            await asyncio.sleep(_LOOK)
 
     @property
     def is_held(self) -> bool:
@@ -271,7 +309,7 @@ class ProxyService:
     def _join(self, front: Front) -> None:
         if front.is_client:
             self.fronts[front] = None
-            self.meter.n_clients += not front.shared
+            self.meter.client_came(front, self.fronts)
         if self._ended:  # the client was on its way when the configuration changed
             front.session.refusal = (codes.SHUTTING_DOWN, self.farewell)
             front.router = WithoutSession()
@@ -283,6 +321,11 @@ class ProxyService:
         if self.config is not None:
             return self.name
         return None if name is None else cast("Merged", self.assignment).server_of(name)
+
+    def left(self, front: Front) -> None:
+        """A client has left."""
+        self.fronts.pop(front, None)
+        self.meter.client_left(front, self.fronts)
 
     def well_known(self, path: str) -> Mapping[str, HttpTarget]:
         """The targets of further paths, where it is served at ``path``."""

@@ -140,3 +140,21 @@ cdef class Side(Party):
     cdef int passed_c(self) except -1
     cdef bint last_c(self, Route route) except -1
     cdef int fail_c(self, Route route, int code, str message, object data) except -1
+
+
+cdef inline int abandon(Route route, str why, int code) except -1:
+    """Cancel a request where it was passed on to, and count and note it with a code."""
+    while route is not None:
+        if route.answerer.session.pending.take_c(route.id) is not None:
+            route.answerer.cancel(route.id, why, route.about)
+        route.over_c(code)
+        route = route.next
+    return 0
+
+
+cdef inline int give_up(Side side, str why, int code) except -1:
+    """The same for all requests of a side."""
+    for token in list(side.session.inflight.tokens):
+        if type(token) is Route:
+            abandon(<Route> token, why, code)
+    return 0

@@ -200,13 +200,7 @@ cdef class Side(Party):
         """The link is gone. What this side had asked is cancelled, what it had been asked fails."""
         cdef Side me = self
         cdef Route route
-        for token in list(self.session.inflight.tokens):
-            route = <Route> token if type(token) is Route else None
-            while route is not None:
-                if route.answerer.session.pending.take_c(route.id) is not None:
-                    route.answerer.cancel(route.id, "the client has left", route.about)
-                route.over_c(CANCELLED)
-                route = route.next
+        give_up(me, "the client has left", CANCELLED)
         for _, token in self.session.fail_all():
             if type(token) is Route:
                 route = <Route> token
@@ -226,6 +220,11 @@ cdef class Side(Party):
         me.turn = None
         me.give_turn_c()               # to all: nothing is sent here any more
         me.across = None
+
+    cdef int cut_off_c(self, str why) except -1:
+        cdef Side me = self
+        give_up(me, why, CANCELLED if self.session.refusal is None else codes.CUT_OFF)
+        return Party.cut_off_c(me, why)
 
     # -- what is passed on -----------------------------------------------------------------------
 

@@ -2,7 +2,7 @@
 
 from wirespeed._core.inflight cimport InFlightSlot, inflight_id
 from wirespeed._core.span cimport Span
-from wirespeed.proxy.side cimport Route, Side
+from wirespeed.proxy.side cimport Route, Side, abandon
 from wirespeed.server.requests.observer cimport CANCELLED
 
 from wirespeed.proxy.tags import SUBSCRIPTION_OVER
@@ -33,16 +33,11 @@ def n_unfinished(Side side not None):
 
 def end_subscriptions(Side side not None):
     """Give a side the last word on each of its subscriptions. Their servers are told."""
-    cdef Route route, one
+    cdef Route route
     cdef InFlightSlot *slot
     cdef Span id
     for route in routes_of(side):
-        one = route
-        while one is not None:
-            if one.answerer.session.pending.take_c(one.id) is not None:
-                one.answerer.cancel(one.id, "the proxy is shutting down")
-            one.over_c(CANCELLED)
-            one = one.next
+        abandon(route, "the proxy is shutting down", CANCELLED)
         slot = side.session.inflight.slot_c(route.ref)
         if slot is NULL:
             continue

@@ -494,7 +494,7 @@ cdef class ServerConnection(Serving):
                            call.operation.name)
             call.stop_c(SHUT_DOWN)
         # a handler that ignores its cancellation is not waited for
-        self.grace_timer = self.loop.call_later(0.25, self._close)
+        self.grace_timer = self.loop.call_later(0.25, self.cut_off, SHUTTING_DOWN)
 
     cdef int check_drained_c(self) except -1:
         """Close once everything is answered and sent."""

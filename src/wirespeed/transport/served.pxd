@@ -19,5 +19,8 @@ cdef class Served(Endpoint):
 
     # Serve the next request by a revision without a handshake.
     cdef int assume_c(self, object revision) except -1
+    # Answer the requests in flight with an error, for a reason: they are not waited for any more.
+    # Those that were not read yet are refused.
+    cdef int cut_off_c(self, str why) except -1
     # Get ready for the next client. False: the last one is still worked for.
     cdef bint renew_c(self) except -1

@@ -3,6 +3,8 @@ route for its answers."""
 
 from wirespeed._core.session cimport Session
 
+from wirespeed.protocol.codes import SHUTTING_DOWN
+
 
 cdef class Served(Endpoint):
     """The base of what `wirespeed.transport.service.Service.connect` returns, where the service can
@@ -18,6 +20,14 @@ cdef class Served(Endpoint):
         self.session.batches = revision.batches
         return 0
 
+    cdef int cut_off_c(self, str why) except -1:
+        cdef Served me = self              # an answer may run any code
+        if me.session.refusal is None:
+            me.session.refusal = (SHUTTING_DOWN, why)
+        me.session.pauses_requests = False
+        me.session.cut_off_c(why)
+        return 0 if me.link is None else me.link.wrote_c()
+
     cdef bint renew_c(self) except -1:
         self.revision = self.principal = self.peer = self.head = None
         self.session.batches = False
@@ -29,6 +39,15 @@ cdef class Served(Endpoint):
     def drain(self):
         """Take no more requests, answer those there are, then close."""
         raise NotImplementedError
+
+    def cut_off(self, str why not None):
+        """Answer the requests in flight with an error, for a reason, and close in order."""
+        cdef Served me = self
+        me.cut_off_c(why)
+        if me.link is not None:
+            me.link.flush_now()
+        if me.link is not None:
+            me.link.end()
 
     def abort(self):
         """Close now."""

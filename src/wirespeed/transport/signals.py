@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
 
@@ -51,19 +51,38 @@ def signals_drain(
             loop.remove_signal_handler(number)
 
 
-class Together:
-    """Several listeners of one process, which drain and end together."""
+class Delayed(Drainable, Protocol):
+    """A listener, which may say that its end is near before it drains."""
 
-    def __init__(self) -> None:
+    def drain(self, delay: float = 0.0) -> None:
+        """The same after some seconds, in which it serves as before."""
+
+
+class Together:
+    """Several listeners of one process, which drain and end together.
+
+    Args:
+        delay: Returns the seconds for which they serve as before when they are told to end.
+    """
+
+    def __init__(self, delay: Callable[[], float] = lambda: 0.0) -> None:
         self.draining = False
-        self._all: list[Drainable] = []
-        self._last: list[Drainable] = []
+        self._delay = delay
+        self._all: list[Delayed] = []
+        self._last: list[Delayed] = []
 
     def drain(self) -> None:
         """Drain all of them, and those that start later."""
+        self._drain(self._delay())
+
+    def drain_now(self) -> None:
+        """The same at once: nobody comes to them any more."""
+        self._drain(0.0)
+
+    def _drain(self, delay: float) -> None:
         self.draining = True
         for one in self._all or self._last:
-            one.drain()
+            one.drain(delay)
 
     def abort(self) -> None:
         """End all of them at once."""
@@ -72,7 +91,7 @@ class Together:
 
     @contextlib.contextmanager
     def obeyed(
-        self, loop: asyncio.AbstractEventLoop, served: Drainable, *, last: bool = False
+        self, loop: asyncio.AbstractEventLoop, served: Delayed, *, last: bool = False
     ) -> Iterator[None]:
         """While this lasts, a listener is one of them. ``last``: it drains when the others have
         ended."""

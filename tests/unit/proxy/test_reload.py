@@ -118,7 +118,7 @@ async def test_clients_of_all_servers_stay(tmp_path: Path) -> None:
         assert again[1] != pids[1] and len({*again}) == 3
         # what was in flight has `shutdown_grace`, then it fails
         answer = await client.recv()
-        assert answer["id"] == "slow" and answer["error"]["code"] == -31004
+        assert answer["id"] == "slow" and answer["error"]["code"] == -31006
         await lab.reload(server(tmp_path, "a"), server(tmp_path, "c"))
         assert [(await client.recv())["method"] for _ in range(2)]
         gone = await client.ask(call(2, "b_echo"))

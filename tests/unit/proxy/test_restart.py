@@ -213,18 +213,21 @@ def test_no_client_is_refused(tmp_path: Path, versions: str, workers: int) -> No
 
 
 def test_requests_in_flight_are_answered(tmp_path: Path) -> None:
+    """By the process that has them. Who connects when another has its place is that one's."""
     lab = ProcessLab(tmp_path)
-    path = tmp_path / "s"
-    lab.write("a", listen=[f"unix:{path}"], watch=False)
+    path, seen = tmp_path / "s", tmp_path / "seen-a"
+    lab.write("a", listen=[f"unix:{path}"], watch=False, shutdownGrace=1000)
     with lab.running() as process, unix(path) as client:
         before = pid(client)
         client.sendall(json.dumps(call("slow", "sleep", seconds=2)).encode() + b"\n")
-        time.sleep(0.2)
+        while '"sleep"' not in seen.read_text():
+            time.sleep(0.01)
         process.send_signal(signal.SIGUSR2)
         successor = new_process(lab.until("takes the place of this one"))
         try:
-            with unix(path) as other:
-                assert pid(other) != before
+            for _ in range(10):
+                with unix(path) as other:
+                    assert pid(other) != before
             answer = json.loads(client.recv(65536))
             assert answer["id"] == "slow" and answer["result"]["_meta"]["pid"] == before
             assert client.recv(1) == b""
@@ -301,6 +304,7 @@ def test_workers_have_a_deadline(tmp_path: Path) -> None:
         process.send_signal(signal.SIGUSR2)
         successor = new_process(lab.until("takes the place of this one"))
         os.kill(successor, signal.SIGTERM)
+        assert json.loads(client.recv(65536))["error"]["code"] == -31006
         assert client.recv(1) == b""
         assert process.wait(FOREVER) == 0
 
@@ -435,6 +439,7 @@ def test_sigterm_has_a_deadline(tmp_path: Path) -> None:
         client.sendall(json.dumps(call("slow", "sleep", seconds=60)).encode() + b"\n")
         time.sleep(0.2)
         process.send_signal(signal.SIGTERM)
+        assert json.loads(client.recv(65536))["error"]["code"] == -31006
         assert client.recv(1) == b""
         assert process.wait(FOREVER) == 0
 

@@ -68,6 +68,10 @@ class Rates:
         """How many clients are remembered."""
         return len(self._full_at)
 
+    def are(self, default: RateConfig | None, by_principal: Mapping[bytes, RateConfig]) -> bool:
+        """Return whether these are its rates."""
+        return self._default == default and self._by_principal == by_principal
+
     def delay(self, side: Party) -> float:
         """Return the seconds until a connection may send one more request: 0 counts this one, and
         anything else refuses it."""

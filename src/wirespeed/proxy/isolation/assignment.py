@@ -58,6 +58,10 @@ class Assignment(Router, Protocol):
         """Get ready for clients. TransportError: the server cannot be started; `stop` is due all
         the same."""
 
+    async def prove(self) -> None:
+        """See that a server can be started, where `start` has not done so. WirespeedError: none
+        can, and it is tried again."""
+
     async def stop(self) -> None:
         """End all servers."""
 

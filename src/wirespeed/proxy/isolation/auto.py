@@ -60,6 +60,9 @@ class Auto:
         self._life = Life(upstream, asyncio.ensure_future(upstream.run()))
         await asyncio.shield(upstream.ready)
 
+    async def prove(self) -> None:
+        """`start` has done so."""
+
     async def stop(self) -> None:
         """End all servers, and forget what was found out."""
         life, self._life = self._life, None

@@ -7,7 +7,7 @@ import logging
 from typing import TYPE_CHECKING, cast
 
 from wirespeed.client.targets.remote import Http
-from wirespeed.errors import RemoteError, WirespeedError
+from wirespeed.errors import RemoteError, TransportError, WirespeedError
 from wirespeed.protocol import codes
 from wirespeed.protocol.revisions import LATEST_MODERN, REVISIONS
 from wirespeed.proxy.backend import remote_error
@@ -18,6 +18,7 @@ from wirespeed.proxy.isolation.instance import guarded, quiet
 from wirespeed.proxy.isolation.pair import Pair
 from wirespeed.proxy.isolation.spares import Spares
 from wirespeed.proxy.supervision.breaker import Breaker
+from wirespeed.transport.child.command import Stdio
 
 if TYPE_CHECKING:
     from wirespeed._core.envelope import Message
@@ -56,6 +57,18 @@ class PerClient:
     async def start(self) -> None:
         """Servers are started for their clients, and as spares."""
         self._spares.fill()
+
+    async def prove(self) -> None:
+        """Start a server for the first client, and see that it goes on. TransportError: it does
+        not, and is started again."""
+        if not isinstance(self._config.target, Stdio):
+            return
+        upstream = self._spares.first()
+        await asyncio.shield(upstream.ready)
+        while not upstream.is_settled:
+            if upstream.status.error:
+                raise TransportError(upstream.status.error)
+            await asyncio.sleep(0.05)
 
     async def stop(self) -> None:
         """End all servers."""

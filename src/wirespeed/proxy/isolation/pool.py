@@ -127,6 +127,9 @@ class Pool:
         if self._config.era != "auto":
             self.versions = LEGACY_VERSIONS if self._config.era == "legacy" else MODERN_VERSIONS
 
+    async def prove(self) -> None:
+        """`start` has done so."""
+
     @property
     def upstreams(self) -> list[Upstream]:
         """The servers that run, or are started again."""

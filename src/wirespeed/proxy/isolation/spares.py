@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from wirespeed.limits import Limits
     from wirespeed.proxy.config import BackendConfig
     from wirespeed.proxy.operation.meter import Meter
+    from wirespeed.proxy.supervision.upstream import Upstream
 
 
 class Spares:
@@ -30,6 +31,12 @@ class Spares:
         """Start the servers that are missing."""
         while len(self.pairs) < self._config.spares:
             self.pairs.append(self._start(restarts=True))
+
+    def first(self) -> Upstream:
+        """Return the life of a server that waits. One is started if there is none."""
+        if not self.pairs:
+            self.pairs.append(self._start(restarts=True))
+        return self.pairs[0].life.upstream
 
     def add(self, pair: Pair) -> None:
         """Take one more."""

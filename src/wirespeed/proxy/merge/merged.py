@@ -77,6 +77,9 @@ class Merged:
             await offer.service.hold()
             self._held.append(offer.service)
 
+    async def prove(self) -> None:
+        """Each server is on its own."""
+
     async def stop(self) -> None:
         """End all servers that no other listener holds."""
         self._end_catalogs()

@@ -9,6 +9,7 @@ import secrets
 import sys
 import time
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 import msgspec
 
@@ -19,7 +20,7 @@ from wirespeed.proxy.operation.metrics import families
 from wirespeed.proxy.operation.neighbours import Neighbours
 from wirespeed.proxy.operation.recent import Recent
 from wirespeed.proxy.operation.snapshot import Snapshot, merged, take
-from wirespeed.proxy.operation.states import READY, state_of
+from wirespeed.proxy.operation.states import READY, is_required, state_of
 from wirespeed.proxy.operation.status import Facts, status
 from wirespeed.transport.gate import NOBODY, Admission, Refused, bearer, digest
 from wirespeed.transport.http.exchange import Exchange, HttpTarget
@@ -218,10 +219,12 @@ class Guarded(Route):
 
 class Readiness(HttpTarget):
     """Answers whether this process can serve, to everyone: a probe knows no token, and may name no
-    host or any. The names of servers are for clients that name the host of the listener: a web page
-    that has pointed its own name at this machine learns the state alone."""
+    host or any. Below its path it answers for each server by its name. The names of servers are for
+    clients that name the host of the listener: a web page that has pointed its own name at this
+    machine learns the state alone."""
 
     methods = ("GET", "HEAD")
+    answers_below = True
 
     def __init__(
         self, services: Callable[[], Iterable[ProxyService]], facts: Callable[[], Facts]
@@ -243,7 +246,14 @@ class Readiness(HttpTarget):
         if exchange.method not in self.methods:
             send(exchange, HttpResponse(405, "", {"Allow": "GET, HEAD, OPTIONS"}))
             return
-        found = [one.name for one in self._services() if state_of(one) not in READY]
+        _, _, rest = exchange.path[1:].partition("/")
+        asked = [one for one in self._services() if is_required(one)]
+        if rest:
+            asked = [one for one in self._services() if one.config and one.name == unquote(rest)]
+            if not asked:
+                send(exchange, HttpResponse(404, "there is no server of this name\n", _FIELDS))
+                return
+        found = [one.name for one in asked if state_of(one) not in READY]
         if self._leaving or self._facts().draining:
             response = HttpResponse(503, "the proxy is shutting down\n", _FIELDS)
         elif found:

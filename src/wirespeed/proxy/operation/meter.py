@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter, deque
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -18,7 +19,7 @@ from wirespeed.proxy.supervision.garbage import BAD_MESSAGE, UNKNOWN_ID
 from wirespeed.server.requests.observer import BUCKETS, Observer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Mapping
 
     from wirespeed.proxy.backend import Backend
     from wirespeed.proxy.front import Front
@@ -50,11 +51,11 @@ class Sample(msgspec.Struct, array_like=True):
 
 
 class Meter:
-    """The numbers of one endpoint.
+    """The numbers of one endpoint. They go on when another service takes its place.
 
     Attributes:
         observer: What the requests to the server are measured by; None: they are not.
-        upstreams: The lives of its servers that go on.
+        upstreams: The lives of its servers that go on, those of its services before this one too.
         n_clients: The clients so far.
         n_replaced: The servers whose place another one has taken.
         history: What happened in the last minutes, if somebody takes samples.
@@ -67,6 +68,7 @@ class Meter:
         self.n_replaced = 0
         self.history: deque[Sample] = deque(maxlen=TICKS)
         self._backends: dict[Backend, None] = {}
+        self._fronts: dict[int, Mapping[Front, None]] = {}  # those of each service that has some
         self._starts: Counter[str] = Counter()
         self._garbage = Counter({BAD_MESSAGE: 0, UNKNOWN_ID: 0})
         self._gone: dict[str, Counter[str]] = {"clients": Counter(), "servers": Counter()}
@@ -85,9 +87,16 @@ class Meter:
 
     # -- what comes and goes ---------------------------------------------------------------------
 
-    def client_left(self, front: Front) -> None:
-        """A client has left."""
+    def client_came(self, front: Front, fronts: Mapping[Front, None]) -> None:
+        """A client has come, and is one of these of its service."""
+        self._fronts[id(fronts)] = fronts
+        self.n_clients += not front.shared
+
+    def client_left(self, front: Front, fronts: Mapping[Front, None]) -> None:
+        """A client has left. ``fronts``: those of its service that are left."""
         self._keep("clients", front)
+        if not fronts:
+            self._fronts.pop(id(fronts), None)
 
     def began(self, upstream: Upstream) -> None:
         """A server is to run."""
@@ -118,9 +127,9 @@ class Meter:
 
     # -- the numbers -----------------------------------------------------------------------------
 
-    def of_clients(self, fronts: Iterable[Front]) -> dict[str, int]:
+    def of_clients(self) -> dict[str, int]:
         """The sums of all clients, those that are there and those that have left."""
-        return _sum(self._gone["clients"], totals(fronts))
+        return _sum(self._gone["clients"], totals(chain.from_iterable(self._fronts.values())))
 
     def of_servers(self) -> dict[str, int]:
         """The sums of all connections to servers."""

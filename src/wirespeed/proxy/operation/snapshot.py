@@ -12,7 +12,7 @@ import msgspec
 
 from wirespeed.proxy.operation.meter import Sample, each
 from wirespeed.proxy.operation.recent import Event
-from wirespeed.proxy.operation.states import state_of, summary, word_of
+from wirespeed.proxy.operation.states import is_required, state_of, summary, word_of
 from wirespeed.transport.memory import MemoryLink
 
 if TYPE_CHECKING:
@@ -85,6 +85,7 @@ class EndpointEntry(msgspec.Struct):
         isolation: None for the endpoint of all servers.
         n_sessions: The sessions over HTTP.
         longest_idle: Seconds since the last request of the one that was used least recently.
+        required: Whether the proxy is not ready without it.
         supervision: What was done to the servers, and the requests that were sent again.
         garbage: The invalid messages that servers wrote, by kind.
         breakers: How many there are, by state, without those that are closed.
@@ -99,6 +100,7 @@ class EndpointEntry(msgspec.Struct):
     isolation: str | None
     target: str
     state: str
+    required: bool
     n_clients: int
     n_connected: int
     n_sessions: int
@@ -193,14 +195,14 @@ def _is_client(front: Front) -> bool:
 
 def _endpoint(service: ProxyService, worker: int) -> EndpointEntry:
     meter, config = service.meter, service.config
-    upstreams = list(meter.upstreams)
+    upstreams = service.upstreams
     states: Sums = {}
     for upstream in upstreams:
         state = word_of(upstream)
         states[state] = states.get(state, 0) + 1
     assignment, flow = service.assignment, service.flow
     breakers = getattr(assignment, "breakers", ())
-    of_clients = meter.of_clients(service.fronts)
+    of_clients = meter.of_clients()
     if flow is not None:
         of_clients["waiting"] += flow.n_queued
     series = () if meter.observer is None else tuple(meter.observer.series.values())
@@ -209,6 +211,7 @@ def _endpoint(service: ProxyService, worker: int) -> EndpointEntry:
         isolation=None if config is None else config.isolation,
         target="" if config is None else _target(config.target),
         state=state_of(service),
+        required=is_required(service),
         n_clients=sum(not front.shared for front in service.fronts),  # without lanes
         n_connected=meter.n_clients,
         n_sessions=sum(map(len, service.sessions)),

@@ -36,7 +36,7 @@ def word_of(upstream: Upstream) -> str:
 def state_of(service: ProxyService) -> str:
     """Return the state of an endpoint. A server of one client fails for that client alone. While
     a server is replaced, two run in one place: it is enough that one of them is up."""
-    upstreams = [one for one in service.meter.upstreams if not one.retired]
+    upstreams = [one for one in service.upstreams if not one.retired]
     if service.config is None or (upstreams and not any(one.restarts for one in upstreams)):
         return "up"
     if not upstreams and not service.is_held:
@@ -46,6 +46,11 @@ def state_of(service: ProxyService) -> str:
         if one.restarts:
             places.setdefault(one.owner, set()).add(word_of(one))
     return summary({"up" if "up" in words else min(words) for words in places.values()})
+
+
+def is_required(service: ProxyService) -> bool:
+    """Return whether the proxy is not ready without it."""
+    return service.config is None or service.config.required
 
 
 def summary(states: set[str]) -> str:

@@ -46,6 +46,8 @@ class Facts(msgspec.Struct):
         reloads: How often the file was read again, and how often it was refused.
         reload_error: The fault that the last reload found; None if it succeeded.
         reloaded: When the last reload ended, in Unix seconds; None before the first.
+        coming: The servers that are started to take a place, and why one could not be started so
+            far; "" as long as none of its starts has failed.
         draining: Whether it takes no new clients, and ends soon.
     """
 
@@ -57,13 +59,14 @@ class Facts(msgspec.Struct):
     reloads_refused: int = 0
     reload_error: str | None = None
     reloaded: float | None = None
+    coming: dict[str, str] = {}
     draining: bool = False
     certificates: list[CertificateEntry] = []
 
 
 def not_ready(snapshot: Snapshot) -> list[str]:
-    """The servers that should take requests and do not."""
-    return [one.name for one in snapshot.endpoints if one.state not in READY]
+    """The servers that should take requests and do not, of those that are required."""
+    return [one.name for one in snapshot.endpoints if one.required and one.state not in READY]
 
 
 def status(snapshot: Snapshot, facts: Facts) -> dict[str, Any]:
@@ -88,6 +91,7 @@ def status(snapshot: Snapshot, facts: Facts) -> dict[str, Any]:
             "refused": facts.reloads_refused,
             "error": facts.reload_error,
             "last": facts.reloaded,
+            "starting": facts.coming,
         },
         "workers": [msgspec.to_builtins(one) for one in snapshot.processes],
         "workers_missing": snapshot.missing,

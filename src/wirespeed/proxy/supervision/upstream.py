@@ -37,6 +37,8 @@ _MAX_DELAY = 30.0
 _MAX_DELAY_ELSEWHERE = 5.0
 # Seconds after which a connection counts as good, whether or not it has answered.
 _SETTLED = 60.0
+# Seconds after which a server has not ended right after its start.
+_MOMENT = 0.5
 # Starts in a row, of servers that answered nothing, after which requests are refused until one
 # succeeds; also after starts that took `start_timeout` together.
 _CRASH_LOOP = 5
@@ -77,6 +79,7 @@ class Upstream:
     """Keeps a server running.
 
     Attributes:
+        config: The server.
         owner: What the server belongs to.
         ready: Done when the first start has succeeded or failed.
         restarts: Whether it is started again when it has ended.
@@ -96,7 +99,7 @@ class Upstream:
         *,
         restarts: bool,
     ) -> None:
-        self._config = config
+        self.config = config
         self._down = is_down(config.name)
         self._target = config.target
         if isinstance(self._target, Stdio):
@@ -144,7 +147,7 @@ class Upstream:
                 self.ready.set_exception(error)
                 self.ready.exception()  # for those who do not wait for it
             if not first or not self.restarts:  # else who waits for the start reports it
-                logger.warning("%s: %s", self._config.name, error)
+                logger.warning("%s: %s", self.config.name, error)
             self.owner.failed()
             if not self.restarts:
                 self.owner.down(
@@ -156,7 +159,7 @@ class Upstream:
             else:
                 self._failed += 1
                 self._wasted += now - began
-            if self._failed >= _CRASH_LOOP or self._wasted >= self._config.start_timeout:
+            if self._failed >= _CRASH_LOOP or self._wasted >= self.config.start_timeout:
                 self.owner.down(f"{self._down}; it is started again from time to time")
                 self._become("crash loop")
             else:
@@ -170,6 +173,13 @@ class Upstream:
                 await asyncio.sleep(max(0.0, began + _DELAY - self._loop.time()))
             self.status.restarts += 1
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether the server is ready, and has been so for a moment: some end right after their
+        start."""
+        status = self.status
+        return status.state == "ready" and self._loop.time() - status.since >= _MOMENT
+
     def _become(self, state: State) -> None:
         self.status.pid = None
         if state != self.status.state:
@@ -182,9 +192,9 @@ class Upstream:
 
         def join(framer: Framer | None) -> Any:
             nonlocal backend
-            backend = Backend(self._config.name, self.owner, self._limits, self._loop, framer)
-            if self._config.request_timeout is not None:
-                backend.deadline = self._config.request_timeout
+            backend = Backend(self.config.name, self.owner, self._limits, self._loop, framer)
+            if self.config.request_timeout is not None:
+                backend.deadline = self.config.request_timeout
             self.meter.connected(backend)
             return backend
 
@@ -216,7 +226,7 @@ class Upstream:
                 ended = backend.lost.done()
                 error = await channel.failure("it ended in its handshake" if ended else str(exc))
         except Exception as exc:  # of this proxy, or a server that says what nobody expects
-            logger.exception("internal error of the proxy at the server %s", self._config.name)
+            logger.exception("internal error of the proxy at the server %s", self.config.name)
             error = TransportError(f"internal error of the proxy: {exc}")
         finally:
             self.backend = None
@@ -242,10 +252,10 @@ class Upstream:
     def _checks_of_all(self) -> list[Check]:
         """What is looked at while the server runs."""
         found = list(self.checks)
-        if self._config.request_timeout is not None:
+        if self.config.request_timeout is not None:
             found.append(Deadlines())
-        if self._config.health is not None:
-            found.append(Health(self._config.health))
+        if self.config.health is not None:
+            found.append(Health(self.config.health))
         return found
 
     async def _reason(

@@ -36,8 +36,10 @@ from wirespeed.transport.http.exchange cimport Exchange, HttpTarget
 from wirespeed.transport.served cimport Served
 from wirespeed.transport.taskpool cimport TaskPool
 
+from functools import partial
+
 from wirespeed.protocol.revisions import REVISIONS
-from wirespeed.server.http.exchange import SESSION_OVER, refuse
+from wirespeed.server.http.exchange import SESSION_OVER, dismiss_all, refuse
 from wirespeed.server.http.media_types import accepts, is_json
 from wirespeed.server.http.http_session import HttpSession
 from wirespeed.server.http.sessions import SessionLimit
@@ -323,6 +325,7 @@ cdef class StreamableHttp(HttpTarget):
         else:
             lane = self.connect_c(True)
             lane.session.shows_late_responses = True
+            lane.closed.add_done_callback(partial(self._lane_closed, lane))
         return lane
 
     cdef int over_c(self, Exchange exchange) except -1:
@@ -336,6 +339,10 @@ cdef class StreamableHttp(HttpTarget):
         else:
             self.lanes.append(lane)
         return 0
+
+    def _lane_closed(self, lane, closed):
+        """No request waits for a lane that is gone."""
+        dismiss_all(lane, "the server is gone")
 
     # -- the end -------------------------------------------------------------------------------
 

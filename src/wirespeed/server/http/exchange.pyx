@@ -231,13 +231,26 @@ cdef class McpExchange(Exchange):
         return 0
 
 
-def dismiss_all(Served connection not None):
-    """End the responses to the requests of a session that ends."""
-    for route in connection.session.open_routes_c():
-        if not isinstance(route, McpExchange) or (<McpExchange> route).carrier is None:
-            continue
-        if (<McpExchange> route).status:
+def dismiss_all(Served connection not None, str why not None):
+    """End the responses to the requests of a connection that ends, for a reason.
+
+    What has begun is answered with an error of its own: a client that reads 404 sends its request
+    again in the next session."""
+    cdef list found = [
+        (route, (<McpExchange> route).carrier) for route in connection.session.open_routes_c()
+        if isinstance(route, McpExchange) and (<McpExchange> route).carrier is not None
+    ]
+    if not found:
+        return
+    connection.cut_off_c(why)
+    for route, carrier in found:
+        if (<McpExchange> route).carrier is None:
+            if (<Carrier> carrier).link is not None:
+                (<Carrier> carrier).link.wrote_c()
+        elif (<McpExchange> route).status:
             (<McpExchange> route).leave()
+        elif (<McpExchange> route).is_lane:
+            refuse(route, 503, why)
         else:
             refuse(route, 404, SESSION_OVER)
 

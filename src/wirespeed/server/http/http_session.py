@@ -104,7 +104,7 @@ class HttpSession(Session):
         gets, self._gets = self._gets, []
         for get in gets:
             self._close_get(get)
-        dismiss_all(self.connection)
+        dismiss_all(self.connection, "the session has ended")
         self.connection.abort()
         if self._logs:
             self._streams.run(self._forget(list(self._logs.values())))

@@ -23,6 +23,7 @@ from wirespeed.server.requests.reply import finished
 logger = logging.getLogger("wirespeed.server")
 
 SHUTTING_DOWN = "The server is shutting down"
+WAS_CUT_OFF = f"{SHUTTING_DOWN}: the request was cut off, and may have taken effect"
 
 cdef object CancelledError = asyncio.CancelledError
 cdef object current_task = asyncio.current_task
@@ -183,7 +184,7 @@ cdef class Call(Completion):
         elif exc is None:
             self.operation.respond_c(self, result)
         elif self.reason == SHUT_DOWN:
-            self.error_c(codes.SHUTTING_DOWN, SHUTTING_DOWN, None)
+            self.error_c(codes.CUT_OFF, WAS_CUT_OFF, None)
         else:
             self.operation.fail_c(self, exc)
         self.end_c(None)

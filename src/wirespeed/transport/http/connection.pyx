@@ -224,6 +224,8 @@ cdef class HttpConnection(Carrier):
         text = PyBytes_FromStringAndSize(<const char *> path.p, <Py_ssize_t> path.n)
         self.known = self.site.targets
         self.target = self.known.get(text)
+        if self.target is None:
+            self.target = self.site.below_c(text)
         self.path = None if self.target is None else text
         return self.target
 
@@ -346,7 +348,8 @@ cdef class HttpConnection(Carrier):
         self.output.date = self.site.date_c()
         self.output.answer_c(
             head.minor, head.method_c == HEAD,
-            framer.ended or self.last or self.full or self.n_requests == self.site.max_requests,
+            framer.ended or self.last or self.full or self.site.closes
+            or self.n_requests == self.site.max_requests,
         )
         if self.full:
             return self.refuse_c(TOO_MANY.status, TOO_MANY.reason, TOO_MANY.headers.items())

@@ -41,6 +41,8 @@ cdef class Admitted:
 
 # What the connections of one listener share.
 cdef class HttpSite:
+    # What answers the paths below its own, of which this is one; None: nothing does.
+    cdef HttpTarget below_c(self, bytes path)
     cdef readonly dict targets         # path as a request has it, bytes: HttpTarget
     cdef readonly object gate          # who may come in
     cdef bint early                    # the gate decides at once, by the head alone
@@ -51,6 +53,7 @@ cdef class HttpSite:
     cdef object quiet                  # logs refusals, not too many
     cdef object forwarded              # finds clients behind trusted proxies; None without these
     cdef object log                    # of requests, or None
+    cdef bint closes                   # each response is the last one of its connection
     cdef set replaced              # targets that answer their last requests
     cdef set admitting                 # tasks that await verdicts of the gate
     cdef dict admitted                 # Admitted by the values of the two fields with tokens

@@ -101,6 +101,14 @@ cdef class HttpSite:
         for target in self.targets.values():
             target.share(worker, n)
 
+    cdef HttpTarget below_c(self, bytes path):
+        cdef HttpTarget target = self.targets.get(path.rpartition(b"/")[0])
+        return target if getattr(target, "answers_below", False) else None
+
+    def close_each(self):
+        """Let each response be the last one of its connection: its client comes back by another."""
+        self.closes = True
+
     def leave(self):
         """The server will shut down soon: tell who asks for its state."""
         for target in self.targets.values():

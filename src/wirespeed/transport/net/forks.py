@@ -45,7 +45,8 @@ PATIENCE = 5.0  # seconds in which a worker answers its parent
 _MAX_SOCKETS = 253  # in one message (SCM_MAX_FD)
 READY = b"R"  # words of a worker: it listens;
 HERE = b"H"  # its sockets are in this message;
-DRAINING = b"D"  # it has none any more
+DRAINING = b"D"  # it has none any more;
+LEFT = b"G"  # it accepts no more clients
 AT_ONCE = b"A"  # words of its parent: end;
 SOCKETS = b"S"  # send your sockets;
 LEAVE = b"L"  # another process has them
@@ -367,7 +368,8 @@ class Crew:
                 return
             elif ready:
                 self._left = True
-                self._tell(LEAVE)
+                self._let_leave()
+                self._successor.take_over()
             self._successor = None
             systemd.keep_worker(None)
         elif self._wants_successor and self._all_ready and not self._stopping:
@@ -381,6 +383,14 @@ class Crew:
             self._successor = self._succession.begin([*self._common, *found])
             if self._successor is None:
                 systemd.keep_worker(None)
+
+    def _let_leave(self) -> None:
+        """Let the workers accept no more clients, and wait until they do not."""
+        self._tell(LEAVE)
+        for worker in self._workers.values():
+            worker.pipe.settimeout(PATIENCE)
+            with contextlib.suppress(OSError):  # it hangs, or has died
+                worker.pipe.recv(1)
 
     def _collect(self) -> list[systemd.Passed] | None:
         """The sockets of all workers, with names. None: not all of them have any now."""
@@ -501,6 +511,8 @@ class Parent:
             if SOCKETS in words:
                 self._send_sockets(group)
             if LEAVE in words:
+                group.stop_accepting()
+                self._pipe.send(LEFT)
                 self._leaving = loop.create_task(group.leave())
             if not words:
                 loop.remove_reader(pipe)

@@ -41,7 +41,16 @@ class Plan(NamedTuple):
 
 
 class Attendant(Protocol):
-    """Knows the listeners of a process while they serve."""
+    """Knows the listeners of a process while they serve.
+
+    Attributes:
+        drain_delay: Seconds for which they go on when the process is told to end, and say so to
+            who asks for their state.
+    """
+
+    @property
+    def drain_delay(self) -> float:
+        """See above."""
 
     def begin(self, group: Group) -> None:
         """Called before the first of them starts."""
@@ -71,7 +80,7 @@ class Group:
         self._succession = succession
         self._succeeding: asyncio.Task[None] | None = None
         self._listeners: list[Listener] = []
-        self.together = Together()
+        self.together = Together(lambda: 0.0 if attendant is None else attendant.drain_delay)
         self._tasks: set[asyncio.Task[None]] = set()
         self._starting: set[int] = set()
         self._is_settled = asyncio.Event()
@@ -125,9 +134,12 @@ class Group:
     async def _hand_over(self) -> None:
         """Let another process listen, then end."""
         assert self._succession is not None
-        if not await self._succession.start(self.sockets):
+        successor = await self._succession.start(self.sockets)
+        if successor is None:
             self._succeeding = None
             return
+        self.stop_accepting()
+        successor.take_over()
         await self.leave()
 
     @property
@@ -139,12 +151,17 @@ class Group:
         """Wait until all of the plans are listened at, or the group ends."""
         await self._is_settled.wait()
 
-    async def leave(self) -> None:
-        """End, because another process listens with the sockets."""
+    def stop_accepting(self) -> None:
+        """Another process listens with the sockets: clients that connect are its own."""
         for listener in self._listeners:
             listener.leave()
+
+    async def leave(self) -> None:
+        """End, because another process listens with the sockets. Clients that were accepted before
+        have a moment to ask what they have come for."""
+        self.stop_accepting()
         await asyncio.sleep(LINGER)
-        self.together.drain()
+        self.together.drain_now()
 
     def add(self, plan: Plan, number: int) -> asyncio.Task[None]:
         """Serve at one more address. The task ends with the listener."""

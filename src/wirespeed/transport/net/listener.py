@@ -616,18 +616,20 @@ class Listener:
 
     # -- the end ---------------------------------------------------------------------------------
 
-    def drain(self) -> None:
+    def drain(self, delay: float = 0.0) -> None:
         """Stop accepting, let each connection finish its running requests, then end. Before that,
-        serve for `HttpOptions.drain_delay` seconds and say that the end is near."""
+        serve for ``delay`` or `HttpOptions.drain_delay` seconds and say that the end is near."""
         if self.draining:
             return
         self.draining = True
-        delay = self.options.http.drain_delay
-        if self._site is None or not delay or self.aborting:
+        if self._site is not None:
+            delay = max(delay, self.options.http.drain_delay)
+        if not delay or self.aborting:
             self._end()
             return
         logger.info("shutting down in %g s", delay)
-        self._site.leave()
+        if self._site is not None:
+            self._site.leave()
         self._delay = self.loop.call_later(delay, self._end)
 
     def _end(self) -> None:
@@ -649,10 +651,13 @@ class Listener:
         self._check_over()
 
     def leave(self) -> None:
-        """Another process accepts with the sockets of this one."""
+        """Another process accepts with the sockets of this one. Clients of HTTP come back to it
+        after their next response."""
         self.stop_accepting()
         self._left = True
         self.listening.leave()
+        if self._site is not None:
+            self._site.close_each()
 
     def abort(self) -> None:
         """End at once."""

@@ -74,12 +74,11 @@ class Succession:
         logger.info("process %d is to take the place of this one", process.pid)
         return Successor(process, ready)
 
-    async def start(self, sockets: Sequence[systemd.Passed]) -> bool:
-        """The same, until the successor is ready. Returns whether it is; if not, it has ended, and
-        the reason was logged."""
+    async def start(self, sockets: Sequence[systemd.Passed]) -> Successor | None:
+        """The same, until the successor is ready. None: it has ended, and the reason was logged."""
         successor = self.begin(sockets)
         if successor is None:
-            return False
+            return None
         loop = asyncio.get_running_loop()
         verdict = None
         while verdict is None:
@@ -90,7 +89,7 @@ class Succession:
                 raise
             # in a thread: it may wait for the end of the process
             verdict = await loop.run_in_executor(None, successor.judge)
-        return verdict
+        return successor if verdict else None
 
 
 class Successor:
@@ -111,11 +110,11 @@ class Successor:
         return self._ready
 
     def judge(self) -> bool | None:
-        """Return whether the process takes the place of this one; None: that is not known yet. The
-        service manager is told. If the process failed, it has ended, and the reason was logged."""
+        """Return whether the process is ready; None: that is not known yet. If it failed, it has
+        ended, and the reason was logged."""
         try:
             if os.read(self._ready, 64):
-                return self._take_over()
+                return True
             why = "ended before it was ready ({})"
         except BlockingIOError:
             if time.monotonic() < self.deadline:
@@ -125,13 +124,14 @@ class Successor:
         logger.error("the new process %s; this one goes on", why.format(self._ended()))
         return False
 
-    def _take_over(self) -> bool:
+    def take_over(self) -> None:
+        """The process is ready, and this one accepts no clients any more: all that connect from
+        now on are those of the other. The service manager is told."""
         pid = self._process.pid
         os.close(self._ready)
         systemd.notify(f"MAINPID={pid}\nREADY=1")
         logger.info("process %d takes the place of this one", pid)
         self._process.returncode = 0  # nobody waits for it
-        return True
 
     def end(self) -> None:
         """End the process. This one ends meanwhile."""

@@ -111,6 +111,7 @@ def listening_at(
             and _host_and_port(one.socket.getsockname()) in places
         ]
     sockets = []
+    _fitting().update(id(one) for one in fitting)
     for one in fitting:
         if not one.worker:
             sockets.append(one.socket.dup())
@@ -120,6 +121,26 @@ def listening_at(
     for sock in sockets:
         sock.setblocking(False)
     return sockets, any(one.worker or one.name == OWN for one in fitting)
+
+
+@functools.cache
+def _fitting() -> set[int]:
+    """Those of the sockets that somebody listens with."""
+    return set()
+
+
+def warn_of_unused() -> None:
+    """Log the sockets of the service manager with which nobody listens: it accepts their clients,
+    which then wait for ever."""
+    for one in _passed():
+        if id(one) not in _fitting() and not one.worker:
+            name = one.socket.getsockname()
+            shown = f"{name[0]}:{name[1]}" if isinstance(name, tuple) else name
+            logger.error(
+                "the service manager has passed a socket at %s, which is no address to listen at: "
+                "clients that connect there wait for ever",
+                shown,
+            )
 
 
 def _host_and_port(name: tuple[Any, ...]) -> tuple[str, int]:
@@ -155,6 +176,7 @@ def telling_ready(
             on_listening(urls)
         left -= 1
         if not left:
+            warn_of_unused()
             predecessor = _predecessor()
             if predecessor is None:
                 notify("READY=1")
