@@ -118,7 +118,8 @@ def test_a_signal_ends_it_in_order(
             assert running.end(number) == 0
             status, said = waiting.result()
     assert status == 4
-    assert said == "wirespeed: the server answered with error -31001: The server is shutting down\n"
+    why = "The server is shutting down: the request was cut off, and may have taken effect"
+    assert said == f"wirespeed: the server answered with error -31006: {why}\n"
 
 
 class Waiting:

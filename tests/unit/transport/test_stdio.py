@@ -318,7 +318,8 @@ def test_what_does_not_end_in_the_grace_time_is_refused_and_the_process_ends(too
         assert peer.recv()["id"] == 2
         (answer,) = last_words(peer)
         assert answer["id"] == 1
-        assert answer["error"] == {"code": -31001, "message": "The server is shutting down"}
+        why = "The server is shutting down: the request was cut off, and may have taken effect"
+        assert answer["error"] == {"code": -31006, "message": why}
         assert f"tool {tool} did not end in time" in peer.stderr()
 
 
@@ -424,7 +425,7 @@ def test_a_signal_gives_what_hangs_its_grace_time(number: signal.Signals, tool: 
         peer.send(call(1, tool), request(2, "ping"))
         assert peer.recv()["id"] == 2
         peer.signal(number)
-        assert strict(peer.rest())["error"]["code"] == -31001
+        assert strict(peer.rest())["error"]["code"] == -31006
         assert peer.wait() == 0
 
 

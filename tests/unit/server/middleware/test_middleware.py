@@ -591,7 +591,7 @@ def test_a_shutdown_whose_grace_is_over_answers_for_the_chain(peer: Any, server:
     server.shutdown_grace = 0.01
     slow.begin(peer)
     peer.connection.drain()
-    assert peer.recv()["error"]["message"] == "The server is shutting down"
+    assert peer.recv()["error"]["code"] == -31006
     assert slow.notes[-1] == "middleware cancelled"
 
 

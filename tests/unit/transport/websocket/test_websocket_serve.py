@@ -281,7 +281,7 @@ async def test_drain_gives_up_after_the_grace_time() -> None:
             await place.until(lambda: server.waiting)
             place.listener.drain()
             answer = json.loads(await ws.recv())
-            assert answer["error"]["code"] == -31001
+            assert answer["error"]["code"] == -31006
             with pytest.raises(websockets.ConnectionClosed) as caught:
                 await ws.recv()
             assert caught.value.rcvd is not None
