@@ -117,8 +117,10 @@ class Attached:
         while len(lines) < audited + 3:
             await asyncio.sleep(0.01)
             lines = self.lines()
-        noted = {(one.get("server"), one["tool"], one["principal"]) for one in lines[audited:]}
-        assert {(name, "echo", "anne"), (name, "sleep", "root"), (None, "fail", "anne")} <= noted
+        noted = {
+            (one.get("server"), one.get("tool"), one.get("principal")) for one in lines[audited:]
+        }
+        assert {(name, "echo", "anne"), (name, "sleep", "root"), (name, "fail", "anne")} <= noted
         assert self.tracer.ended[traced:].count(name) >= 2
         self.n_calls[name] = self.counted_of(name)
         assert self.n_calls[name] >= counted + 2
