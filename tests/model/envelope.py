@@ -111,11 +111,22 @@ def classify(root: Value) -> Envelope:
     message = Envelope("invalid", text=root.text, points=points)
     if good_id and "id" not in twice:
         message.id = points["id"]
-    message.kind, message.fault = verdict(root, twice, good_id)
+    message.kind, message.fault = verdict(root, twice, good_id, points)
     return message
 
 
-def verdict(root: Value, twice: set[str], good_id: bool) -> tuple[Kind, Wrong | None]:
+def says_nothing(value: Value | None, *, arrays: bool = False) -> bool:
+    """Whether a value can mean only that there is none."""
+    return value is not None and (
+        value.text == b"null"
+        or (arrays and value.kind == "array" and not value.text[1:-1].strip(BLANK))
+    )
+
+
+def verdict(
+    root: Value, twice: set[str], good_id: bool, points: dict[str, bytes]
+) -> tuple[Kind, Wrong | None]:
+    """Takes the points that count as absent out of `points`."""
     call, result, error = (root.first(name) for name in ("method", "result", "error"))
     has_id = root.first("id") is not None
     version = root.first("jsonrpc")
@@ -126,6 +137,15 @@ def verdict(root: Value, twice: set[str], good_id: bool) -> tuple[Kind, Wrong | 
         if call is None and (result or error):
             return "invalid", "response"
         return "invalid", "request" if has_id or call is None else "notification"
+    if says_nothing(error) and (call or result):
+        error = None
+        del points["error"]
+    if says_nothing(result) and (call or error):
+        result = None
+        del points["result"]
+    if says_nothing(call) and (result or error):
+        call = None
+        del points["method"]
     if call is None and result is None and error is None:
         return "invalid", "request"
     if call is not None and (result or error):
@@ -144,8 +164,12 @@ def verdict(root: Value, twice: set[str], good_id: bool) -> tuple[Kind, Wrong | 
     if call.kind != "string":
         return "invalid", "request"
     params = root.first("params")
-    if params is not None and params.kind != "object":
+    if says_nothing(params, arrays=True):
+        del points["params"]
+    elif params is not None and params.kind != "object":
         return "invalid", owed
+    elif params is not None and says_nothing(params.first("arguments"), arrays=True):
+        del points["params.arguments"]
     if twice:
         return "invalid", owed
     return ("request" if has_id else "notification"), None

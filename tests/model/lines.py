@@ -14,18 +14,22 @@ def frames(stream: bytes, eof: bool, max_frame: int) -> list[bytes]:
     """
     *lines, rest = stream.split(b"\n")
     found: list[bytes] = []
+    marked = False  # whether a byte order mark can no longer follow
     for i, line in enumerate([*lines, rest]):
         finished = i < len(lines)
         # a carriage return before the newline is not part of the message
         allowed = max_frame + 1 if line.endswith(b"\r") else max_frame
         if len(line) > allowed:
             found.append(Oversize(line[:max_frame]))
+            marked = True
             continue
         if not finished and not eof:
             continue
-        if i == 0:
-            line = line.removeprefix(b"\xef\xbb\xbf")
         line = line.strip(b" \t\r")
+        if not marked and line.startswith(b"\xef\xbb\xbf"):
+            marked = True
+            line = line[3:].lstrip(b" \t\r")
+        marked = marked or line.startswith((b"{", b"["))
         if line:
             found.append(line)
     return found

@@ -94,7 +94,8 @@ class Conversation:
         """The revision that a request is in, if it is one."""
         params = params if isinstance(params, dict) else {}
         meta = params.get("_meta")
-        if isinstance(meta, dict) and VERSION_KEY in meta:
+        # `initialize` may have the envelope of the other era beside `server/discover`
+        if isinstance(meta, dict) and VERSION_KEY in meta and method != "initialize":
             self.modern = True
             named = meta[VERSION_KEY]
             return named if isinstance(named, str) and named in wire_shapes.CODES else MODERN

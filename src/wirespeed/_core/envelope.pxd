@@ -59,10 +59,17 @@ cdef class Message:
     cdef int classify_duplicates_c(self) except -1
     cdef int invalid_c(self, Fault fault, str reason) except -1
     cdef int classify_c(self) except -1
+    cdef bint lacks_only_id_c(self) noexcept
+    cdef bint is_nothing_c(self, int which) noexcept
     cdef int drop_c(self) noexcept
     # The raw JSON text of a point of interest (WS_…), or None; its string, decoded, or None.
     cdef Lease lease_c(self, int which)
     cdef str text_c(self, int which)
+
+
+# The length of a JSON value that can mean only that there is none: null and, where that may be, an
+# array without elements; else 0.
+cdef size_t nothing_c(const uint8_t *p, bint may_be_array) noexcept
 
 
 # How many values of messages became leases, texts or strings, in this process: nothing else of a

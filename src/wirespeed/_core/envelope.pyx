@@ -18,6 +18,7 @@ from wirespeed._core._simd cimport (
     WS_DEPTH,
     WS_EMPTY,
     WS_ERROR,
+    WS_ARGUMENTS,
     WS_ID,
     WS_ID_ABSENT,
     WS_ID_INTEGER,
@@ -63,6 +64,8 @@ cdef str decode_string(bytes text):
 # Parsers disagree about an envelope that has one of these members twice.
 cdef enum:
     ENVELOPE_BITS = 0x3F       # the first six POINTS
+
+cdef str NO_USABLE_ID = "a result without a usable id"
 
 cdef dict point_index = {name: i for i, name in enumerate(POINTS)}
 cdef tuple KIND_NAMES = (
@@ -229,6 +232,14 @@ cdef class Message:
             return self.invalid_c(FAULT_REQUEST, "not a JSON object")
         if self.scan.duplicates & ENVELOPE_BITS:
             return self.classify_duplicates_c()
+        if has_method + has_result + has_error > 1:
+            # serializers that write every member of their class: a null says nothing here
+            if has_error and self.is_nothing_c(WS_ERROR):
+                has_error = False
+            if has_result and (has_method or has_error) and self.is_nothing_c(WS_RESULT):
+                has_result = False
+            if has_method and (has_result or has_error) and self.is_nothing_c(WS_METHOD):
+                has_method = False
         if has_method and not has_result and not has_error:
             s = span_of(self, WS_METHOD)
             if not good_id and id_kind != WS_ID_ABSENT:
@@ -240,9 +251,15 @@ cdef class Message:
             if s.p[0] != b'"':
                 return self.invalid_c(FAULT_REQUEST, "method must be a string")
             if self.scan.poi[WS_PARAMS].len and self.p[self.scan.poi[WS_PARAMS].off] != b'{':
-                return self.invalid_c(
-                    FAULT_REQUEST if good_id else FAULT_NOTIFICATION, "params must be an object"
-                )
+                if not self.is_nothing_c(WS_PARAMS):
+                    return self.invalid_c(
+                        FAULT_REQUEST if good_id else FAULT_NOTIFICATION, "params must be an object"
+                    )
+            elif (
+                self.scan.poi[WS_ARGUMENTS].len
+                and self.p[self.scan.poi[WS_ARGUMENTS].off] != b'{'
+            ):
+                self.is_nothing_c(WS_ARGUMENTS)     # else whoever reads arguments refuses them
             if self.scan.duplicates:
                 return self.invalid_c(
                     FAULT_REQUEST if good_id else FAULT_NOTIFICATION,
@@ -266,9 +283,22 @@ cdef class Message:
             self.kind_c = ERROR
             return 0
         if not good_id:
-            return self.invalid_c(FAULT_RESPONSE, "a result without a usable id")
+            return self.invalid_c(FAULT_RESPONSE, NO_USABLE_ID)
         self.kind_c = RESULT
         return 0
+
+    cdef bint lacks_only_id_c(self) noexcept:
+        """Whether this would be a response with a result if its id were a string or an integer."""
+        return self.reason is NO_USABLE_ID
+
+    cdef bint is_nothing_c(self, int which) noexcept:
+        """Whether a value can mean only that there is none: null or, for params and arguments, an
+        array without elements. Then its length becomes 0, as if it were absent; its `off` stays."""
+        cdef Span s = span_of(self, which)
+        if s.n == 0 or nothing_c(s.p, which == WS_PARAMS or which == WS_ARGUMENTS) != s.n:
+            return False
+        self.scan.poi[which].len = 0
+        return True
 
     cdef int classify_duplicates_c(self) except -1:
         """A member of the message occurs twice: what the message says is ambiguous, but not whether
@@ -389,6 +419,18 @@ cdef class Message:
         if self.kind_c in (REQUEST, NOTIFICATION):
             parts.append(self.method[:80])
         return f"{' '.join(parts)}, {self.n} bytes>"
+
+
+cdef size_t nothing_c(const uint8_t *p, bint may_be_array) noexcept:
+    cdef size_t n = 1
+    if p[0] == c'n':
+        return 4
+    if may_be_array and p[0] == c'[':
+        while p[n] == c' ' or p[n] == c'\t' or p[n] == c'\n' or p[n] == c'\r':
+            n += 1
+        if p[n] == c']':
+            return n + 1
+    return 0
 
 
 cdef inline bint plain_version(Message m) noexcept:

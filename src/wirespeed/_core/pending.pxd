@@ -39,6 +39,7 @@ cdef class Pending:
     cdef int64_t find_c(self, Span raw) except -1
     cdef int64_t find_chosen_c(self, Span raw) except -1
     cdef int64_t find_minted_c(self, Span raw) noexcept
+    cdef list alike_c(self, Span raw)
     cdef int push_deadline_c(self, double at, int64_t id) except -1
     cdef int sift_c(self, size_t i) noexcept
     cdef int pop_deadline_c(self) noexcept

@@ -26,7 +26,9 @@ from wirespeed._core.span cimport Span
 cdef enum:
     SLOT_BITS = 20
     SLOT_MASK = 0xFFFFF
+    MAX_ALIKE = 64               # bytes of an id whose type may differ
 
+cdef bytes DIGITS_OR_QUOTE = b'"-0123456789'
 
 # In `next_free` of a slot whose id is outstanding.
 cdef uint32_t OUTSTANDING = 0xFFFFFFFF
@@ -157,6 +159,30 @@ cdef class Pending:
             if id in self.texts:
                 return 0
         return id
+
+    cdef list alike_c(self, Span raw):
+        """The outstanding ids that this JSON text may mean though it is not exactly theirs: a
+        number as a string, a string as a number, a fraction of zeros behind either."""
+        cdef bytes text = (<const char *> raw.p)[:raw.n] if raw.n <= MAX_ALIKE else b""
+        cdef Span digits
+        cdef int64_t id
+        cdef list found = []
+        if text[:1] not in DIGITS_OR_QUOTE:
+            return found
+        said = meaning(text)
+        word = said[1:len(said) - 1] if isinstance(said, str) else said.decode()
+        head, _, zeros = word.partition(".")
+        if zeros and not zeros.strip("0"):
+            word = head
+        text = word.encode("utf-8", "surrogatepass")
+        digits.p = <const uint8_t *> <const char *> text
+        digits.n = <size_t> len(text)
+        id = self.find_minted_c(digits)
+        if id and (self.texts is None or id not in self.texts):
+            found.append(id)
+        if self.chosen is not None:
+            found += [self.chosen[one] for one in (f'"{word}"', text) if one in self.chosen]
+        return found
 
     cdef int64_t find_minted_c(self, Span raw) noexcept:
         cdef int64_t id = 0

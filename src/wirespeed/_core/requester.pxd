@@ -10,6 +10,8 @@ from wirespeed._core.splice cimport Edit
 
 cdef class Requester(Responder):
     cdef readonly Pending pending        # requests of ours
+    cdef readonly long long late_responses
+    cdef public bint shows_late_responses  # they are events without a token
 
     # A new id for a request of ours. `text`: what stands in the message in its place, or None.
     cdef int64_t reserve_c(self, object token, double deadline, object text) except -1
@@ -26,4 +28,7 @@ cdef class Requester(Responder):
         self, int64_t id, Message m, Edit *more, int n_more, uint64_t about
     ) except -1
     cdef int splice_cancel_c(self, int64_t id, Message m, uint64_t about) except -1
+    cdef int respond_c(self, Message m) except -1
+    cdef bint match_alike_c(self, Message m) except -1
+    cdef int hold_back_c(self, Message m) except -1
     cdef int call_c(self, FrameWriter writer, bytes head, object params) except -1

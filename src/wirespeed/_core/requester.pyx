@@ -1,12 +1,27 @@
 """The asking half of a session: requests to the peer, their ids and deadlines; notifications."""
 
 from libc.math cimport INFINITY
-from libc.stdint cimport int64_t, uint64_t
+from libc.stdint cimport int64_t, uint8_t, uint64_t
 
 import msgspec
 
-from wirespeed._core._simd cimport WS_ID, WS_META_PROGRESS_TOKEN, WS_REQUEST_ID
-from wirespeed._core.envelope cimport Message
+from wirespeed._core._simd cimport (
+    WS_ARGUMENTS,
+    WS_ID,
+    WS_META_PROGRESS_TOKEN,
+    WS_PARAMS,
+    WS_REQUEST_ID,
+)
+from wirespeed._core.envelope cimport (
+    FAULT_NONE,
+    FAULT_RESPONSE,
+    INVALID,
+    RESULT,
+    Message,
+    nothing_c,
+    span_of,
+    valid_id,
+)
 from wirespeed._core.framing.writer cimport FrameWriter
 from wirespeed._core.outbox cimport Outbox, json_line
 from wirespeed._core.responder cimport Responder, ref_of
@@ -22,6 +37,19 @@ from wirespeed._core.splice cimport (
 )
 
 cdef object encode = msgspec.json.Encoder().encode
+
+
+cdef int filled_c(Message m, int which, Edit *edits, int n) noexcept:
+    """Put an object in the place of a null that counts as absent: not every server takes it."""
+    cdef Edit edit
+    cdef int i
+    edit.at = m.scan.poi[which].off
+    for i in range(n):
+        if edits[i].at == edit.at:
+            return n                 # something stands in its place already
+    edit.n = nothing_c(m.p + edit.at, True)
+    edit.text = Span(<const uint8_t *> b"{}", 2)
+    return insert_c(edits, n, edit)
 
 
 cdef class Requester(Responder):
@@ -91,7 +119,7 @@ cdef class Requester(Responder):
         """Send a request of another peer as it came, with this id, which is its progress token as
         well if it has one."""
         cdef char room[DIGITS]
-        cdef Edit edits[MAX_MORE + 2]
+        cdef Edit edits[MAX_MORE + 3]
         cdef Span digits = digits_of(id, room)
         cdef int i, n = 1
         edits[0] = edit_of(m, WS_ID, digits)
@@ -99,6 +127,10 @@ cdef class Requester(Responder):
             n = insert_c(edits, n, edit_of(m, WS_META_PROGRESS_TOKEN, digits))
         for i in range(n_more):
             n = insert_c(edits, n, more[i])
+        if m.scan.poi[WS_PARAMS].len == 0 and m.scan.poi[WS_PARAMS].off:
+            n = filled_c(m, WS_PARAMS, edits, n)
+        elif m.scan.poi[WS_ARGUMENTS].len == 0 and m.scan.poi[WS_ARGUMENTS].off:
+            n = filled_c(m, WS_ARGUMENTS, edits, n)
         splice_c(self.writer if about == 0 else self.writer_about_c(about), m, edits, n)
         self.messages_out += 1
         return 0
@@ -177,3 +209,53 @@ cdef class Requester(Responder):
     def fail_all(self):
         """Drop all requests of ours, because the link is lost. Returns a list of (id, token)."""
         return self.pending.take_all()
+
+    # -- answers -------------------------------------------------------------------------------
+
+    cdef int respond_c(self, Message m) except -1:
+        """Handle a response. 1: it is an event; m.token is the caller's."""
+        cdef int64_t id
+        if not valid_id(m):
+            self.match_alike_c(m)
+            return 1          # perhaps an error about a message of ours that could not be read
+        id = self.pending.find_c(span_of(m, WS_ID))
+        if id == 0:
+            if self.match_alike_c(m):
+                return 1
+            self.late_responses += 1
+            return self.shows_late_responses
+        m.token = self.pending.take_c(id)
+        return 1
+
+    cdef bint match_alike_c(self, Message m) except -1:
+        """Find the request that a response answers whose id has another type than the request's.
+        Where several may be meant, each of them fails. False: none is."""
+        cdef Message other
+        cdef Span raw = span_of(m, WS_ID)
+        cdef list ids
+        if raw.n == 0 or self.pending.live == 0:
+            return False
+        ids = self.pending.alike_c(raw)
+        if not ids:
+            return False
+        if len(ids) == 1:
+            if m.kind_c == INVALID:
+                m.kind_c = RESULT
+                m.fault_c = FAULT_NONE
+                m.reason = None
+            m.token = self.pending.take_c(ids[0])
+            return True
+        text = (<const char *> raw.p)[:raw.n].decode()
+        reason = f"its id {text} may be that of {len(ids)} requests"
+        for id in ids[1:]:
+            other = Message.new()
+            other.invalid_c(FAULT_RESPONSE, reason)
+            other.token = self.pending.take_c(id)
+            self.hold_back_c(other)
+        m.invalid_c(FAULT_RESPONSE, reason)
+        m.token = self.pending.take_c(ids[0])
+        return True
+
+    cdef int hold_back_c(self, Message m) except -1:
+        """Have a message be an event after the present one."""
+        return 0

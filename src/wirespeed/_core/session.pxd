@@ -22,7 +22,6 @@ cdef class Session(Requester):
     cdef bint held                       # `next_c` returned None because of a pause
     cdef long long paused_at             # bytes_in, when the pause began
     cdef readonly bint reads_always      # reading goes on whatever waits
-    cdef public bint shows_late_responses  # they are events without a token
     cdef readonly bint answers_faults    # a server answers bad input, a client only reports it
     cdef public object refusal           # (code, message) for all further requests, or None
     cdef public bint pauses_requests      # requests wait, except for ping
@@ -30,7 +29,7 @@ cdef class Session(Requester):
     cdef size_t max_id, max_in_flight, max_waiting, max_waiting_bytes
     # counters
     cdef readonly long long messages_in
-    cdef readonly long long faults, late_responses, duplicate_ids, refused, cancelled_in
+    cdef readonly long long faults, duplicate_ids, refused, cancelled_in
 
     # The next event, or None until more bytes arrive. A request is answered by its `ref`.
     cdef Message next_c(self)
@@ -52,7 +51,6 @@ cdef class Session(Requester):
     cdef int register_c(self, Message m) except -1
     cdef bint leave_queue_c(self, Message m) except -1
     cdef int wait_c(self, Message m) except -1
-    cdef int respond_c(self, Message m) except -1
     cdef int notice_c(self, Message m) except -1
     cdef int fault_c(self, Message m) except -1
     cdef int refuse_request_c(self, uint64_t ref, ReplyRoute route) except -1

@@ -33,6 +33,7 @@ What a session does by itself, and what it leaves to its owner:
 
 cimport cython
 from libc.stdint cimport int64_t, uint8_t, uint64_t
+from libc.string cimport memcmp
 
 from collections import deque
 
@@ -285,6 +286,8 @@ cdef class Session(Requester):
             raise TypeError(f"{type(route).__name__} is not a reply route: it has no outbox")
         while n and is_blank(p[n - 1]):
             n -= 1
+        if n >= 3 and p[0] == 0xEF and memcmp(p, b"\xef\xbb\xbf", 3) == 0:    # a byte order mark
+            p, n = p + 3, n - 3
         while n and is_blank(p[0]):
             p += 1
             n -= 1
@@ -492,17 +495,8 @@ cdef class Session(Requester):
         self.n_waiting_bytes += m.n
         return 0
 
-    cdef int respond_c(self, Message m) except -1:
-        """Handle a response. 1: it is an event; m.token is the caller's."""
-        cdef int64_t id
-        if not valid_id(m):
-            return 1          # an error about a message of ours that the peer could not read
-        id = self.pending.find_c(span_of(m, WS_ID))
-        if id == 0:
-            self.late_responses += 1
-            return self.shows_late_responses
-        m.token = self.pending.take_c(id)
-        return 1
+    cdef int hold_back_c(self, Message m) except -1:
+        return self.wait_c(m)
 
     cdef int notice_c(self, Message m) except -1:
         """Handle a notification: set its token to that of the request that it is about."""
@@ -543,6 +537,10 @@ cdef class Session(Requester):
         """Handle an invalid message: answer it where an answer is due."""
         cdef int64_t id = 0
         cdef Span raw = span_of(m, WS_ID)
+        if m.token is not None:        # see `match_alike_c`
+            return 0
+        if m.lacks_only_id_c() and self.match_alike_c(m):
+            return 0
         if not valid_id(m):
             raw.n = 0
         self.faults += 1

@@ -1,15 +1,15 @@
 """Pagination: all pages of a list of the server (server/utilities/pagination).
 
-Cursors are opaque. ``""`` is a cursor too: only an absent ``nextCursor`` ends a list.
+Cursors are opaque. ``""`` is a cursor too: only an absent ``nextCursor`` ends a list. A cursor that
+was followed before, and ``""`` where the server refuses it, end the list with what came.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from typing import Generic, Protocol, TypeVar
-
-import msgspec
 
 from wirespeed.client.results.decode import ResultDecoder
 from wirespeed.client.results.features import (
@@ -20,9 +20,12 @@ from wirespeed.client.results.features import (
     ResourceInfo,
     ResourceTemplateInfo,
 )
+from wirespeed.client.results.pages import PageDecoder
 from wirespeed.client.results.tools import ListToolsResult, ToolInfo
 from wirespeed.errors import InvalidResponse, RemoteError
 from wirespeed.protocol import codes
+
+logger = logging.getLogger("wirespeed.client")
 
 # The most pages of one list.
 MAX_PAGES = 10_000
@@ -48,7 +51,7 @@ class Listing(Generic[P, T]):
         self.method = method
         self.items = items
         self.key = key
-        self.decode: ResultDecoder[P] = ResultDecoder(msgspec.json.Decoder(page).decode)
+        self.decode: ResultDecoder[P] = ResultDecoder(PageDecoder(method, page))
 
 
 TOOLS: Listing[ListToolsResult, ToolInfo] = Listing(
@@ -84,8 +87,7 @@ async def pages(
     Yields None when the list starts again: discard all pages before it.
 
     A list starts again, once, when a server refuses the cursor that it returned (2026-07-28
-    server/utilities/caching, "Interaction with Pagination"). InvalidResponse: the pages go in a
-    circle, or never end.
+    server/utilities/caching, "Interaction with Pagination"). InvalidResponse: the pages never end.
     """
     cursor: str | None = None
     seen: set[str] = set()
@@ -94,6 +96,11 @@ async def pages(
         try:
             page = await fetch(cursor)
         except RemoteError as exc:
+            if cursor == "" and refuses_cursor(exc, cursor):
+                logger.warning(
+                    '%s ends with the cursor "", which the server refuses', listing.method
+                )
+                return
             if again or not refuses_cursor(exc, cursor):
                 raise
             again = True
@@ -106,7 +113,12 @@ async def pages(
         if cursor is None:
             return
         if cursor in seen:
-            raise InvalidResponse(f"the pages of {listing.method} go in a circle")
+            logger.warning(
+                "%s ends early: its next page is one before it (cursor %.100r)",
+                listing.method,
+                cursor,
+            )
+            return
         seen.add(cursor)
     raise InvalidResponse(f"{listing.method} has more than {MAX_PAGES} pages")
 
@@ -114,29 +126,30 @@ async def pages(
 async def walk(
     listing: Listing[P, T], fetch: Callable[[str | None], Awaitable[P]]
 ) -> AsyncGenerator[T, None]:
-    """Yields the items of all pages. When the list starts again, items that were yielded before
-    are skipped."""
+    """Yields the items of all pages. Items of which a page before had one with the same key are
+    skipped: the list has started again, or its pages go in a circle."""
     given: set[str] = set()
-    keys: list[str] = []
     async with aclosing(pages(listing, fetch)) as all_pages:
         async for page in all_pages:
-            if page is None:
-                given.update(keys)
-                continue
-            for item in listing.items(page):
-                key = listing.key(item)
-                if key not in given:
-                    keys.append(key)
-                    yield item
+            items = [] if page is None else listing.items(page)
+            fresh = [item for item in items if listing.key(item) not in given]
+            given.update(map(listing.key, fresh))
+            for item in fresh:
+                yield item
 
 
 async def whole(listing: Listing[P, T], fetch: Callable[[str | None], Awaitable[P]]) -> list[T]:
-    """The items of all pages. When the list starts again, the items before that are dropped."""
+    """The items of all pages. When the list starts again, the items before that are dropped; of a
+    key that several pages have, the first page's are kept."""
     items: list[T] = []
+    given: set[str] = set()
     async with aclosing(pages(listing, fetch)) as all_pages:
         async for page in all_pages:
             if page is None:
                 items.clear()
-            else:
-                items += listing.items(page)
+                given.clear()
+                continue
+            fresh = [item for item in listing.items(page) if listing.key(item) not in given]
+            given.update(map(listing.key, fresh))
+            items += fresh
     return items

@@ -6,9 +6,12 @@ specification (required) is a field without a default.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
+
+Members: TypeAlias = dict[str, Any] | tuple[()]
+"""An object. An encoder without a type for objects writes an empty one as ``[]``."""
 
 
 class Implementation(msgspec.Struct, omit_defaults=True):
@@ -27,7 +30,7 @@ class InitializeParams(msgspec.Struct):
     """initialize, 2024-11-05 to 2025-11-25."""
 
     protocolVersion: str  # noqa: N815
-    capabilities: dict[str, Any]
+    capabilities: Members
     clientInfo: dict[str, Any]  # noqa: N815
 
 
@@ -35,7 +38,7 @@ class InitializeResult(msgspec.Struct, omit_defaults=True):
     """What a legacy server answers to initialize."""
 
     protocolVersion: str  # noqa: N815
-    capabilities: dict[str, Any]
+    capabilities: Members
     serverInfo: dict[str, Any]  # noqa: N815
     instructions: str | None = None
 
@@ -48,9 +51,9 @@ class DiscoverResult(msgspec.Struct):
     """What a modern server answers to server/discover."""
 
     supportedVersions: list[str]  # noqa: N815
-    capabilities: dict[str, Any] = {}
+    capabilities: Members | None = None
     instructions: str | None = None
-    meta: dict[str, Any] = msgspec.field(name="_meta", default_factory=dict)
+    meta: Members | None = msgspec.field(name="_meta", default=None)
 
 
 class ListParams(msgspec.Struct):
@@ -68,7 +71,7 @@ class SetLevelParams(msgspec.Struct):
 class ListenParams(msgspec.Struct):
     """subscriptions/listen, 2026-07-28."""
 
-    notifications: dict[str, Any]
+    notifications: Members
 
 
 class ResourceParams(msgspec.Struct):
@@ -81,7 +84,7 @@ class GetPromptParams(msgspec.Struct):
     """prompts/get."""
 
     name: str
-    arguments: dict[str, str] = {}
+    arguments: dict[str, str | None] | tuple[()] | None = None
 
 
 class PromptReference(msgspec.Struct, tag_field="type", tag="ref/prompt"):
@@ -114,7 +117,7 @@ class CompleteParams(msgspec.Struct):
 class CompleteContext(msgspec.Struct):
     """The arguments that have their values already."""
 
-    arguments: dict[str, str] = {}
+    arguments: dict[str, str | None] | tuple[()] | None = None
 
 
 class ErrorObject(msgspec.Struct):
@@ -147,19 +150,27 @@ class CallInput(msgspec.Struct):
 class RoundInput(msgspec.Struct):
     """What a request of 2026-07-28 may bring; a member ``task`` means nothing there (SEP-2663)."""
 
-    inputResponses: dict[str, msgspec.Raw] | None = None  # noqa: N815
+    inputResponses: dict[str, msgspec.Raw] | tuple[()] | None = None  # noqa: N815
     requestState: str | None = None  # noqa: N815
 
     def known(self) -> CallInput:
         """The same, as it is looked at."""
-        return CallInput(self.inputResponses, self.requestState)
+        responses = {} if self.inputResponses == () else self.inputResponses
+        return CallInput(responses, self.requestState)
 
 
 class TaskInput(msgspec.Struct):
     """What tools/call of 2025-11-25 may bring, which knows no rounds."""
 
-    task: dict[str, Any] | None = None
+    task: Members | None = None
 
     def known(self) -> CallInput:
         """The same, as it is looked at."""
-        return CallInput(task=self.task)
+        return CallInput(task={} if self.task == () else self.task)
+
+
+def given(
+    arguments: dict[str, str | None] | tuple[()] | None,
+) -> dict[str, str]:
+    """The arguments of a prompt or of a completion that have a value: a null has none."""
+    return {name: value for name, value in dict(arguments or ()).items() if value is not None}

@@ -89,6 +89,7 @@ class Backend(Serving):
             a connection of its own. Who owns it connects again.
         changes: What gathers changes that several servers of a pool tell of; None: nothing does.
         runs_tasks: Whether the server declares the extension for tasks of 2026-07-28.
+        greeting: The answer to ``initialize``, if that was sent to find out the era; else None.
     """
 
     def __init__(
@@ -114,6 +115,7 @@ class Backend(Serving):
         self._n_excused = 0
         self.probing = False
         self.ends_unreachable = False
+        self.greeting: Any = None
         session.shows_late_responses = True
 
     def ask(
@@ -128,13 +130,25 @@ class Backend(Serving):
         body = None if params is None else msgspec.json.encode(params)
         id = self.session.send_request(method, body, token=future)
         self.link.wrote()
-        if cancels:
-            future.add_done_callback(partial(self._withdraw, id))
+        future.add_done_callback(partial(self._withdraw, id, cancels))
         return future
 
-    def _withdraw(self, id: int, future: asyncio.Future[Any]) -> None:
-        if future.cancelled() and self.session.forget(id) is not None:
+    @property
+    def over_http(self) -> bool:
+        """Whether each message is the body of an HTTP request."""
+        return hasattr(self.link, "mirrored")
+
+    def greeted(self, answer: Any) -> None:
+        """Keep the answer to the ``initialize`` that was sent to find out the era."""
+        self.greeting = answer
+
+    def _withdraw(self, id: int, cancels: bool, future: asyncio.Future[Any]) -> None:
+        if not future.cancelled() or self.session.forget(id) is None:
+            return
+        if cancels:
             self.cancel(id, "the answer is not needed any more")
+        else:
+            self.n_given_up += 1  # its answer may still come
 
     def tell(self, method: str, params: object = None) -> None:
         """Send a notification of the proxy itself."""

@@ -1,7 +1,7 @@
 """The trace context in requests that are passed on, where the proxy makes spans of its own."""
 
 from wirespeed._core._simd cimport WS_META, WS_PARAMS
-from wirespeed._core.envelope cimport REQUEST, Message, span_of
+from wirespeed._core.envelope cimport REQUEST, Message, nothing_c, span_of
 from wirespeed._core.span cimport Span
 
 from wirespeed._core.envelope import parse
@@ -25,6 +25,9 @@ cdef Message with_meta_c(Message m, bytes meta):
         if (<const char *> params.p)[1:params.n - 1].strip(b" \t\r\n"):
             more += b","
         text = p[begin:at] + more + p[at:end]
+    elif m.scan.poi[WS_PARAMS].off:      # they are null
+        at = m.scan.poi[WS_PARAMS].off
+        text = p[begin:at] + b"{" + more + b"}" + p[at + nothing_c(m.p + at, True):end]
     else:
         text = p[begin:end - 1] + b',"params":{' + more + b"}}"
     cdef Message found = parse(text, max_depth=MAX_DEPTH)

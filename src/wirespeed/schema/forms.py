@@ -48,7 +48,7 @@ from wirespeed.schema.json_schema import (
     build_schemas,
     dec_hook,
     describe_validation_error,
-    has_nonfinite,
+    nonfinite,
     prepare_type,
 )
 
@@ -304,7 +304,7 @@ class _Field:
             if isinstance(source.get(key), str):
                 self.schema[key] = source[key]
         default = source.get("default")
-        if default is not None and not has_nonfinite(default):
+        if default is not None and nonfinite(default) is None:
             self.schema["default"] = default
 
     def _resolve(self, schema: Any) -> dict[str, Any]:

@@ -28,7 +28,9 @@ revision 2026-07-28.
 
 from __future__ import annotations
 
+import contextlib
 import os
+import re
 import sys
 import types
 import typing
@@ -49,13 +51,14 @@ __all__ = [
     "default_form",
     "describe_validation_error",
     "enc_hook",
-    "has_nonfinite",
     "input_schema",
     "is_field_info",
     "is_model",
     "is_path",
     "lax_dec_hook",
     "may_keep",
+    "nonfinite",
+    "nonfinite_in",
     "one_line",
     "prepare_type",
     "type_name",
@@ -471,18 +474,43 @@ def default_form(value: Any) -> Any:
         decoded = msgspec.json.decode(_encode(plain))
     except Exception:  # any encoder, the author's too, may fail; then the schema just says less
         return msgspec.UNSET
-    return msgspec.UNSET if has_nonfinite(plain) else decoded
+    return decoded if nonfinite(plain) is None else msgspec.UNSET
 
 
-def has_nonfinite(value: Any) -> bool:
-    """Whether a tree of builtins has NaN or an infinity."""
+_pack = msgspec.msgpack.Encoder(enc_hook=enc_hook).encode
+# A float that is not finite, in MessagePack. Other bytes may look like one.
+_PACKED = re.compile(rb"\xcb[\x7f\xff][\xf0-\xff]")
+
+
+def nonfinite_in(value: Any) -> str | None:
+    """The same as `nonfinite` for any value that can be encoded. It is for a value whose JSON has
+    a null: that is what encoders write for a number that is not finite."""
+    with contextlib.suppress(Exception):  # what MessagePack cannot hold
+        if _PACKED.search(_pack(value)) is None:
+            return None
+    with contextlib.suppress(Exception):  # what is no builtin is no number
+        value = msgspec.to_builtins(value, str_keys=True, enc_hook=enc_hook)
+    return nonfinite(value)
+
+
+def nonfinite(value: Any) -> str | None:
+    """Return what JSON cannot hold in a tree of builtins and where: ``NaN at a[0].b``. None: each
+    number is finite."""
+    found = _nonfinite(value, "")
+    return None if found is None else " at ".join(part for part in found if part)
+
+
+def _nonfinite(value: Any, place: str) -> tuple[str, str] | None:
     if isinstance(value, float):
-        return value - value != 0.0
+        if value - value == 0.0:
+            return None
+        return ("NaN" if value != value else "Infinity" if value > 0 else "-Infinity"), place
+    inner: Iterable[tuple[str, Any]] = ()
     if isinstance(value, dict):
-        return any(has_nonfinite(item) for item in value.values())
-    if isinstance(value, (list, tuple, set, frozenset)):
-        return any(has_nonfinite(item) for item in value)
-    return False
+        inner = ((f"{place}.{key}".lstrip("."), item) for key, item in value.items())
+    elif isinstance(value, (list, tuple, set, frozenset)):
+        inner = ((f"{place}[{i}]", item) for i, item in enumerate(value))
+    return next(filter(None, (_nonfinite(item, where) for where, item in inner)), None)
 
 
 def may_keep(tp: Any, known: Mapping[Any, Any]) -> bool:

@@ -13,6 +13,7 @@ import msgspec
 
 from wirespeed._exports import set_public_home
 from wirespeed.errors import Unsupported
+from wirespeed.protocol.capabilities import understood
 from wirespeed.protocol.revisions import (
     LOG_LEVELS,
     META_CLIENT_CAPABILITIES,
@@ -170,8 +171,7 @@ class Context:
     def client_capabilities(self) -> dict[str, Any]:
         """The client's capabilities for this request."""
         if self._call.revision.modern:
-            declared: dict[str, Any] = self.meta[META_CLIENT_CAPABILITIES]
-            return declared
+            return understood(self.meta[META_CLIENT_CAPABILITIES])
         capabilities: dict[str, Any] = self._call.connection.state.capabilities
         return capabilities
 

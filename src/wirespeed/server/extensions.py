@@ -157,6 +157,11 @@ class Extension:
         text = _encode({} if value is None else value)
         if not text.startswith(b"{"):
             raise TypeError(f"the result must be an object, not {type(value).__name__}")
+        if b"null" in text:
+            from wirespeed.schema.json_schema import nonfinite_in
+
+            if found := nonfinite_in(value):
+                raise ValueError(f"the result holds {found}: JSON has no NaN and no Infinity")
         meta = b"{}"
         if b'"_meta"' in text or b'"resultType"' in text:  # perhaps deeper inside
             members = _members(text)
@@ -212,7 +217,7 @@ def _signature(method: str, function: Callable[..., Any]) -> tuple[Any, bool]:
 
 
 class _Capabilities(msgspec.Struct):
-    extensions: dict[str, msgspec.Raw] = {}
+    extensions: dict[str, msgspec.Raw] | tuple[()] | None = None
 
 
 _capabilities = msgspec.json.Decoder(_Capabilities).decode
@@ -223,12 +228,15 @@ def declares(message: "Message", name: str) -> bool:
     malformed."""
     lease = message.lease("params._meta.io.modelcontextprotocol/clientCapabilities")
     try:
-        settings = None if lease is None else _capabilities(lease).extensions.get(name)
+        extensions = None if lease is None else _capabilities(lease).extensions
     except msgspec.DecodeError as exc:
         raise ProtocolError(
             codes.INVALID_PARAMS, f"Invalid io.modelcontextprotocol/clientCapabilities: {exc}"
         ) from None
-    return settings is not None and bytes(settings).lstrip().startswith(b"{")
+    settings = bytes(dict(extensions or ()).get(name, b""))
+    if settings.startswith(b"["):
+        return not msgspec.json.decode(settings)
+    return settings.startswith(b"{")
 
 
 def missing(name: str) -> ProtocolError:

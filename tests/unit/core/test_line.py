@@ -52,9 +52,19 @@ def test_tolerated_surroundings(feed: Feed, stream: bytes) -> None:
         assert feed_all(Session(), chunks, feed) == ["notification"]
 
 
-def test_the_mark_is_tolerated_at_the_start_of_the_stream_only() -> None:
+@pytest.mark.parametrize(
+    "before", [b"\n", b" \r\n\n", b"starting ...\n", b"a\n\nb\n", BOM + b"x\n"]
+)
+def test_the_mark_is_tolerated_before_the_first_message(before: bytes) -> None:
+    """A launcher may have written lines before the program that writes the mark."""
+    for chunks in chunkings(before + b" " + BOM + padded(40) + b"\n"):
+        expected = "invalid parse" if before.startswith(BOM) else "notification"
+        assert feed_all(Session(), chunks, feed_data)[-1] == expected
+
+
+def test_the_mark_is_tolerated_once_and_before_no_other_message() -> None:
     line = padded(40) + b"\n"
-    for before in (b"\n", line, b" " + line):
+    for before in (line, b" " + line, BOM, BOM + b"\n", b"[]\n"):
         session = Session()
         session.receive_data(before + BOM + line)
         assert outcomes(session)[-1] == "invalid parse"

@@ -40,6 +40,15 @@ VECTORS: dict[str, tuple[bytes, str, object]] = {
     "notification": (b'{"jsonrpc":"2.0","method":"m"}', "notification", NOTHING),
     "notification with params": (
         b'{"jsonrpc":"2.0","method":"m","params":{}}', "notification", NOTHING),
+    "params null": (
+        b'{"jsonrpc":"2.0","id":7,"method":"m","params":null}', "request", NOTHING),
+    "params an empty array": (
+        b'{"jsonrpc":"2.0","id":7,"method":"m","params":[ \t]}', "request", NOTHING),
+    "notification with params null": (
+        b'{"jsonrpc":"2.0","method":"m","params":null}', "notification", NOTHING),
+    "every member of a class": (
+        b'{"jsonrpc":"2.0","id":7,"method":"m","params":null,"result":null,"error":null}',
+        "request", NOTHING),
     "error without id": (
         b'{"jsonrpc":"2.0","error":{"code":1,"message":""}}', "error", NOTHING),
     "error with id null": (
@@ -81,9 +90,11 @@ VECTORS: dict[str, tuple[bytes, str, object]] = {
         b'{"jsonrpc":"2.0","method":1}', "invalid request", (-32600, NULL)),
     "no method": (b'{"jsonrpc":"2.0","id":7}', "invalid request", (-32600, 7)),
     "params array": (
-        b'{"jsonrpc":"2.0","id":7,"method":"m","params":[]}', "invalid request", (-32600, 7)),
-    "params null": (
-        b'{"jsonrpc":"2.0","id":7,"method":"m","params":null}', "invalid request", (-32600, 7)),
+        b'{"jsonrpc":"2.0","id":7,"method":"m","params":[1]}', "invalid request", (-32600, 7)),
+    "params text": (
+        b'{"jsonrpc":"2.0","id":7,"method":"m","params":"null"}', "invalid request", (-32600, 7)),
+    "method null, params too": (
+        b'{"jsonrpc":"2.0","id":7,"method":null,"params":null}', "invalid request", (-32600, 7)),
     "id null": (b'{"jsonrpc":"2.0","id":null,"method":"m"}', "invalid request", (-32600, NULL)),
     "id true": (b'{"jsonrpc":"2.0","id":true,"method":"m"}', "invalid request", (-32600, NULL)),
     "id 1.5": (b'{"jsonrpc":"2.0","id":1.5,"method":"m"}', "invalid request", (-32600, NULL)),
@@ -116,7 +127,7 @@ VECTORS: dict[str, tuple[bytes, str, object]] = {
     # broken notifications and responses are never answered
     "notification without jsonrpc": (b'{"method":"m"}', "invalid notification", NOTHING),
     "notification with params array": (
-        b'{"jsonrpc":"2.0","method":"m","params":[]}', "invalid notification", NOTHING),
+        b'{"jsonrpc":"2.0","method":"m","params":[{}]}', "invalid notification", NOTHING),
     "notification with name twice": (
         b'{"jsonrpc":"2.0","method":"m","params":{"name":1,"name":1}}',
         "invalid notification", NOTHING),

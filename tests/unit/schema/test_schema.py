@@ -12,7 +12,7 @@ import re
 import subprocess
 import sys
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import (
     Annotated,
@@ -41,8 +41,9 @@ from wirespeed.schema.json_schema import (
     default_form,
     describe_validation_error,
     enc_hook,
-    has_nonfinite,
     input_schema,
+    nonfinite,
+    nonfinite_in,
     prepare_type,
 )
 from wirespeed.server.tools.output_schema import Output, ResultError, output_for
@@ -545,9 +546,13 @@ def test_default_form(value: Any, form: Any) -> None:
     assert got is form if form is msgspec.UNSET else got == form
 
 
-def test_has_nonfinite() -> None:
-    assert has_nonfinite({"a": [1, {2.0, -math.inf}]})
-    assert not has_nonfinite({"a": [1, {2.0}], "b": "nan"})
+@pytest.mark.parametrize("find", [nonfinite, nonfinite_in])
+def test_nonfinite(find: Callable[[Any], str | None]) -> None:
+    assert find({"a": [1, {-math.inf}]}) == "-Infinity at a[1][0]"
+    assert find({"a": [{"b": math.nan}], "c": None}) == "NaN at a[0].b"
+    assert find(math.inf) == "Infinity"
+    assert find({"a": [1, {2.0}], "b": "nan", "c": None}) is None
+    assert find({"a": "\u00cb\x7f\u00f8", "b": 2**70, "c": None}) is None
 
 
 # -- decoding -------------------------------------------------------------------------------------

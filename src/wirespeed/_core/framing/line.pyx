@@ -1,7 +1,7 @@
 """Newline-delimited framing: one message a line (MCP over stdio and over byte streams).
 
 Source: basic/transports/stdio of every revision. Only the byte 0x0A ends a message; a carriage
-return before it, blank lines and one leading byte order mark are tolerated.
+return before it, blank lines, and one byte order mark before the first message are tolerated.
 
 A chunk that is fed is framed in place. The search for the newline of an unfinished line continues
 where it stopped.
@@ -157,16 +157,22 @@ cdef class LineFramer(Framer):
                 continue
             p = self.slab.base + self.start
             self.start = self.scanned = at + 1 if at < self.end else self.end
-            if self.at_start:
-                self.at_start = False
-                if n >= 3 and memcmp(p, b"\xef\xbb\xbf", 3) == 0:
-                    p += 3
-                    n -= 3
             while n and (p[n - 1] == 0x0D or p[n - 1] == 0x20 or p[n - 1] == 0x09):
                 n -= 1
             while n and (p[0] == 0x20 or p[0] == 0x09 or p[0] == 0x0D):
                 p += 1
                 n -= 1
+            if self.at_start and n:
+                # a program may write it behind the lines of the one that started it
+                if n >= 3 and memcmp(p, b"\xef\xbb\xbf", 3) == 0:
+                    self.at_start = False
+                    p += 3
+                    n -= 3
+                    while n and (p[0] == 0x20 or p[0] == 0x09 or p[0] == 0x0D):
+                        p += 1
+                        n -= 1
+                elif p[0] == c'{' or p[0] == c'[':
+                    self.at_start = False
             if n == 0:
                 continue
             frame.p = p

@@ -13,7 +13,7 @@ cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport uint8_t
-from libc.string cimport memcpy, memmove
+from libc.string cimport memcmp, memcpy, memmove
 
 import os
 
@@ -345,6 +345,9 @@ cdef class WebSocketFramer(Framer):
         if not self.raw:
             while n and (p[n - 1] == 0x20 or 0x09 <= p[n - 1] <= 0x0A or p[n - 1] == 0x0D):
                 n -= 1
+            if n >= 3 and p[0] == 0xEF and memcmp(p, b"\xef\xbb\xbf", 3) == 0:
+                p += 3                           # a byte order mark
+                n -= 3
             while n and (p[0] == 0x20 or 0x09 <= p[0] <= 0x0A or p[0] == 0x0D):
                 p += 1
                 n -= 1

@@ -31,6 +31,10 @@ PIPES_END = 0.25
 # Seconds that this other process has to answer: with and without earlier output of the server.
 ANSWER = 5.0
 FIRST_ANSWER = 30.0
+# Seconds in which a program whose output has ended exits.
+SETTLED = 2.0
+# Seconds of each step of the end of a program that could not be used.
+HURRIED = 2.0
 
 Join: TypeAlias = "Callable[[Framer | None], ClientConnection]"
 Target: TypeAlias = "Stdio | Http | WebSocket | Socket | Server"
@@ -53,11 +57,15 @@ class Channel(Protocol):
     def released(self) -> None:
         """The link is gone. Called once for each link."""
 
-    async def failure(self, reason: str) -> TransportError | ConnectionClosed:
-        """Return an error that tells why the link is gone, as far as the reason is known."""
+    async def failure(
+        self, reason: str, *, patient: bool = True
+    ) -> TransportError | ConnectionClosed:
+        """Return an error that tells why the link is gone, as far as the reason is known.
+        ``patient``: Whether there is time to wait for the exit of a program."""
 
-    async def close(self) -> None:
-        """Close the channel and release everything it holds."""
+    async def close(self, *, hurry: bool = False) -> None:
+        """Close the channel and release everything it holds. ``hurry``: It was of no use, so
+        nothing can be lost."""
 
 
 class StdioChannel:
@@ -123,10 +131,12 @@ class StdioChannel:
         if self._watching is not None:
             self._watching.cancel()
 
-    async def failure(self, reason: str) -> TransportError | ConnectionClosed:
+    async def failure(
+        self, reason: str, *, patient: bool = True
+    ) -> TransportError | ConnectionClosed:
         if self.child is None:
             return ConnectionClosed(reason)
-        if await self.child.settle():
+        if await self.child.settle(SETTLED if patient else 0.0):
             self.probe_was_read = self._was_read(self.child)
             return self.child.error(reason, self._hint(self.child))
         return TransportError(self.child.failure(reason))
@@ -155,10 +165,11 @@ class StdioChannel:
             return "; it ended by itself without an answer: does the file call server.run()?"
         return ""
 
-    async def close(self) -> None:
+    async def close(self, *, hurry: bool = False) -> None:
         if self.child is not None:
             self.child.drain_stdout()
-            await self.child.shutdown()
+            grace = min(self.target.shutdown_grace, HURRIED) if hurry else None
+            await self.child.shutdown(grace, grace)
 
 
 class MemoryChannel:
@@ -198,10 +209,12 @@ class MemoryChannel:
     def released(self) -> None:
         pass
 
-    async def failure(self, reason: str) -> TransportError | ConnectionClosed:
+    async def failure(
+        self, reason: str, *, patient: bool = True
+    ) -> TransportError | ConnectionClosed:
         return ConnectionClosed(reason)
 
-    async def close(self) -> None:
+    async def close(self, *, hurry: bool = False) -> None:
         held, self._held = self._held, None
         try:
             await self._end()

@@ -32,9 +32,9 @@ cdef class ClientConnection(Endpoint):
     cdef object timer                  # of the earliest deadline
     cdef double timer_at
     cdef object room_waiters           # deque of futures
-    cdef public bint probing           # the only request is server/discover, the first one
+    cdef public int64_t probing        # the id of server/discover, the first request; 0: none
     cdef object quiet                  # logs what the server can cause as often as it likes
-    cdef str skipped                   # why a message without a readable id was skipped last
+    cdef str skipped                   # why a message that answers no request was skipped last
     cdef double skipped_at
     cdef bint reported                 # requests that nobody answers were logged
     cdef public object answerer        # answers the server's requests (legacy); None: nobody does

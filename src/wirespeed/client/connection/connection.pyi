@@ -56,7 +56,7 @@ class ClientConnection(Endpoint):
     revision: Revision | None
     lost_error: BaseException | None
     answerer: _Answerer | None
-    probing: bool
+    probing: int
     gone: bool
     exit_note: str
     def __init__(

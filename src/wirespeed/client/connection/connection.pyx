@@ -15,13 +15,7 @@ from collections.abc import Mapping
 import msgspec
 
 from wirespeed._core._simd cimport (
-    WS_DEPTH,
-    WS_OK,
-    WS_ROOT_OBJECT,
-    WS_UTF8,
-    kernels,
-    ws_scan,
-    ws_status,
+    WS_DEPTH, WS_ID_INTEGER, WS_OK, WS_ROOT_OBJECT, WS_UTF8, kernels, ws_scan, ws_status,
 )
 from wirespeed._core.envelope cimport (
     ERROR,
@@ -45,12 +39,7 @@ from wirespeed.client.results.decode import (
 )
 from wirespeed.client.results.tools import Progress
 from wirespeed.client.timeouts import timed_out
-from wirespeed.errors import (
-    ConnectionClosed,
-    InvalidResponse,
-    LimitExceeded,
-    RemoteError,
-)
+from wirespeed.errors import ConnectionClosed, InvalidResponse, LimitExceeded, RemoteError
 from wirespeed.protocol import codes
 from wirespeed.protocol.messages import ErrorObject
 from wirespeed.transport.quiet import Quiet
@@ -96,6 +85,7 @@ cdef class ClientConnection(Endpoint):
         self.loop = loop
         self.owner = owner
         self.wire = self.session = Session(limits=limits, role="client", framer=framer)
+        self.session.shows_late_responses = True
         self.session.batches = True        # servers of 2025-03-26 may send batches
         self.max_depth = limits.max_depth
         self.meta = self.tasks_meta = b""
@@ -405,9 +395,9 @@ cdef class ClientConnection(Endpoint):
                     self.owner.on_link_over()
                 return
             try:
-                if m.kind_c == RESULT:
+                if m.kind_c == RESULT and m.token is not None:
                     self.resolve_c(m)
-                elif m.kind_c == ERROR or m.kind_c == INVALID:
+                elif m.kind_c == RESULT or m.kind_c == ERROR or m.kind_c == INVALID:
                     self.refuse_c(m)
                 elif m.kind_c == NOTIFICATION:
                     self.notification(m)
@@ -441,19 +431,20 @@ cdef class ClientConnection(Endpoint):
         """Handle an error response, or a response that is not valid."""
         cdef Waiter waiter
         if m.token is None and self.probing and m.kind_c == ERROR and not valid_id(m):
-            for _, m.token in self.session.fail_all():
-                pass                       # the probe is the only one
+            m.token = self.session.forget(self.probing)
+        if m.token is None and m.kind_c == ERROR and not valid_id(m):
+            self.quiet.log(
+                logging.WARNING,
+                "the server reports an error: %r", bytes(memoryview(m.error)[:500]),
+            )
+            return 0
         if m.token is None:
-            if m.kind_c == ERROR:
-                self.quiet.log(
-                    logging.WARNING,
-                    "the server reports an error: %r", bytes(memoryview(m.error)[:500]),
-                )
-            else:
-                if m.fault_c != FAULT_PARSE and m.reason is not None:
-                    # a response whose id cannot be read arrives here, too
-                    self.skipped_at = <double> self.loop.time()
-                    self.skipped = m.reason
+            # late, or without an id that is one of ours
+            if m.kind_c != INVALID:
+                m.reason = f"an answer with the id {m.raw_id[:40]!r:.60}, which no request has"
+            if m.fault_c != FAULT_PARSE and m.reason is not None:
+                self.skipped_at, self.skipped = <double> self.loop.time(), m.reason
+            if m.kind_c == INVALID or m.scan.id_kind != WS_ID_INTEGER:
                 self.owner.on_bad_line(m)
             return 0
         waiter = <Waiter> m.token
@@ -594,4 +585,10 @@ cdef bytes arguments_text(object arguments, uint32_t max_depth):
         raise TypeError(
             f"arguments must be a mapping, a struct or bytes, not {type(arguments).__name__}"
         )
+    if b"null" in text:
+        from wirespeed.schema.json_schema import nonfinite_in
+
+        found = nonfinite_in(arguments)
+        if found is not None:
+            raise ValueError(f"the arguments hold {found}: JSON has no NaN and no Infinity")
     return text

@@ -7,7 +7,8 @@ basic/lifecycle of the others.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
@@ -21,6 +22,7 @@ from wirespeed.errors import (
     VersionMismatch,
 )
 from wirespeed.protocol import codes
+from wirespeed.protocol.capabilities import understood
 from wirespeed.protocol.client_capabilities import ANSWERED, declared
 from wirespeed.protocol.messages import DiscoverResult, InitializeResult
 from wirespeed.protocol.meta import TASKS_EXTENSION
@@ -42,12 +44,18 @@ if TYPE_CHECKING:
     from wirespeed.client.answering.answerer import Answering
     from wirespeed.client.connection.connection import ClientConnection
 
+# Seconds after which `first_answer` sends ``initialize`` as well.
+SILENCE = 1.0
+# ``_meta`` of that ``initialize``. Legacy servers ignore it; for the others it says that a modern
+# client sends a method which they do not have.
+ENVELOPE: dict[str, Any] = {META_PROTOCOL_VERSION: LATEST_MODERN, META_CLIENT_CAPABILITIES: {}}
+
 encode = msgspec.json.Encoder().encode
 _initialized = msgspec.json.Decoder(InitializeResult).decode
 
 
 class _Discovered(DiscoverResult):
-    resultType: str = "complete"  # noqa: N815
+    resultType: str | None = None  # noqa: N815
 
 
 _discovery = msgspec.json.Decoder(_Discovered).decode
@@ -55,12 +63,78 @@ _discovery = msgspec.json.Decoder(_Discovered).decode
 
 def _discovered(data: Any) -> DiscoverResult:
     result = _discovery(data)
-    complete(result.resultType)
+    complete(result.resultType or "complete")
     return result
 
 
 class ModernServer(VersionMismatch):
     """A server refuses ``initialize`` with an error of modern servers only."""
+
+
+class FallBack(Exception):
+    """The probe found a legacy server."""
+
+
+class Verdict(NamedTuple):
+    """Which era a server is of.
+
+    Attributes:
+        is_modern: Whether it is of the era of 2026-07-28.
+        answer: What it answered to ``server/discover`` or, of a legacy era, to ``initialize``; None
+            if a handshake has to follow.
+        greeting: What a server of the modern era has answered to ``initialize``, if it has accepted
+            that, too: it may refuse modern requests on this connection.
+    """
+
+    is_modern: bool
+    answer: Any = None
+    greeting: Any = None
+
+    @property
+    def is_mixed(self) -> bool:
+        """Whether the server has said that it is of both eras."""
+        return self.greeting is not None
+
+
+async def first_answer(
+    probe: Coroutine[Any, Any, Any], greet: Callable[[], Coroutine[Any, Any, Any]]
+) -> Verdict:
+    """Find out the era of a server that may never answer ``server/discover``.
+
+    After `SILENCE` seconds ``initialize`` is sent as well. The first answer decides; what is said
+    later is dropped. Servers of the modern era refuse this ``initialize``, because it has their
+    envelope. So a server that starts slowly is of the era that it is.
+
+    ``probe``: Sends ``server/discover``, and returns its result. It raises `FallBack` for a server
+    of a legacy era; what else it raises passes. ``greet``: Sends ``initialize`` with `ENVELOPE`.
+    """
+    asked = asyncio.ensure_future(probe)
+    greeted: asyncio.Future[Any] | None = None
+    try:
+        await asyncio.wait((asked,), timeout=SILENCE)
+        if not asked.done():
+            greeted = asyncio.ensure_future(greet())
+            await asyncio.wait((asked, greeted), return_when=asyncio.FIRST_COMPLETED)
+            if not asked.done() and greeted.exception() is None:
+                return Verdict(False, greeted.result())
+            await asyncio.wait((asked,))
+        try:
+            answer = asked.result()
+        except FallBack:
+            if greeted is not None:
+                await asyncio.wait((greeted,))
+            if greeted is None or isinstance(greeted.exception(), RemoteError):
+                return Verdict(False)
+            return Verdict(False, greeted.result())
+        if greeted is None:
+            return Verdict(True, answer)
+        await asyncio.wait((greeted,), timeout=SILENCE)
+        accepted = greeted.done() and greeted.exception() is None
+        return Verdict(True, answer, greeted.result() if accepted else None)
+    finally:
+        for one in (asked, greeted):
+            if one is not None and not one.cancel() and not one.cancelled():
+                one.exception()  # for those who do not look at it
 
 
 class Agreement(msgspec.Struct):
@@ -125,10 +199,6 @@ class Identity(msgspec.Struct):
         return encode(members)[1:-1]
 
 
-class FallBack(Exception):
-    """The probe found a legacy server."""
-
-
 async def modern(
     connection: ClientConnection, identity: Identity, timeout: float, *, fall_back: bool
 ) -> Agreement:
@@ -141,10 +211,10 @@ async def modern(
     refused: set[str] = set()
     for _ in range(len(MODERN_VERSIONS) + 1):
         identity.declare(connection, version)
-        connection.probing = True
         waiter = connection.request(
             "server/discover", None, _discovered, timeout=timeout, cancellable=not fall_back
         )
+        connection.probing = waiter.id
         try:
             result: DiscoverResult = await waiter.future
         except RemoteError as exc:
@@ -186,7 +256,7 @@ async def modern(
                 connection.abandon(waiter)
             raise
         finally:
-            connection.probing = False
+            connection.probing = 0
         chosen = _newest(result.supportedVersions, MODERN_VERSIONS)
         if not chosen:
             if fall_back:
@@ -194,12 +264,12 @@ async def modern(
             supported = result.supportedVersions
             raise VersionMismatch(_speaks(supported, MODERN_VERSIONS), supported)
         identity.declare(connection, chosen)
-        connection.session.answers_requests = False
-        info = result.meta.get(META_SERVER_INFO)
+        connection.session.answers_requests = connection.session.batches = False
+        info = dict(result.meta or ()).get(META_SERVER_INFO)
         return Agreement(
             REVISIONS[chosen],
             info if isinstance(info, dict) else None,
-            result.capabilities,
+            understood(result.capabilities),
             result.instructions,
         )
     raise VersionMismatch("the server refuses every version it names", [])
@@ -216,7 +286,7 @@ async def legacy(
     the one of 2026-07-28 basic/versioning.
     """
     try:
-        result = await _initialize(connection, identity, timeout, version)
+        result = await initialize(connection, identity, timeout, version)
     except RemoteError as exc:
         supported = _supported(exc)
         if not supported and exc.code != codes.UNSUPPORTED_PROTOCOL_VERSION:
@@ -227,7 +297,12 @@ async def legacy(
         other = _newest(supported, LEGACY_VERSIONS, exclude=version)
         if not other:
             raise VersionMismatch(text, supported) from exc
-        result = await _initialize(connection, identity, timeout, other)
+        result = await initialize(connection, identity, timeout, other)
+    return agreed(connection, identity, result)
+
+
+def agreed(connection: ClientConnection, identity: Identity, result: InitializeResult) -> Agreement:
+    """Take the server's answer to ``initialize``. VersionMismatch: there is no common version."""
     if result.protocolVersion not in LEGACY_VERSIONS:
         raise VersionMismatch(
             f"the server wants protocol version {result.protocolVersion!r}; "
@@ -248,19 +323,29 @@ async def legacy(
 
             connection.answerer = Inbox(connection, identity.answering, mine, version)
     connection.notify("notifications/initialized")
-    return Agreement(revision, result.serverInfo, result.capabilities, result.instructions)
+    return Agreement(
+        revision, result.serverInfo, understood(result.capabilities), result.instructions
+    )
 
 
-async def _initialize(
-    connection: ClientConnection, identity: Identity, timeout: float, version: str
+async def initialize(
+    connection: ClientConnection,
+    identity: Identity,
+    timeout: float,
+    version: str = LATEST_LEGACY,
+    *,
+    as_well: bool = False,
 ) -> InitializeResult:
+    """Send ``initialize``. ``as_well``: Beside ``server/discover``, see `first_answer`."""
     connection.use(REVISIONS[version])
     connection.session.batches = True  # servers of 2025-03-26 may answer in a batch
-    params = {
+    params: dict[str, Any] = {
         "protocolVersion": version,
         "capabilities": identity.declared(version),
         "clientInfo": identity.info,
     }
+    if as_well:
+        params["_meta"] = {**ENVELOPE, META_CLIENT_INFO: identity.info}
     waiter = connection.request(
         "initialize", encode(params), _initialized, timeout=timeout, cancellable=False
     )

@@ -9,6 +9,7 @@ exception.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import logging
 import random
@@ -106,6 +107,7 @@ class Lifecycle:
         self._host = host
         self._handshake_timeout = handshake_timeout
         self._probe_timeout = probe_timeout
+        self._until = 0.0  # the loop's time at which the handshake's time is over
         # The era belongs to the server: a restart needs no second probe.
         self._found: Era | None = None
         self._started_before = False
@@ -243,7 +245,7 @@ class Lifecycle:
             if connection.lost_error is not None:
                 raise connection.error()
         except BaseException:
-            await self._drop("the client could not be opened")
+            await self._drop("the client could not be opened", patience=self._left)
             raise
         self.live, self.agreement = connection, agreement
         self._found = "modern" if agreement.revision.modern else "legacy"
@@ -253,13 +255,20 @@ class Lifecycle:
     async def _agree(self) -> Agreement:
         """Connect and agree. A server of HTTP may demand a token first."""
         await self._connect()
+        loop = asyncio.get_running_loop()
         for n in itertools.count():
+            self._until = loop.time() + self._handshake_timeout
             try:
                 return await self._agree_on_era()
             except Challenged as exc:
                 if not await exc.answer(n):
                     raise
         raise AssertionError
+
+    @property
+    def _left(self) -> float:
+        """How many seconds of the handshake's time are left."""
+        return max(0.0, self._until - asyncio.get_running_loop().time())
 
     async def _agree_on_era(self) -> Agreement:
         """Find out the era (2026-07-28 basic/transports/stdio, "Backward Compatibility")."""
@@ -268,25 +277,59 @@ class Lifecycle:
         if self._era == "legacy":
             return await self._initialize()
         if self._era == "modern":
-            return await self._discover(self._handshake_timeout, fall_back=False)
-        if self._found != "legacy":
-            known = self._found == "modern"
-            timeout = self._handshake_timeout if known else self._probe_timeout
+            return await self._discover(self._left, fall_back=False)
+        if self._found == "modern":
+            with contextlib.suppress(handshake.FallBack):
+                return await self._discover(self._left, fall_back=True)
+        elif self._found is None:
             try:
-                return await self._discover(timeout, fall_back=True)
-            except handshake.FallBack:
-                pass
+                found = await self._probe(min(self._probe_timeout, self._left))
             except TransportError:
-                if known or not probed.probe_was_read:
+                if not probed.probe_was_read:
                     raise
                 # the era is still unknown: some legacy servers exit on an unknown first message
-                await self._drop("the server is started again", revive=True)
-                await self._connect()
+                await self._start_again()
+            else:
+                if found is not None:
+                    return found
         try:
             return await self._initialize()
         except handshake.ModernServer:
             # the server answered the probe too late, or a modern server has replaced a legacy one
-            return await self._discover(self._handshake_timeout, fall_back=False)
+            return await self._discover(self._left, fall_back=False)
+
+    async def _probe(self, timeout: float) -> Agreement | None:
+        """Find out the era. None: it is a legacy one, and ``initialize`` has to follow."""
+        connection, identity = self._connection, self.identity
+        assert connection is not None
+        probe = handshake.modern(connection, identity, timeout, fall_back=True)
+        if str(getattr(self.target, "url", "")).startswith("http"):
+            # a server of HTTP answers each request, at least with a status
+            try:
+                return await self._negotiate(probe)
+            except handshake.FallBack:
+                return None
+
+        async def ask() -> handshake.Verdict:
+            return await handshake.first_answer(
+                probe,
+                lambda: handshake.initialize(connection, identity, self._left, as_well=True),
+            )
+
+        verdict = await self._negotiate(ask())
+        if verdict.answer is None:
+            return None
+        if not verdict.is_modern:
+            return handshake.agreed(connection, identity, verdict.answer)
+        if verdict.is_mixed:
+            await self._start_again()
+            return await self._discover(self._left, fall_back=False)
+        agreement: Agreement = verdict.answer
+        return agreement
+
+    async def _start_again(self) -> None:
+        await self._drop("the server is started again", revive=True)
+        await self._connect()
 
     async def _connect(self) -> None:
         channel = channel_for(self.target)
@@ -310,11 +353,9 @@ class Lifecycle:
 
     async def _initialize(self) -> Agreement:
         assert self._connection is not None
-        return await self._negotiate(
-            handshake.legacy(self._connection, self.identity, self._handshake_timeout)
-        )
+        return await self._negotiate(handshake.legacy(self._connection, self.identity, self._left))
 
-    async def _negotiate(self, negotiation: Coroutine[Any, Any, Agreement]) -> Agreement:
+    async def _negotiate(self, negotiation: Coroutine[Any, Any, T]) -> T:
         connection = self._connection
         try:
             return await negotiation
@@ -327,7 +368,9 @@ class Lifecycle:
         except (TimeoutError, InvalidResponse) as exc:
             if self._channel is None:
                 raise
-            described = await self._channel.failure(self._with_bad_line(f"no handshake: {exc}"))
+            text = self._with_bad_line(f"no handshake: {exc}")
+            patient = not isinstance(exc, TimeoutError)  # else its time is over
+            described = await self._channel.failure(text, patient=patient)
             raise type(exc)(str(described)) from exc
 
     def _with_noise(self, connection: ClientConnection, reason: str) -> str:
@@ -438,22 +481,23 @@ class Lifecycle:
 
     # -- ending ----------------------------------------------------------------------------------
 
-    async def _drop(self, why: str, *, revive: bool = False) -> None:
+    async def _drop(self, why: str, *, revive: bool = False, patience: float | None = None) -> None:
         """End the present link, and wait until all earlier links are released. ``revive``: a new
-        link follows. It does not wait for the end of a link to a server elsewhere."""
+        link follows. It does not wait for the end of a link to a server elsewhere. ``patience``: Of
+        a server that could not be used: after these seconds it ends in the background."""
         connection, channel = self._connection, self._channel
         self._connection = self._channel = None
         if connection is not None:
             connection.fail(ConnectionClosed(why))
         if channel is not None:
             channel.hang_up()
-            self._end(channel)
+            self._end(channel, hurry=patience is not None)
         if self._endings and not (revive and self._elsewhere):
-            await asyncio.wait(tuple(self._endings))
+            await asyncio.wait(tuple(self._endings), timeout=patience)
 
-    def _end(self, channel: Channel) -> None:
+    def _end(self, channel: Channel, hurry: bool = False) -> None:
         # in a task, which a cancelled caller does not stop
-        task = asyncio.ensure_future(channel.close())
+        task = asyncio.ensure_future(channel.close(hurry=hurry))
         self._endings.add(task)
         task.add_done_callback(self._ended)
 
@@ -462,7 +506,9 @@ class Lifecycle:
         raw = message.raw
         text = b"" if raw is None else bytes(memoryview(raw)[:200])
         line = f"{text!r} ({message.reason})" if text else f"{message.reason}"
-        self._quiet.log(logging.WARNING, "skipped a line that is not a JSON-RPC message: %s", line)
+        what = "a line that is not a JSON-RPC message"
+        what = what if message.kind == "invalid" else "an answer"
+        self._quiet.log(logging.WARNING, "skipped %s: %s", what, line)
         if self._bad_line is None:
             self._bad_line = line
 

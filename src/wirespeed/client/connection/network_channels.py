@@ -105,11 +105,11 @@ class SocketChannel(_Remote):
         if (link := self._link) is not None:
             link.close()
 
-    async def failure(self, reason: str) -> ConnectionLost:
+    async def failure(self, reason: str, *, patient: bool = True) -> ConnectionLost:
         """Return the error that tells how the stream ended."""
         return ConnectionLost(f"{self._where}: {reason}")
 
-    async def close(self) -> None:
+    async def close(self, *, hurry: bool = False) -> None:
         """Everything is released."""
         await self._until_released(0.0)
 
@@ -178,7 +178,7 @@ class WebSocketChannel(_Remote):
         if (link := self._link) is not None:
             link.end(CloseCode.NORMAL, "", self.target.close_timeout)
 
-    async def failure(self, reason: str) -> ConnectionLost:
+    async def failure(self, reason: str, *, patient: bool = True) -> ConnectionLost:
         """Return the error that tells which side closed the connection, the code and the reason."""
         code: int | None = None
         said = ""
@@ -201,7 +201,7 @@ class WebSocketChannel(_Remote):
             reason, code = f"{reason} without a closing frame", CloseCode.VANISHED.value
         return ConnectionLost(f"{self._where}: {reason}", code, said)
 
-    async def close(self) -> None:
+    async def close(self, *, hurry: bool = False) -> None:
         """Wait for the server's closing frame, for the target's time limit; then release
         everything."""
         await self._until_released(self.target.close_timeout + _GRACE)

@@ -49,14 +49,16 @@ class HttpChannel:
         if link is not None and link.loop.is_closed():
             link.abandon()
 
-    async def failure(self, reason: str) -> TransportError | ConnectionClosed:
+    async def failure(
+        self, reason: str, *, patient: bool = True
+    ) -> TransportError | ConnectionClosed:
         """Return the error that tells why the link ended."""
         link = self._link
         if link is not None and link.failure is not None:
             return link.failure
         return ConnectionLost(f"{self.target.where}: {reason}")
 
-    async def close(self) -> None:
+    async def close(self, *, hurry: bool = False) -> None:
         """End the session, within the target's time limit, and close all connections."""
         link, self._link = self._link, None
         if link is None:

@@ -44,6 +44,10 @@ _LATER = ("resultType", *_HINTS)
 _KNOWN = frozenset({"text", "image", "audio", "resource", "resource_link"})
 
 _encode = msgspec.json.Encoder().encode
+# Members whose null says something.
+_OWN = frozenset({"structuredContent", "_meta", "data"})
+
+_any = msgspec.json.Decoder().decode
 _members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
@@ -58,13 +62,6 @@ class Unfinished(msgspec.Struct):
 
     result_type: str
     text: bytes
-
-
-class _Kind(msgspec.Struct, rename="camel"):
-    result_type: str = "complete"
-
-
-_kind = msgspec.json.Decoder(_Kind).decode
 
 
 def complete(result_type: str) -> None:
@@ -84,9 +81,36 @@ def _without(data: Any, names: tuple[str, ...]) -> bytes | None:
     return _encode({name: text for name, text in members.items() if name not in names})
 
 
+def without_nulls(data: Any) -> bytes | None:
+    """The JSON text of a result without members that are null, at whatever depth but where a value
+    is the user's own. None for a result that has none of these."""
+    whole = _any(data)
+    found = _without_nulls(whole)
+    return None if found == whole else _encode(found)
+
+
+def _without_nulls(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_without_nulls(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    return {
+        name: item if name in _OWN else _without_nulls(item)
+        for name, item in value.items()
+        if item is not None or name in _OWN
+    }
+
+
+class _Kind(msgspec.Struct, rename="camel"):
+    result_type: str = "complete"
+
+
+_kind = msgspec.json.Decoder(_Kind).decode
+
+
 class ResultDecoder(Generic[T]):
     """Decodes a result of a server of 2026-07-28; `legacy` decodes one of an older server.
-    Malformed hints about caching count as absent.
+    Malformed hints about caching count as absent, and so do members that are null.
 
     Args:
         decode: Decodes JSON text into an object with a ``result_type``.
@@ -112,12 +136,10 @@ class ResultDecoder(Generic[T]):
         try:
             result = self._decode(data)
         except msgspec.ValidationError:
-            kind = _kind(data).result_type
+            bare = without_nulls(data) or data
+            kind = _kind(bare).result_type
             if kind == "complete":
-                bare = _without(data, _HINTS)
-                if bare is None:
-                    raise
-                return self._taken(self._decode(bare))
+                return self._look_again(bare)
         else:
             kind = result.result_type
             if kind == "complete":
@@ -126,10 +148,26 @@ class ResultDecoder(Generic[T]):
             complete(kind)
         return Unfinished(kind, bytes(data))
 
+    def _look_again(self, data: Any) -> T:
+        try:
+            return self._taken(self._decode(data))
+        except msgspec.ValidationError:
+            bare = _without(data, _HINTS)
+            if bare is None:
+                raise
+            return self._taken(self._decode(bare))
+
     def legacy(self, data: Any) -> T:
         """The result of a server of 2025-11-25 or before."""
         bare = _without(data, _LATER)
-        return self._taken(self._decode(data if bare is None else bare))
+        data = data if bare is None else bare
+        try:
+            return self._taken(self._decode(data))
+        except msgspec.ValidationError:
+            bare = without_nulls(data)
+            if bare is None:
+                raise
+            return self._taken(self._decode(bare))
 
     def _taken(self, result: Any) -> T:
         taken: T = result if self._take is None else self._take(result)
@@ -180,8 +218,9 @@ def decode_call_result(data: Any) -> CallToolResult | Unfinished:
     try:
         result = _strict(data)
     except msgspec.ValidationError:
-        kind = _kind(data).result_type
-        return _one_by_one(data) if kind == "complete" else Unfinished(kind, bytes(data))
+        bare = without_nulls(data) or data
+        kind = _kind(bare).result_type
+        return _one_by_one(bare) if kind == "complete" else Unfinished(kind, bytes(data))
     if result.result_type != "complete":
         return Unfinished(result.result_type, bytes(data))
     return result
@@ -192,7 +231,7 @@ def decode_legacy_call_result(data: Any) -> CallToolResult:
     try:
         result = _strict(data)
     except msgspec.ValidationError:
-        return _one_by_one(data)
+        return _one_by_one(without_nulls(data) or data)
     result.result_type = "complete"
     return result
 

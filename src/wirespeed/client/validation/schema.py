@@ -2,12 +2,14 @@
 the first tool that has one.
 
 A schema comes from the server, so it is not trusted (basic, "JSON Schema Usage", of 2026-07-28): no
-other document is fetched, and a schema that is recursive or too large is refused before it is
-compiled.
+other document is fetched, and a schema that is too large is refused before it is compiled. A schema
+may refer to itself, but not without a step into the value. A value whose check may take too long is
+not checked.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 from typing import Any
 from urllib.parse import unquote
@@ -28,6 +30,25 @@ DIALECTS = {
 }
 """The validator of ``jsonschema-rs`` by ``$schema``, without an empty fragment at its end."""
 
+# Members that hold subschemas of what is inside of a value, and those whose subschemas apply only
+# where they are referred to.
+_INNER = frozenset(
+    {
+        "$defs",
+        "additionalItems",
+        "additionalProperties",
+        "contains",
+        "definitions",
+        "items",
+        "patternProperties",
+        "prefixItems",
+        "properties",
+        "propertyNames",
+        "unevaluatedItems",
+        "unevaluatedProperties",
+    }
+)
+
 _DEFAULT = "https://json-schema.org/draft/2020-12/schema"
 
 # Limits of a schema: bytes, levels of JSON, and subschemas with every reference expanded.
@@ -38,6 +59,9 @@ MAX_SUBSCHEMAS = 1000
 # does not name the place. To find the place, the library collects all errors of a union.
 MAX_VALUE = 1024 * 1024
 MAX_EXPLAINED = 16 * 1024
+# Limit of the work of a recursive schema: the levels of a value times the binary logarithm of the
+# number of its references to itself.
+MAX_RECURSION = 20.0
 # Limits of a regular expression: bytes when compiled, and backtracking steps of a lookaround.
 _PATTERN_BYTES = 1 << 20
 _BACKTRACKING = 100
@@ -74,7 +98,9 @@ class SchemaCheck:
         known = DIALECTS.get(dialect.removesuffix("#")) if isinstance(dialect, str) else None
         if known is None:
             raise Unusable(f"{what} has a dialect that is not supported: {dialect!r:.{_SHOWN}}")
-        _Bounds(what, schema).check()
+        bounds = _Bounds(what, schema)
+        bounds.check()
+        self._branches = bounds.n_recursions
         compiler = getattr(jsonschema_rs, known)
         engines: tuple[Any, ...] = (
             jsonschema_rs.RegexOptions(size_limit=_PATTERN_BYTES),
@@ -97,6 +123,8 @@ class SchemaCheck:
             size = MAX_VALUE + 1
         if size > MAX_VALUE:
             raise Unusable(f"the value is too large to be checked by {self._what}")
+        if self._branches > 1 and _depth(value) * math.log2(self._branches) > MAX_RECURSION:
+            raise Unusable(f"the value is nested too deep to be checked by {self._what}")
         if self._compiled.is_valid(value):
             return None
         if size > MAX_EXPLAINED:
@@ -118,6 +146,8 @@ class _Bounds:
         self._root = schema
         self._anchors: dict[str, Any] = {}
         self._sizes: dict[int, int] = {}  # by the id() of a subschema; 0 while it is counted
+        self._steps: dict[int, int] = {}  # of these: the steps into the value before it
+        self.n_recursions = 0  # references of a schema to itself
 
     def check(self) -> None:
         """Check the schema. `Unusable`: it exceeds a limit."""
@@ -126,7 +156,7 @@ class _Bounds:
         if len(_encode(self._root)) > MAX_SCHEMA:
             raise self._fault(f"has more than {MAX_SCHEMA} bytes")
         self._look(self._root, 1)
-        self._size(self._root)
+        self._size(self._root, 0)
 
     def _fault(self, text: str) -> Unusable:
         return Unusable(f"{self._what} {text}")
@@ -145,21 +175,33 @@ class _Bounds:
         for inner in node:
             self._look(inner, depth + 1)
 
-    def _size(self, node: Any) -> int:
-        """The number of subschemas of a schema, with every reference expanded."""
+    def _size(self, node: Any, steps: int) -> int:
+        """The number of subschemas of a schema, with every reference to another one expanded.
+        ``steps``: Into the value, before this schema applies."""
         size = self._sizes.get(id(node))
         if size == 0:
-            raise self._fault("refers to itself, so the work of a check has no bound")
-        if size is None:
-            self._sizes[id(node)] = 0
-            size = 1 + sum(map(self._size, self._inner(node)))
-            self._sizes[id(node)] = size
+            if steps == self._steps[id(node)]:
+                raise self._fault("refers to itself, so the work of a check has no bound")
+            self.n_recursions += 1
+            return 1
+        if size is not None:
+            return size
+        before = self.n_recursions
+        self._sizes[id(node)], self._steps[id(node)] = 0, steps
+        size = 1
+        for one, is_step in self._inner(node):
+            size += self._size(one, steps + is_step)
             if size > MAX_SUBSCHEMAS:
                 raise self._fault(f"has more than {MAX_SUBSCHEMAS} subschemas")
+        if self.n_recursions == before:
+            self._sizes[id(node)] = size
+        else:
+            del self._sizes[id(node)]  # elsewhere it may refer to itself without a step
         return size
 
-    def _inner(self, node: Any) -> Iterator[Any]:
-        """The subschemas of a schema, and the schemas that it refers to."""
+    def _inner(self, node: Any) -> Iterator[tuple[Any, bool]]:
+        """The subschemas of a schema, and the schemas that it refers to; and of each whether it is
+        for what is inside of the value."""
         if not isinstance(node, dict):
             return
         if node is not self._root and isinstance(node.get("$id", node.get("id")), str):
@@ -167,12 +209,13 @@ class _Bounds:
         for name, value in node.items():
             if name in _REFERENCES:
                 if isinstance(value, str):
-                    yield self._target(value)
+                    yield self._target(value), False
             elif name in _MAPS:
-                yield from value.values() if isinstance(value, dict) else ()
+                found: Iterable[Any] = value.values() if isinstance(value, dict) else ()
+                yield from ((one, name in _INNER) for one in found)
             elif name not in _DATA:
                 found = value if isinstance(value, list) else (value,)
-                yield from (one for one in found if isinstance(one, dict))
+                yield from ((one, name in _INNER) for one in found if isinstance(one, dict))
 
     def _target(self, reference: str) -> Any:
         """The subschema that a reference names."""
@@ -191,6 +234,20 @@ class _Bounds:
             except (KeyError, IndexError, TypeError, ValueError):
                 raise self._fault(f"refers to nothing ({reference:.{_SHOWN}})") from None
         return node
+
+
+def _depth(value: Any) -> int:
+    """How many levels of objects and arrays a value has."""
+    depth, level = 0, [value]
+    while level:
+        inner: list[Any] = []
+        for one in level:
+            if isinstance(one, dict):
+                inner += one.values()
+            elif isinstance(one, list):
+                inner += one
+        depth, level = depth + 1, inner
+    return depth
 
 
 def _refuse(uri: str) -> Any:

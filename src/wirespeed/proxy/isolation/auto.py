@@ -12,7 +12,7 @@ from wirespeed.proxy.isolation.assignment import WithoutSession
 from wirespeed.proxy.isolation.handshake import Probe, ping
 from wirespeed.proxy.isolation.per_client import PerClient
 from wirespeed.proxy.isolation.pool import Pool
-from wirespeed.proxy.supervision.upstream import Life, Upstream
+from wirespeed.proxy.supervision.upstream import Life, StartAgain, Upstream
 
 if TYPE_CHECKING:
     from wirespeed._core.envelope import Message
@@ -46,7 +46,7 @@ class Auto:
         self._lanes: Pool | None = None  # of a server of legacy eras
         self._is_known = False
         self._life: Life | None = None
-        self._probe = Probe(config.start_timeout / 2)
+        self._probe = Probe(config.start_timeout / 2, {})
         self._fronts: dict[Front, None] = {}  # that wait
         self._refusal: tuple[int, str] | None = None
 
@@ -68,7 +68,7 @@ class Auto:
         life, self._life = self._life, None
         pools = self._pools
         self._pool = self._lanes = None
-        self._probe = Probe(self._config.start_timeout / 2)
+        self._probe = Probe(self._config.start_timeout / 2, {})
         self._is_known, self._refusal = False, None
         if life is not None:
             life.task.cancel()
@@ -124,6 +124,8 @@ class Auto:
     async def opened(self, backend: Backend) -> None:
         """The server is there: ask it. StartAgain: it ended at the question."""
         versions = await self._probe.ask(backend)
+        if backend.greeting is not None:  # the first client says itself who it is
+            raise StartAgain("it has had an initialize of the proxy")
         if self._probe.was_fatal:  # a program that always fails looks like that, too
             await ping(backend, self._config.start_timeout / 2)
         life, self._life = self._life, None

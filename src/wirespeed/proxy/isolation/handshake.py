@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from wirespeed.client.connection.handshake import ENVELOPE, FallBack, first_answer
 from wirespeed.client.http.statuses import NO_VERDICT, Challenged
 from wirespeed.errors import (
     HttpStatusError,
@@ -20,11 +21,13 @@ from wirespeed.errors import (
     WirespeedError,
 )
 from wirespeed.protocol import codes
+from wirespeed.protocol.capabilities import understood
 from wirespeed.protocol.meta import TASKS_EXTENSION
 from wirespeed.protocol.revisions import (
     LATEST_LEGACY,
     LATEST_MODERN,
     LEGACY_VERSIONS,
+    META_CLIENT_INFO,
     MODERN_VERSIONS,
     REVISIONS,
 )
@@ -49,15 +52,47 @@ _LEGACY = (
 )
 
 
-async def discover(backend: Backend, timeout: float) -> tuple[str, ...]:
+async def discover(
+    backend: Backend,
+    timeout: float,
+    capabilities: dict[str, Any] | None = None,
+    info: object = None,
+) -> tuple[str, ...]:
     """Return the versions that a server names in the modern era; none: it is of a legacy era.
 
     ``timeout``: Seconds after which a server that does not answer counts as a legacy one. Source:
-    basic/transports/stdio of 2026-07-28, "Backward Compatibility". TransportError: the connection
-    was lost. RemoteError: a modern server refuses.
+    basic/transports/stdio of 2026-07-28, "Backward Compatibility". ``capabilities``, ``info``: Of
+    the client, for a server that may be sent ``initialize`` as well; its answer becomes
+    `Backend.greeting`. None: It may not. TransportError: the connection was lost. RemoteError: a
+    modern server refuses.
     """
     backend.revision = REVISIONS[LATEST_MODERN]
-    found: tuple[str, ...] = ()
+    probe = _versions(backend, timeout)
+    if capabilities is None or backend.over_http:
+        try:
+            return await probe
+        except FallBack:
+            backend.revision = None
+            return ()
+    params = {**_hello(capabilities, info), "_meta": {**ENVELOPE, META_CLIENT_INFO: client_info()}}
+
+    async def greet() -> Any:
+        return await backend.ask("initialize", params)
+
+    verdict = await first_answer(probe, greet)
+    if verdict.is_modern:
+        found: tuple[str, ...] = verdict.answer
+        if verdict.is_mixed:
+            backend.greeted(verdict.greeting)
+        return found
+    if verdict.answer is not None:
+        backend.greeted(verdict.answer)
+    backend.revision = None
+    return ()
+
+
+async def _versions(backend: Backend, timeout: float) -> tuple[str, ...]:
+    """Return the versions that a server names in the modern era. `FallBack`: it is of another."""
     answer: Any = None
     try:
         async with asyncio.timeout(timeout):
@@ -74,12 +109,10 @@ async def discover(backend: Backend, timeout: float) -> tuple[str, ...]:
             raise
         versions = exc.data.get("supported") if isinstance(exc.data, dict) else None
     known = (*LEGACY_VERSIONS, *MODERN_VERSIONS)
-    if isinstance(versions, list) and any(one in MODERN_VERSIONS for one in versions):
-        backend.runs_tasks = _has_tasks(answer)
-        found = tuple(one for one in known if one in versions)
-    else:
-        backend.revision = None
-    return found
+    if not isinstance(versions, list) or not any(one in MODERN_VERSIONS for one in versions):
+        raise FallBack
+    backend.runs_tasks = _has_tasks(answer)
+    return tuple(one for one in known if one in versions)
 
 
 def _has_tasks(discovered: Any) -> bool:
@@ -94,33 +127,38 @@ class Probe:
 
     Args:
         timeout: Seconds after which a server that does not answer counts as a legacy one.
+        capabilities: What the server may ask.
 
     Attributes:
         was_fatal: Whether the server has ended at the question.
     """
 
-    def __init__(self, timeout: float) -> None:
+    def __init__(self, timeout: float, capabilities: dict[str, Any]) -> None:
         self._timeout = timeout
+        self._capabilities = capabilities
         self.was_fatal = False
-        self._is_done = False
+        self._found: tuple[str, ...] | None = None
 
     async def ask(self, backend: Backend) -> tuple[str, ...]:
-        """Return the versions as `discover` does. A server that was asked before is of a legacy
-        era. StartAgain: it ended at the question, as some legacy servers do."""
-        if self._is_done:
-            return ()
-        self._is_done = True
+        """Return the versions as `discover` does. StartAgain: the server ended at the question, as
+        some legacy servers do; or it speaks both eras and has accepted ``initialize``, which would
+        keep it from serving the modern one."""
+        if self._found is not None:
+            return self._found
+        self._found = ()
         try:
-            found = await discover(backend, self._timeout)
-            if not found:
+            self._found = await discover(backend, self._timeout, self._capabilities)
+            if not self._found:
                 logger.info(_LEGACY, backend.name)
-            return found
         except TransportError as exc:
             if backend.lost.done():
                 self.was_fatal = True
                 raise StartAgain(str(exc)) from exc
-            self._is_done = False  # a server elsewhere that is not there yet
+            self._found = None  # a server elsewhere that is not there yet
             raise
+        if self._found and backend.greeting is not None:
+            raise StartAgain("it has accepted initialize as well")
+        return self._found
 
 
 async def ping(backend: Backend, timeout: float) -> None:
@@ -180,15 +218,12 @@ async def initialize(
     """
     backend.revision = None
     backend.session.batches = True  # a server of 2025-03-26 may answer in a batch
-    params = {
-        "protocolVersion": LATEST_LEGACY,
-        "capabilities": capabilities,
-        "clientInfo": info if isinstance(info, dict) else client_info(),
-    }
+    answer: Any = backend.greeting
     for n in itertools.count():
-        try:
-            answer = await backend.ask("initialize", params)
+        if answer is not None:
             break
+        try:
+            answer = await backend.ask("initialize", _hello(capabilities, info)) or {}
         except Challenged as exc:  # over HTTP: a token is got
             if not await exc.answer(n):
                 raise
@@ -196,9 +231,19 @@ async def initialize(
     version = hello.get("protocolVersion")
     if version not in LEGACY_VERSIONS:
         raise VersionMismatch(f"the server wants protocol version {version!r}", [])
-    if not isinstance(hello.setdefault("capabilities", {}), dict):
+    if not isinstance(hello.get("capabilities", {}), dict | list | None):
         raise InvalidResponse("the capabilities of the server are not an object")
+    hello["capabilities"] = understood(hello.get("capabilities"))
     backend.revision = REVISIONS[version]
     backend.session.batches = version == "2025-03-26"
     backend.tell("notifications/initialized")
     return hello
+
+
+def _hello(capabilities: dict[str, Any], info: object) -> dict[str, Any]:
+    """The params of ``initialize``."""
+    return {
+        "protocolVersion": LATEST_LEGACY,
+        "capabilities": capabilities,
+        "clientInfo": info if isinstance(info, dict) else client_info(),
+    }

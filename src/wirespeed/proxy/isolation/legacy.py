@@ -16,6 +16,7 @@ import msgspec
 
 from wirespeed.errors import RemoteError, VersionMismatch
 from wirespeed.protocol import codes
+from wirespeed.protocol.capabilities import understood
 from wirespeed.protocol.revisions import (
     LATEST_LEGACY,
     LEGACY_VERSIONS,
@@ -54,6 +55,11 @@ _ASKED = {
 # Resources that one client may be subscribed to.
 MAX_SUBSCRIPTIONS = 1000
 _NO_URIS: dict[str, int | None] = {}
+
+
+def asked_of(config: BackendConfig) -> dict[str, Any]:
+    """The capabilities of the client that a shared server knows."""
+    return QUESTIONS if config.ask else {}
 
 
 class Legacy(Instance):
@@ -95,7 +101,7 @@ class Legacy(Instance):
         limit, began = self.config.start_timeout, backend.began  # it may have been probed before
         async with asyncio.timeout(max(began + limit - backend.loop.time(), limit / 2)):
             try:
-                self._hello = await initialize(backend, QUESTIONS if self.config.ask else {})
+                self._hello = await initialize(backend, asked_of(self.config))
             except (RemoteError, VersionMismatch) as exc:
                 if self._pool.is_modern:
                     self._pool.without_legacy()
@@ -277,9 +283,8 @@ class Legacy(Instance):
         }
         hello = {**self._hello, "protocolVersion": version, "capabilities": capabilities}
         client.version = version
-        offered = params.get("capabilities")
-        if isinstance(offered, dict):
-            client.capabilities = tuple(name for name in QUESTIONS if name in offered)
+        offered = understood(params.get("capabilities"))
+        client.capabilities = tuple(name for name in QUESTIONS if name in offered)
         front.admits_legacy = not self.is_tried
         front.speak(version)
         front.session.send_result(message, msgspec.json.encode(hello))

@@ -9,9 +9,17 @@ from typing import TYPE_CHECKING, cast
 from wirespeed.client.targets.remote import Http
 from wirespeed.errors import RemoteError, TransportError, WirespeedError
 from wirespeed.protocol import codes
-from wirespeed.protocol.revisions import LATEST_MODERN, REVISIONS
+from wirespeed.protocol.capabilities import understood
+from wirespeed.protocol.client_capabilities import declared
+from wirespeed.protocol.revisions import (
+    LATEST_LEGACY,
+    LATEST_MODERN,
+    META_CLIENT_CAPABILITIES,
+    META_CLIENT_INFO,
+    REVISIONS,
+)
 from wirespeed.proxy.backend import remote_error
-from wirespeed.proxy.eras import modern_version
+from wirespeed.proxy.eras import modern_version, params_of
 from wirespeed.proxy.failures import is_down, told
 from wirespeed.proxy.isolation.handshake import discover
 from wirespeed.proxy.isolation.instance import guarded, quiet
@@ -226,7 +234,7 @@ class PerClient:
             found: tuple[str, ...] = ()
             with guarded(front, message):
                 try:
-                    found = await discover(backend, self._config.start_timeout / 2)
+                    found = await self._discover(backend, message, refusal)
                 except WirespeedError as exc:
                     fault = fault or exc
                 finally:
@@ -246,6 +254,20 @@ class PerClient:
             front.release()
 
         self._probes[front] = asyncio.ensure_future(probe())
+
+    async def _discover(
+        self, backend: Backend, message: Message, refusal: RemoteError | None
+    ) -> tuple[str, ...]:
+        """Return the versions as `discover` does; none also of a server that speaks both eras and
+        has accepted ``initialize``."""
+        timeout = self._config.start_timeout / 2
+        if refusal is not None:
+            return await discover(backend, timeout)
+        meta = params_of(message).get("_meta")
+        meta = meta if isinstance(meta, dict) else {}
+        capabilities = declared(understood(meta.get(META_CLIENT_CAPABILITIES)), LATEST_LEGACY)
+        found = await discover(backend, timeout, capabilities, meta.get(META_CLIENT_INFO))
+        return () if backend.greeting is not None else found
 
     def client_said(self, front: Front, message: Message) -> None:
         """Pass it on."""

@@ -17,7 +17,7 @@ from wirespeed.proxy.isolation.changes import GatheredChanges
 from wirespeed.proxy.isolation.choice import Choice
 from wirespeed.proxy.isolation.handshake import Probe
 from wirespeed.proxy.isolation.instance import Instance, guarded, pong
-from wirespeed.proxy.isolation.legacy import Legacy
+from wirespeed.proxy.isolation.legacy import Legacy, asked_of
 from wirespeed.proxy.isolation.modern import Modern
 from wirespeed.proxy.isolation.task_requests import TaskNames
 from wirespeed.proxy.isolation.waiting import Waiting
@@ -107,7 +107,7 @@ class Pool:
         self._replacing: dict[Owner, asyncio.Task[None]] = {}
         self._retiring: set[asyncio.Task[None]] = set()  # of servers that were replaced
         self._ending: set[asyncio.Task[None]] = set()  # servers whose tasks were cancelled
-        self._probe = Probe(config.start_timeout / 2)
+        self._probe = Probe(config.start_timeout / 2, asked_of(config))
         self._has_legacy = config.era != "modern"
 
     # -- the servers -----------------------------------------------------------------------------
@@ -195,7 +195,7 @@ class Pool:
         self._running.clear()
         self.update_choice()
         self.versions, self._refusal = (), None
-        self._probe = Probe(self._config.start_timeout / 2)
+        self._probe = Probe(self._config.start_timeout / 2, asked_of(self._config))
         self._has_legacy = self._config.era != "modern"
         for task in tasks:
             task.cancel()

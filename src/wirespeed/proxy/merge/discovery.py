@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from wirespeed.errors import InvalidResponse
+from wirespeed.protocol.capabilities import understood
 from wirespeed.protocol.meta import TASKS_EXTENSION
 from wirespeed.protocol.revisions import META_SERVER_INFO
 
@@ -32,7 +33,10 @@ def checked(name: str, hello: Hello) -> Hello:
 
     ``name``: The server's.
     """
-    found = hello.setdefault("capabilities", {})
+    found = hello.get("capabilities") or {}
+    if isinstance(found, dict):
+        found = understood(found)
+    hello["capabilities"] = found
     if not isinstance(found, dict) or not all(isinstance(one, dict) for one in found.values()):
         raise InvalidResponse(f"the capabilities of {name} are not objects")
     if not isinstance(hello.get("supportedVersions", []), list):

@@ -21,7 +21,7 @@ from wirespeed._core._simd cimport (
     WS_PARAMS,
     WS_RESULT,
 )
-from wirespeed._core.envelope cimport RESULT, Message, is_modern, poi_is, span_of
+from wirespeed._core.envelope cimport RESULT, Message, is_modern, nothing_c, poi_is, span_of
 from wirespeed._core.span cimport Span
 from wirespeed._core.splice cimport Edit
 from wirespeed.proxy.given cimport holds_c, memmem, names_task_c
@@ -30,6 +30,7 @@ from wirespeed.proxy.side cimport Route, Side, Translation
 cdef enum:
     N_ERA = 4                    # members of the envelope
     META = 8                     # characters of `"_meta":`
+    PARAMS = 10                  # characters of `,"params":`
 
 
 cdef size_t skip_c(const uint8_t *p, size_t at) noexcept:
@@ -225,6 +226,10 @@ cdef class Raising(Translation):
         cdef size_t at
         cdef Edit edit
         if m.scan.poi[WS_PARAMS].len == 0:
+            if m.scan.poi[WS_PARAMS].off:              # they are null
+                edit = insertion(m.scan.poi[WS_PARAMS].off, self.params, PARAMS, 0)
+                edit.n = nothing_c(m.p + edit.at, True)
+                return edit
             return insertion(m.scan.value.off + m.scan.value.len - 1, self.params, 0, 0)
         if m.scan.poi[WS_META].len == 0:
             at = m.scan.poi[WS_PARAMS].off + 1

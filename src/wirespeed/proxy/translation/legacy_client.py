@@ -9,6 +9,7 @@ from msgspec import Raw
 
 from wirespeed.errors import ProtocolError, VersionMismatch
 from wirespeed.protocol import codes
+from wirespeed.protocol.capabilities import understood
 from wirespeed.protocol.client_capabilities import declared
 from wirespeed.protocol.revisions import (
     LATEST_LEGACY,
@@ -89,7 +90,7 @@ class LegacyClient(Translator):
         offered = params.get("capabilities")
         if not isinstance(wanted, str):
             raise ProtocolError(codes.INVALID_PARAMS, "protocolVersion must be a string")
-        self.capabilities = declared(offered if isinstance(offered, dict) else {}, LATEST_MODERN)
+        self.capabilities = declared(understood(offered), LATEST_MODERN)
         self._info = params.get("clientInfo")
         backend.revision = REVISIONS[LATEST_MODERN]
         backend.session.answers_requests = False

@@ -9,6 +9,7 @@ import msgspec
 
 from wirespeed.errors import ProtocolError
 from wirespeed.protocol import codes
+from wirespeed.protocol.capabilities import understood
 from wirespeed.protocol.client_capabilities import declared
 from wirespeed.protocol.revisions import (
     LATEST_LEGACY,
@@ -76,7 +77,7 @@ class ModernClient(Translator):
         meta = None if self.front.shared else params_of(message).get("_meta")
         meta = meta if isinstance(meta, dict) else {}
         offered = meta.get(META_CLIENT_CAPABILITIES)
-        capabilities = declared(offered if isinstance(offered, dict) else {}, LATEST_LEGACY)
+        capabilities = declared(understood(offered), LATEST_LEGACY)
         hello = self._hello = await initialize(backend, capabilities, meta.get(META_CLIENT_INFO))
         self._info = hello.get("serverInfo")
         ending = b',"resultType":"complete"'

@@ -15,6 +15,7 @@ from msgspec import Raw
 
 from wirespeed.errors import ProtocolError, RemoteError
 from wirespeed.protocol import codes
+from wirespeed.protocol.capabilities import understood
 from wirespeed.protocol.meta import TASKS_EXTENSION
 from wirespeed.protocol.revisions import META_CLIENT_CAPABILITIES, META_SERVER_INFO
 from wirespeed.proxy.backend import remote_error
@@ -406,8 +407,7 @@ def _check_objects(responses: dict[str, Raw]) -> None:
 
 
 def _capabilities(message: Message) -> dict[str, Any]:
-    found = msgspec.json.decode(message.lease(_CAPABILITIES) or b"{}")
-    return found if isinstance(found, dict) else {}
+    return understood(msgspec.json.decode(message.lease(_CAPABILITIES) or b"{}"))
 
 
 def _first(status: TaskStatus) -> TaskStatus:

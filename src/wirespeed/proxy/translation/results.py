@@ -10,6 +10,7 @@ from msgspec import Raw
 
 from wirespeed.errors import ProtocolError
 from wirespeed.protocol import codes
+from wirespeed.protocol.capabilities import understood
 from wirespeed.protocol.meta import TASKS_EXTENSION
 from wirespeed.protocol.revisions import (
     LATEST_MODERN,
@@ -145,7 +146,7 @@ def _may_differ(block: Raw) -> bool:
 
 def discovered(hello: dict[str, Any], versions: tuple[str, ...]) -> bytes:
     """What a legacy server said in ``initialize``, as the result of ``server/discover``."""
-    offered = _cut(hello.get("capabilities"), _LEGACY_ONLY)
+    offered = _cut(understood(hello.get("capabilities")), _LEGACY_ONLY)
     if runs_tasks(hello.get("capabilities")):
         extensions = offered.get("extensions")
         extensions = extensions if isinstance(extensions, dict) else {}
@@ -171,7 +172,7 @@ def initialized(found: dict[str, Any], version: str, name: str) -> dict[str, Any
     """
     offered = {
         key: value
-        for key, value in _cut(found.get("capabilities"), _MODERN_ONLY).items()
+        for key, value in _cut(understood(found.get("capabilities")), _MODERN_ONLY).items()
         if version >= _SINCE.get(key, version)
     }
     meta = found.get("_meta")
@@ -188,9 +189,7 @@ def initialized(found: dict[str, Any], version: str, name: str) -> dict[str, Any
     return hello
 
 
-def _cut(offered: object, drop: frozenset[str]) -> dict[str, Any]:
-    if not isinstance(offered, dict):
-        return {}
+def _cut(offered: dict[str, Any], drop: frozenset[str]) -> dict[str, Any]:
     return {name: value for name, value in offered.items() if name not in drop}
 
 

@@ -16,6 +16,7 @@ from msgspec import Raw
 
 from wirespeed.errors import ProtocolError
 from wirespeed.protocol import codes
+from wirespeed.protocol.capabilities import understood
 from wirespeed.protocol.revisions import LATEST_MODERN, META_CLIENT_CAPABILITIES, REVISIONS
 from wirespeed.proxy.front import principal_of
 from wirespeed.proxy.translation.results import encode, members_of
@@ -158,10 +159,8 @@ def identity(request: Message) -> tuple[str | None, str | None]:
 def _declares(request: Message, question: Message) -> bool:
     """Whether the client of a request declares what a question needs."""
     lease = request.lease(_CAPABILITIES)
-    declared = None if lease is None else msgspec.json.decode(lease)
-    return isinstance(declared, dict) and (
-        unoffered(declared, question.method, members_of(question.params)) is None
-    )
+    declared = understood(None if lease is None else msgspec.json.decode(lease))
+    return unoffered(declared, question.method, members_of(question.params)) is None
 
 
 def unoffered(declared: dict[str, Any], method: object, params: dict[str, Raw]) -> str | None:

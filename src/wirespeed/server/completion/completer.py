@@ -25,7 +25,7 @@ import msgspec
 
 from wirespeed.errors import ProtocolError, SignatureError, shortened
 from wirespeed.protocol import codes, shapes
-from wirespeed.protocol.messages import CompleteContext, CompleteParams, PromptReference
+from wirespeed.protocol.messages import CompleteContext, CompleteParams, PromptReference, given
 from wirespeed.protocol.results import Completion
 from wirespeed.protocol.scopes import checked_scopes
 from wirespeed.schema.from_strings import Slot, text_of
@@ -251,7 +251,7 @@ def _known(context: msgspec.Raw) -> dict[str, str]:
         text, at, path = str(exc).partition(" - at `$")
         text = f"{text} - at `params.context{path if at else '`'}"
         raise ProtocolError(codes.INVALID_PARAMS, f"Invalid params: {text}") from None
-    return {} if found is None else found.arguments
+    return given(found.arguments) if isinstance(found, CompleteContext) else {}
 
 
 def complete(call: Call, message: Message) -> Body | None:
@@ -278,4 +278,4 @@ def complete(call: Call, message: Message) -> Body | None:
 
 
 _params = msgspec.json.Decoder(CompleteParams)
-_context = msgspec.json.Decoder(CompleteContext | None)
+_context = msgspec.json.Decoder(CompleteContext | tuple[()] | None)

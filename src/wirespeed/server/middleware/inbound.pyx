@@ -18,8 +18,9 @@ from wirespeed.server.requests.params cimport name_of
 from wirespeed.server.tools.encode cimport object_line_c
 
 from wirespeed._core.envelope import parse
+from wirespeed.protocol.capabilities import understood
 from wirespeed.server.requests.reply import COMPLETE
-from wirespeed.server.tools.results import to_json
+from wirespeed.server.tools.results import check_finite, to_json
 
 cdef enum:
     MAX_DEPTH = 1024           # of params that middleware replaces
@@ -59,6 +60,8 @@ cdef class Reply:
             text = encode(value)
             if text[0] != c"{":
                 raise TypeError(f"a result must be a JSON object, not {type(value).__name__}")
+            if b"null" in text:
+                check_finite(value)
         reply.data = text
         return reply
 
@@ -220,7 +223,10 @@ cdef class InboundRequest:
     def client_capabilities(self):
         """The capabilities that the client declared."""
         cdef object capabilities = self.connection.state.capabilities
-        return self._told(WS_META_CLIENT_CAPABILITIES, capabilities) or {}
+        if is_modern(self.message):
+            lease = self.message.lease_c(WS_META_CLIENT_CAPABILITIES)
+            capabilities = understood(None if lease is None else decode_any(lease))
+        return capabilities
 
     cdef object _told(self, int which, object legacy):
         cdef Message m = self.message

@@ -33,7 +33,7 @@ from wirespeed._exports import set_public_home
 from wirespeed.errors import ProtocolError
 from wirespeed.protocol import codes
 from wirespeed.protocol.blocks import Block, ContentBlock
-from wirespeed.protocol.messages import GetPromptParams
+from wirespeed.protocol.messages import GetPromptParams, given
 from wirespeed.protocol.meta import check_meta, passed_on
 from wirespeed.protocol.results import WHOLE, GetPromptResult, PromptMessage
 from wirespeed.protocol.revisions import LATEST_MODERN
@@ -247,7 +247,7 @@ def get(call: "Call", message: "Message") -> None:
         raise unknown("prompt", params.name, prompts.items if shows is None else ())
     if prompt.scopes is not None:
         check_scopes(call, prompt.scopes, f"the prompt {prompt.key}")
-    prompt.get(call, message, params.arguments)
+    prompt.get(call, message, given(params.arguments))
 
 
 _get = msgspec.json.Decoder(GetPromptParams)

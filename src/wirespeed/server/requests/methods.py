@@ -15,6 +15,7 @@ import msgspec
 
 from wirespeed.errors import ProtocolError, shortened
 from wirespeed.protocol import codes
+from wirespeed.protocol.capabilities import understood
 from wirespeed.protocol.messages import (
     DiscoverParams,
     InitializeParams,
@@ -160,7 +161,7 @@ def initialize(call: Call, message: Message) -> bytes:
         connection.session.batches = chosen.batches
         connection.session.null_ids = chosen.null_error_ids
         connection.state.client_info = params.clientInfo
-        connection.state.capabilities = params.capabilities
+        connection.state.capabilities = understood(params.capabilities)
         connection.changes.offered = frozenset(discovery.capabilities(chosen))
     return discovery.initialize_result(chosen)
 

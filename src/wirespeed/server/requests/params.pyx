@@ -16,7 +16,7 @@ from wirespeed._core._simd cimport (
     WS_PARAMS,
     WS_URI,
 )
-from wirespeed._core.envelope cimport Message, poi_is, span_of
+from wirespeed._core.envelope cimport Message, nothing_c, poi_is, span_of
 from wirespeed._core.span cimport Span
 
 from wirespeed.errors import ProtocolError
@@ -61,17 +61,18 @@ cdef int check_envelope_c(Message m) except -1:
             "params._meta must have io.modelcontextprotocol/protocolVersion, a string",
         )
     s = span_of(m, WS_META_CLIENT_CAPABILITIES)
-    if s.n == 0 or s.p[0] != c'{':
+    if s.n == 0 or (s.p[0] != c'{' and (s.p[0] != c'[' or nothing_c(s.p, True) != s.n)):
         raise ProtocolError(
             codes.INVALID_PARAMS,
             "params._meta must have io.modelcontextprotocol/clientCapabilities, an object",
         )
     s = span_of(m, WS_META_CLIENT_INFO)
-    if s.n and s.p[0] != c'{':
+    if s.n and s.p[0] != c'{' and nothing_c(s.p, False) != s.n:
         raise ProtocolError(
             codes.INVALID_PARAMS, "io.modelcontextprotocol/clientInfo must be an object"
         )
-    if m.scan.poi[WS_META_LOG_LEVEL].len and m.text_c(WS_META_LOG_LEVEL) not in LOG_LEVELS:
+    s = span_of(m, WS_META_LOG_LEVEL)
+    if s.n and m.text_c(WS_META_LOG_LEVEL) not in LOG_LEVELS and nothing_c(s.p, False) != s.n:
         raise ProtocolError(
             codes.INVALID_PARAMS,
             f"io.modelcontextprotocol/logLevel must be one of {', '.join(LOG_LEVELS)}",

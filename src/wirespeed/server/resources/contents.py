@@ -16,7 +16,7 @@ anything else                     one text: its JSON, ``application/json``
 ================================  =============================================================
 
 Members that a revision does not have are left out (`wirespeed.protocol.shapes`). JSON has no NaN
-and no Infinity: they become ``null``.
+and no Infinity: they are an error.
 """
 
 import types

@@ -249,7 +249,7 @@ class ListenStream:
 def listen(call: Call, message: Message) -> None:
     """subscriptions/listen: acknowledge what is honoured, then keep the request open."""
     connection = call.connection
-    wanted = params_of(message, _listen).notifications
+    wanted: dict[str, Any] = dict(params_of(message, _listen).notifications)
     if (
         connection.draining
     ):  # it came before the shutdown, but middleware or flow control delayed it
@@ -267,7 +267,7 @@ def listen(call: Call, message: Message) -> None:
     extras = {
         name: listening.honoured(message, wanted[name])
         for name, listening in service.extensions.listening.items()
-        if name in wanted
+        if wanted.get(name) is not None
     }
     subscription = ListenStream(connection, message, kinds, frozenset(uris), extras)
     service.resources.check_scopes(uris, call)

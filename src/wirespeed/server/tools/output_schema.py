@@ -20,7 +20,6 @@ from wirespeed.schema.json_schema import (
     build_schemas,
     dec_hook,
     describe_validation_error,
-    has_nonfinite,
     is_model,
     is_path,
     may_keep,
@@ -110,10 +109,7 @@ def _check(decode: Callable[[bytes], Any], data: bytes, value: Any, what: str) -
     try:
         decode(data)
     except (msgspec.DecodeError, RecursionError) as exc:
-        reason = describe_validation_error(exc, what)
-        if has_nonfinite(value):
-            reason += " (JSON has no NaN and no Infinity)"
-        raise _mismatch(reason) from exc
+        raise _mismatch(describe_validation_error(exc, what)) from exc
 
 
 def _mismatch(reason: str) -> ResultError:

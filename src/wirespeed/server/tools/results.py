@@ -25,8 +25,7 @@ none, or ``Any``                  by run-time type      objects only            
   `ResultError`, never a false promise.  Classes with code of their own (``__post_init__``, attrs,
   pydantic) are checked by class, or by pydantic.
 * In dictionaries and lists an ``orjson.Fragment`` is JSON text that is sent as it is.
-* JSON has no NaN and no Infinity.  Where the annotation promises a number they are a `ResultError`;
-  in untyped results they become ``null``.
+* JSON has no NaN and no Infinity: they are a `ResultError`, wherever in the result they are.
 * Top-level ``bytes`` are refused: they have no media type.  Return `Image`, `Audio` or
   `EmbeddedResource`.  Inside objects ``bytes`` are base64 text.
 * A lone surrogate cannot be sent as UTF-8: `ResultError`.
@@ -51,7 +50,7 @@ from wirespeed.errors import SignatureError
 from wirespeed.protocol.blocks import Block, ContentBlock, Text, UnknownContent, fit_block
 from wirespeed.protocol.meta import passed_on
 from wirespeed.protocol.results import CallToolResult
-from wirespeed.schema.json_schema import enc_hook, one_line
+from wirespeed.schema.json_schema import enc_hook, nonfinite_in, one_line
 from wirespeed.server.tools.encode import fast_json, text_content
 from wirespeed.server.tools.output_schema import Output, ResultError, output_for
 
@@ -63,6 +62,7 @@ __all__ = [
     "ResultPlan",
     "ToolResult",
     "as_block",
+    "check_finite",
     "error_content",
     "plan_result",
     "to_json",
@@ -141,9 +141,19 @@ def _dumps(value: Any, dump: Callable[[Any], Any] | None = None) -> bytes:
         if dump is not None:
             value = dump(value)
         data = fast_json(value) if type(value) in _DYNAMIC else None
-        return _encode(value) if data is None else data
+        if data is None:
+            data = _encode(value)
     except Exception as exc:  # the author's classes may raise anything when they are read
         raise _failure(exc, value) from exc
+    if b"null" in data:
+        check_finite(value)
+    return data
+
+
+def check_finite(value: Any) -> None:
+    """ResultError: a value whose JSON has a null holds a number that is not finite."""
+    if found := nonfinite_in(value):
+        raise ResultError(f"the result holds {found}: JSON has no NaN and no Infinity")
 
 
 def to_json(value: Any) -> bytes:

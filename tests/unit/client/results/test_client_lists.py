@@ -58,12 +58,38 @@ async def test_trap_61_an_empty_cursor_goes_on(once: Run, fake: Make) -> None:
 
 
 @pytest.mark.parametrize("loop", [["x", "x"], ["x", "y", "x"], ["", ""]])
-async def test_pages_in_a_circle(once: Run, fake: Make, loop: list[str]) -> None:
-    server = fake(paged(*(page("t", cursor=cursor) for cursor in loop)))
+async def test_pages_in_a_circle_end_the_list(
+    once: Run, fake: Make, loop: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    """What came is kept, each item once."""
+    names = ["t", "u", "t"]
+    server = fake(
+        paged(*(page(name, cursor=cursor) for name, cursor in zip(names, loop, strict=False)))
+    )
     async with Client(server.target, era="legacy") as client:
-        with pytest.raises(InvalidResponse, match="tools/list go in a circle"):
-            await client.list_tools()
+        assert [tool.name for tool in await client.list_tools()] == names[: min(len(loop), 2)]
+        (record,) = [one for one in caplog.records if one.name == "wirespeed.client"]
+        assert "tools/list ends early: its next page is one before it" in record.getMessage()
     assert cursors(server) == [None, *loop[:-1]]
+
+
+async def test_a_last_page_that_names_itself(once: Run, fake: Make) -> None:
+    server = fake(paged(*[page("t", cursor="8")] * 4))
+    async with Client(server.target, era="legacy") as client:
+        assert [tool.name for tool in await client.list_tools()] == ["t"]
+        assert [tool.name async for tool in client.iter_tools()] == ["t"]
+
+
+async def test_an_empty_cursor_that_the_server_refuses(
+    once: Run, fake: Make, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = fake(paged(page("a", cursor=""), [["error", {"code": -32602, "message": "cursor"}]]))
+    async with Client(server.target, era="legacy") as client:
+        assert [tool.name for tool in await client.list_tools()] == ["a"]
+    assert [one.getMessage() for one in caplog.records if one.name == "wirespeed.client"] == [
+        'tools/list ends with the cursor "", which the server refuses'
+    ]
+    assert cursors(server) == [None, ""]
 
 
 async def test_pages_without_end(once: Run, fake: Make, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -104,7 +130,7 @@ async def test_what_a_tool_says(once: Run, fake: Make) -> None:
 
 
 @pytest.mark.parametrize(
-    "result", [{}, {"tools": None}, {"tools": [{}]}, {"tools": [{"name": "a"}]}, {"tools": [1]}]
+    "result", [{}, {"tools": None}, {"tools": {}}, {"tools": [], "nextCursor": 5}]
 )
 async def test_an_invalid_list(once: Run, fake: Make, result: Any) -> None:
     server = fake(LEGACY | {"tools/list": [["result", result]]})

@@ -233,6 +233,54 @@ def doubled(levels: int) -> Any:
     return {"$ref": "#/$defs/0", "$defs": defs}
 
 
+LIST = {"properties": {"value": {"type": "integer"}, "next": R}, "required": ["value"]}
+
+
+@pytest.mark.parametrize(
+    ("schema", "good", "bad"),
+    [
+        (LIST, {"value": 1, "next": {"value": 2}}, {"value": 1, "next": {"next": {}}}),
+        (
+            {"$ref": "#/$defs/a", "$defs": {"a": {"items": {"$ref": "#/$defs/b"}}, "b": R}}
+            | {"type": "array"},
+            [[], [[]]],
+            [[], [[5]]],
+        ),
+        (
+            {"$dynamicAnchor": "n", "type": "array", "items": {"$dynamicRef": "#n"}},
+            [[]],
+            [[1]],
+        ),
+        (
+            {"$schema": OLDER, "$recursiveAnchor": True, "type": "array"}
+            | {"items": {"$recursiveRef": "#"}},
+            [[]],
+            [[1]],
+        ),
+        (
+            {"anyOf": [{"type": "string"}, {"type": "array", "items": R}]},
+            ["a", ["b", ["c"]]],
+            ["a", ["b", [1]]],
+        ),
+    ],
+)
+def test_a_schema_may_refer_to_itself(schema: Any, good: Any, bad: Any) -> None:
+    checked(schema, good)
+    with pytest.raises(InvalidResponse, match="breaks its outputSchema"):
+        checked(schema, bad)
+
+
+def test_a_value_whose_check_would_take_too_long() -> None:
+    """Each level has two ways: 2 to the power of its levels in all."""
+    two = {"properties": {"x": {"anyOf": [R, R]}}}
+    value: dict[str, Any] = {}
+    for _ in range(60):
+        value = {"x": value}
+    with pytest.raises(InvalidResponse, match="nested too deep to be checked"):
+        checked(two, value)
+    checked(two, {"x": {"x": {}}})
+
+
 @pytest.mark.parametrize(
     ("schema", "fault"),
     [
@@ -242,15 +290,14 @@ def doubled(levels: int) -> Any:
         ({"anyOf": [{} for _ in range(1001)]}, "has more than 1000 subschemas"),
         (doubled(40), "has more than 1000 subschemas"),
         (R, "refers to itself"),
-        ({"properties": {"x": R}}, "refers to itself"),
-        ({"not": R}, "refers to itself"),
-        ({"unknown": R}, "refers to itself"),
-        ({"$dynamicAnchor": "n", "items": {"$dynamicRef": "#n"}}, "refers to itself"),
-        ({"$schema": OLDER, "$recursiveAnchor": True, "items": {"$recursiveRef": "#"}}, "refers"),
+        ({"allOf": [{"anyOf": [R]}]}, "refers to itself"),
         (
-            {"$ref": "#/$defs/a", "$defs": {"a": {"items": {"$ref": "#/$defs/b"}}, "b": R}},
+            {"properties": {"a": {"$ref": "#/$defs/m"}}, "$defs": {"m": R}}
+            | {"allOf": [{"$ref": "#/$defs/m"}]},
             "refers to itself",
         ),
+        ({"not": R}, "refers to itself"),
+        ({"unknown": R}, "refers to itself"),
         ({"$defs": {"a": {"$id": "http://example.com/a"}}}, "contains another document"),
         ({"pattern": r"(?:\p{L}{1,1000}){1,1000}x"}, "cannot be used"),  # no engine can simplify it
     ],

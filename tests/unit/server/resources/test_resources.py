@@ -193,7 +193,6 @@ class Point(msgspec.Struct):
         (["a", "b"], "application/json", '["a","b"]'),
         ([], "application/json", "[]"),
         (5, "application/json", "5"),
-        (float("nan"), "application/json", "null"),
         (dt.date(2026, 1, 2), "application/json", '"2026-01-02"'),
         (b"\0\xff", "application/octet-stream", b"\0\xff"),
         (bytearray(b"ab"), "application/octet-stream", b"ab"),

@@ -397,8 +397,6 @@ def test_values_without_a_json_form() -> None:
         (Movie, {}, "missing required field 'title'"),
         (dict[str, int], [1], "result: Expected `object`, got `array`"),
         (Literal["a"], "b", "Invalid enum value 'b'"),
-        (float, math.nan, "result: Expected `float`, got `null` (JSON has no NaN and no Infinity)"),
-        (dict[str, float], {"a": math.inf}, "(JSON has no NaN and no Infinity)"),
         (Model, {"n": "x"}, None),
     ],
 )
@@ -412,9 +410,45 @@ def test_values_that_break_the_output_schema(annotation: Any, value: Any, reason
         assert str(info.value).endswith(reason)
 
 
-def test_nan_in_untyped_results_becomes_null() -> None:
-    assert encode({"a": math.nan}) == (texts('{"a":null}'), {"a": None})
-    assert encode(-math.inf) == (texts("null"), msgspec.UNSET)
+class Measured(msgspec.Struct):
+    value: float
+
+
+@dataclass
+class Pair:
+    values: list[float | None]
+
+
+@pytest.mark.parametrize(
+    ("annotation", "value", "found"),
+    [
+        (msgspec.UNSET, {"a": math.nan, "b": None}, "NaN at a"),
+        (msgspec.UNSET, -math.inf, "-Infinity"),
+        (msgspec.UNSET, [1, {"b": [math.inf]}], "Infinity at [1].b[0]"),
+        (msgspec.UNSET, Measured(math.nan), "NaN at value"),
+        (msgspec.UNSET, {"big": 2**70, "a": math.nan}, "NaN at a"),
+        (msgspec.UNSET, {"raw": orjson.Fragment(b"null"), "a": [math.nan]}, "NaN at a[0]"),
+        (msgspec.UNSET, ToolResult(structured_content={"a": math.nan}), "NaN at a"),
+        (msgspec.UNSET, ToolResult(content="x", meta={"a": math.nan}), "NaN at a"),
+        (msgspec.UNSET, ["x", Text("y"), {"a": math.nan}], "NaN at a"),
+        (dict, {"mean": math.nan}, "NaN at mean"),
+        (float, math.nan, "NaN"),
+        (float | None, math.nan, "NaN"),
+        (dict[str, float], {"a": math.inf}, "Infinity at a"),
+        (Pair, Pair([None, math.nan]), "NaN at values[1]"),
+    ],
+)
+def test_nan_is_an_error_that_names_its_place(annotation: Any, value: Any, found: str) -> None:
+    with pytest.raises(ResultError) as info:
+        plan(annotation).encode(value)
+    assert str(info.value) == f"the result holds {found}: JSON has no NaN and no Infinity"
+
+
+@pytest.mark.parametrize(
+    "value", [{"a": None}, {"a": "\u00cb\x7f\u00ff", "b": None}, [None, 2**70]]
+)
+def test_null_alone_is_no_error(value: Any) -> None:
+    plan(msgspec.UNSET).encode(value)
 
 
 def test_pydantic_values_in_untyped_results() -> None:
@@ -422,11 +456,12 @@ def test_pydantic_values_in_untyped_results() -> None:
     assert encode(value)[1] == {"secret": "**********", "model": {"n": 1}}
 
 
-def test_nan_in_a_model_stays_json() -> None:
+def test_nan_in_a_model_is_an_error() -> None:
     class Loose(pydantic.BaseModel, ser_json_inf_nan="constants"):
         f: float
 
-    assert encode(Loose(f=math.nan))[1] == {"f": None}
+    with pytest.raises(ResultError, match="holds NaN at f"):
+        encode(Loose(f=math.nan))
 
 
 def test_classes_with_validating_code_are_checked_by_class_only() -> None:
