@@ -58,6 +58,8 @@ _SETTLED = 60.0
 # HTTP statuses of a refusal after which the client tries again: request timeout, too early, and too
 # many requests.
 _TRY_LATER = (408, 425, 429)
+# Lines that were skipped in a handshake, and are logged after it.
+_HELD_LINES = 10
 # Seconds that `close` waits for cancelled callbacks of the user.
 _PATIENCE = 1.0
 
@@ -115,6 +117,7 @@ class Lifecycle:
         self._channel: Channel | None = None
         self._gone: ClientConnection | None = None  # the last connection that was lost
         self._bad_line: str | None = None
+        self._held_lines: list[tuple[str, str]] = []  # skipped in the handshake, not logged yet
         self._quiet = Quiet(logger)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._lock: asyncio.Lock | None = None
@@ -248,6 +251,9 @@ class Lifecycle:
             await self._drop("the client could not be opened", patience=self._left)
             raise
         self.live, self.agreement = connection, agreement
+        for what, line in self._held_lines:
+            self._quiet.log(logging.WARNING, "skipped %s: %s", what, line)
+        self._held_lines = []
         self._found = "modern" if agreement.revision.modern else "legacy"
         self._live_since = connection.loop.time()
         self._started_before = True
@@ -342,7 +348,7 @@ class Lifecycle:
             return owner.connection
 
         self._channel, self._connection = channel, None
-        self._bad_line = None
+        self._bad_line, self._held_lines = None, []
         await channel.open(join, self._limits)
 
     async def _discover(self, timeout: float, *, fall_back: bool) -> Agreement:
@@ -508,7 +514,11 @@ class Lifecycle:
         line = f"{text!r} ({message.reason})" if text else f"{message.reason}"
         what = "a line that is not a JSON-RPC message"
         what = what if message.kind == "invalid" else "an answer"
-        self._quiet.log(logging.WARNING, "skipped %s: %s", what, line)
+        if self.live is None and self._elsewhere:
+            # the handshake's error says what it is if all is wrong
+            self._held_lines = [*self._held_lines[: _HELD_LINES - 1], (what, line)]
+        else:
+            self._quiet.log(logging.WARNING, "skipped %s: %s", what, line)
         if self._bad_line is None:
             self._bad_line = line
 

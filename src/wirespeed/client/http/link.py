@@ -31,6 +31,7 @@ from wirespeed.client.http.statuses import (
     NOT_STREAMABLE,
     TRY_LATER,
     UNAUTHORIZED,
+    SessionGone,
 )
 from wirespeed.errors import (
     ConnectionLost,
@@ -444,7 +445,7 @@ class HttpLink(Link):
             self._requests.pop(post.id, None)
             return
         own = message.kind == "error" and message.raw_id == b"%d" % post.id
-        if not own and self._session_is_gone(post.status, message):
+        if not own and self._session_is_gone(post.status, message, post):
             return
         refusal = self._refusal(post, message, own)
         if (
@@ -496,9 +497,12 @@ class HttpLink(Link):
             note=note,
         )
 
-    def _session_is_gone(self, status: int, message: Message | None = None) -> bool:
+    def _session_is_gone(
+        self, status: int, message: Message | None = None, post: Post | None = None
+    ) -> bool:
         """End the link if a status says that the session has ended (basic/transports, "Session
-        Management"). Some servers answer 400 for an unknown session."""
+        Management"). Some servers answer 400 for an unknown session. ``post``: The request that
+        was refused."""
         if self._session is None or self.lost:
             return False
         if status != 404:
@@ -509,6 +513,8 @@ class HttpLink(Link):
             f"{self._target.where}: the server ended the session "
             f"({status} {reason_of(status)}): what it held is lost"
         )
+        if post is not None:
+            self._fail(post, SessionGone(text))
         self.lose(ConnectionLost(text))
         return True
 
@@ -615,6 +621,9 @@ class HttpLink(Link):
         refusal = stream.refusal
         if isinstance(refusal, HttpStatusError) and stream.status not in (0, 200, post.status):
             note = f", and GET with {stream.status} {reason_of(stream.status)}".rstrip()
+            if "websocket" in stream.headers.get("upgrade", "").lower():
+                scheme = "wss" if self._target.address.secure else "ws"
+                note = f"; the server speaks WebSocket there: use {scheme}://"
             refusal = self.status_error(post, body=post.body, note=note)
         self._fail(post, refusal)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from wirespeed.errors import HttpStatusError
+from wirespeed.errors import ConnectionLost, HttpStatusError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -23,6 +23,10 @@ BUSY = frozenset({408, 425, 429, 502, 503, 504})
 # Of a server that does not speak Streamable HTTP (2025-11-25 basic/transports, "Backwards
 # Compatibility"; 406, 410, 415 and 501 are other ways to refuse a POST).
 NOT_STREAMABLE = frozenset({400, 404, 405, 406, 410, 415, 501})
+
+
+class SessionGone(ConnectionLost):
+    """The server refused a request because its session has ended: the request was not executed."""
 
 
 class Challenged(HttpStatusError):

@@ -11,6 +11,7 @@ import msgspec
 
 from wirespeed.client.callback_queue import CallbackQueue
 from wirespeed.client.connection.lifecycle import NOT_OPEN
+from wirespeed.client.http.statuses import SessionGone
 from wirespeed.client.requests.middleware import OutboundRequest
 from wirespeed.client.results.decode import Unfinished, decode_call_result
 from wirespeed.client.results.listed_tools import ListedTools
@@ -277,9 +278,11 @@ class Sender:
         on_progress: OnProgress | None = None,
         meta: Meta | None = None,
         relisted: bool = False,
+        again: bool = False,
     ) -> CallToolResult:
         """Send tools/call past the middleware, and wait for its result. ``relisted``: the tools
-        were listed again, because the server refused the header fields of the call."""
+        were listed again, because the server refused the header fields of the call. ``again``: It
+        is sent again, because its session had ended before it."""
         limit = self.limit if timeout is CLIENT_DEFAULT else self.seconds(timeout)
         members = None if meta is None else meta_text(meta)
         callback = on_progress
@@ -312,6 +315,11 @@ class Sender:
             else:
                 self.continuation.unwanted(waiter.future)
             raise
+        except SessionGone:
+            if again or not self.life.restarts:
+                raise
+            left = self.rest(waiter.deadline)
+            return await self.call_tool(name, arguments, left, callback, meta, relisted, True)
         except RemoteError as exc:
             if exc.code == codes.HEADER_MISMATCH and self.relist is not None and not relisted:
                 await self.relist(waiter.deadline)
@@ -376,9 +384,12 @@ class Sender:
         timeout: Timeout,
         on_progress: OnProgress | None,
         meta: Meta | None,
+        again: bool = False,
     ) -> T:
-        """Send a request past the middleware, and wait for its result."""
+        """Send a request past the middleware, and wait for its result. ``again``: It is sent again,
+        because its session had ended before it."""
         members = None if meta is None else meta_text(meta)
+        callback = on_progress
         if on_progress is not None:
             on_progress = CallbackQueue(on_progress, PROGRESS, self.life.spawn)
         limit = self.seconds(timeout)
@@ -399,6 +410,11 @@ class Sender:
             if waiter.future.cancelled():
                 connection.abandon(waiter)
             raise
+        except SessionGone:
+            if again or not self.life.restarts:
+                raise
+            rest = self.rest(waiter.deadline)
+            return await self.send_past(method, params, decode, rest, callback, meta, True)
         self.life.crashes = 0
         if isinstance(result, Unfinished):
             request = Request(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,11 @@ from wirespeed.schema.whole_numbers import WholeNumbers
 
 if TYPE_CHECKING:
     from wirespeed.server.tools.signature import ToolSpec
+
+
+# What msgspec says of a string in the place of an object or array, and the steps of its place.
+_GOT_TEXT = re.compile(r"(Expected `[^`]*\b(?:object|array)\b[^`]*`, got `str`)( - at `\$(.*)`)?")
+_STEP = re.compile(r"\.([^.\[\]]+)|\[(\d+)\]")
 
 
 class SecondLook:
@@ -38,7 +44,7 @@ class SecondLook:
             except msgspec.ValidationError as exc:
                 refusal = exc
         if self._decode_lax is None:
-            raise refusal
+            raise _with_hint(refusal, text)
         return self._decode_lax(self._whole.in_digits_of_texts(self._unquoted(text)))
 
     def _unquoted(self, text: bytes) -> bytes:
@@ -53,6 +59,26 @@ class SecondLook:
             if _is_container(inner):
                 given[name] = msgspec.Raw(inner.encode())
         return msgspec.json.encode(given)
+
+
+def _with_hint(refusal: msgspec.ValidationError, text: bytes) -> msgspec.ValidationError:
+    """Return the refusal; of a JSON text where an object or array is expected, with that fact."""
+    found = _GOT_TEXT.fullmatch(str(refusal))
+    if found is None:
+        return refusal
+    reason, at, path = found.groups()
+    value = msgspec.json.decode(text)
+    for name, index in _STEP.findall(path or ""):
+        try:
+            value = value[name] if name else value[int(index)]
+        except (KeyError, IndexError, TypeError):
+            return refusal
+    if not isinstance(value, str) or not _is_container(value):
+        return refusal
+    hint = "a JSON text: send the value itself (a server takes texts with coerce=True)"
+    hinted = msgspec.ValidationError(f"{reason}, {hint}{at or ''}")
+    hinted.__cause__ = refusal.__cause__
+    return hinted
 
 
 def _is_container(text: str) -> bool:

@@ -12,6 +12,7 @@ import attrs
 import msgspec
 import pydantic
 import pytest
+from raw import call
 from server_lab import MODERN, Peer, pass_on, text_of, tool_call
 
 from wirespeed import Client, Server
@@ -408,3 +409,28 @@ async def test_prompts_ignore_other_names(server: Server) -> None:
         assert prompt.messages[0].content.text == "a"
         with pytest.raises(RemoteError, match="missing argument: name"):
             await client.get_prompt("hello", {"nam": "a"})
+
+
+@pytest.mark.parametrize(
+    ("arguments", "place"),
+    [
+        ({"meta": '{"a": 1}', "rows": []}, "argument 'meta'"),
+        ({"meta": {}, "rows": ["[1]"]}, "argument 'rows[0]'"),
+        ({"meta": {}, "rows": [], "more": "[1, 2]"}, "argument 'more'"),
+    ],
+)
+def test_a_json_text_in_the_place_of_its_value(
+    connect: Any, server: Server, arguments: Any, place: str
+) -> None:
+    @server.tool
+    async def take(
+        meta: dict[str, int], rows: list[list[int]], more: list[int] | None = None
+    ) -> None: ...
+
+    peer = connect("2025-11-25")
+    text = text_of(peer.result(call(1, "take", arguments)))
+    assert place in text
+    assert "got `str`, a JSON text: send the value itself" in text
+    assert "coerce=True" in text
+    text = text_of(peer.result(call(2, "take", {"meta": "not JSON", "rows": []})))
+    assert "got `str`" in text and "JSON text" not in text

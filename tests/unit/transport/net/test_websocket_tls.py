@@ -30,13 +30,14 @@ SECURE = "wss://127.0.0.1:0/mcp"
     [
         (LOOPBACK, "wss://127.0.0.1:{}/mcp", "TLS is reached at http:// or ws://"),
         (LOOPBACK, "tcp://127.0.0.1:{}", "the server speaks HTTP: use http:// or ws://"),
+        (LOOPBACK, "http://127.0.0.1:{}/mcp", "the server speaks WebSocket there: use ws://"),
         (SECURE, "ws://127.0.0.1:{}/mcp", "use wss://"),
         ("tcp://127.0.0.1:0", "ws://127.0.0.1:{}/mcp", "if it speaks TLS, use wss://"),
         ("tcp://127.0.0.1:0", "wss://127.0.0.1:{}/mcp", "cannot connect to wss://"),
     ],
 )
 async def test_the_wrong_scheme_fails_at_once_and_names_the_right_one(
-    listens: str, asked: str, words: str, server_ssl: Any
+    listens: str, asked: str, words: str, server_ssl: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     options: dict[str, Any] = {"ssl": server_ssl} if listens == SECURE else {}
     async with serving(lab_server(), listens, open_timeout=1000.0, **options) as place:
@@ -46,6 +47,7 @@ async def test_the_wrong_scheme_fails_at_once_and_names_the_right_one(
                 pass
         assert words in str(caught.value)
         assert "no answer within" not in str(caught.value)
+    assert "skipped a line" not in caplog.text
 
 
 @pytest.mark.parametrize("size", [10, 70_000, 3_000_000])
