@@ -290,6 +290,22 @@ cdef class Pending:
                 expired.append((id, self.take_c(id)))
         return expired
 
+    def suspend(self):
+        """Let no outstanding request expire. Returns their deadlines for `resume`."""
+        cdef size_t i
+        cdef list held = []
+        for i in range(self.n_heap):
+            if self.is_live_c(self.heap[i].id):
+                held.append((self.heap[i].id, self.heap[i].at))
+        self.n_heap = 0
+        return held
+
+    def resume(self, held, double seconds):
+        """Set deadlines that `suspend` returned, later by so many seconds."""
+        for id, at in held:
+            if self.is_live_c(id):
+                self.push_deadline_c(<double> at + seconds, id)
+
     def take_all(self):
         """Remove all outstanding requests. Returns a list of (id, token)."""
         cdef list all_of_them = []

@@ -77,14 +77,3 @@ def test_an_exact_id_is_never_another_ones() -> None:
     session.send_request("ping", token="chosen", id=b'"%d"' % minted)
     session.receive_data(answer(f'"{minted}"') + answer(str(minted)))
     assert [one.token for one in take(session)] == ["chosen", "minted"]
-
-
-def test_progress_for_a_token_of_another_type() -> None:
-    session = Session(role="client")
-    id = session.send_request("tools/call", token="t")
-    for token in (f'"{id}"', f"{id}.0", f'"{id + 1}"', '"x"'):
-        session.receive_data(
-            b'{"jsonrpc":"2.0","method":"notifications/progress",'
-            b'"params":{"progressToken":%b,"progress":1}}\n' % token.encode()
-        )
-    assert [one.token for one in take(session)] == ["t", "t", None, None][:4]

@@ -72,6 +72,8 @@ class Inbox:
         self._capabilities = capabilities
         self._version = version
         self._running: set[_Running] = set()
+        self._held: list[tuple[int, float]] = []  # time limits, while a handler runs
+        self._since = 0.0
         self._expected: dict[str, None] = {}
         self._quiet = Quiet(logger)
         self._on_complete: CallbackQueue | None = None
@@ -91,6 +93,9 @@ class Inbox:
         if isinstance(question.params, ElicitRequestParams):
             self._expect(question.params.elicitation_id)
         running = _Running(message.ref)
+        if not self._running:
+            # the time limits of calls stand still: the handler may ask a person
+            self._held, self._since = self._connection.stand_still(), self._connection.loop.time()
         self._running.add(running)
         self._connection.session.set_token(message.ref, running)
         reporter = reporter_of(self._connection, message)
@@ -134,6 +139,9 @@ class Inbox:
 
     def _ended(self, running: _Running) -> None:
         self._running.discard(running)
+        if not self._running:
+            stood = self._connection.loop.time() - self._since
+            self._connection.go_on(self._held, stood)
         if running.cancelled:
             self._connection.session.cancelled_done()
             if self._connection.link is not None:

@@ -18,15 +18,7 @@ from wirespeed._core._simd cimport (
     WS_DEPTH, WS_ID_INTEGER, WS_OK, WS_ROOT_OBJECT, WS_UTF8, kernels, ws_scan, ws_status,
 )
 from wirespeed._core.envelope cimport (
-    ERROR,
-    FAULT_PARSE,
-    INVALID,
-    NOTIFICATION,
-    REQUEST,
-    RESULT,
-    Message,
-    method_is,
-    valid_id,
+    ERROR, FAULT_PARSE, INVALID, NOTIFICATION, REQUEST, RESULT, Message, method_is, valid_id,
 )
 from wirespeed._core.outbox cimport Outbox
 from wirespeed._core.session cimport Session
@@ -355,8 +347,19 @@ cdef class ClientConnection(Endpoint):
         self.timer = self.loop.call_at(at, self._expire)
         return 0
 
+    def stand_still(self):
+        """Stop the time limits of the requests that wait. Returns them for `go_on`."""
+        return self.session.pending.suspend()
+
+    def go_on(self, held, double seconds):
+        """Set time limits that were stopped, later by so many seconds."""
+        self.session.pending.resume(held, seconds)
+        self._expire()
+
     def _expire(self):
         cdef Waiter waiter
+        if self.timer is not None:
+            self.timer.cancel()
         self.timer = None
         self.timer_at = INFINITY
         # loops round their clocks: a deadline within a millisecond counts as reached

@@ -10,7 +10,8 @@ import asyncio
 import math
 import random
 from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import msgspec
 
@@ -83,6 +84,33 @@ class _Asked(msgspec.Struct):
         if self.state is not None:
             parts.append(b'"requestState":' + self.state)
         return b"{" + b",".join(part for part in parts if part) + b"}"
+
+
+# The time limits that the present task is within.
+_limits: ContextVar[tuple[asyncio.Timeout, ...]] = ContextVar("limits", default=())
+
+
+class _StandingStill:
+    """The time limits of a call stand still while the user's handlers answer: they may ask a
+    person.
+
+    Attributes:
+        stood: How many seconds that took.
+    """
+
+    stood = 0.0
+
+    def __enter__(self) -> Self:
+        self._began = asyncio.get_running_loop().time()
+        self._limits = [(limit, limit.when()) for limit in _limits.get()]
+        for limit, _ in self._limits:
+            limit.reschedule(None)
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.stood = asyncio.get_running_loop().time() - self._began
+        for limit, when in self._limits:
+            limit.reschedule(None if when is None else when + self.stood)
 
 
 class Paused(Protocol):
@@ -176,8 +204,13 @@ class Rounds:
     async def within(self, request: Request, work: Any) -> Any:
         """Wait for the rounds of a call, within the one time limit of all rounds."""
         try:
-            async with asyncio.timeout_at(None if request.until == math.inf else request.until):
-                return await work
+            until = None if request.until == math.inf else request.until
+            async with asyncio.timeout_at(until) as limit:
+                outer = _limits.set((*_limits.get(), limit))
+                try:
+                    return await work
+                finally:
+                    _limits.reset(outer)
         except TimeoutError as exc:
             if isinstance(exc, CallTimeout) and self.sender.seconds_until(request.until) > 0:
                 raise
@@ -196,7 +229,9 @@ class Rounds:
                     if answering is None or not answering.can(question):
                         raise _needed("the client has no handler for it", request, asked)
                 assert answering is not None
-                answers = await self.answer_all(answering, asked.questions)
+                with _StandingStill() as clock:
+                    answers = await self.answer_all(answering, asked.questions)
+                request = msgspec.structs.replace(request, until=request.until + clock.stood)
             else:
                 await asyncio.sleep(pause_after(idle))
                 idle += 1

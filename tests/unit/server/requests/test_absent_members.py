@@ -25,9 +25,10 @@ def server() -> Server:
     def needs(a: int) -> int:
         return a
 
-    @server.tool_raw("raw", {"type": "object"})
     def raw(arguments: Any) -> str:
         return bytes(arguments).decode()
+
+    server.tool_raw("raw", {"type": "object"}, raw)
 
     @server.tool
     def declared(ctx: Context) -> dict[str, Any]:
@@ -41,7 +42,7 @@ def server() -> Server:
     def greet_by_name(name: str) -> str:
         return f"hello {name}"
 
-    @greet.completer("name")
+    @server.completion("greet", "name")
     def names(value: str, known: dict[str, str]) -> list[str]:
         return sorted(known)
 
