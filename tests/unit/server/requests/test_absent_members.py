@@ -65,7 +65,7 @@ def test_arguments(version: str, nothing: Any, server: Server, connect: Any) -> 
     assert called("raw")["content"][0]["text"] == "{}"
     missing = called("needs")
     assert missing["isError"]
-    assert "missing required field `a`" in missing["content"][0]["text"]
+    assert "missing required argument 'a'" in missing["content"][0]["text"]
 
 
 @pytest.mark.parametrize("value", ["", 0, False, [1]])
