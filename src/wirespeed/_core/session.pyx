@@ -397,14 +397,14 @@ cdef class Session(Requester):
 
     cdef int refuse_request_c(self, uint64_t ref, ReplyRoute route) except -1:
         """Answer a registered request with -31000."""
+        cdef str text = f"the answers of open batches have {self.max_in_flight_bytes} bytes or more"
         self.refused += 1
-        if self.is_full_c(route):
-            text = f"the answers of open batches have {self.max_in_flight_bytes} bytes or more"
-        else:
-            text = (
-                f"too many requests at once (the limits are {self.max_in_flight} requests"
-                f" and {self.max_in_flight_bytes} bytes)"
-            )
+        if not self.is_full_c(route):
+            text = (f"too many requests at once (the limits are {self.max_in_flight} requests"
+                    f" and {self.max_in_flight_bytes} bytes)")
+        route = self.route_of_c(ref)
+        if route is not None:
+            route.retry_after(1)
         self.error_c(ref, OVERLOADED, text, None)
         return 0
 

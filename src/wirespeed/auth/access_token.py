@@ -12,7 +12,8 @@ class AccessToken(msgspec.Struct, frozen=True, kw_only=True):
     """The contents of a verified access token, without the token itself. ``repr`` shows no claims.
 
     Attributes:
-        subject: Who the token is about (``sub``): the user, or else the client.
+        subject: Who the token is about (``sub``): the user. Of a token without ``sub``,
+            ``client:`` and the client.
         client_id: The OAuth client that the token was issued to.
         issuer: The authorization server.
         scopes: What the token permits.

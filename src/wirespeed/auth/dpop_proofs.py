@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
-import math
 import re
 import secrets
 import time
@@ -28,6 +27,7 @@ ALGORITHMS = tuple(NEW_KEYS)
 """The algorithms of proofs, as a challenge names them."""
 
 MAX_PROOF = 8192  # bytes of one proof
+MAX_TIME = 1e12  # of a claim, in Unix seconds
 MAX_JTI = 512  # characters of a proof's identifier
 MAX_KEYS = 1024  # of clients, kept as they were read
 MAX_REMEMBERED = 1_000_000  # proofs
@@ -275,8 +275,10 @@ class DpopProofs:
             raise InvalidProof(
                 "the DPoP proof lacks a claim (jti, htm, htu, iat), or one has a wrong type"
             ) from None
-        if not 0 < len(claims.jti) <= MAX_JTI or not math.isfinite(claims.iat):
-            raise InvalidProof(f"jti of a DPoP proof has 1 to {MAX_JTI} characters")
+        if not 0 < len(claims.jti) <= MAX_JTI or not abs(claims.iat) < MAX_TIME:
+            raise InvalidProof(
+                f"jti of a DPoP proof has 1 to {MAX_JTI} characters, and iat is a time"
+            )
         return claims
 
     def _nonce_for(self, claims: _Claims) -> str | None:

@@ -128,7 +128,7 @@ class Fetcher:
         try:
             async with asyncio.timeout(self._timeout):
                 pool = await self._pool(address)
-                receiver = _Receiver(address)
+                receiver = _Receiver(address, pool.address)
                 call = pool.request(method, address.target, fields, body, receiver)
                 self._n_active[pool] += 1
                 try:
@@ -222,10 +222,16 @@ def _origin(address: Address) -> tuple[str, str, int]:
 
 
 class _Receiver:
-    """Receives the response of one request."""
+    """Receives the response of one request.
 
-    def __init__(self, address: Address) -> None:
+    Args:
+        address: The address of the request.
+        named: The address that errors of the connections name.
+    """
+
+    def __init__(self, address: Address, named: Address) -> None:
         self.address = address
+        self._named = str(named)
         self.done: asyncio.Future[Fetched] = asyncio.get_running_loop().create_future()
         self.over = False
         self.status = 0
@@ -251,6 +257,7 @@ class _Receiver:
         if exc is None:
             self.done.set_result(Fetched(self.status, self.headers, self.body))
         elif isinstance(exc, TransportError) and not isinstance(exc, FetchError):
-            self.done.set_exception(FetchError(str(exc)))
+            text = str(exc).replace(self._named, str(self.address), 1)
+            self.done.set_exception(FetchError(text))
         else:
             self.done.set_exception(exc)

@@ -4,6 +4,7 @@ transmission/http). Bodies are the Tool, the ToolCall and the CallResult without
 from __future__ import annotations
 
 import asyncio
+from codecs import BOM_UTF8
 from typing import TYPE_CHECKING
 
 from wirespeed.litemcp.arguments import ArgumentError
@@ -111,7 +112,7 @@ class LiteEndpoint(HttpTarget):
         elif len(body) > most:
             refuse(exchange, 413, f"the body has more than {most} bytes")
         else:
-            self._run(exchange, body)
+            self._run(exchange, body.removeprefix(BOM_UTF8))
 
     def _run(self, exchange: Exchange, body: bytes) -> None:
         calls = self._calls

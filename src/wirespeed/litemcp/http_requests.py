@@ -4,6 +4,7 @@ transmission/http)."""
 from __future__ import annotations
 
 import asyncio
+from codecs import BOM_UTF8
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -123,7 +124,7 @@ class _Answer:
                 self.waiter.call.abort()
 
     def on_body(self, data: Any) -> None:
-        self.body = bytes(data)
+        self.body = bytes(data).removeprefix(BOM_UTF8)
 
     def on_event(self, event: str, data: Any, id: str | None, retry: int | None) -> None:
         """No event is received."""

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
+from wirespeed.errors import shortened
 from wirespeed.transport.address import Address, is_loopback
 from wirespeed.transport.options import (
     Headers,
@@ -36,6 +37,7 @@ _HOST = re.compile(
 )
 _ORIGIN = re.compile(r"(?P<scheme>[a-z][a-z0-9+.-]*)://(?P<rest>[^/?#@\s]+)", re.IGNORECASE)
 _PORTS = {"http": "80", "https": "443"}
+HOW_TO_NAME = "name it with hosts=[...], --host-name or hosts of the proxy's file"
 
 
 class Refused(Exception):
@@ -148,7 +150,10 @@ class Gate:
                 host == name and wanted in ("", port) for name, wanted in self.hosts
             )
         if not good:
-            raise Refused(Refusal(403, "the server is not known by this Host"))
+            name = shortened(request.headers["host"])
+            raise Refused(
+                Refusal(403, f"the server is not known by the Host {name}: {HOW_TO_NAME}")
+            )
 
     # -- Origin ------------------------------------------------------------------------------------
 

@@ -229,7 +229,7 @@ async def test_members_that_may_be_absent() -> None:
     async with Lab(audience=None, issuer="https://auth.example") as lab:
         lab.answer = {"active": True, "client_id": "c"}
         access = await lab.verify()
-        assert (access.subject, access.issuer) == ("c", "https://auth.example")
+        assert (access.subject, access.issuer) == ("client:c", "https://auth.example")
         assert (access.expires, access.fresh_until) == (None, NOW + 60)
 
 

@@ -93,8 +93,8 @@ def test_other_claims_may_name_scopes() -> None:
     ("claims", "subject", "client"),
     [
         ({"client_id": "c"}, "anne", "c"),
-        ({"sub": None, "client_id": "c"}, "c", "c"),
-        ({"sub": None, "azp": "z"}, "z", "z"),
+        ({"sub": None, "client_id": "c"}, "client:c", "c"),
+        ({"sub": None, "azp": "z"}, "client:z", "z"),
         ({"client_id": "c", "azp": "z"}, "anne", "c"),
         ({"appid": "a"}, "anne", "a"),
         ({"cid": "o"}, "anne", "o"),
@@ -131,6 +131,7 @@ def test_subjects_and_clients(claims: dict[str, Any], subject: str, client: str 
         ({"nbf": [1]}, "nbf of the token is not a time"),
         ({"sub": None}, "neither a subject nor a client"),
         ({"sub": ""}, "neither a subject nor a client"),
+        ({"sub": "client:c"}, "begins as the subject of a client does"),
         ({"sub": 5}, "sub of the token is not text"),
         ({"client_id": {}}, "client_id of the token is not text"),
         ({"cnf": "jkt"}, "cnf of the token is not an object"),

@@ -175,7 +175,7 @@ class Sse(Http):
         peer.send("GET", "/sse")
         response = await peer.head()
         self.start(self.read_body(peer, response))
-        self.place = await self.texts.get()
+        self.place = f"/{await self.texts.get()}"
 
     async def post(self, text: str) -> None:
         peer = await self.peer()

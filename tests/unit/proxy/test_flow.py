@@ -600,12 +600,12 @@ async def test_requests_beyond_a_rate_over_http(tmp_path: Path) -> None:
         lab.free("a")
         assert (await front.post(call(1, "hold", **{"as": "a"}), session))[0] == 200
         status, fields, body = await front.post(call(2, "hold", **{"as": "b"}), session)
-        assert (status, body["error"]["code"]) == (503, -31000)
+        assert (status, body["error"]["code"]) == (429, -31000)
         assert 9000 < body["error"]["data"]["retryAfterMs"] <= 10_000
         assert fields["retry-after"] == "10"
         # a further session is of the same address
         status, fields, body = await front.post(hello())
-        assert (status, fields["retry-after"]) == (503, "10")
+        assert (status, fields["retry-after"]) == (429, "10")
         assert json.dumps(body).count("rate") == 1
 
 

@@ -264,6 +264,7 @@ async def test_a_list_change_reaches_the_open_get(tmp_path: Path) -> None:
         writer.write("\r\n".join(head).encode() + b"\r\n\r\n")
         await reader.readuntil(b"\r\n\r\n")
         await front.post(call(1, "note", method="tools/list_changed", params={}), two)
+        await reader.readuntil(b":\n\n")
         event = await reader.readuntil(b"\n\n")
         assert b'"method": "notifications/tools/list_changed"' in event
         writer.close()

@@ -11,6 +11,8 @@ import msgspec
 from wirespeed.auth.access_token import AccessToken
 from wirespeed.errors import InvalidToken
 
+# The beginning of the subject of a token without ``sub``, before the name of its client.
+CLIENT_SUBJECT = "client:"
 CLIENT_CLAIMS = ("client_id", "azp", "cid", "appid")
 """Where authorization servers say which client a token was issued to, the standard claim first."""
 
@@ -56,7 +58,11 @@ class ClaimRules(msgspec.Struct, frozen=True, kw_only=True):
                 raise InvalidToken(f"the token is from the future ({name})")
         client_ids = (_text(claims, name) for name in CLIENT_CLAIMS)
         client_id = next((one for one in client_ids if one), None)
-        subject = _text(claims, "sub") or client_id
+        subject = _text(claims, "sub")
+        if subject and subject.startswith(CLIENT_SUBJECT):
+            raise InvalidToken("the claim sub of the token begins as the subject of a client does")
+        if not subject and client_id:
+            subject = CLIENT_SUBJECT + client_id  # no user, also if one has that name
         if not subject:
             raise InvalidToken("the token names neither a subject nor a client")
         key, certificate = _confirmation(claims)

@@ -44,6 +44,8 @@ cdef class StreamableHttp(HttpTarget):
         self, Served client, McpExchange ex, HttpHead head, Slab slab, const uint8_t *p,
         size_t n,
     ) except -1
+    cdef Session known_c(self, Exchange ex, Span value)
+    cdef bint is_one_c(self, Exchange ex, HttpHead head) except -1
     cdef bint is_acceptable_c(self, McpExchange ex, HttpHead head) except -1
     cdef Session session_c(self, Exchange ex, HttpHead head)
     cdef Served lane_c(self)

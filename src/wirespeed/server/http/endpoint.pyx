@@ -7,7 +7,7 @@ Sources: basic/transports/streamable-http of 2026-07-28, basic/transports of the
 
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from libc.stdint cimport uint8_t
+from libc.stdint cimport uint8_t, uint64_t
 from libc.string cimport memcmp
 
 from wirespeed._core.envelope cimport INVALID, REQUEST, Message, is_modern, method_is
@@ -28,7 +28,7 @@ from wirespeed._core.reader cimport MessageReader
 from wirespeed._core.slab cimport Slab
 from wirespeed._core.span cimport Span
 from wirespeed.server.http.exchange cimport AUTO, EVENTS, JSON, McpExchange
-from wirespeed.server.http.headers cimport copy_of
+from wirespeed.server.http.headers cimport copy_of, joined
 from wirespeed.server.http.session_link cimport SessionLink
 from wirespeed.server.http.sessions cimport Session, Sessions
 from wirespeed.server.http.streams cimport Streams
@@ -51,6 +51,9 @@ cdef enum:
     MAX_FREE = 256        # lanes that are kept for the next requests
 
 cdef dict RESPONSES = {"auto": AUTO, "json": JSON, "sse": EVENTS}
+cdef uint64_t DECIDING = (
+    (<uint64_t> 1 << <int> MCP_PROTOCOL_VERSION) | (<uint64_t> 1 << <int> MCP_SESSION_ID)
+)
 cdef str FIRST_HTTP = "2025-03-26"     # the version where a client names none
 
 
@@ -150,6 +153,9 @@ cdef class StreamableHttp(HttpTarget):
             )
         if not self.is_acceptable_c(ex, head):
             return 0
+        if n >= 3 and memcmp(p, b"\xef\xbb\xbf", 3) == 0:    # a byte order mark
+            p += 3
+            n -= 3
         if head.value_c(MCP_PROTOCOL_VERSION, &value) and not self.is_legacy_c(value):
             if not is_value(value, self.modern_version) and not self.is_modern_c(slab, p, n):
                 return self.refuse_c(ex, 400, "this protocol version is not supported", ())
@@ -172,15 +178,18 @@ cdef class StreamableHttp(HttpTarget):
         cdef Served lane
         cdef Session session = None
         cdef bint opens = False
-        if head.value_c(MCP_SESSION_ID, &value) and self.sessions is not None:
-            session = self.session_c(ex, head)
-            if session is not None:
-                self.resumable_c(session, ex, head, slab, p, n)
+        if not self.is_one_c(ex, head):
             return 0
+        if head.value_c(MCP_SESSION_ID, &value) and self.sessions is not None:
+            session = self.known_c(ex, value)
+            if session is not None:
+                return self.resumable_c(session, ex, head, slab, p, n)
         m = Message.new()
         self.reader.read_c(m, slab, Span(p, n))
         if m.kind_c == REQUEST and not is_modern(m):
             opens = method_is(m, b'"initialize"', "initialize")
+        if not opens and head.value_c(MCP_SESSION_ID, &value) and self.sessions is not None:
+            return self.refuse_c(ex, 404, SESSION_OVER, ())
         if self.sessions is None or m.kind_c == INVALID or is_modern(m):
             lane = self.lane_c()
             if self.sessions is None and not is_modern(m):
@@ -197,14 +206,11 @@ cdef class StreamableHttp(HttpTarget):
         try:
             session = self.sessions.open(ex.principal, self._open)
         except SessionLimit as exc:
-            return self.refuse_c(ex, 503, str(exc), [("Retry-After", str(exc.retry_after))])
-        ex.more_fields += b"Mcp-Session-Id: %b\r\n" % session.id.encode()
+            return self.refuse_c(ex, exc.status, str(exc), [("Retry-After", str(exc.retry_after))])
+        ex.opened = session
         session.connection.principal = ex.principal
         session.connection.peer = Peer(ex.address, ex.user)
-        self.resumable_c(session, ex, head, slab, p, n)
-        if session.connection.revision is None and not session.busy:
-            self.sessions.end(session)         # initialize failed
-        return 0
+        return self.resumable_c(session, ex, head, slab, p, n)
 
     cdef int resumable_c(
         self, Session session, McpExchange ex, HttpHead head, Slab slab, const uint8_t *p, size_t n
@@ -212,10 +218,7 @@ cdef class StreamableHttp(HttpTarget):
         """Give a body to a session."""
         if self.streams.store is not None:
             ex.session = session
-        self.serve_c(session.connection, ex, head, slab, p, n)
-        if ex.response == EVENTS and ex.status == 0 and ex.n_open and ex.carrier is not None:
-            ex.open_events_c()                 # so that the client can come back
-        return 0
+        return self.serve_c(session.connection, ex, head, slab, p, n)
 
     cdef int serve_c(
         self, Served client, McpExchange ex, HttpHead head, Slab slab, const uint8_t *p,
@@ -236,7 +239,11 @@ cdef class StreamableHttp(HttpTarget):
         client.head = None                     # its bytes may go
         if client.shared and client.session.pauses_requests and ex.n_open:
             client.head = copy_of(head)         # for when it is read
-        return 0 if ex.carrier is None else ex.watch_c()
+        if ex.carrier is None:
+            return 0
+        if ex.response == EVENTS and ex.status == 0 and ex.n_open:
+            ex.open_now_c()
+        return ex.watch_c()
 
     cdef bint is_legacy_c(self, Span version) except -1:
         """Whether a version that a header names is one of the legacy ones of this server."""
@@ -244,7 +251,7 @@ cdef class StreamableHttp(HttpTarget):
         if version.n == 0 or is_value(version, self.modern_version):
             return False
         if not is_value(version, self.legacy_version):
-            text = text_of(version)
+            text = joined(text_of(version))
             if text not in self.service.legacy_versions:
                 return False
             self.legacy_version = text.encode()
@@ -257,19 +264,37 @@ cdef class StreamableHttp(HttpTarget):
         if not head.value_c(MCP_SESSION_ID, &value):
             self.refuse_c(ex, 400, "the request needs the header field Mcp-Session-Id", ())
             return None
-        session = self.sessions.find(text_of(value), ex.principal)
-        if session is not None and session.connection.link is None:
-            session = None                     # it ended in this turn
+        if not self.is_one_c(ex, head):
+            return None
+        session = self.known_c(ex, value)
         if session is None:
-            worker = self.sessions.owner(text_of(value))
-            if worker is not None:
-                raise Elsewhere(worker)
             self.refuse_c(ex, 404, SESSION_OVER, ())
             return None
         if head.value_c(MCP_PROTOCOL_VERSION, &value) and not self.is_legacy_c(value):
             self.refuse_c(ex, 400, "this protocol version has no sessions", ())
             return None
         return session
+
+    cdef Session known_c(self, Exchange ex, Span value):
+        """The session with an id; None: there is none. Elsewhere: another process has it."""
+        cdef str id = joined(text_of(value))
+        cdef Session session = self.sessions.find(id, ex.principal)
+        if session is not None and session.connection.link is not None:
+            return session                     # else it ended in this turn
+        worker = self.sessions.owner(id)
+        if worker is not None:
+            raise Elsewhere(worker)
+        return None
+
+    cdef bint is_one_c(self, Exchange ex, HttpHead head) except -1:
+        """Whether the fields that decide who serves a request have one value each. If not, the
+        request is refused."""
+        if head.duplicates & DECIDING:
+            for name in ("mcp-protocol-version", "mcp-session-id"):
+                if joined(ex.headers.get(name, "")).find(",") >= 0:
+                    self.refuse_c(ex, 400, f"the header fields {name} differ", ())
+                    return False
+        return True
 
     cdef bint is_acceptable_c(self, McpExchange ex, HttpHead head) except -1:
         """Whether the client takes a response that we can send. If not, the request is refused."""

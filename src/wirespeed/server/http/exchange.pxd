@@ -25,6 +25,8 @@ cdef class McpExchange(Exchange):
     cdef public object session         # the HttpSession, if a client may resume streams; or None
     cdef Streams streams               # of the endpoint
     cdef bint watched                  # they look whether it is silent
+    cdef bint limited                  # the client asks too much: not the server has too much to do
+    cdef object opened                 # HttpSession that `initialize` has opened; or None
     cdef str challenged                # the field WWW-Authenticate of a refusal; or None
     cdef object log                    # EventLog of the stream of events; None: it is not kept
     cdef Mark mark                     # where the JSON text begins that is being written
@@ -33,5 +35,8 @@ cdef class McpExchange(Exchange):
     cdef int watch_c(self) except -1
     cdef int unwatch_c(self) except -1
     cdef int open_events_c(self) except -1
+    cdef int open_now_c(self) except -1
+    cdef int settle_opened_c(self) except -1
+    cdef bytes line_of_opened_c(self)
     cdef int begin_event_c(self) except -1
     cdef int finish_event_c(self, char last) except -1

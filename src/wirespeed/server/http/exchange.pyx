@@ -9,7 +9,12 @@ from wirespeed.transport.served cimport Served
 
 import msgspec
 
+from wirespeed._core.envelope import parse
+
 SESSION_OVER = "there is no such session: send initialize again"
+
+cdef bytes JSON_FIELDS = b"Content-Type: application/json\r\n"
+RETRY_AFTER = 5        # seconds, for a server that is full
 
 cdef object encode = msgspec.json.Encoder().encode
 
@@ -65,8 +70,17 @@ cdef class McpExchange(Exchange):
         return 0
 
     cdef int open_stream_c(self, bytes fields) except -1:
+        if self.opened is not None:    # the answer to `initialize` comes later
+            fields += self.line_of_opened_c()
         Exchange.open_stream_c(self, fields)
         return self.watch_c()
+
+    cdef int open_now_c(self) except -1:
+        """Open the stream before there is anything to say, so that the client can come back, and so
+        that no proxy holds the head back."""
+        self.open_events_c()
+        self.send_text(b":\n\n")
+        return 0
 
     cdef int done_c(self) except -1:
         self.unwatch_c()
@@ -83,9 +97,16 @@ cdef class McpExchange(Exchange):
         """Begin a message, which has an id if it is kept."""
         if self.log is not None and self.carrier is not None:
             self.carrier.output.event = b"id: %b\n" % self.log.id_of(self.log.n + 1).encode()
+        if (
+            self.opened is not None and self.status == 0
+            and b"Mcp-Session-Id" not in self.more_fields
+        ):
+            self.more_fields += self.line_of_opened_c()    # the head has room for it
         Exchange.begin_c(self)
         self.begun = self.out.size
-        return 0 if self.log is None else self.out.mark_c(&self.mark, 0)
+        if self.log is None and self.opened is None:
+            return 0
+        return self.out.mark_c(&self.mark, 0)
 
     cdef int finish_event_c(self, char last) except -1:
         if self.log is not None:
@@ -123,7 +144,14 @@ cdef class McpExchange(Exchange):
             return 400
         if code == INSUFFICIENT_SCOPE:
             return 403
-        return 503 if code == OVERLOADED or code == SHUTTING_DOWN else 200
+        if code == OVERLOADED:
+            return 429 if self.limited else 503
+        return 503 if code == SHUTTING_DOWN else 200
+
+    def retry_after(self, seconds):
+        """The request is refused because of a limit of its client, which may try again later."""
+        self.limited = True
+        Exchange.retry_after(self, seconds)
 
     def challenge(self, str value not None):
         """The field WWW-Authenticate of the response, if that is an error with the status 403."""
@@ -134,6 +162,8 @@ cdef class McpExchange(Exchange):
             self.response = JSON
             self.more_fields += b"WWW-Authenticate: %b\r\n" % self.challenged.encode("latin-1")
             self.challenged = None
+        if self.code == OVERLOADED:
+            Exchange.retry_after(self, RETRY_AFTER)
         if (
             self.response == EVENTS and self.carrier is not None
             and not self.carrier.output.streaming
@@ -143,7 +173,26 @@ cdef class McpExchange(Exchange):
         return self.begin_event_c()
 
     cdef int finish_c(self, char last) except -1:
+        if self.opened is not None:
+            self.settle_opened_c()
         return self.finish_event_c(last)
+
+    cdef int settle_opened_c(self) except -1:
+        """`initialize` is answered: name the session, or end it if there was an error."""
+        cdef object session = self.opened
+        cdef bytes line = self.line_of_opened_c()
+        self.opened = None
+        if parse(self.out.since_c(&self.mark) + b"}", max_depth=1024).kind == "error":
+            # later: what answers is at work with it
+            self.target.loop.call_soon(self.target.sessions.end, session)
+            self.more_fields = self.more_fields.replace(line, b"")
+            if self.status == 0 and self.carrier is not None:
+                self.carrier.output.fields = JSON_FIELDS + self.more_fields
+        return 0
+
+    cdef bytes line_of_opened_c(self):
+        """The field that names the session."""
+        return b"Mcp-Session-Id: %b\r\n" % self.opened.id.encode()
 
     cdef int ended_c(self) except -1:
         """All that the body asked for is answered (2025-11-25 basic/transports, "Sending Messages
@@ -210,6 +259,9 @@ cdef class McpExchange(Exchange):
 
     cdef int gone_c(self) except -1:
         self.unwatch_c()
+        if self.opened is not None and self.status == 0:
+            self.target.loop.call_soon(self.target.sessions.end, self.opened)    # nobody knows it
+            self.opened = None
         Exchange.gone_c(self)
         # 2026-07-28 basic/transports/streamable-http, "Cancellation"; before, no cancellation
         if self.is_lane:

@@ -5,6 +5,8 @@ from wirespeed._core.slab cimport Lease
 
 # The head of a request, with bytes of its own: for requests that wait.
 cpdef HttpHead copy_of(HttpHead head)
+# The value of a field whose values have no commas, where equal ones were joined.
+cdef str joined(str text)
 # Whether the routing fields of a request of 2026-07-28 agree with its message. ProtocolError
 # -32020: they do not.
 cdef int check_headers_c(HttpHead head, Message m) except -1

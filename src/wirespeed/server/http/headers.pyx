@@ -76,9 +76,7 @@ cpdef HttpHead copy_of(HttpHead head):
 cdef int check_headers_c(HttpHead head, Message m) except -1:
     cdef Span name
     if head.duplicates & ROUTING:
-        for field in NAMES:
-            if head.duplicates >> <int> field & 1:
-                raise mismatch(f"the {NAMES[field]} header occurs more than once")
+        check_equal_c(head)
     if not is_same(head, MCP_PROTOCOL_VERSION, span_of(m, WS_META_PROTOCOL_VERSION)):
         compare_c(head, MCP_PROTOCOL_VERSION, m.text_c(WS_META_PROTOCOL_VERSION))
     if not is_same(head, MCP_METHOD, span_of(m, WS_METHOD)):
@@ -89,6 +87,28 @@ cdef int check_headers_c(HttpHead head, Message m) except -1:
     if not is_same(head, MCP_NAME, name) and name.n and name.p[0] == c'"':
         compare_c(head, MCP_NAME, m.text_c(WS_NAME))
     return 0                               # a request without a name is refused for that
+
+
+cdef int check_equal_c(HttpHead head) except -1:
+    """A field that occurs more than once has one value, where all are equal."""
+    cdef dict known = {}
+    for name, value in head.fields:
+        key = name.lower()
+        if known.setdefault(key, value) != value:
+            for field in NAMES.values():
+                if field.lower() == key:
+                    raise mismatch(f"the {field} header occurs more than once")
+    return 0
+
+
+cdef str joined(str text):
+    """The value of a field whose values have no commas, where something before us has joined equal
+    ones; else the text as it is."""
+    cdef set values
+    if "," not in text:
+        return text
+    values = {one.strip() for one in text.split(",")}
+    return values.pop() if len(values) == 1 else text
 
 
 cdef inline bint is_same(HttpHead head, KnownField known, Span text) noexcept:
@@ -158,6 +178,8 @@ cdef int compare_c(HttpHead head, KnownField field, str body) except -1:
     text = text_of(value)
     if field == MCP_NAME:
         text = decoded(name, text)
+    else:
+        text = joined(text)
     if text != body or (field != MCP_NAME and not text.isascii()):
         raise unlike(name, text, body)
     return 0

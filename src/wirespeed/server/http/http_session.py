@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import secrets
 from collections import deque
 from functools import partial
@@ -21,6 +22,8 @@ logger = logging.getLogger("wirespeed.server")
 
 MAX_RESUMABLE = 64  # streams of a session that have ended and can still be resumed
 MAX_GETS = 8  # open GETs of a session
+MAX_DIGITS = 18  # of the number of an event
+_DIGITS = re.compile("[0-9]+")
 
 
 UNKNOWN_EVENT = "the stream cannot be resumed after this Last-Event-ID"
@@ -135,7 +138,12 @@ class HttpSession(Session):
             return
         name, _, number = last_event_id.rpartition("-")
         log = self._logs.get(name)
-        if log is None or not number.isdecimal() or int(number) > log.n:
+        if (
+            log is None
+            or len(number) > MAX_DIGITS
+            or not _DIGITS.fullmatch(number)
+            or (int(number) > log.n)
+        ):
             refuse(exchange, 400, UNKNOWN_EVENT)
         elif log.own:
             self._resume_own(exchange, log, int(number))

@@ -23,4 +23,4 @@ cdef class Sessions:
     cdef int use_c(self, Session session) except -1
     cdef double left_c(self)
     cdef int disown_c(self, bytes principal) except -1
-    cdef object full_c(self, str message)
+    cdef object full_c(self, str message, int status)

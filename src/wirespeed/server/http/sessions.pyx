@@ -47,11 +47,13 @@ class SessionLimit(Exception):
 
     Attributes:
         retry_after: Seconds until the next session may expire, for ``Retry-After``.
+        status: Of the response: 503 if the server is full, 429 if its client has too many.
     """
 
-    def __init__(self, message, retry_after):
+    def __init__(self, message, retry_after, status):
         super().__init__(message)
         self.retry_after = retry_after
+        self.status = status
 
 
 @cython.final
@@ -113,9 +115,9 @@ cdef class Sessions:
         """A new session, made by ``make`` of its id. SessionLimit: there are too many."""
         cdef Session session
         if len(self.by_id) >= self.max_sessions:
-            raise self.full_c(f"the server has {self.max_sessions} sessions")
+            raise self.full_c(f"the server has {self.max_sessions} sessions", 503)
         if principal is not None and self.owned.get(principal, 0) >= self.max_per_principal:
-            raise self.full_c(f"this client has {self.max_per_principal} sessions")
+            raise self.full_c(f"this client has {self.max_per_principal} sessions", 429)
         # an id is unguessable and has visible ASCII characters only
         session = make(self.prefix + secrets.token_urlsafe(ID_BYTES))
         session.principal = principal
@@ -172,8 +174,8 @@ cdef class Sessions:
                 del self.owned[principal]
         return 0
 
-    cdef object full_c(self, str message):
-        return SessionLimit(message, max(1, math.ceil(self.left_c())))
+    cdef object full_c(self, str message, int status):
+        return SessionLimit(message, max(1, math.ceil(self.left_c())), status)
 
     def _expire(self):
         """End the sessions that were not used for long. One timer serves all sessions: it wakes

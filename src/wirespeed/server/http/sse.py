@@ -5,6 +5,7 @@ is a connection, whose stream has all messages of the server; each message of th
 from __future__ import annotations
 
 import asyncio
+from codecs import BOM_UTF8
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
@@ -180,12 +181,13 @@ class SseEndpoint(HttpTarget):
         try:
             session = self._sessions.open(exchange.principal, make)
         except SessionLimit as exc:
-            refuse(exchange, 503, str(exc), [("Retry-After", str(exc.retry_after))])
+            refuse(exchange, exc.status, str(exc), [("Retry-After", str(exc.retry_after))])
             return
         exchange.open_stream()
         self._streams.opened(exchange)
         self._streams.end_at(exchange, session.drain)
-        place = f"{exchange.path}?{PARAMETER}={session.id}"
+        # relative: a proxy or an application before the server may have cut the path at its front
+        place = f"{exchange.path.rpartition('/')[2]}?{PARAMETER}={session.id}"
         exchange.send_event(place.encode("latin-1"), event="endpoint")
 
     def _post(self, exchange: Exchange, body: bytes) -> None:
@@ -203,7 +205,7 @@ class SseEndpoint(HttpTarget):
                 raise Elsewhere(worker)
             refuse(exchange, 404, "there is no such session")
             return
-        session.post(exchange, body)
+        session.post(exchange, body.removeprefix(BOM_UTF8))
 
     def share(self, worker: int, n: int) -> None:
         self._sessions.share(worker, n)

@@ -305,6 +305,8 @@ cdef class Call(Completion):
         if self.sink is not None:
             self.sink.error(code, message, data)
             return 0
+        if code == codes.OVERLOADED and self.route is not None:
+            self.route.retry_after(1)      # over HTTP
         return self.connection.session.error_c(self.ref, code, message, data)
 
     cdef int refuse_c(self, object exc) except -1:

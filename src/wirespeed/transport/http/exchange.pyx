@@ -218,11 +218,12 @@ cdef class Exchange(ReplyRoute):
             self.carrier.output.closes = True
 
     def open_stream(self, fields=()):
-        """Send the head of a stream of events. RuntimeError: a response was begun already."""
+        """Send the head of a stream of events, and a comment: some proxies hold the head back until
+        the first byte behind it. RuntimeError: a response was begun already."""
         self.check_open_c()
         if self.carrier is not None:
             self.open_stream_c(field_lines(fields))
-            self.carrier.link.wrote_c()
+            self.send_text(b":\n\n")
 
     def send_event(self, data, *, str event=None, str id=None):
         """Send an event: data of one line."""

@@ -26,8 +26,8 @@ class SseClient:
         assert stream.status == 200 and stream.is_stream
         event = await stream.event()
         assert event is not None and event.fields["event"] == "endpoint"
-        assert event.data is not None and event.data.startswith("/sse?")
-        return cls(client, stream, event.data)
+        assert event.data is not None and event.data.startswith("sse?")
+        return cls(client, stream, f"/{event.data}")
 
     async def post(self, message: Any, **fields: str | None) -> Reply:
         return await self.client.post(message, path=self.place, **fields)
