@@ -96,8 +96,8 @@ class HttpRequests(Requests):
         """Return the error of a link that is gone."""
         return ConnectionClosed(reason)
 
-    async def close(self) -> None:
-        """End all requests, and close all connections."""
+    async def close(self, *, hurry: bool = False) -> None:
+        """End all requests, and close all connections, which waits for nothing."""
         await self._pool.close()
 
 

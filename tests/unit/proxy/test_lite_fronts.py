@@ -121,7 +121,7 @@ async def test_a_server_of_litemcp(tmp_path: Path, scheme: str) -> None:
 async def test_only_what_is_named(tmp_path: Path, scheme: str) -> None:
     lab = lite_lab(tmp_path, isolation="shared")
     async with lab.serving(f"{scheme}://127.0.0.1:0/mcp") as urls:
-        for path in ("/lite/a/secret", "/lite/b/who", "/lite/a", "/lite/a/who/"):
+        for path in ("/lite/a/secret", "/lite/b/who", "/lite/a", "/lite/a/who//"):
             with pytest.raises((HttpStatusError, UpgradeRefused)) as refused:
                 async with LiteClient(place(urls, path)) as lite:
                     await lite.info()

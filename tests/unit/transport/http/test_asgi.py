@@ -319,7 +319,7 @@ async def test_legacy_clients_have_sessions() -> None:
         ("/", "/", "", 200),
         ("/a b", "/a b", "", 200),
         ("/é", "/é", "", 200),
-        ("/mcp", "/mcp/", "", 404),
+        ("/mcp", "/mcp/", "", 200),
         ("/mcp", "/tools/mcp", "", 404),
     ],
 )

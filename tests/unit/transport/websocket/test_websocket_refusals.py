@@ -35,7 +35,7 @@ SECRET = "s3cret-t0ken"
         (upgrade(Sec_WebSocket_Version=None), 426, "13"),
         (upgrade(Sec_WebSocket_Version="8"), 426, "13"),
         (upgrade("/other"), 404, "path"),
-        (upgrade("/mcp/"), 404, "path"),
+        (upgrade("/mcp//"), 404, "path"),
         (upgrade("/"), 404, "path"),
         (upgrade(Host=None), 400, "Host"),
         (upgrade(Host="bad host"), 400, "Host"),
