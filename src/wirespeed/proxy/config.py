@@ -211,7 +211,12 @@ class BackendConfig:
             ``"modern"`` (2026-07-28). In a file this key stands beside ``proxy``.
         start_timeout: Seconds for its handshake.
         max_clients: The most clients at a time with isolation ``"session"``, so the most processes.
-            Further clients are refused.
+            For a further client the session is ended that was silent for the longest, of the
+            principal or the address with the most sessions. If all clients work, the further one is
+            refused.
+        session_idle: With isolation ``"session"``, seconds without a request or an open stream
+            after which the session of a client over HTTP ends, and its process with it. The client
+            opens another one. None: `HttpOptions.session_ttl` alone limits it.
         spares: With isolation ``"session"``, how many servers wait for clients to come.
         idle_timeout: Seconds without requests and clients after which a shared server is stopped.
             The next request starts it. None: it runs on.
@@ -242,6 +247,7 @@ class BackendConfig:
     era: Era = "auto"
     start_timeout: float = 30.0
     max_clients: int = 256
+    session_idle: float | None = 300.0
     spares: int = 0
     idle_timeout: float | None = None
     recycle: RecycleConfig = field(default_factory=RecycleConfig)
@@ -308,6 +314,10 @@ class ListenConfig:
         hosts: Names of the server; None for the default.
         headers: More header fields of the answer that accepts a WebSocket.
         max_connections: Connections at once.
+        max_input_bytes: Bytes of all connections together, of requests and messages that are not
+            complete: `ListenOptions.max_input_bytes`.
+        session_idle: Seconds without a request or an open stream after which the session of a
+            client over HTTP ends: `HttpOptions.session_ttl`.
         trusted_proxies: Proxies whose ``X-Forwarded-For`` or ``Forwarded`` names the client.
         sse_path: The path of HTTP+SSE (2024-11-05).
         access_log: One line for each request over HTTP, and for each other connection.
@@ -322,6 +332,8 @@ class ListenConfig:
     hosts: tuple[str, ...] | None = None
     headers: dict[str, str] = field(default_factory=dict, repr=False)
     max_connections: int | None = None
+    max_input_bytes: int | None = None
+    session_idle: float | None = None
     trusted_proxies: tuple[str, ...] = ()
     sse_path: str | None = None
     access_log: Literal["text", "json"] | None = None

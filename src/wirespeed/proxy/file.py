@@ -208,6 +208,16 @@ class Backend(_Keys):
     max_clients: (
         Annotated[_Count, Meta(description="Clients at a time with isolation session.")] | UnsetType
     ) = UNSET
+    session_idle: (
+        Annotated[
+            _Seconds,
+            Meta(
+                description="Seconds of silence after which an HTTP client of isolation session"
+                " loses its process."
+            ),
+        ]
+        | UnsetType
+    ) = UNSET
     spares: (
         Annotated[
             int,
@@ -303,6 +313,16 @@ class Listen(_Keys):
         | UnsetType
     ) = UNSET
     max_connections: Annotated[_Count, Meta(description="Connections at once.")] | UnsetType = UNSET
+    max_input_bytes: (
+        Annotated[_Count, Meta(description="Bytes of all requests that are not complete.")]
+        | UnsetType
+    ) = UNSET
+    session_idle: (
+        Annotated[
+            _Seconds, Meta(description="Seconds of silence after which an HTTP session ends.")
+        ]
+        | UnsetType
+    ) = UNSET
     trusted_proxies: Annotated[_Names, Meta(description="Proxies that name the client.")] = UNSET
     sse_path: Annotated[str, Meta(description="The path of HTTP+SSE.")] | UnsetType = UNSET
     access_log: Literal["text", "json"] | UnsetType = UNSET

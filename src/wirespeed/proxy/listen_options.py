@@ -37,17 +37,23 @@ def options_of(
         fields["headers"] = listen.headers
     if listen.max_connections is not None:
         fields["max_connections"] = listen.max_connections
+    if listen.max_input_bytes is not None:
+        fields["max_input_bytes"] = listen.max_input_bytes
     if listen.access_log is not None:
         fields["access_log"] = listen.access_log
     if address.is_http:
+        idle: dict[str, float] = {}
+        if listen.session_idle is not None:
+            idle["session_ttl"] = listen.session_idle
         fields["http"] = HttpOptions(
+            **idle,
             trusted_proxies=listen.trusted_proxies,
             sse_path=listen.sse_path,
             access_log=listen.access_log,
             access_log_sample=listen.access_log_sample,
         )
     else:
-        for given in ("trusted_proxies", "sse_path", "access_log_sample"):
+        for given in ("trusted_proxies", "sse_path", "session_idle", "access_log_sample"):
             if getattr(listen, given) != ListenConfig.__dataclass_fields__[given].default:
                 only = "is for http:// and https:// only"
                 raise ValueError(f"{given} {only}, not for {address.scheme}:")

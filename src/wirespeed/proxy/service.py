@@ -111,7 +111,7 @@ class ProxyService:
         self.config = backend
         self.flow: Limited | None = None
         self.rates: Rates | None = None
-        self.cut = {"slow reader": 0}
+        self.cut = {"slow reader": 0, "idle": 0, "replaced": 0}
         self.limits = config.limits
         self.shutdown_grace = config.shutdown_grace
         self.assignment = assignment

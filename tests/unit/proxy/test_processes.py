@@ -17,7 +17,7 @@ from raw import surroundings
 
 from wirespeed.proxy import RecycleConfig
 from wirespeed.proxy.supervision.recycling import resident
-from wirespeed.proxy.supervision.stderr import MAX_LINES, NamedLines
+from wirespeed.proxy.supervision.stderr import MAX_BYTES, MAX_LINES, NamedLines
 
 pytestmark = pytest.mark.off_schema
 
@@ -229,6 +229,21 @@ def test_stderr_is_bounded(capfd: pytest.CaptureFixture[str]) -> None:
     assert said[0] == "b: line 0"
     assert said[-2].endswith("lines of stderr were dropped") and said[-1] == "b: the last"
     assert len(said) <= 2 * MAX_LINES + 3
+
+
+def test_long_lines_of_stderr_are_bounded(capfd: pytest.CaptureFixture[str]) -> None:
+    lines = NamedLines("b")
+    for _ in range(100):
+        lines("x" * 60_000)
+    said = capfd.readouterr().err
+    assert len(said) <= 2 * MAX_BYTES + 200  # a second may have ended
+    assert lines.dropped >= 60
+
+
+def test_stderr_does_not_speak_to_the_terminal(capfd: pytest.CaptureFixture[str]) -> None:
+    NamedLines("b")("\x1b]0;title\x07\x1b[2J\tred\x7f\x9b31m\r\u202eoh\u2028ä")
+    shown = r"b: \x1b]0;title\x07\x1b[2J" + "\t" + r"red\x7f\x9b31m\x0d\u202eoh\u2028" + "ä\n"
+    assert capfd.readouterr().err == shown
 
 
 # -- the end of the proxy --------------------------------------------------------------------------

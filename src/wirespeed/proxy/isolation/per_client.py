@@ -24,9 +24,11 @@ from wirespeed.proxy.failures import is_down, told
 from wirespeed.proxy.isolation.handshake import discover
 from wirespeed.proxy.isolation.instance import guarded, quiet
 from wirespeed.proxy.isolation.pair import Pair
+from wirespeed.proxy.isolation.places import idle_of, longest_idle, own_of
 from wirespeed.proxy.isolation.spares import Spares
 from wirespeed.proxy.supervision.breaker import Breaker
 from wirespeed.transport.child.command import Stdio
+from wirespeed.transport.quiet import Quiet
 
 if TYPE_CHECKING:
     from wirespeed._core.envelope import Message
@@ -37,6 +39,10 @@ if TYPE_CHECKING:
     from wirespeed.proxy.operation.meter import Meter
     from wirespeed.proxy.side import Side
     from wirespeed.proxy.supervision.upstream import Life, Upstream
+
+logger = logging.getLogger("wirespeed.proxy")
+
+_LOOKS = 4  # how often a client is looked at in the time that it may be silent
 
 
 class PerClient:
@@ -61,6 +67,8 @@ class PerClient:
         self.breaker: Breaker | None = None
         self._n_answered = 0
         self._probes: dict[Front, asyncio.Task[None]] = {}
+        self._quiet = Quiet(logger, lines=2)
+        self._look_timer: asyncio.TimerHandle | None = None
 
     async def start(self) -> None:
         """Servers are started for their clients, and as spares."""
@@ -80,6 +88,9 @@ class PerClient:
 
     async def stop(self) -> None:
         """End all servers."""
+        if self._look_timer is not None:
+            self._look_timer.cancel()
+            self._look_timer = None
         for front in list(self._pairs):
             self.left(front)
         for pair in self._spares.take_all():
@@ -111,7 +122,7 @@ class PerClient:
         read already."""
         config = self._config
         refusal: tuple[int, str] | None = None
-        if len(self._pairs) >= config.max_clients:
+        if len(self._pairs) >= config.max_clients and not self._make_room():
             refusal = (
                 codes.OVERLOADED,
                 f"{config.name} has {config.max_clients} clients: there may be no more",
@@ -130,6 +141,52 @@ class PerClient:
         pair = self._pairs[front] = self._spares.take()
         pair.join(front, first, self.failed)
         self._spares.fill()
+        if self._look_timer is None:
+            self._look_later()
+
+    def _make_room(self) -> bool:
+        """End the session of a client that does not work, where there is no place for another one.
+        Returns whether there is one now."""
+        name, places = self._config.name, self._config.max_clients
+        front = longest_idle(self._pairs)
+        if front is None:
+            self._quiet.log(
+                logging.WARNING,
+                "%s is full: all of its %d clients work, and another one is refused",
+                name,
+                places,
+            )
+            return False
+        self._quiet.log(
+            logging.WARNING,
+            "%s is full: of its %d clients, one that was silent for %d s makes room for another",
+            name,
+            places,
+            idle_of(front),
+        )
+        self._dismiss(front, "replaced")
+        return len(self._pairs) < places
+
+    def _dismiss(self, front: Front, reason: str) -> None:
+        """End the session of a client."""
+        front.service.cut[reason] += 1
+        own_of(front).abort()
+        self.left(front)
+
+    def _look_later(self) -> None:
+        seconds = self._config.session_idle
+        if seconds is not None and self._pairs:
+            self._look_timer = asyncio.get_running_loop().call_later(seconds / _LOOKS, self._look)
+
+    def _look(self) -> None:
+        """End the sessions of clients that were silent for too long."""
+        self._look_timer = None
+        seconds = self._config.session_idle
+        assert seconds is not None
+        silent = [front for front in self._pairs if idle_of(front) >= seconds]
+        for front in silent:
+            self._dismiss(front, "idle")
+        self._look_later()
 
     def left(self, front: Front) -> None:
         """End the server of a client."""

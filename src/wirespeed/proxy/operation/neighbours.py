@@ -48,7 +48,7 @@ class Neighbours:
             task.cancel()
 
     def _receive(self, box: socket.socket, take: Callable[[], Snapshot]) -> None:
-        with contextlib.suppress(BlockingIOError):
+        with contextlib.suppress(OSError):
             _, found, _, _ = socket.recv_fds(box, 1, 1, FLAGS)
             for fd in found:
                 task = asyncio.ensure_future(_answer(socket.socket(fileno=fd), take))

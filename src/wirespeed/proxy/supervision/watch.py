@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
@@ -10,7 +11,10 @@ if TYPE_CHECKING:
 
     from wirespeed.proxy.backend import Backend
 
+logger = logging.getLogger("wirespeed.proxy")
+
 _LEAST = 0.01  # seconds between two looks
+_AGAIN = 30.0  # seconds after which a check that failed is asked again
 
 
 class Check(Protocol):
@@ -37,7 +41,11 @@ class Watch:
         for one in self._checks:
             if backend.link is None:  # the last one has ended it
                 return
-            delays.append(one.check(backend, now))
+            try:
+                delays.append(one.check(backend, now))
+            except Exception:  # the others look on
+                logger.exception("internal error while watching a server")
+                delays.append(_AGAIN)
         if delays:
             self._timer = backend.loop.call_later(max(min(delays), _LEAST), self._look)
 

@@ -338,6 +338,7 @@ cdef class StreamableHttp(HttpTarget):
         session = HttpSession(id, client, self.streams)
         client.closed.add_done_callback(lambda _: self.sessions.end(session))
         (<SessionLink> client.link).carry = session.carry
+        (<SessionLink> client.link).session = session
         return session
 
     cdef Served lane_c(self):
@@ -355,8 +356,12 @@ cdef class StreamableHttp(HttpTarget):
 
     cdef int over_c(self, Exchange exchange) except -1:
         cdef Served lane = (<McpExchange> exchange).client
-        if not lane.shared or lane.link is None:
+        cdef Session session
+        if lane.link is None:
             return 0
+        if not lane.shared:
+            session = (<SessionLink> lane.link).session
+            return 0 if session is None else session.rest_c()
         if not lane.renew_c() or self.draining or len(self.lanes) >= MAX_FREE:
             self.loop.call_soon(lane.abort)    # it may be at work still
         elif self.spare is None:

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from wirespeed.server.http.event_store import EventStore
     from wirespeed.server.http.exchange import McpExchange
+    from wirespeed.transport.quiet import Quiet
 
-logger = logging.getLogger("wirespeed.server")
 
 MAX_UNWRITTEN = 4 * 1024 * 1024  # bytes of events that wait for a store
 
@@ -34,6 +34,7 @@ class EventLog:
 
     __slots__ = (
         "_failed",
+        "_quiet",
         "_size",
         "_store",
         "_task",
@@ -44,12 +45,15 @@ class EventLog:
         "route",
     )
 
-    def __init__(self, store: EventStore, name: str, route: McpExchange | None) -> None:
+    def __init__(
+        self, store: EventStore, name: str, route: McpExchange | None, quiet: Quiet
+    ) -> None:
         self.name = name
         self.n = 0
         self.own = route is None
         self.route = route
         self._store = store
+        self._quiet = quiet
         self._waiting: deque[tuple[int, bytes]] = deque()
         self._size = 0
         self._task: asyncio.Task[None] | None = None  # it writes to a store that has to be awaited
@@ -123,10 +127,10 @@ class EventLog:
         if not self._failed:
             self._failed = True
             self._waiting.clear()
-            logger.error(
+            self._quiet.log(
+                logging.ERROR,
                 "a stream cannot be resumed: the event store failed: %s",
-                why,
-                exc_info=why if isinstance(why, Exception) else None,
+                str(why) or type(why).__name__,
             )
 
 

@@ -212,6 +212,7 @@ class HttpSession(Session):
             self._close_get(self._gets.pop(0))
 
     def _gone(self, get: _Get) -> None:
+        self.rest()
         if get in self._gets:
             self._gets.remove(get)
             if not self._gets:
@@ -246,7 +247,7 @@ class HttpSession(Session):
         store = self._streams.store
         assert store is not None
         self._n_logs += 1
-        log = EventLog(store, f"{self._key}.{self._n_logs}", route)
+        log = EventLog(store, f"{self._key}.{self._n_logs}", route, self._streams.quiet)
         self._logs[log.name] = log
         if len(self._logs) > MAX_RESUMABLE:
             used = [get.log for get in self._gets]

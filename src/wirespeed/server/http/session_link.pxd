@@ -1,7 +1,9 @@
+from wirespeed.server.http.sessions cimport Session
 from wirespeed.transport.link cimport Link
 
 
 cdef class SessionLink(Link):
+    cdef public Session session        # whose connection it is; None: a lane
     cdef public object carry           # gets the messages of the own stream; None drops them
     cdef public object on_room         # called while the session reads on; or None
     cdef public bint full              # what carries them has no room

@@ -11,6 +11,7 @@ cdef class SessionLink(Link):
     """Takes what a connection says of its own accord, a message a line.
 
     Attributes:
+        session: The session whose connection it is; None for a lane.
         carry: A function that gets a list of these messages, each as bytes of JSON text. Without it
             they are dropped: no stream carries them.
         on_room: Called without arguments while the session reads on; or None.
@@ -52,7 +53,7 @@ cdef class SessionLink(Link):
         if self.lost:
             return 0
         self.lost = True
-        self.carry = self.on_room = self.via = None
+        self.carry = self.on_room = self.via = self.session = None
         self.released_c()
         me.endpoint.on_lost(exc)
         return 0

@@ -6,7 +6,10 @@ cdef class Session:
     cdef readonly str id
     cdef readonly Served connection    # what serves its requests
     cdef bytes principal               # of the client that opened it, or None
-    cdef double used                   # when it was used last, on the monotonic clock
+    cdef double used                   # when its last request came, on the monotonic clock
+    cdef double rested                 # when its last answer was complete
+
+    cdef int rest_c(self) except -1
 
 
 cdef class Sessions:

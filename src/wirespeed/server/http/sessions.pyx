@@ -33,6 +33,19 @@ cdef class Session:
         """Whether a request of the session is worked on, or a stream of it is open."""
         raise NotImplementedError
 
+    @property
+    def idle(self):
+        """Seconds since its last request or stream was at an end; 0 while there is one."""
+        return 0.0 if self.busy else max(0.0, monotonic() - max(self.used, self.rested))
+
+    cdef int rest_c(self) except -1:
+        self.rested = monotonic()
+        return 0
+
+    def rest(self):
+        """A request or a stream of the session is at an end."""
+        self.rest_c()
+
     def drain(self):
         """Answer the requests that are worked on, and take no more."""
         raise NotImplementedError
@@ -183,7 +196,7 @@ cdef class Sessions:
         self.timer = None
         while self.by_id and self.left_c() <= 0:
             session = next(iter(self.by_id.values()))
-            if session.busy:
+            if session.idle < self.ttl:        # a request took long
                 self.use_c(session)
             else:
                 self.end(session)

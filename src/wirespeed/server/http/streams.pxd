@@ -4,6 +4,7 @@ from wirespeed.transport.http.exchange cimport Exchange
 cdef class Streams:
     cdef readonly object store         # the `event_store` of the options
     cdef readonly object retry         # seconds, or None
+    cdef readonly object quiet         # logs that the store fails, once for many streams
     cdef object _loop
     cdef set _tasks
     cdef double _keepalive             # seconds of silence before a comment; 0: none are sent

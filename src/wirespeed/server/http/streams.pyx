@@ -12,6 +12,7 @@ from wirespeed._core.wire cimport Wire
 from wirespeed.transport.http.exchange cimport Exchange
 
 from wirespeed.server.http.event_log import value_of
+from wirespeed.transport.quiet import Quiet
 
 logger = logging.getLogger("wirespeed.server")
 
@@ -33,11 +34,13 @@ cdef class Streams:
     Attributes:
         store: Keeps their events; or None.
         retry: Seconds after which clients come back; None: when they like.
+        quiet: Logs that the store fails, once for many streams.
     """
 
     def __init__(self, loop, options):
         self.store = options.event_store
         self.retry = options.retry
+        self.quiet = Quiet(logger, lines=1)
         self._loop = loop
         self._tasks = set()
         self._keepalive = 0 if options.sse_keepalive is None else options.sse_keepalive

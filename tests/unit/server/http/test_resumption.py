@@ -337,6 +337,21 @@ async def test_a_store_that_fails_ends_no_request(caplog: pytest.LogCaptureFixtu
         assert caplog.text.count("cannot be resumed: the event store failed: no space") == 1
 
 
+async def test_a_store_that_fails_for_many_streams_is_logged_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    lab = Lab()
+    lab.gate("a").set()
+    async with served(lab, event_store=Broken(2)) as client:
+        await client.open()
+        for n in range(20):
+            reply = await client.call("talk", name="a", n=2, meta={"progressToken": n})
+            assert summary([one.message for one in await reply.events() if one.data])[-1] == "a"
+    lines = [one for one in caplog.records if "event store failed" in one.getMessage()]
+    assert len(lines) <= 3  # one for ten seconds, and one that counts those that were left out
+    assert not any(one.exc_info for one in lines)
+
+
 async def test_a_slow_store_has_all_events_in_order() -> None:
     lab = Lab()
     lab.gate("a").set()
