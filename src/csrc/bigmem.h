@@ -11,6 +11,9 @@
 #include <stddef.h>
 #include <string.h>
 #include <sys/mman.h>
+#if defined(__GLIBC__)
+#include <malloc.h>
+#endif
 
 #if defined(WIRESPEED_DEBUG)
 /* Sanitizers check only memory from malloc. */
@@ -61,6 +64,22 @@ static inline void *ws_big_grow(void *p, size_t old, size_t n) {
     ws_big_free(p, old);
 #endif
     return q;
+}
+
+/* Bytes that the allocator keeps although nobody uses them; 0 where that is not known. */
+static inline size_t ws_kept(void) {
+#if defined(__GLIBC__) && (__GLIBC__ > 2 || __GLIBC_MINOR__ >= 33)
+    return mallinfo2().fordblks;
+#else
+    return 0;
+#endif
+}
+
+/* Give them back to the system. */
+static inline void ws_give_back(void) {
+#if defined(__GLIBC__)
+    malloc_trim(0);
+#endif
 }
 
 #endif

@@ -5,6 +5,13 @@ cdef enum:
     SLAB_SIZE = 262144            # the common size; memory of it is used again
 
 
+# How much several connections may keep of frames that are not complete, and of long ones that wait.
+cdef class InputBudget:
+    cdef readonly size_t max_bytes
+    cdef readonly size_t used
+    cdef readonly long long n_exceeded     # times that a connection was refused more
+
+
 # A block of input memory. All fields are read only for others; who keeps a pointer into a slab
 # counts itself in `n_leases`, or has a Lease, which does that.
 cdef class Slab:
@@ -14,6 +21,8 @@ cdef class Slab:
     cdef bint big                 # pages of its own (bigmem.h)
     cdef bint foreign             # base belongs to `source`, not to us: read-only, fixed
     cdef Py_buffer source
+    cdef InputBudget budget       # that `counted` bytes are counted in, or None
+    cdef size_t counted
 
     @staticmethod
     cdef Slab allocate(size_t capacity)
@@ -21,6 +30,9 @@ cdef class Slab:
     @staticmethod
     cdef Slab borrow(object data)
     cdef int grow_c(self, size_t capacity) except -1
+    # n bytes of an unfinished frame lie here, which are counted as long as the slab lives.
+    # MemoryError: the others have used up the budget.
+    cdef int count_c(self, InputBudget budget, size_t n) except -1
 
 
 # A part of a slab, which stays where it is while the lease, or any view of it, lives. Its fields

@@ -77,7 +77,11 @@ cdef class FdLink(Link):
             raise
 
     def _readable(self):
-        self.read_c()
+        cdef FdLink me = self
+        try:
+            self.read_c()
+        except Exception as exc:       # else the loop would call this again at once
+            me.failed_c(exc)
 
     cdef int read_c(self) except -1:
         cdef FdLink me = self          # an event may close the link
@@ -132,7 +136,7 @@ cdef class FdLink(Link):
         if self.reading and not self.lost:
             n = c_recv(self.read_fd, &byte, 1, MSG_PEEK)
             if n >= 0 or errno != EAGAIN:
-                self.read_c()
+                self._readable()
         return 0
 
     def _stop_reading(self):
@@ -191,16 +195,20 @@ cdef class FdLink(Link):
         for _ in range(LAST_TURNS):
             if self.lost or not self.reading:
                 break
-            self.read_c()
+            self._readable()
         self.lose_c(self.broken)
 
     def _writable(self):
+        cdef FdLink me = self
         self.writing = False
         self.loop.remove_writer(self.write_fd)
-        self.flush()
-        if not self.lost:
-            # requests that waited until the peer reads may start
-            self.deliver_c()
+        try:
+            self.flush()
+            if not self.lost:
+                # requests that waited until the peer reads may start
+                self.deliver_c()
+        except Exception as exc:
+            me.failed_c(exc)
 
     cdef int lose_c(self, object exc) except -1:
         cdef FdLink me = self          # the loop and the endpoint drop their references

@@ -95,14 +95,17 @@ class FileLink(Link):
         if self._lost:
             return
         wire = self.endpoint.wire
-        if data:
-            wire.receive_data(data)
-        else:
-            self._saw_eof = True
-            wire.receive_eof()
-        self.deliver()
-        if not data and not self._lost:
-            self.ended()
+        try:
+            if data:
+                wire.receive_data(data)
+            else:
+                self._saw_eof = True
+                wire.receive_eof()
+            self.deliver()
+            if not data and not self._lost:
+                self.ended()
+        except Exception as exc:
+            self.failed(exc)
 
     def update_reading(self) -> None:
         if self._saw_eof or self._lost or self.closing or not self.endpoint.wire.want_read:
@@ -120,9 +123,12 @@ class FileLink(Link):
         self._writing = False
         if self._lost:
             return
-        self.flush()
-        self.check_drained()
-        self.deliver()
+        try:
+            self.flush()
+            self.check_drained()
+            self.deliver()
+        except Exception as exc:
+            self.failed(exc)
 
     @property
     def idle(self) -> bool:

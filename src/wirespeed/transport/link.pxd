@@ -55,6 +55,8 @@ cdef class Link:
     cdef int flush_later_c(self) except -1
     cdef int flush_for_c(self) except -1
     cdef int deliver_c(self) except -1
+    # An exception of this link or of its endpoint, in a callback of the loop: the link is lost.
+    cdef int failed_c(self, object exc) except -1
     cdef int take_events_c(self) except -1
     cdef int check_drained_c(self) except -1
     cdef int ended_c(self) except -1

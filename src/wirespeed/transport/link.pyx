@@ -9,10 +9,16 @@ endpoints report to links that output is queued.
 
 cimport cython
 
-from wirespeed._core.framing.close_codes cimport GOING_AWAY
+from wirespeed._core.framing.close_codes cimport GOING_AWAY, TRY_AGAIN
 
 from collections import deque
+import logging
 from weakref import WeakKeyDictionary, ref
+
+from wirespeed.transport.quiet import Quiet
+
+cdef object quiet = Quiet(logging.getLogger("wirespeed.transport"))
+cdef int ERROR = logging.ERROR
 
 cdef enum:
     LINGER = 2        # seconds that the peer has for closing after both sides said goodbye
@@ -74,6 +80,11 @@ cdef class Endpoint:
 
     def on_slow(self):
         """The peer has read nothing for too long: its listener ends the link now."""
+
+    def on_failed(self, exc):
+        """An exception was raised while the link worked, or in `on_data`. True: the endpoint has
+        told the peer, and closes the link. False: the link closes itself."""
+        return False
 
 
 @cython.final
@@ -210,6 +221,8 @@ cdef class Link:
             self.close_timer.cancel()
             self.close_timer = None
         self.endpoint.link = None
+        if not self.corked:            # else the endpoint may read there
+            self.wire.framer.forget_c()
         self.flush_callback = None     # it refers to the link: free both without the collector
         return 0
 
@@ -252,10 +265,45 @@ cdef class Link:
         try:
             self.flush_now()
         except Exception as exc:
-            me.loop.call_exception_handler(
-                {"message": "the output of a link was not sent", "exception": exc}
-            )
+            me.failed_c(exc)
         return 0
+
+    cdef int failed_c(self, object exc) except -1:
+        cdef Link me = self
+        cdef bint told = False
+        cdef bint no_memory = isinstance(exc, MemoryError)
+        cdef str why = (str(exc) or "out of memory") if no_memory else "internal error"
+        if self.endpoint.link is self:
+            try:
+                told = self.endpoint.on_failed(exc)
+            except Exception:
+                pass                   # there may be no memory for an answer either
+        if not told:
+            quiet.log(ERROR, "a connection is closed: %s", why, exc_info=None if no_memory else exc)
+        if told or me.endpoint.link is not me:
+            return 0
+        try:
+            # the peer of a server is told that it may come back
+            if (
+                no_memory and me.wire.framer.budget is not None and not me.wire.framer.over
+                and me.wire.framer.give_up_c(TRY_AGAIN, "too many unfinished messages")
+            ):
+                me.flush()
+                me.check_over_c()
+                return 0
+        except Exception:
+            pass
+        lost = ConnectionAbortedError(f"the connection was given up: {why}")
+        lost.__cause__ = exc
+        try:
+            me.lose(lost)
+        except Exception as exc:
+            quiet.log(ERROR, "a connection that was closed: internal error", exc_info=exc)
+        return 0
+
+    def failed(self, exc):
+        """An exception was raised in a callback of the loop: this link is lost."""
+        self.failed_c(exc)
 
     cdef int flush_later_c(self) except -1:
         """Flush in the next turn of the loop."""
@@ -270,7 +318,7 @@ cdef class Link:
 
     def _flush_soon(self):
         self.flush_scheduled = False
-        self.flush_now()
+        self.flush_for_c()
 
     cpdef object flush_now(self):
         """Send queued output at once, as `flush` does, and deliver requests that waited for room.
@@ -299,20 +347,26 @@ cdef class Link:
 
     cdef int take_events_c(self) except -1:
         cdef Link me = self            # an event may close the link
-        self.corked = True
         try:
-            self.endpoint.on_data()
-        finally:
-            self.corked = False
-        self.flush()
-        if (
-            self.endpoint.link is self and not self.flush_scheduled
-            and self.wire.wants_turn_c() and self.wire.has_room_c()
-        ):
-            # All output has left already: go on, but let the loop serve others first.
-            self.flush_later_c()
-        self.update_reading()
-        return me.check_over_c()
+            self.corked = True
+            try:
+                self.endpoint.on_data()
+                self.wire.framer.count_c()
+            finally:
+                self.corked = False
+            if self.endpoint.link is not self:
+                self.wire.framer.forget_c()
+            self.flush()
+            if (
+                self.endpoint.link is self and not self.flush_scheduled
+                and self.wire.wants_turn_c() and self.wire.has_room_c()
+            ):
+                # All output has left already: go on, but let the loop serve others first.
+                self.flush_later_c()
+            self.update_reading()
+            return me.check_over_c()
+        except Exception as exc:
+            return me.failed_c(exc)
 
     cdef int check_drained_c(self) except -1:
         """After a write: tell the endpoint when callers may go on."""

@@ -175,6 +175,11 @@ class ListenOptions(msgspec.Struct, frozen=True, kw_only=True):
         require_subprotocol: Refuse clients that do not offer the service's subprotocol.
         headers: More header fields of the answer that accepts a client.
         max_connections: Connections at once; further clients get 503.
+        max_input_bytes: Bytes that all connections together may keep of requests and messages that
+            are not complete, and of long ones that wait until the server has room. 16 KiB of each
+            connection are not counted. Beyond it a request gets 503, a WebSocket is closed with
+            1013, and another connection is closed. A connection that is alone may always complete
+            one request.
         open_timeout: Seconds for TLS and the opening handshake together. Over HTTP: for TLS, and
             for the verdict of ``authenticate`` on one request.
         ping_interval: Seconds of silence after which the peer is pinged; None for never.
@@ -200,6 +205,7 @@ class ListenOptions(msgspec.Struct, frozen=True, kw_only=True):
     require_subprotocol: bool = False
     headers: Mapping[str, str] = msgspec.field(default_factory=dict)
     max_connections: int = 10_000
+    max_input_bytes: int = 268_435_456
     open_timeout: float = 10.0
     ping_interval: float | None = 20.0
     ping_timeout: float = 20.0
@@ -225,7 +231,7 @@ class ListenOptions(msgspec.Struct, frozen=True, kw_only=True):
             value = getattr(self, name)
             if isinstance(value, str):
                 raise TypeError(f"{name} is a sequence of strings, not one string")
-        for name in ("max_connections", "backlog"):
+        for name in ("max_connections", "max_input_bytes", "backlog"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1")
         for name in (
@@ -272,6 +278,7 @@ class AsgiOptions(TypedDict, total=False):
     origins: Sequence[str] | None
     hosts: Sequence[str] | None
     max_connections: int
+    max_input_bytes: int
     http: HttpOptions
 
 

@@ -23,7 +23,7 @@ class Quiet:
         self._began = 0.0
         self._said = 0
 
-    def log(self, level: int, text: str, *args: Any) -> None:
+    def log(self, level: int, text: str, *args: Any, exc_info: BaseException | None = None) -> None:
         """Log a line; count it only, if the period has had its lines."""
         if not self._logger.isEnabledFor(level):
             return
@@ -35,4 +35,4 @@ class Quiet:
             self._began, self._said = now, 0
         self._said += 1
         if self._said <= self._lines:
-            self._logger.log(level, text, *args)
+            self._logger.log(level, text, *args, exc_info=exc_info)

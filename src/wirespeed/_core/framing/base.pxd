@@ -25,4 +25,5 @@ cdef class Framer(Inlet):
     # until the next call of any method.
     cdef int next_frame_c(self, Span *frame) except -1
     cdef bint refuse_c(self, const uint8_t *p, size_t n) except -1
+    cdef bint give_up_c(self, int code, str reason) except -1
     cdef bint goodbye_c(self, int code, str reason) except -1

@@ -35,6 +35,11 @@ cdef class Framer(Inlet):
         """The frame is not JSON. True: that ends the stream, and the framing has answered it."""
         return False
 
+    cdef bint give_up_c(self, int code, str reason) except -1:
+        """Take no more input. True: the framing has told the peer why, and `over` is true. False:
+        the framing has no goodbye."""
+        return False
+
     cdef bint goodbye_c(self, int code, str reason) except -1:
         """End the stream. True: the framing's goodbye is queued, and `over` becomes true when the
         peer answers it. False: the framing has no goodbye."""

@@ -8,6 +8,8 @@
     POLICY           many fragments or control frames      framing/websocket
                      a peer leaves the outbox unread       transport/net/keepalive
                      a client's access token has expired   transport/net/listener
+    TRY_AGAIN        there is no memory for the rest of a message, or all connections together have
+                     `max_input_bytes` of unfinished ones  transport/link
     TOO_BIG          a message above `max_message`         framing/websocket
     NO_CODE          never sent: the peer's close frame has no code
     VANISHED         never sent: the stream ended without a close frame, or no ping was answered
@@ -26,6 +28,7 @@ cpdef enum CloseCode:
     BAD_TEXT = 1007
     POLICY = 1008
     TOO_BIG = 1009
+    TRY_AGAIN = 1013
 
 
 cdef inline bint is_close_code(int code) noexcept nogil:

@@ -10,5 +10,6 @@ class CloseCode(IntEnum):
     BAD_TEXT = 1007
     POLICY = 1008
     TOO_BIG = 1009
+    TRY_AGAIN = 1013
 
 def describe(code: int) -> str: ...

@@ -1,10 +1,11 @@
 from libc.stdint cimport uint8_t
 
-from wirespeed._core.slab cimport Slab
+from wirespeed._core.slab cimport InputBudget, Slab
 
 
 cdef enum:
     MIN_READ = 32768                # free bytes that a read should find
+    UNCOUNTED = 16384               # bytes of an unfinished frame that each connection may have
 
 
 cdef class Inlet:
@@ -15,6 +16,7 @@ cdef class Inlet:
     cdef size_t start               # first byte that is still needed
     cdef size_t end                 # first free byte
     cdef public bint eof            # no more bytes will come
+    cdef public InputBudget budget  # of several connections; None: of no others
     cdef object lent                # memoryview that a transport reads into; None when none is
     cdef readonly long long bytes_moved  # bytes of unfinished frames that had to be moved
 
@@ -31,4 +33,9 @@ cdef class Inlet:
     # Override: every offset into the slab that the subclass keeps becomes smaller by `by`.
     cdef int shifted_c(self, size_t by) noexcept
     cdef int drop_slab_c(self) except -1
+    # The stream is closed: free the memory of what was not framed.
+    cdef int forget_c(self) except -1
     cdef size_t buffered_c(self) noexcept
+    # All frames were taken: count what is left of them. MemoryError: others have used up the
+    # budget.
+    cdef int count_c(self) except -1

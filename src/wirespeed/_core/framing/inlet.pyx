@@ -26,6 +26,21 @@ cdef class Inlet:
     cdef size_t buffered_c(self) noexcept:
         return self.end - self.start
 
+    cdef int count_c(self) except -1:
+        cdef Slab slab = self.slab
+        cdef size_t n = self.end - self.start
+        if self.budget is None or slab is None or slab.foreign:
+            return 0
+        if n > max(slab.counted, <size_t> UNCOUNTED) or (n < slab.counted and slab.n_leases == 0):
+            slab.count_c(self.budget, n)
+        return 0
+
+    cdef int forget_c(self) except -1:
+        if self.slab is not None and self.lent is None:
+            self.start = self.end
+            self.drop_slab_c()
+        return 0
+
     cdef int drop_slab_c(self) except -1:
         self.slab = None
         self.shifted_c(self.start)

@@ -146,6 +146,10 @@ cdef class WebSocketFramer(Framer):
         n[0] = self.slab.capacity - self.end
         return 0
 
+    cdef int forget_c(self) except -1:
+        self.drop_inflated_c()
+        return Inlet.forget_c(self)
+
     cdef int commit_c(self, size_t n) except -1:
         self.drop_inflated_c()
         return Inlet.commit_c(self, n)
@@ -433,6 +437,11 @@ cdef class WebSocketFramer(Framer):
         return 0
 
     # -- goodbye -------------------------------------------------------------------------------
+
+    cdef bint give_up_c(self, int code, str reason) except -1:
+        self.fail_c(code, reason)
+        self.settle_c()
+        return True
 
     cdef bint goodbye_c(self, int code, str reason) except -1:
         cdef bytes text

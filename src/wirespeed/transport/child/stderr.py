@@ -19,7 +19,7 @@ import threading
 from collections.abc import Callable
 from typing import IO, Any, Protocol
 
-__all__ = ["MAX_LINE", "TAIL_BYTES", "TAIL_LINES", "Drain", "Sink", "open_sink"]
+__all__ = ["MAX_LINE", "MAX_RATE", "TAIL_BYTES", "TAIL_LINES", "Drain", "Sink", "open_sink"]
 
 log = logging.getLogger("wirespeed.stdio")
 
@@ -27,6 +27,10 @@ TAIL_LINES = 20
 TAIL_BYTES = 8192
 # A longer line reaches a callback in pieces, so that a line without end takes no more memory.
 MAX_LINE = 65536
+
+# Bytes that are read in a second. A child that writes more waits, as at any pipe that is full.
+MAX_RATE = 1 << 20
+_PERIOD = 1.0  # seconds
 
 # Bytes of the one read in a turn of the loop. Line callbacks get less: 64 Ki empty lines in one
 # turn would stall the loop.
@@ -177,7 +181,8 @@ class Drain:
 
     The drain owns ``fd``: it makes ``fd`` non-blocking, and closes it at the end of file or in
     :meth:`close`. All code runs on the thread of the loop, with one bounded read in a turn, so a
-    flood neither blocks the writer for ever nor starves the loop.
+    flood neither blocks the writer for ever nor starves the loop. After `MAX_RATE` bytes in a
+    second the drain reads on in the next one.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, fd: int, sink: Sink | None) -> None:
@@ -189,6 +194,9 @@ class Drain:
         self._dropped = False
         self._buffer = bytearray(_LINES_CHUNK if isinstance(sink, _Lines) else _CHUNK)
         self._view = memoryview(self._buffer)
+        self._since = -_PERIOD  # the clock of the loop when this period began
+        self._count = 0  # bytes of the period
+        self._pause: asyncio.TimerHandle | None = None
         self._poller: _Poller | None = None
         try:
             loop.add_reader(fd, self._on_readable)
@@ -224,10 +232,13 @@ class Drain:
         if self._fd < 0:
             return
         fd, self._fd = self._fd, -1
+        paused, self._pause = self._pause, None
+        if paused is not None:
+            paused.cancel()
         if self._poller is not None:
             self._poller.stop(fd)
         else:
-            if not self._loop.is_closed():
+            if paused is None and not self._loop.is_closed():
                 self._loop.remove_reader(fd)
             os.close(fd)
         if self._sink is not None:
@@ -244,8 +255,34 @@ class Drain:
                 self._poller.stop(fd)
 
     def _on_readable(self) -> None:
-        if self._fd >= 0:
-            self._read()
+        if self._fd < 0 or self._pause is not None:
+            return
+        now = self._loop.time()
+        if now - self._since >= _PERIOD:
+            self._since, self._count = now, 0
+        try:
+            self._count += self._read()
+        except Exception:  # no memory: the loop would call this again at once
+            log.exception("reading a child's stderr failed")
+            self._count = MAX_RATE
+        if self._count >= MAX_RATE and self._fd >= 0:
+            self._wait(self._since + _PERIOD - now)
+
+    def _wait(self, seconds: float) -> None:
+        """Read nothing for some time."""
+        if self._poller is None:
+            self._loop.remove_reader(self._fd)
+        else:
+            self._poller.pause()
+        self._pause = self._loop.call_later(seconds, self._go_on)
+
+    def _go_on(self) -> None:
+        self._pause = None
+        self._since, self._count = self._loop.time(), 0
+        if self._poller is None:
+            self._loop.add_reader(self._fd, self._on_readable)
+        else:
+            self._poller.go_on()
 
     def _read(self) -> int:
         """Read once; return the number of bytes, 0 when no bytes wait and at the end of file."""
@@ -283,6 +320,7 @@ class _Poller:
         self._fd = fd
         self._call = call
         self._stopped = False
+        self._paused = False
         self._done = threading.Semaphore(0)
         self._wake_r, self._wake_w = os.pipe()
         threading.Thread(target=self._run, name="wirespeed-stderr", daemon=True).start()
@@ -293,6 +331,14 @@ class _Poller:
         self._stopped = True
         self._done.release()
         os.close(self._wake_w)
+
+    def pause(self) -> None:
+        """Call no more until `go_on`. For the function that is called."""
+        self._paused = True
+
+    def go_on(self) -> None:
+        self._paused = False
+        self._done.release()
 
     def _run(self) -> None:
         poll = select.poll()
@@ -316,4 +362,5 @@ class _Poller:
         try:
             self._call()
         finally:
-            self._done.release()
+            if not self._paused:
+                self._done.release()

@@ -38,10 +38,17 @@ cdef class HttpConnection(Carrier):
     cdef bytes path
     cdef dict known               # the targets of which `target` is one
     cdef Admitted admitted             # the last request that the gate let in
+    cdef Admitted known_early          # one whose body has not arrived yet, or None
+    cdef bytes fields                  # that the gate adds to the response, or None
 
     cdef HttpTarget target_c(self)
     cdef bint is_admitted_c(self, HttpTarget target, HttpHead head) except -1
     cdef object read_request_c(self)
+    cdef bint is_unasked_c(self, HttpTarget target, HttpHead head) except -1
+    cdef object judge_c(self, HttpTarget target, HttpHead head)
+    cdef int admit_c(self, HttpTarget target, HttpHead head, object verdict) except -1
+    cdef int continue_c(self) except -1
+    cdef int turn_away_c(self, object refusal) except -1
     cdef Page page_c(self, HttpHead head)
     cdef bint options_c(self, Exchange exchange, HttpHead head) except -1
     cdef tuple shown_c(self)
@@ -53,6 +60,7 @@ cdef class HttpConnection(Carrier):
     cdef int request_c(self, Span body) except -1
     cdef int pass_on_c(self, Exchange exchange, int worker, Span body) except -1
     cdef int unfinished_c(self) except -1
+    cdef int level_c(self, int status, HttpHead head) except -1
     cdef int rest_c(self, Exchange exchange) except -1
     cdef int ended_c(self) except -1
     cdef int close_c(self) except -1

@@ -6,6 +6,7 @@ on meanwhile, a bounded number of them, so that the end of the client is noticed
 
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from libc.stdint cimport uint64_t
 from libc.string cimport memcmp
 
 import asyncio
@@ -14,6 +15,7 @@ import logging
 
 from wirespeed._core.framing.base cimport FRAME_READY
 from wirespeed._core.framing.http.fields cimport (
+    AUTHENTICATION,
     AUTHORIZATION,
     HEAD,
     HOST,
@@ -38,10 +40,13 @@ from wirespeed.transport.options import HttpRequest, Refusal
 
 logger = logging.getLogger("wirespeed.server")
 cdef int WARNING = logging.WARNING
+cdef int INFO = logging.INFO
 
 TOO_MANY = Refusal(503, "too many connections", {"Retry-After": "5"})
 TOO_SLOW = Refusal(503, "the request could not be authorized in time", {"Retry-After": "5"})
 SHUTTING_DOWN = Refusal(503, "the server is shutting down")
+NO_BODY = Refusal(413, "this request needs no body")
+NO_ROOM = Refusal(503, "too many requests are not complete yet", {"Retry-After": "5"})
 NOTHING = "nothing is served at this path"
 PLAIN = ("Content-Type", "text/plain; charset=utf-8")
 
@@ -70,8 +75,10 @@ cdef class HttpWire(Wire):
         self.join_c(limits, framer)
 
     cdef bint want_read_c(self) noexcept:
+        if self.still:
+            return False
         if self.busy or self.pending:
-            return not self.still and self.framer.buffered_c() < MAX_AHEAD
+            return self.framer.buffered_c() < MAX_AHEAD
         return self.outbox.size < self.output_high
 
     cdef bint wants_turn_c(self) noexcept:
@@ -107,6 +114,7 @@ cdef class HttpConnection(Carrier):
             max_target=options.max_target, max_fields=options.max_fields,
         )
         self.framer.shows_failed = True
+        self.framer.budget = site.budget
         self.output = self.framer.output
         self.wire = self.http = HttpWire(self.framer, site.limits)
         self.closed = site.loop.create_future()
@@ -123,6 +131,8 @@ cdef class HttpConnection(Carrier):
         if self.last:
             me.close_c()
         while me.link is not None and self.opening is None:
+            if self.http.still:
+                break
             if self.exchange is not None or self.http.outbox.size >= self.http.output_high:
                 self.http.pending = self.framer.buffered_c() != 0
                 break
@@ -158,16 +168,26 @@ cdef class HttpConnection(Carrier):
             if exchange is not None:
                 self.log_c(exchange)
                 exchange.gone_c()
+            elif self.http.still:
+                self._withdraw()
         finally:
             if not me.closed.done():
                 me.closed.set_result(exc)
+
+    def on_failed(self, exc):
+        """There is no memory for the rest of a request: refuse it."""
+        if (
+            not isinstance(exc, MemoryError) or self.exchange is not None or self.refused
+            or self.last or self.opening is not None
+        ):
+            return False
+        return self.turn_away_c(NO_ROOM) == 0
 
     # -- requests ------------------------------------------------------------------------------
 
     cdef int unfinished_c(self) except -1:
         """A request is not whole yet. Refuse it if it breaks a rule, before the rest arrives."""
         cdef HttpFramer framer = self.framer
-        cdef Span field
         if self.refused:
             return 0
         if framer.failure is not None:
@@ -177,39 +197,121 @@ cdef class HttpConnection(Carrier):
             return 0
         self.looked = True
         target = self.target_c()
-        verdict = None
         self.site.date_c()
-        if target is not None and self.site.early and (
-            # an authority is asked once for each request: it may count the proofs that it has seen
-            target.authority is None or not framer.head.value_c(AUTHORIZATION, &field)
-        ) and not self.is_admitted_c(target, framer.head):
-            try:
-                target.admit(self.site.gate, self.read_request_c())
-            except Refused as exc:
-                verdict = exc.refusal
         if self.full:
-            verdict = TOO_MANY
-        elif target is None:
-            verdict = Refusal(404, NOTHING)
-        if isinstance(verdict, Refusal):
-            self.output.answer_c(framer.head.minor, framer.head.method_c == HEAD, True)
-            return self.refuse_c(verdict.status, verdict.reason, verdict.headers.items())
-        if framer.awaits_continue_c():
-            framer.continued = True
+            return self.turn_away_c(TOO_MANY)
+        if target is None:
+            return self.turn_away_c(Refusal(404, NOTHING))
+        if self.is_unasked_c(target, framer.head):
+            if framer.head.chunked or framer.head.length > <uint64_t> MAX_AHEAD:
+                return self.turn_away_c(NO_BODY)
+            return self.continue_c()
+        try:
+            verdict = self.judge_c(target, framer.head)
+        except Refused as exc:
+            return self.turn_away_c(exc.refusal)
+        if verdict is not None:
+            self.http.still = True
+            self.admission = self.site.admit_c(self._admit_early(target, verdict))
+            return 0
+        self.known_early = self.admitted
+        return self.continue_c()
+
+    cdef int continue_c(self) except -1:
+        """The body of the request may come."""
+        if self.framer.awaits_continue_c():
+            self.framer.continued = True
             self.output.send_continue_c()
         return 0
+
+    cdef bint is_unasked_c(self, HttpTarget target, HttpHead head) except -1:
+        """Whether the request of a page's browser is answered without asking the gate."""
+        return head.method_c == OPTIONS and "OPTIONS" not in target.methods
+
+    cdef object judge_c(self, HttpTarget target, HttpHead head):
+        """Ask the gate about a request, unless it has decided on the same fields before. Returns
+        None, and `admitted` is the verdict, or what has to be awaited. Refused: it is not let
+        in."""
+        if not target.opens and self.is_admitted_c(target, head):
+            return None
+        verdict = target.admit(self.site.gate, self.read_request_c())
+        if inspect.isawaitable(verdict):
+            return verdict
+        self.admit_c(target, head, verdict)
+        return None
+
+    cdef int admit_c(self, HttpTarget target, HttpHead head, object verdict) except -1:
+        """The gate has let a request in."""
+        # what may depend on a certificate holds for this connection alone
+        self.admitted = self.site.keep_c(
+            target, head, verdict, not target.opens and self.certificate is None
+        )
+        self.fields = field_lines(verdict.fields) if verdict.fields else None
+        return 0
+
+    async def _admit_early(self, HttpTarget target, verdict):
+        """Read the body of a request when the gate has decided."""
+        refusal = None
+        try:
+            verdict = await verdict
+        except asyncio.CancelledError:     # of this task, or of one of the gate's own
+            refusal = SHUTTING_DOWN
+        except Refused as exc:
+            refusal = exc.refusal
+        except Exception as exc:
+            logger.error("internal error of the gate", exc_info=exc)
+            refusal = Refusal(500, "internal error")
+        self.http.still = False
+        if self.link is None or self.refused:
+            return                         # the client is gone, or was refused meanwhile
+        if refusal is None:
+            self.admit_c(target, self.framer.known_head_c(), verdict)
+            self.known_early = self.admitted
+            self.continue_c()
+        else:
+            self.turn_away_c(refusal)
+        if self.link is not None:
+            self.link.deliver_c()
+
+    def _withdraw(self):
+        """The client is gone, or was refused, before the gate has decided."""
+        self.site.withdraw_c(self.admission)
+
+    cdef int turn_away_c(self, object refusal) except -1:
+        """Refuse a request that is not whole."""
+        cdef HttpHead head = self.framer.known_head_c()
+        if head is None:
+            self.output.answer_c(1, False, True)
+        else:
+            self.output.answer_c(head.minor, head.method_c == HEAD, True)
+        return self.refuse_c(refusal.status, refusal.reason, refusal.headers.items())
 
     cdef int refuse_c(self, int status, str sentence, object fields) except -1:
         """Send a response that is the last one, and close: the rest of the input is not read."""
         cdef tuple shown = self.shown_c()
+        cdef int level = self.level_c(status, self.framer.known_head_c())
         self.refused = True
         self.framer.stop_c()
         self.framer.respond(
             status, sentence.encode() + b"\n", fields=(PLAIN, *fields, *shown)
         )
-        self.site.quiet.log(WARNING, "refused %s: %d %s", self.address, status, sentence)
+        self.site.quiet.log(
+            level, "refused %s: %d %s", self.address, status, sentence
+        )
+        self.framer.settle_c()             # free what was read of it
         self.last = True
         return self.close_c()
+
+    cdef int level_c(self, int status, HttpHead head) except -1:
+        """The level of the log line of a refusal. A first request without credentials is how
+        clients find out what is needed."""
+        cdef Span field
+        if (
+            status == 401 and head is not None and not head.value_c(AUTHORIZATION, &field)
+            and not head.value_c(AUTHENTICATION, &field)
+        ):
+            return INFO
+        return WARNING
 
     cdef HttpTarget target_c(self):
         """What is served at the path of the request; None: nothing."""
@@ -346,7 +448,10 @@ cdef class HttpConnection(Carrier):
         cdef HttpTarget target = self.target_c()
         cdef Exchange exchange
         cdef Span origin
-        self.looked = False
+        cdef Admitted early = None
+        if self.looked:
+            self.looked = False
+            early, self.known_early = self.known_early, None
         self.n_requests += 1
         self.output.date = self.site.date_c()
         self.output.answer_c(
@@ -376,21 +481,20 @@ cdef class HttpConnection(Carrier):
                 and self.options_c(exchange, head)
             ):
                 return 0
-            if target.opens or not self.is_admitted_c(target, head):
-                verdict = target.admit(self.site.gate, self.read_request_c())
-                if inspect.isawaitable(verdict):
+            if early is not None and early.lasts_c(target, head, self.site.now):
+                self.admitted = early
+            else:
+                verdict = self.judge_c(target, head)
+                if verdict is not None:
                     self.http.still = True
                     self.admission = self.site.admit_c(
                         self._admit(exchange, Lease.of(framer.slab, body.p, body.n), verdict)
                     )
-                    exchange.on_gone = self.admission.cancel
+                    exchange.on_gone = self._withdraw
                     return 0
-                if verdict.fields:
-                    exchange.more_fields += field_lines(verdict.fields)
-                # what may depend on a certificate holds for this connection alone
-                self.admitted = self.site.keep_c(
-                    target, head, verdict, not target.opens and self.certificate is None
-                )
+            if self.fields is not None:
+                exchange.more_fields += self.fields
+                self.fields = None
             exchange.user = self.admitted.user
             exchange.expires = self.admitted.expires
             exchange.principal = self.admitted.principal
@@ -494,7 +598,8 @@ cdef class HttpConnection(Carrier):
 
     def _refuse(self, Exchange exchange, refusal):
         self.site.quiet.log(
-            WARNING, "refused %s: %d %s", exchange.address, refusal.status, refusal.reason
+            self.level_c(refusal.status, exchange.read_head_c()),
+            "refused %s: %d %s", exchange.address, refusal.status, refusal.reason,
         )
         if not exchange.status:
             exchange.respond(
@@ -540,8 +645,10 @@ cdef class HttpConnection(Carrier):
     # -- the end -------------------------------------------------------------------------------
 
     cdef int waits_for_c(self) noexcept:
+        if self.http.still:
+            return VERDICT
         if self.exchange is not None:
-            return VERDICT if self.http.still else RESPONSE
+            return RESPONSE
         if self.framer.has_head_c():
             return REST_OF_BODY
         return REST_OF_HEAD if self.framer.buffered_c() else REQUEST
@@ -567,10 +674,16 @@ cdef class HttpConnection(Carrier):
 
     cdef int give_up_c(self, object refusal) except -1:
         """Refuse the request on which the gate has not decided, and close."""
-        cdef object admission = self.admission
-        self.output.closes = True
-        self._refuse(self.exchange, refusal)
-        admission.cancel()
+        cdef HttpConnection me = self
+        self._withdraw()
+        if self.exchange is None:
+            self.http.still = False
+            self.turn_away_c(refusal)
+            if me.link is not None:
+                me.link.update_reading()
+        else:
+            self.output.closes = True
+            self._refuse(self.exchange, refusal)
         return 0
 
     def drain(self):
@@ -582,6 +695,8 @@ cdef class HttpConnection(Carrier):
             if me.exchange is None:
                 if closing or self.waits_for_c() == REQUEST:
                     me.close_c()
+                elif self.http.still:
+                    self.give_up_c(SHUTTING_DOWN)
                 else:
                     self.output.answer_c(1, False, True)
                     self.refuse_c(SHUTTING_DOWN.status, SHUTTING_DOWN.reason, ())

@@ -8,6 +8,7 @@ from typing import Any
 
 from msgspec import structs
 
+from wirespeed._core.slab import InputBudget
 from wirespeed.limits import Limits
 from wirespeed.transport.address import Address
 from wirespeed.transport.gate import Gate, authority_of
@@ -56,6 +57,7 @@ def make_site(
         options=http,
         limits=limits_of(services),
         gate=Gate(options, address, local=local),
+        budget=InputBudget(options.max_input_bytes),
         loop=loop,
     )
 

@@ -3,6 +3,7 @@ from libc.string cimport memcmp
 
 from wirespeed._core.framing.http.fields cimport KnownField
 from wirespeed._core.framing.http.head cimport HttpHead
+from wirespeed._core.slab cimport InputBudget
 from wirespeed._core.span cimport Span
 from wirespeed.transport.http.exchange cimport HttpTarget
 
@@ -37,6 +38,8 @@ cdef class Admitted:
 
     # Whether this holds for a request with that head.
     cdef bint covers_c(self, HttpTarget target, HttpHead head, double now) noexcept
+    # Whether what was decided when the head of this request arrived holds when all has arrived.
+    cdef bint lasts_c(self, HttpTarget target, HttpHead head, double now) noexcept
 
 
 # What the connections of one listener share.
@@ -45,7 +48,7 @@ cdef class HttpSite:
     cdef HttpTarget below_c(self, bytes path)
     cdef readonly dict targets         # path as a request has it, bytes: HttpTarget
     cdef readonly object gate          # who may come in
-    cdef bint early                    # the gate decides at once, by the head alone
+    cdef readonly InputBudget budget   # of all connections
     cdef readonly object options       # HttpOptions
     cdef long max_requests             # of a connection; 0: no limit
     cdef readonly object limits        # of a connection: the largest of the services
@@ -62,6 +65,7 @@ cdef class HttpSite:
     cdef double date_until, now        # in Unix seconds; `date_c` reads the clock
 
     cdef object admit_c(self, object admission)
+    cdef int withdraw_c(self, object task) except -1
     # What the gate decided about an earlier request of any connection; None: it must be asked.
     cdef Admitted find_c(self, HttpTarget target, HttpHead head)
     # Note what the gate decided now. `share`: it holds for other connections, too.

@@ -33,6 +33,11 @@ cdef class Admitted:
             and is_known(head, AUTHENTICATION, self.authentication)
         )
 
+    cdef bint lasts_c(self, HttpTarget target, HttpHead head, double now) noexcept:
+        if self.until == 0:            # it is asked once for a request
+            return self.target is target and self.expires > now
+        return self.covers_c(target, head, now)
+
 
 cdef inline bint is_ambiguous(HttpHead head) noexcept:
     """Whether the gate looks at more than the first values of the fields."""
@@ -51,16 +56,17 @@ cdef class HttpSite:
         options: A `HttpOptions`.
         limits: The `Limits` of a connection.
         gate: The checks of Host, Origin and token.
+        budget: The `InputBudget` of all connections.
         loop: The event loop.
     """
 
-    def __init__(self, targets, *, options, limits, gate, loop):
+    def __init__(self, targets, *, options, limits, gate, budget, loop):
         self.targets = {path.encode("latin-1"): target for path, target in targets.items()}
         self.options = options
         self.max_requests = options.max_requests or 0
         self.limits = limits
         self.gate = gate
-        self.early = gate.authenticate is None
+        self.budget = budget
         self.loop = loop
         self.quiet = Quiet(logger)
         self.admitting = set()
@@ -142,6 +148,11 @@ cdef class HttpSite:
         task.add_done_callback(self.admitting.discard)
         return task
 
+    cdef int withdraw_c(self, object task) except -1:
+        """The verdict is not needed any more."""
+        self.loop.call_soon(task.cancel)       # after its first step, so that `authenticate` ends
+        return 0
+
     cdef Admitted find_c(self, HttpTarget target, HttpHead head):
         cdef Admitted found = None
         if self.admitted:
@@ -155,10 +166,10 @@ cdef class HttpSite:
         cdef Admitted one = Admitted.__new__(Admitted)
         one.user, one.principal = admission.user, admission.principal
         one.until, one.expires = admission.until, admission.expires
+        one.target = target
         if one.until <= self.now or is_ambiguous(head):
             one.until = 0
             return one
-        one.target = target
         one.host = value_of(head, HOST)
         one.origin = value_of(head, ORIGIN)
         one.authorization = value_of(head, AUTHORIZATION)

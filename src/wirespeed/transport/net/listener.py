@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 
 from wirespeed._core.framing.close_codes import CloseCode
+from wirespeed._core.slab import InputBudget, give_back
 from wirespeed.transport.address import Address
 from wirespeed.transport.http.options import default_name
 from wirespeed.transport.net import bind
@@ -50,6 +51,11 @@ if TYPE_CHECKING:
 logger = logging.getLogger("wirespeed.server")
 
 ACCEPTS_A_TURN = 64
+# After a burst, the memory that the allocator keeps goes back to the system: when half of the
+# connections have left, of at least so many, and none of those left comes back within some seconds.
+BURST = 32
+QUIET = 5.0
+MAX_KEPT = 8 * 1024 * 1024  # bytes that the allocator may keep
 ACCEPT_PAUSE = 1.0  # seconds without accepting when descriptors or memory run out
 MAX_REFUSALS = 64  # connections above `max_connections` that receive a refusal
 BLANKS = b" \t\r\n"
@@ -253,8 +259,13 @@ class Listener:
             close_timeout=options.close_timeout,
             others=tuple(self.limits.values()) if self.address.has_paths else (),
         )
+        self._most = 0  # connections at once since then
+        self._release: asyncio.TimerHandle | None = None
         self.mailbox = mailbox
         self._site = self._make_site()
+        self._budget = (
+            InputBudget(options.max_input_bytes) if self._site is None else self._site.budget
+        )
         if self._site is not None and mailbox is not None:
             self._site.share(mailbox.worker, mailbox.n)
             self.loop.add_reader(mailbox.fileno(), self._receive, mailbox)
@@ -339,8 +350,8 @@ class Listener:
                 sock, place = listening.accept()
             except BlockingIOError:
                 return
-            except OSError as exc:
-                if exc.errno in OUT_OF:
+            except (OSError, MemoryError) as exc:
+                if isinstance(exc, MemoryError) or exc.errno in OUT_OF:
                     self.stop_accepting()
                     self._resume = self.loop.call_later(ACCEPT_PAUSE, self.start)
                     logger.error("no connections are accepted for %g s: %s", ACCEPT_PAUSE, exc)
@@ -456,7 +467,11 @@ class Listener:
             sock, known = passed
             full = self.n_connections - self._n_full >= self.options.max_connections
             stream = SocketStream(self.loop, sock, known.certificate)
-            self._join_http(stream, known.peer, full, self.loop.time(), known.data)
+            try:
+                self._join_http(stream, known.peer, full, self.loop.time(), known.data)
+            except Exception as exc:
+                sock.close()
+                self._quiet.log(logging.WARNING, "a connection failed at its start: %s", exc)
 
     def relay(self, stream: Stream, inner: socket.socket) -> None:
         """Go on with a connection of TLS that another worker answers. ``inner``: our end of the way
@@ -526,6 +541,7 @@ class Listener:
         connection = service.connect(
             stream.make_link, loop=self.loop, pool=self.pool, framer=framer
         )
+        connection.wire.framer.budget = self._budget
         connection.peer = peer
         served = Served(self, connection, pings, stream)
         served.origin = origin
@@ -539,6 +555,7 @@ class Listener:
     def _watch(self, served: Served, rest: bytes) -> None:
         connection = served.connection
         self._keeper.watch(served)
+        self._most = max(self._most, len(self._keeper))
         connection.closed.add_done_callback(served.gone, context=self._context)
         try:
             if connection.link is not None:
@@ -554,6 +571,18 @@ class Listener:
         """A connection is closed."""
         self._keeper.forget(served)
         self._check_over()
+        if self._release is None and not self._closing and self._is_quiet():
+            self._release = self.loop.call_later(QUIET, self._give_back)
+
+    def _is_quiet(self) -> bool:
+        return self._most >= BURST and 2 * self.n_connections <= self._most
+
+    def _give_back(self) -> None:
+        """A burst of connections is over, unless as many have come again."""
+        self._release = None
+        if self._is_quiet():
+            self._most = self.n_connections
+            give_back(MAX_KEPT)
 
     # -- other services --------------------------------------------------------------------------
 
@@ -637,8 +666,9 @@ class Listener:
         if self._closing:
             return
         self._closing = True
-        if self._delay is not None:
-            self._delay.cancel()
+        for timer in (self._delay, self._release):
+            if timer is not None:
+                timer.cancel()
         logger.info("shutting down: %d connections are open", self.n_connections)
         self.stop_accepting()
         self.listening.close()

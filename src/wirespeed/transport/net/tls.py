@@ -179,7 +179,10 @@ class TlsStream(asyncio.BufferedProtocol):
 
     def get_buffer(self, sizehint: int) -> Any:
         if self._link is not None and not self._link.gone:
-            return self._link.lend()
+            try:
+                return self._link.lend()
+            except MemoryError as exc:
+                self._link.failed(exc)
         if self._scratch is None:
             self._scratch = bytearray(SCRATCH)
         # asyncio reads a second record into a slice, which is a copy of anything but a view
@@ -187,7 +190,9 @@ class TlsStream(asyncio.BufferedProtocol):
 
     def buffer_updated(self, n: int) -> None:
         if self._link is not None:
-            self._link.received(n)
+            if not self._link.gone and self._scratch is None:
+                self._link.received(n)
+            self._scratch = None  # of a link that is lost
             return
         assert self._scratch is not None
         self._arrived += self._scratch[:n]
@@ -305,9 +310,12 @@ class TlsLink(Link):
     def resume(self) -> None:
         """The transport has sent everything."""
         self._held_up = False
-        self.flush()
-        if not self.gone:
-            self.deliver()
+        try:
+            self.flush()
+            if not self.gone:
+                self.deliver()
+        except Exception as exc:
+            self.failed(exc)
 
     @property
     def idle(self) -> bool:

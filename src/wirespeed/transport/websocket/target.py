@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from wirespeed._core.slab import InputBudget
 from wirespeed.limits import Limits
 from wirespeed.transport.address import Address
 from wirespeed.transport.gate import Admission, Gate, Refused, authority_of
@@ -125,6 +126,7 @@ def make_site(
         options=http,
         limits=Limits(max_message=http.max_head),
         gate=Gate(options, address, local=local),
+        budget=InputBudget(options.max_input_bytes),
         loop=loop,
     )
 

@@ -1,0 +1,174 @@
+"""Memory of a proxy after bursts of clients: it must come back.
+
+    python benchmarks/bench_bursts.py [--rounds 3] [--seconds 15] [--clients 60] [--kill]
+
+A process of its own is the proxy, so that nothing of the clients counts. In each round clients come
+and go over WebSocket, in both eras, ask for answers of up to 100 kB, cancel some and leave others
+behind; with ``--kill`` a server is killed each half second. Then all clients have left, and the
+memory of the proxy is read after a pause. The last line tells how much the last round has added to
+the first one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from wirespeed import Client
+from wirespeed.errors import WirespeedError
+
+SERVER = """
+import asyncio, os
+from wirespeed import Context, Server
+
+server = Server("burst")
+
+@server.tool
+async def echo(nonce: str, pause: float, size: int, ctx: Context) -> dict[str, object]:
+    await ctx.progress(1, 2, nonce)
+    if pause:
+        await asyncio.sleep(pause)
+    return {"nonce": nonce, "pid": os.getpid(), "fill": "x" * size}
+
+server.run()
+"""
+SETTLE = 8.0  # seconds after a round, before the memory is read
+
+
+def resident(pid: int) -> float:
+    """The memory of a process in MiB."""
+    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / 1024 / 1024
+
+
+def servers_of(pid: int) -> list[int]:
+    """The servers that the proxy runs: the children of its children, where these are guards."""
+    found = [pid]
+    for one in found:
+        with contextlib.suppress(OSError):
+            text = Path(f"/proc/{one}/task/{one}/children").read_text()
+            found += map(int, text.split())
+    return [one for one in found[1:] if b"server.py" in Path(f"/proc/{one}/cmdline").read_bytes()]
+
+
+class Round:
+    """What one round does."""
+
+    def __init__(self, url: str, seconds: float, seed: int) -> None:
+        self.url = url
+        self.random = random.Random(seed)
+        self.until = asyncio.get_running_loop().time() + seconds
+        self.n_answered = 0
+
+    @property
+    def is_over(self) -> bool:
+        return asyncio.get_running_loop().time() >= self.until
+
+    async def client(self, n: int) -> None:
+        era: Any = "legacy" if n % 3 == 0 else "modern"
+        while not self.is_over:
+            with contextlib.suppress(WirespeedError):
+                async with Client(f"{self.url}/servers/{('one', 'two')[n % 2]}", era=era) as client:
+                    for _ in range(self.random.randrange(1, 6)):
+                        await asyncio.gather(*(self.ask(client, f"{n}/{k}") for k in range(8)))
+
+    async def ask(self, client: Client, nonce: str) -> None:
+        size = self.random.choice((0, 10, 1000, 100_000))
+        pause = self.random.choice((0.0, 0.0, 0.01, 0.05))
+        timeout = 0.005 if self.random.random() < 0.1 else 60
+        with contextlib.suppress(WirespeedError):
+            arguments = {"nonce": nonce, "pause": pause, "size": size}
+            await client.call_tool("echo", arguments, timeout=timeout, on_progress=print_nothing)
+            self.n_answered += 1
+
+    async def killer(self, pid: int) -> None:
+        while not self.is_over:
+            await asyncio.sleep(0.5)
+            alive = servers_of(pid)
+            if alive:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(self.random.choice(alive), signal.SIGKILL)
+
+
+def print_nothing(*_: object) -> None:
+    """Progress is asked for, and not looked at."""
+
+
+async def run(options: argparse.Namespace, url: str, pid: int) -> None:
+    seen: list[float] = []
+    print(f"at the start {resident(pid):.1f} MiB")
+    for number in range(options.rounds):
+        one = Round(url, options.seconds, number)
+        tasks = [one.client(n) for n in range(options.clients)]
+        if options.kill:
+            tasks.append(one.killer(pid))
+        await asyncio.gather(*tasks)
+        at_once = resident(pid)
+        await asyncio.sleep(SETTLE)
+        seen.append(resident(pid))
+        print(
+            f"round {number + 1}: {one.n_answered} calls, {at_once:.1f} MiB,"
+            f" {SETTLE:g} s later {seen[-1]:.1f} MiB",
+            flush=True,
+        )
+    print(f"the last round has added {100 * (seen[-1] / seen[0] - 1):.1f} %")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--seconds", type=float, default=15)
+    parser.add_argument("--clients", type=int, default=60)
+    parser.add_argument("--kill", action="store_true")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        script = Path(folder, "server.py")
+        script.write_text(SERVER)
+        one = {"command": sys.executable, "args": [str(script)], "proxy": {"isolation": "shared"}}
+        file = Path(folder, "proxy.json")
+        file.write_text(
+            json.dumps(
+                {
+                    "mcpServers": {"one": one, "two": one},
+                    "proxy": {"listen": ["ws://127.0.0.1:0/mcp"]},
+                }
+            )
+        )
+        command = [sys.executable, "-m", "wirespeed", "proxy", "--config", str(file)]
+        with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as proxy:
+            assert proxy.stderr is not None
+            url = ""
+            for line in proxy.stderr:
+                if "ws://" in line:
+                    url = "ws://" + line.partition("ws://")[2].split()[0].rpartition("/mcp")[0]
+                    break
+            loop_end = threading_drain(proxy.stderr)
+            try:
+                asyncio.run(run(options, url, proxy.pid))
+            finally:
+                proxy.terminate()
+                proxy.wait(20)
+                loop_end.join()
+
+
+def threading_drain(pipe: Any) -> Any:
+    """Read on, so that the proxy is not held up by its own log."""
+    import threading
+
+    thread = threading.Thread(target=lambda: [None for _ in pipe], daemon=True)
+    thread.start()
+    return thread
+
+
+if __name__ == "__main__":
+    main()
