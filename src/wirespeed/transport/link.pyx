@@ -17,7 +17,7 @@ from weakref import WeakKeyDictionary, ref
 
 from wirespeed.transport.quiet import Quiet
 
-cdef object quiet = Quiet(logging.getLogger("wirespeed.transport"))
+_quiet = Quiet(logging.getLogger("wirespeed.transport"))
 cdef int ERROR = logging.ERROR
 
 cdef enum:
@@ -279,7 +279,7 @@ cdef class Link:
             except Exception:
                 pass                   # there may be no memory for an answer either
         if not told:
-            quiet.log(ERROR, "a connection is closed: %s", why, exc_info=None if no_memory else exc)
+            _quiet.log(ERROR, "a connection is closed: %s", why, exc_info=None if no_memory else exc)
         if told or me.endpoint.link is not me:
             return 0
         try:
@@ -298,7 +298,7 @@ cdef class Link:
         try:
             me.lose(lost)
         except Exception as exc:
-            quiet.log(ERROR, "a connection that was closed: internal error", exc_info=exc)
+            _quiet.log(ERROR, "a connection that was closed: internal error", exc_info=exc)
         return 0
 
     def failed(self, exc):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import logging
 import os
 import socket
 from pathlib import Path
@@ -13,11 +14,13 @@ import pytest
 from serve_lab import Bare, lab_server, serving
 
 from wirespeed.core import Limits, Session
+from wirespeed.transport import link as link_module
 from wirespeed.transport.child import stderr
 from wirespeed.transport.child.stderr import Drain
 from wirespeed.transport.fd import FdLink
 from wirespeed.transport.files import FileLink
 from wirespeed.transport.link import Endpoint
+from wirespeed.transport.quiet import Quiet
 
 pytestmark = [pytest.mark.both_loops]
 
@@ -50,7 +53,8 @@ class Failing(Endpoint):
 
 
 @pytest.fixture
-def lines(caplog: pytest.LogCaptureFixture) -> Any:
+def lines(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.setattr(link_module, "_quiet", Quiet(logging.getLogger("wirespeed.transport")))
     return lambda: [one.getMessage() for one in caplog.records if one.name == "wirespeed.transport"]
 
 

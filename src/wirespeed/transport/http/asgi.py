@@ -197,26 +197,18 @@ class AsgiApp:
             return False
         body: bytes = message.get("body", b"")
         more: bool = message.get("more_body", False)
-        names = {name for name, _ in scope["headers"]}
-        if more and (b"content-length" not in names or b"transfer-encoding" in names):
-            # in chunks: the length comes first
-            pieces, size = [body], len(body)
-            while more and size <= self._service.limits.max_message:
-                message = await receive()
-                if message["type"] != "http.request":
-                    return False
-                pieces.append(message.get("body", b""))
-                size += len(pieces[-1])
-                more = message.get("more_body", False)
-            body, more = b"".join(pieces), False
         link.begin(scope, body, more)
         while more and link.wants_body:
+            await link.room()
+            if not link.wants_body:
+                break
             message = await receive()
             if message["type"] != "http.request":
                 return False
             link.feed(message.get("body", b""))
             more = message.get("more_body", False)
         if not more:
+            await link.room()
             link.finish()
         return True
 

@@ -59,6 +59,7 @@ cdef class AsgiLink(Link):
     cdef bint ended                    # the connection ended in order, after a whole response
     cdef bint sent                     # output was taken, and the connection was not told
     cdef Py_ssize_t left               # bytes of the body that were not fed yet
+    cdef bint in_chunks                # the body has no length
     cdef bint spoiled                  # the body had more bytes than its length
     cdef object known_path, known_root  # of the last request
     cdef bytes known_target            # the path that these two make
@@ -78,7 +79,8 @@ cdef class AsgiLink(Link):
         """The application reads."""
 
     cpdef object update_reading(self):
-        pass
+        if not self.connection.http.still:
+            self.wake_c()
 
     cpdef object flush(self):
         if self.has_output_c():
@@ -105,17 +107,13 @@ cdef class AsgiLink(Link):
     # -- what the application asks ---------------------------------------------------------------
 
     def begin(self, scope, bytes body not None, bint more):
-        """Take in a request, or its beginning if there is ``more``: then the scope names the length
-        of the whole body.
+        """Take in a request, or its beginning if there is ``more``.
 
         The other server has found the end of the body. A length beside Transfer-Encoding says
         nothing of it (RFC 9112 section 6.3), and no byte beyond the length is taken: it would begin
         the request of the next client.
         """
-        cdef list parts = [
-            (<str> scope["method"]).encode(), b" ", self.target_c(scope),
-            b" HTTP/1.0\r\nconnection: keep-alive\r\n",
-        ]
+        cdef list parts = [(<str> scope["method"]).encode(), b" ", self.target_c(scope), b""]
         cdef Py_ssize_t n_lines = 3        # with the empty one
         cdef Py_ssize_t length = len(body)
         cdef bytes declared = None, head
@@ -130,13 +128,21 @@ cdef class AsgiLink(Link):
                 n_lines += 1
             elif name == b"transfer-encoding":
                 chunked = True
+        self.in_chunks = more and (chunked or declared is None)
         if declared is not None and not chunked:
             if differ or not declared.isdigit() or len(declared) > MAX_DIGITS:
                 return self.refuse_c("Content-Length is not valid")
             length = int(declared)
         if len(body) > length or (len(body) < length and not more):
             return self.refuse_c("the body has another length than Content-Length")
-        if length or declared is not None:
+        if self.in_chunks:
+            parts[3] = b" HTTP/1.1\r\nconnection: keep-alive\r\n"
+            parts.append(b"transfer-encoding: chunked\r\n")
+            n_lines += 1
+            length = 1                     # there is more
+        else:
+            parts[3] = b" HTTP/1.0\r\nconnection: keep-alive\r\n"
+        if not self.in_chunks and (length or declared is not None):
             parts += (b"content-length: ", b"%d" % length, b"\r\n")
             n_lines += 1
         parts.append(b"\r\n")
@@ -160,16 +166,35 @@ cdef class AsgiLink(Link):
 
     def feed(self, bytes data not None):
         """Take in bytes of the body. What is beyond its length is dropped."""
+        if self.in_chunks:
+            if data:
+                self.receive_c(b"%x\r\n%b\r\n" % (len(data), data))
+            else:
+                self.run_c()               # there may be a refusal
+            return
         if len(data) > self.left:
             self.spoiled = True
             data = data[:self.left]
         self.left -= len(data)
-        if data:
-            self.wire.receive_data(data)
-        self.run_c()
+        self.receive_c(data)
+
+    cdef int receive_c(self, bytes data) except -1:
+        try:
+            if data:
+                self.wire.receive_data(data)
+        except MemoryError as exc:
+            return self.failed_c(exc)
+        return self.run_c()
 
     def finish(self):
         """No more bytes of the body come."""
+        if self.in_chunks:
+            self.in_chunks = False
+            self.left = 0
+            if not self.closed and not self.has_output_c():
+                self.receive_c(b"0\r\n\r\n")
+            else:
+                self.spoiled = True
         if self.left and not self.closed and not self.has_output_c():
             self.refuse_c("the body has another length than Content-Length")
 
@@ -177,6 +202,14 @@ cdef class AsgiLink(Link):
         """Answer a request that cannot be read, and close."""
         self.connection.output.answer_c(1, False, True)
         self.connection.refuse_c(400, sentence, ())
+
+    async def room(self):
+        """Wait until the connection takes bytes of the body: the gate decides before."""
+        while (
+            self.connection.http.still and self.connection.exchange is None
+            and not self.closed and not self.has_output_c()
+        ):
+            await self.changed()
 
     cdef int run_c(self) except -1:
         """Let the connection work. Handlers start at once, as they do where no task is current."""

@@ -487,3 +487,53 @@ async def test_the_end_ends_what_is_at_work() -> None:
         await request.until(b"progress")
     await request.whole()
     assert server.seen[1] == "cancelled"  # type: ignore[attr-defined]
+
+
+# -- bodies of strangers, and of many at once ------------------------------------------------------
+
+
+async def later(request: HttpRequest) -> bool:
+    await asyncio.sleep(0.01)
+    return request.token == "good"
+
+
+@pytest.mark.parametrize("length", ["9999999", None])
+@pytest.mark.parametrize("waits", [False, True])
+async def test_a_stranger_is_refused_before_the_body(waits: bool, length: str | None) -> None:
+    options: Any = {"authenticate": later} if waits else {"token": "good"}
+    async with alive(lab().asgi(**options)) as app:
+        request = Request(app, "POST", "/mcp", *[b"x" * 1000] * 500, content_length=length)
+        await request.whole()
+        assert request.status == 401
+        assert len(request.unread) >= 498
+        fields: dict[str, Any] = {"authorization": "Bearer good"}
+        one = await call(app, "add", {"a": 1, "b": 2}, piece=10, **fields).whole()
+        assert (one.status, text(one)) == (200, "3")
+
+
+@pytest.mark.parametrize("length", ["9999999", None])
+async def test_bodies_of_many_requests_have_a_limit(length: str | None) -> None:
+    async with alive(lab().asgi(max_input_bytes=500_000)) as app:
+        gate = asyncio.Event()
+
+        class Stuck(Request):
+            async def _receive(self) -> dict[str, Any]:
+                if len(self.unread) == 1:
+                    await gate.wait()
+                return await super()._receive()
+
+        pieces = [b" " * 200_000, b"x"]
+        stuck = [Stuck(app, "POST", "/mcp", *pieces, content_length=length) for _ in range(2)]
+        while any(len(one.unread) > 1 for one in stuck):
+            await asyncio.sleep(0)
+        late = await Request(app, "POST", "/mcp", *pieces, content_length=length).whole()
+        assert (late.status, late.headers["retry-after"]) == (503, "5")
+        assert text(await call(app, "add", {"a": 1, "b": 2}).whole()) == "3"
+        for one in stuck:
+            one.unread.clear()
+            one.left.set()
+        gate.set()
+        for one in stuck:
+            await one.whole()
+        again = await Request(app, "POST", "/mcp", *pieces, content_length="200001").whole()
+        assert again.status == 400  # it is not JSON

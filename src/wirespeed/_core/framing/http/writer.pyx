@@ -127,7 +127,7 @@ cdef class HttpWriter(FrameWriter):
         return 0
 
     cdef int answer_c(self, int minor, bint bodiless, bint last) except -1:
-        self.old = minor == 0
+        self.old = minor == 0 or self.apart    # who writes the head writes the chunks
         self.bodiless = bodiless
         self.closes = last
         return 0
