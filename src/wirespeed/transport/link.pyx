@@ -279,7 +279,9 @@ cdef class Link:
             except Exception:
                 pass                   # there may be no memory for an answer either
         if not told:
-            _quiet.log(ERROR, "a connection is closed: %s", why, exc_info=None if no_memory else exc)
+            _quiet.log(
+                ERROR, "a connection is closed: %s", why, exc_info=None if no_memory else exc
+            )
         if told or me.endpoint.link is not me:
             return 0
         try:
