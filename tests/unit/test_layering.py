@@ -74,7 +74,8 @@ INSIDE = {
         session
     """,
     "transport": """
-        quiet signals watch workers pipes link address _task_api
+        quiet
+        signals watch workers pipes link address _task_api
         http.options
         options
         loop fd files memory service

@@ -1,10 +1,9 @@
-from wirespeed._core.framing.http.framer cimport HttpFramer
 from wirespeed._core.framing.http.head cimport HttpHead
 from wirespeed._core.span cimport Span
 from wirespeed._core.wire cimport Wire
-from wirespeed.transport.http.exchange cimport Carrier, Exchange, HttpTarget
-from wirespeed.transport.http.page cimport Page
-from wirespeed.transport.http.targets cimport Admitted, HttpSite
+from wirespeed.transport.http.entrance cimport Entrance
+from wirespeed.transport.http.exchange cimport Exchange
+from wirespeed.transport.http.targets cimport Admitted
 
 
 cdef class HttpWire(Wire):
@@ -13,9 +12,8 @@ cdef class HttpWire(Wire):
     cdef bint pending                  # input was left because of a request before
 
 
-cdef class HttpConnection(Carrier):
+cdef class HttpConnection(Entrance):
     cdef HttpWire http
-    cdef readonly HttpSite site
     cdef readonly object closed        # future: why the connection was lost; None: it was closed
     cdef readonly bint draining
     cdef public object principal       # of the connection; each request has its own
@@ -27,31 +25,15 @@ cdef class HttpConnection(Carrier):
     cdef bint refused                  # a request broke a rule, and its answer is the last
     cdef bint last                     # close when the response in progress is sent
     cdef bint looked                   # the head was checked before its body has arrived
-    cdef public bytes certificate      # of the client's TLS, DER; None: it has none
     cdef bint full                     # there are too many connections: every request is refused
     # gives the connection to another process, and closes the link: True; or None
     cdef public object pass_on
     cdef double began                  # when the request arrived that is being answered
     cdef long long sent_before         # bytes sent and queued before its response
-    cdef Page page                     # the last one whose requests were let in; or None
-    cdef HttpTarget target             # that was found last, and its path
-    cdef bytes path
-    cdef dict known               # the targets of which `target` is one
-    cdef Admitted admitted             # the last request that the gate let in
     cdef Admitted known_early          # one whose body has not arrived yet, or None
-    cdef bytes fields                  # that the gate adds to the response, or None
 
-    cdef HttpTarget target_c(self)
-    cdef bint is_admitted_c(self, HttpTarget target, HttpHead head) except -1
-    cdef object read_request_c(self)
-    cdef bint is_unasked_c(self, HttpTarget target, HttpHead head) except -1
-    cdef object judge_c(self, HttpTarget target, HttpHead head)
-    cdef int admit_c(self, HttpTarget target, HttpHead head, object verdict) except -1
     cdef int continue_c(self) except -1
     cdef int turn_away_c(self, object refusal) except -1
-    cdef Page page_c(self, HttpHead head)
-    cdef bint options_c(self, Exchange exchange, HttpHead head) except -1
-    cdef tuple shown_c(self)
     cdef int nothing_c(self, HttpHead head) except -1
     cdef int note_c(self, Exchange exchange) except -1
     cdef int log_c(self, Exchange exchange) except -1
@@ -60,7 +42,6 @@ cdef class HttpConnection(Carrier):
     cdef int request_c(self, Span body) except -1
     cdef int pass_on_c(self, Exchange exchange, int worker, Span body) except -1
     cdef int unfinished_c(self) except -1
-    cdef int level_c(self, int status, HttpHead head) except -1
     cdef int rest_c(self, Exchange exchange) except -1
     cdef int ended_c(self) except -1
     cdef int close_c(self) except -1
