@@ -44,6 +44,9 @@ class Ours(Endpoint):
     def __init__(self) -> None:
         self.wire = self.session = Session(limits=Limits(output_high=1000, output_low=1))
 
+    def on_data(self) -> None:
+        pass
+
 
 async def test_a_slow_reader_that_reads_a_little_stays() -> None:
     """Also after the loop was busy for longer than a reader may take."""
