@@ -45,6 +45,9 @@ cdef class Entrance(Carrier):
         text = PyBytes_FromStringAndSize(<const char *> path.p, <Py_ssize_t> path.n)
         self.known = self.site.targets
         self.target = self.known.get(text)
+        if self.target is None:                # a slash at the end says nothing else
+            other = text.removesuffix(b"/") if text.endswith(b"/") else text + b"/"
+            self.target = self.known.get(other)
         if self.target is None:
             self.target = self.site.below_c(text)
         self.path = None if self.target is None else text
