@@ -47,8 +47,14 @@ REVISIONS = ["2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"]
 OWN = "own revision"  # each scenario in the revision that the suite chooses; extensions only here
 REQUIREMENTS = ["2025-11-25", "2026-07-28"]
 SERVER_COLUMNS = [*REVISIONS, OWN, *(f"required {revision}" for revision in REQUIREMENTS)]
-# Through the proxy: the isolation that has all of an era.
-PROXIED = {"2025-11-25": "session", "2026-07-28": "shared"}
+# Through the proxy: the revision, the isolation that has all of its era, and whether the proxy speaks
+# HTTP with the server.
+PROXIED = {
+    "2025-11-25": ("2025-11-25", "session", False),
+    "2026-07-28": ("2026-07-28", "shared", False),
+    "2025-11-25, HTTP": ("2025-11-25", "auto", True),
+    "2026-07-28, HTTP": ("2026-07-28", "auto", True),
+}
 TITLES = {"server": "Our server", "client": "Our client", "proxy": "Our server behind the proxy"}
 SECONDS = 240.0  # for one run of the suite
 AT_ONCE = 4  # most of a run is waiting
@@ -202,10 +208,15 @@ def our_server(faults: list[str], *program: str) -> Iterator[str]:
             faults.append(f"our server ended with status {status}, and said:\n{said()[-4000:]}")
 
 
-def server_run(url: str, column: str, folder: Path, side: str = "server") -> Run:
+def proxied_run(url: str, column: str, folder: Path) -> Run:
+    """One run against the server behind the proxy."""
+    return server_run(url, PROXIED[column][0], folder, Run("proxy", column))
+
+
+def server_run(url: str, column: str, folder: Path, run: Run | None = None) -> Run:
     """One run against a server: in a revision, in the own one of each scenario, or of what the
     suite requires of a revision."""
-    run = Run(side, column)
+    run = run or Run("server", column)
     if column.startswith("required "):
         which = ["--requirements", column.removeprefix("required ")]
     else:
@@ -314,10 +325,11 @@ def main() -> int:
         url = options.url
         if "server" in sides and url is None:
             url = stack.enter_context(our_server(faults))
-        proxies = {
-            column: stack.enter_context(our_server(faults, "proxy.py", isolation))
-            for column, isolation in (PROXIED.items() if "proxy" in sides else ())
-        }
+        proxies = {}
+        for column, (_, isolation, http) in PROXIED.items() if "proxy" in sides else ():
+            behind = [stack.enter_context(our_server(faults))] if http else []
+            program = ("proxy.py", isolation, *behind)
+            proxies[column] = stack.enter_context(our_server(faults, *program))
         # one server for all runs at once: what one does must not disturb the others
         with ThreadPoolExecutor(AT_ONCE) as pool:
             going: dict[str, list[Callable[..., Run]]] = {}
@@ -333,9 +345,7 @@ def main() -> int:
                 ]
             if proxies:
                 going["proxy"] = [
-                    pool.submit(
-                        server_run, place, column, folder / f"proxy {column}", "proxy"
-                    ).result
+                    pool.submit(proxied_run, place, column, folder / f"proxy {column}").result
                     for column, place in proxies.items()
                 ]
             for side, waits in going.items():

@@ -26,6 +26,7 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 PROGRAMS = HERE / "programs"
 PINS = tomllib.loads((HERE / "pins.toml").read_text())
+PUBLISHED = tomllib.loads((HERE / "published.toml").read_text())
 INSTALL_SECONDS = 600
 
 
@@ -49,12 +50,7 @@ def python(peer: str) -> str:
     pins: list[str] = PINS["python"][peer]
     version = "{}.{}".format(*sys.version_info)
 
-    def install(folder: Path) -> None:
-        _run([sys.executable, "-m", "venv", str(folder)])
-        pip = [str(folder / "bin" / "python"), "-m", "pip", "--disable-pip-version-check"]
-        _run([*pip, "install", "--quiet", "--no-input", *pins])
-
-    folder = _installed(f"{peer}-py{version}", [sys.base_prefix, *pins], install)
+    folder = _installed(f"{peer}-py{version}", [sys.base_prefix, *pins], _environment_of(pins))
     return str(folder / "bin" / "python")
 
 
@@ -75,6 +71,31 @@ def npm(table: str = "npm") -> Path:
         )
 
     return _installed(table, [f"{name}@{version}" for name, version in pins.items()], install)
+
+
+@functools.cache
+def published(name: str) -> list[str]:
+    """The command that launches a server of `published.toml`."""
+    server = PUBLISHED[name]
+    program, *arguments = server["command"]
+
+    def install(folder: Path) -> None:
+        folder.mkdir()
+        (folder / "package.json").write_text('{"private": true}')
+        # Scripts of packages download browsers.
+        options = ["--ignore-scripts", "--no-audit", "--no-fund", "--no-package-lock"]
+        _run(["npm", "install", *options, "--loglevel=error", server["npm"]], cwd=folder)
+
+    if "npm" in server:
+        folder = _installed(f"published-{name}", [server["npm"]], install)
+        script = folder / "node_modules" / ".bin" / program
+        return [str(npm() / "node_modules" / ".bin" / "node"), str(script.resolve()), *arguments]
+    version = "{}.{}".format(*sys.version_info)
+    pins = server["pypi"]
+    folder = _installed(
+        f"published-{name}-py{version}", [sys.base_prefix, *pins], _environment_of(pins)
+    )
+    return [str(folder / "bin" / program), *arguments]
 
 
 @functools.cache
@@ -141,6 +162,17 @@ def our_variables() -> list[str]:
 def _for_ours(name: str) -> bool:
     sanitizer = name == "LD_PRELOAD" or name.endswith("SAN_OPTIONS")
     return sanitizer or name.startswith(("PYTHON", "WIRESPEED_"))
+
+
+def _environment_of(pins: list[str]) -> Callable[[Path], None]:
+    """What makes a folder a virtual environment with some packages."""
+
+    def install(folder: Path) -> None:
+        _run([sys.executable, "-m", "venv", str(folder)])
+        pip = [str(folder / "bin" / "python"), "-m", "pip", "--disable-pip-version-check"]
+        _run([*pip, "install", "--quiet", "--no-input", *pins])
+
+    return install
 
 
 def _installed(name: str, pins: list[str], install: Callable[[Path], None]) -> Path:
