@@ -10,14 +10,15 @@ import asyncio
 import sys
 from pathlib import Path
 
-from wirespeed import HttpOptions, MemoryEventStore, Stdio, serve
+from wirespeed import Http, HttpOptions, MemoryEventStore, Stdio, serve
 from wirespeed.proxy import BackendConfig, Proxy, ProxyConfig
 
 SERVER = Path(__file__).with_name("server.py")
 
 
 async def main(isolation: str, url: str | None) -> None:
-    target = url or Stdio(sys.executable, [str(SERVER), "stdio"], inherit_env=True)
+    program = Stdio(sys.executable, [str(SERVER), "stdio"], inherit_env=True)
+    target = Http(url) if url else program
     backend = BackendConfig(target=target, name="everything", isolation=isolation)
     proxy = Proxy(ProxyConfig(backends=(backend,), listen=()))
     await serve(

@@ -47,8 +47,8 @@ REVISIONS = ["2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"]
 OWN = "own revision"  # each scenario in the revision that the suite chooses; extensions only here
 REQUIREMENTS = ["2025-11-25", "2026-07-28"]
 SERVER_COLUMNS = [*REVISIONS, OWN, *(f"required {revision}" for revision in REQUIREMENTS)]
-# Through the proxy: the revision, the isolation that has all of its era, and whether the proxy speaks
-# HTTP with the server.
+# Through the proxy: the revision, the isolation that has all of its era, and whether the server
+# speaks HTTP.
 PROXIED = {
     "2025-11-25": ("2025-11-25", "session", False),
     "2026-07-28": ("2026-07-28", "shared", False),

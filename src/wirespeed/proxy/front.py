@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from wirespeed.proxy.backend import Backend
     from wirespeed.proxy.isolation.assignment import Router
     from wirespeed.proxy.service import ProxyService
+    from wirespeed.server.http.exchange import McpExchange
 
 logger = logging.getLogger("wirespeed.proxy")
 
@@ -155,7 +156,7 @@ class Front(Side):
         """Take the answer to a request of the proxy itself. A client without a session was asked
         nothing."""
         if self.shared and self.head is not None:
-            self.peer.refuse_response()
+            cast("McpExchange", self.peer).refuse_response()
         if not isinstance(token, asyncio.Future) or token.done():
             return
         if message is None:
