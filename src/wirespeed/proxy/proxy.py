@@ -421,15 +421,15 @@ class Proxy:
         self._principals = principals
         begun = [one for name, one in services.items() if self._services.get(name) is not one]
         if serves:
-            for one in begun:
-                one.begin()
+            for service in begun:
+                service.begin()
         try:
             await self._swap(config, services, whole)
             await self.listening.change(moves)
         finally:
             if serves:  # whoever serves them holds them now
-                for one in begun:
-                    await one.release(None)
+                for service in begun:
+                    await service.release(None)
         for backend in fresh:
             service = self._born(config, backend)
             self._coming[backend.name] = Coming(service, self._replace, backend.name in services)

@@ -403,7 +403,8 @@ async def test_principals(tmp_path: Path, scheme: str) -> None:
                         await anne.call("4")
         assert await status("/lite/a/who", "anne") == 403
     lines = [json.loads(line) for line in audit.read_text().splitlines()]
-    found = [(one["principal"], one["tool"], one["outcome"]) for one in lines]
+    calls = [one for one in lines if one["event"] == "call"]
+    found = [(one["principal"], one["tool"], one["outcome"]) for one in calls]
     assert found == [("anne", "who", "ok")] * 4
     assert {one["peer"] for one in lines} == {"127.0.0.1"}
 

@@ -64,7 +64,7 @@ def shown(status: Any) -> str:
     from wirespeed.cli.top import _screen
 
     out = io.StringIO()
-    Console(file=out, width=200).print(_screen(status, "http://h:1"))
+    Console(file=out, width=200).print(_screen(status, "http://h:1", 200))
     return out.getvalue()
 
 
