@@ -155,7 +155,9 @@ class RoundInput(msgspec.Struct):
 
     def known(self) -> CallInput:
         """The same, as it is looked at."""
-        responses = {} if self.inputResponses == () else self.inputResponses
+        responses = self.inputResponses
+        if isinstance(responses, tuple):
+            responses = {}
         return CallInput(responses, self.requestState)
 
 
@@ -166,7 +168,7 @@ class TaskInput(msgspec.Struct):
 
     def known(self) -> CallInput:
         """The same, as it is looked at."""
-        return CallInput(task={} if self.task == () else self.task)
+        return CallInput(task={} if isinstance(self.task, tuple) else self.task)
 
 
 def given(

@@ -480,8 +480,8 @@ class Proxy:
         if (merged := _merged(whole)) is not None:
             await merged.replace(_offers(config, services), config.page_size, config.ready_within)
         self.config, self._services, self._whole = config, services, whole
-        for name in self._meters.keys() - services.keys() - self._coming.keys() - {None}:
-            del self._meters[name]
+        for gone in self._meters.keys() - services.keys() - self._coming.keys() - {None}:
+            del self._meters[gone]
 
     def _whole_of(self, config: ProxyConfig, services: dict[str, ProxyService]) -> ProxyService:
         """All servers of a configuration as one: what there is, if its clients can stay."""

@@ -22,17 +22,20 @@ from rich.console import Console
 
 from wirespeed import Client
 from wirespeed.cli.top import _screen
+from wirespeed.litemcp import LiteClient
 
 pytestmark = pytest.mark.own_environment
 
 
 @contextlib.asynccontextmanager
 async def running(folder: Path, *words: str, **env: str) -> AsyncIterator[dict[str, Any]]:
-    """``wirespeed proxy``: its URLs, its token if it made one, its process."""
+    """``wirespeed proxy``: its URLs, its token if it made one, its process. Without ``--config``
+    the server is the one of these tests."""
     (folder / "backend.py").write_text(BACKEND)
-    command = [sys.executable, str(folder / "backend.py"), str(folder / "seen")]
+    command = ["--", sys.executable, str(folder / "backend.py"), str(folder / "seen")]
     child = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "wirespeed", "proxy", *words, "--", *command),
+        *(sys.executable, "-m", "wirespeed", "proxy", *words),
+        *(() if "--config" in words else command),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
@@ -43,7 +46,7 @@ async def running(folder: Path, *words: str, **env: str) -> AsyncIterator[dict[s
     found: dict[str, Any] = {"process": child, "token": TOKEN}
     try:
         async with asyncio.timeout(60):
-            while len(found) < 3 + ("--listen" in words):
+            while "admin" not in found or len(found) < 3 + ("--listen" in words):
                 line = (await child.stderr.readline()).decode()
                 assert line, "it ended"
                 if token := re.search(r"token of the admin listener is (\S+)", line):
@@ -133,6 +136,50 @@ async def test_the_admin_listener_ends_last(workers: str, tmp_path: Path) -> Non
             assert await found["process"].wait() == 0
     with pytest.raises(OSError):
         await fetch(port, "/readyz", {})
+
+
+async def test_the_ways_out_of_a_balancer(tmp_path: Path) -> None:
+    """Readiness of the proxy and of one server, and the delay before the end. A file with tools for
+    clients of LiteMCP is served, too."""
+    echo = {"name": "echo", "inputSchema": {"type": "object"}}
+    servers = {
+        "good": {
+            "command": sys.executable,
+            "args": [str(tmp_path / "backend.py"), str(tmp_path / "seen")],
+            "env": {"TOOLS": json.dumps([echo])},
+            "proxy": {"isolation": "shared", "lite": ["echo"]},
+        },
+        "bad": {
+            "command": "/no/such/command",
+            "proxy": {"isolation": "shared", "required": False},
+        },
+    }
+    top = {
+        "listen": ["http://127.0.0.1:0/mcp"],
+        "admin": {"listen": "http://127.0.0.1:0", "token": TOKEN},
+        "drainDelay": 1.5,
+        "readyWithin": 60,
+    }
+    config = tmp_path / "proxy.json"
+    config.write_text(json.dumps({"mcpServers": servers, "proxy": top}))
+    words = ["--config", str(config), "--listen", "http://127.0.0.1:0/mcp"]
+    async with running(tmp_path, *words) as found:
+        port = port_of(found["admin"])
+        url = found["proxy"]
+        async with Client(url) as client:
+            assert "good_echo" in {tool.name for tool in await client.list_tools()}
+        async with LiteClient(url.replace("/mcp", "/lite/good/echo")) as lite:
+            assert (await lite.info()).name
+        for path, status in (("", 200), ("/good", 200), ("/bad", 503), ("/none", 404)):
+            assert (await fetch(port, f"/readyz{path}", {})).status == status, path
+        found["process"].send_signal(signal.SIGTERM)
+        async with asyncio.timeout(10):
+            while (await fetch(port, "/readyz", {})).status != 503:
+                await asyncio.sleep(0.02)
+        async with Client(url) as client:  # the listeners accept still
+            assert "good_echo" in {tool.name for tool in await client.list_tools()}
+        async with asyncio.timeout(20):
+            assert await found["process"].wait() == 0
 
 
 async def test_a_proxy_on_stdio_has_an_admin_listener(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ that may be absent, and ``[]`` for an object without members.
 from __future__ import annotations
 
 import logging
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 import msgspec
 
@@ -43,7 +43,7 @@ class PageDecoder(Generic[P]):
     def __init__(self, method: str, page: type[P]) -> None:
         self._method = method
         self._decode = msgspec.json.Decoder(page).decode
-        fields = {one.encode_name: one for one in msgspec.structs.fields(page)}
+        fields = {one.encode_name: one for one in msgspec.structs.fields(cast("Any", page))}
         self._items = next(name for name, one in fields.items() if one.required)
         self._item = fields[self._items].type.__args__[0]
         self._quiet = Quiet(logger)

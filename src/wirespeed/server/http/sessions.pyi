@@ -25,7 +25,8 @@ _S = TypeVar("_S", bound=Session)
 
 class SessionLimit(Exception):
     retry_after: int
-    def __init__(self, message: str, retry_after: int) -> None: ...
+    status: int
+    def __init__(self, message: str, retry_after: int, status: int) -> None: ...
 
 @final
 class Sessions(Generic[_S]):
