@@ -7,6 +7,9 @@ from wirespeed._core.responder import Responder
 
 @disjoint_base
 class Requester(Responder):
+    shows_late_responses: bool
+    @property
+    def late_responses(self) -> int: ...
     @property
     def pending(self) -> Pending: ...
     def reserve(

@@ -16,7 +16,6 @@ class Session(Requester):
     pauses_requests: bool
     answers_requests: bool
     paused: bool
-    shows_late_responses: bool
     def __new__(
         cls,
         *,
@@ -37,8 +36,6 @@ class Session(Requester):
     def messages_in(self) -> int: ...
     @property
     def faults(self) -> int: ...
-    @property
-    def late_responses(self) -> int: ...
     @property
     def duplicate_ids(self) -> int: ...
     @property

@@ -281,7 +281,7 @@ class _Schema:
         if isinstance(allowed, list) and text in allowed:
             return text
         kinds = _kinds(schema, self._resolved)
-        if "string" in kinds or not (kinds or allowed):
+        if not allowed and ("string" in kinds or not kinds):
             return text
         try:
             value = msgspec.json.decode(text.strip() if kinds != {"boolean"} else text.lower())

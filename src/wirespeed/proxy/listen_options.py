@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from wirespeed.proxy.config import ListenConfig
 from wirespeed.transport.address import parse
@@ -42,7 +42,7 @@ def options_of(
     if listen.access_log is not None:
         fields["access_log"] = listen.access_log
     if address.is_http:
-        idle: dict[str, float] = {}
+        idle: dict[str, Any] = {}
         if listen.session_idle is not None:
             idle["session_ttl"] = listen.session_idle
         fields["http"] = HttpOptions(

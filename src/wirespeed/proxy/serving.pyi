@@ -6,6 +6,8 @@ from wirespeed._core.envelope import Message
 from wirespeed._core.session import Session
 from wirespeed.proxy.side import Route, Side
 
+REQUEST_METHODS: frozenset[str]
+
 @disjoint_base
 class Serving(Side):
     def __init__(self, session: Session, loop: asyncio.AbstractEventLoop) -> None: ...

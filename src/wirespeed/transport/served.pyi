@@ -8,6 +8,8 @@ from wirespeed._core.session import Session
 from wirespeed.transport.link import Endpoint
 from wirespeed.transport.service import Peer
 
+SHUTTING_DOWN: int
+
 @disjoint_base
 class Served(Endpoint):
     closed: Future[BaseException | None]

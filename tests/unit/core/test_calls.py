@@ -66,10 +66,10 @@ def test_an_error_finds_its_caller() -> None:
 
 @pytest.mark.parametrize(
     "spell",
-    ['"{0}"', "{0}.0", "{0}e0", "-{0}", "{0}0", "9007199254740993", "null", "true", "[{0}]",
-     "12345678901234567890123", '"\\u0031"', "0"],
+    ["{0}e0", "-{0}", "{0}0", "9007199254740993", "null", "true", "[{0}]",
+     "12345678901234567890123", "0"],
 )  # fmt: skip
-def test_only_the_exact_id_is_an_answer(spell: str) -> None:
+def test_an_id_of_another_value_is_no_answer(spell: str) -> None:
     session = Session(role="client")
     id = call(session)
     session.receive_data(result(spell.format(id)))
@@ -252,9 +252,9 @@ def test_a_chosen_string_is_found_in_any_spelling() -> None:
         session.receive_data(result(spelled))
         assert [message.token for message in session] == [text]
     session.send_request("m", token="t", id=b"5")
-    session.receive_data(result('"5"') + result("5.0") + result("05"))
-    assert outcomes(session) == ["invalid response", "invalid parse"]
-    assert session.pending.live == 1
+    session.receive_data(result("05") + result('"5"'))
+    assert outcomes(session) == ["invalid parse", "result"]
+    assert session.pending.live == 0
 
 
 @pytest.mark.parametrize(

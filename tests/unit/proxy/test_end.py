@@ -12,15 +12,15 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urljoin
 
 import pytest
+from process_lab import HELLO, ProcessLab, ask, free_port
+from proxy_lab import ENVELOPE, MODERN
 from raw import FOREVER
+from test_restart import BOTH, new_process
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
-
-from tests.unit.proxy.process_lab import HELLO, ProcessLab, ask, free_port
-from tests.unit.proxy.proxy_lab import ENVELOPE, MODERN
-from tests.unit.proxy.test_restart import BOTH, new_process
 
 pytestmark = [pytest.mark.own_environment]
 
@@ -100,10 +100,11 @@ class Asker:
         stream = self._stack.enter_context(one.getresponse())
 
         def event() -> str:
-            lines = []
-            while line := stream.readline().strip():
-                lines.append(line.decode())
-            return next((one[6:] for one in lines if one.startswith("data: ")), "")
+            while line := stream.readline():  # the stream begins with a comment
+                if line.startswith(b"data: "):
+                    stream.readline()
+                    return line[6:].strip().decode()
+            return ""
 
         def post(message: Any) -> None:
             with contextlib.closing(
@@ -112,7 +113,7 @@ class Asker:
                 other.request("POST", path, json.dumps(message), BOTH)
                 assert other.getresponse().status == 202
 
-        path = event()
+        path = urljoin("/sse", event())
         post(HELLO)
         assert json.loads(event())["id"] == "hello"
         post(hold(name, modern, self.tool))

@@ -406,7 +406,7 @@ async def test_principals(tmp_path: Path, scheme: str) -> None:
     calls = [one for one in lines if one["event"] == "call"]
     found = [(one["principal"], one["tool"], one["outcome"]) for one in calls]
     assert found == [("anne", "who", "ok")] * 4
-    assert {one["peer"] for one in lines} == {"127.0.0.1"}
+    assert {one["peer"] for one in calls} == {"127.0.0.1"}
 
 
 async def test_tokens_of_a_listener(tmp_path: Path, scheme: str) -> None:

@@ -340,7 +340,7 @@ async def test_a_client_may_try_initialize_again(tmp_path: Path) -> None:
 
 @pytest.mark.off_schema
 @pytest.mark.parametrize(
-    "wrong", [None, 5, {"tools": True}, {"tools": {"listChanged": True}, "resources": None}]
+    "wrong", [5, {"tools": True}, {"tools": {"listChanged": True}, "resources": 7}]
 )
 async def test_capabilities_that_are_not_objects(
     tmp_path: Path, wrong: Any, caplog: pytest.LogCaptureFixture

@@ -231,9 +231,10 @@ async def initialize(
     version = hello.get("protocolVersion")
     if version not in LEGACY_VERSIONS:
         raise VersionMismatch(f"the server wants protocol version {version!r}", [])
-    if not isinstance(hello.get("capabilities", {}), dict | list | None):
+    offered = hello.get("capabilities")
+    if offered and not isinstance(offered, dict):
         raise InvalidResponse("the capabilities of the server are not an object")
-    hello["capabilities"] = understood(hello.get("capabilities"))
+    hello["capabilities"] = understood(offered)
     backend.revision = REVISIONS[version]
     backend.session.batches = version == "2025-03-26"
     backend.tell("notifications/initialized")

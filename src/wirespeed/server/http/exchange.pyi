@@ -23,6 +23,7 @@ class McpExchange(Exchange):
 def dismiss_all(connection: Served, why: str) -> None: ...
 
 SESSION_OVER: str
+RETRY_AFTER: int
 
 def refuse(
     exchange: Exchange, status: int, sentence: str, fields: Iterable[tuple[str, str]] = ()

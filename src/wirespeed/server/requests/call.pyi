@@ -16,6 +16,7 @@ from wirespeed.transport.service import Peer
 from wirespeed.transport.taskpool import Completion
 
 SHUTTING_DOWN: str
+WAS_CUT_OFF: str
 
 def use_contexts(cls: type[Context]) -> None: ...
 

@@ -2,6 +2,7 @@ from asyncio import AbstractEventLoop
 from collections.abc import Mapping
 from typing import final
 
+from wirespeed._core.slab import InputBudget
 from wirespeed.limits import Limits
 from wirespeed.transport.gate import Gate
 from wirespeed.transport.http.exchange import HttpTarget
@@ -23,6 +24,7 @@ class HttpSite:
         options: HttpOptions,
         limits: Limits,
         gate: Gate,
+        budget: InputBudget,
         loop: AbstractEventLoop,
     ) -> None: ...
     @property
@@ -33,6 +35,8 @@ class HttpSite:
     def options(self) -> HttpOptions: ...
     @property
     def limits(self) -> Limits: ...
+    @property
+    def budget(self) -> InputBudget: ...
     @property
     def loop(self) -> AbstractEventLoop: ...
     def replace(self, targets: Mapping[str, HttpTarget], limits: Limits) -> set[HttpTarget]: ...

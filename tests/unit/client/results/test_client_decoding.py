@@ -179,7 +179,7 @@ def test_nothing_but_invalid_responses_comes_of_any_json(method: str, data: Any)
     decode_both(decode, json.dumps(value).encode())
 
 
-@pytest.mark.parametrize("kind", [[], {}, ["text"], {"text": 1}, None, 5, True])
+@pytest.mark.parametrize("kind", [[], {}, ["text"], {"text": 1}, 5, True])
 async def test_a_block_whose_type_is_no_string(
     once: Run, tmp_path: Path, era: str, kind: Any
 ) -> None:
@@ -262,6 +262,10 @@ async def test_malformed_hints_count_as_absent(
     async with server, Client(server.url, era="modern") as client:
         page = await client.list_tools_page()
         assert [tool.name for tool in page.tools] == ["t"]
-        assert (page.ttl_ms, page.cache_scope) == (0, "private")
+        # a null is an absent member, beside which the other one counts
+        assert (page.ttl_ms, page.cache_scope) == (
+            0,
+            "public" if (ttl, scope) == (None, "public") else "private",
+        )
         read = await client.read_resource("a://b")
         assert (read.text, read.ttl_ms) == ("x", 0)
