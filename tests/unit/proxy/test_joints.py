@@ -328,15 +328,16 @@ async def test_a_server_that_asks_and_does_not_read(
     (tmp_path / "backend.py").write_text(FLOODING)
     async with lab.serving():
         one = await lab.connect()
+        sessions = {up.backend.session for up in lab.assignment.upstreams if up.backend}
+        assert sessions
         sizes: list[int] = []
 
         async def watch() -> None:
             while True:
-                for upstream in lab.assignment.upstreams:
-                    if upstream.backend is not None:
-                        session = upstream.backend.session
-                        sizes.append(session.outbox.size)
-                        assert session.counters["requests_in_flight"] <= 3 * 1024
+                sessions.update(up.backend.session for up in lab.assignment.upstreams if up.backend)
+                for session in sessions:  # also of one that has ended
+                    sizes.append(session.outbox.size)
+                    assert session.counters["requests_in_flight"] <= 3 * 1024
                 await asyncio.sleep(0.001)
 
         watching = asyncio.ensure_future(watch())

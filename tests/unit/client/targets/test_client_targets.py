@@ -74,8 +74,8 @@ HTTP = "http://h/mcp"
         (lambda: WebSocket(WS, ping_timeout=float("inf")), ValueError, "ping_timeout must be"),
         (lambda: WebSocket(WS, close_timeout=-1), ValueError, "close_timeout must be seconds >= 0"),
         (lambda: Http(5), TypeError, "url must be a string, not int"),
-        (lambda: Http("ws://h"), ValueError, "Http takes http: and https: and http.unix: URLs; ws: is for WebS"),
-        (lambda: Http("unix:/x"), ValueError, "Http takes http: and https: and http.unix: URLs; unix: is for So"),
+        (lambda: Http("ws://h"), ValueError, "https: and http.unix: URLs; ws: is for WebS"),
+        (lambda: Http("unix:/x"), ValueError, "https: and http.unix: URLs; unix: is for So"),
         (lambda: Http("http://me:s3cret@h"), ValueError, "must not hold a user or password"),
         *(
             (
