@@ -99,7 +99,7 @@ cdef class McpExchange(Exchange):
             self.carrier.output.event = b"id: %b\n" % self.log.id_of(self.log.n + 1).encode()
         if (
             self.opened is not None and self.status == 0
-            and b"Mcp-Session-Id" not in self.more_fields
+            and b"Mcp-Session-Id: " not in self.more_fields
         ):
             self.more_fields += self.line_of_opened_c()    # the head has room for it
         Exchange.begin_c(self)

@@ -187,7 +187,7 @@ cdef class Exchange(ReplyRoute):
     def retry_after(self, seconds):
         """Add the field Retry-After (RFC 9110 section 10.2.3) to the response, if its head is not
         written yet."""
-        if self.status == 0 and b"Retry-After" not in self.more_fields:
+        if self.status == 0 and b"Retry-After: " not in self.more_fields:
             self.more_fields += b"Retry-After: %d\r\n" % seconds
 
     cdef int check_open_c(self) except -1:

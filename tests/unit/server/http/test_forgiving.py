@@ -110,6 +110,22 @@ async def test_a_stream_that_answers_initialize_names_the_session(options: Any) 
         assert answer.status == 200
 
 
+async def test_a_web_page_learns_its_session_and_when_to_come_back() -> None:
+    """The names of both fields stand in ``Access-Control-Expose-Headers``, too."""
+    async with serving(make(), http=HttpOptions(max_sessions=1)) as place:
+        peer = await place.connect()
+        hello = message("initialize", HELLO, 1)
+        response = await peer.ask(body=hello, origin="http://127.0.0.1:1")
+        assert response.headers["access-control-allow-origin"] == "http://127.0.0.1:1"
+        session = response.headers["mcp-session-id"]
+        full = await peer.ask(body=hello, origin="http://127.0.0.1:1")
+        assert full.status == 503 and int(full.headers["retry-after"]) >= 1
+        busy = await peer.ask(
+            body=call("busy"), mcp_session_id=session, origin="http://127.0.0.1:1"
+        )
+        assert (busy.status, busy.headers["retry-after"]) == (429, "1")
+
+
 # -- limits ----------------------------------------------------------------------------------------
 
 
