@@ -100,7 +100,7 @@ def test_a_tool_that_must_be_a_task_needs_the_extension(shop: Workshop, peer: Pe
     assert peer.result(call(2, "must"))["resultType"] == "task"
 
 
-@pytest.mark.parametrize("settings", [None, 1, "x", []])
+@pytest.mark.parametrize("settings", [None, 1, "x", [1]])
 def test_a_declaration_is_an_object(peer: Peer, settings: Any) -> None:
     broken = {META + "clientCapabilities": {"extensions": {TASKS: settings}}}
     error = peer.ask(modern(1, "tools/call", {"name": "must"}, **broken))["error"]
@@ -407,7 +407,7 @@ def test_listening_needs_the_extension(peer: Peer) -> None:
     assert not peer.connection.listens
 
 
-@pytest.mark.parametrize("wanted", ["x", 1, [1], {"a": 1}, None])
+@pytest.mark.parametrize("wanted", ["x", 1, [1], {"a": 1}])
 def test_task_ids_are_strings(peer: Peer, wanted: Any) -> None:
     params = {"notifications": {"taskIds": wanted}}
     code, text = peer.error(ask(1, "subscriptions/listen", params))

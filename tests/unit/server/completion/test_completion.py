@@ -235,7 +235,7 @@ def test_the_context_of_the_arguments_came_with_2025_06_18(
 
 
 @pytest.mark.every_revision
-@pytest.mark.parametrize("context", [5, [], {"arguments": 5}, {"arguments": {"a": 5}}])
+@pytest.mark.parametrize("context", [5, [1], {"arguments": 5}, {"arguments": {"a": 5}}])
 def test_a_context_of_another_shape(
     context: Any, caller: Any, server: Server, version: str
 ) -> None:
