@@ -130,7 +130,8 @@ def _encode(value: Any, revision: Revision) -> bytes:
 
 
 def _choices(tp: Any) -> list[str]:
-    """The values of a type as strings, for ``bool``, ``Literal`` and enums; nothing for others."""
+    """The values of a type as strings, for ``bool``, ``Literal`` and enums, and the examples of
+    others."""
     return list(dict.fromkeys(_all_choices(tp)))
 
 
@@ -141,6 +142,9 @@ def _all_choices(tp: Any) -> Iterator[str]:
         yield from (text_of(value) for value in typing.get_args(tp) if value is not None)
     elif origin is typing.Annotated:
         yield from _all_choices(tp.__origin__)
+        for meta in tp.__metadata__:  # a Literal beside its own type is kept as examples
+            if isinstance(meta, msgspec.Meta) and meta.examples:
+                yield from (text_of(value) for value in meta.examples)
     elif origin in (typing.Union, types.UnionType):
         for member in typing.get_args(tp):
             yield from _all_choices(member)
