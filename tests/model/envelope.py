@@ -36,6 +36,7 @@ class Envelope:
     id: bytes | None = None  # its JSON text, when it may be echoed
     points: dict[str, bytes] = field(default_factory=dict)
     reason: str = ""
+    lacks_only_id: bool = False  # it would be a result if its id were a string or an integer
     begins: str = ""  # of a text that is too deep: the member whose value does not end
 
     def string(self, point: str) -> str | None:
@@ -112,6 +113,8 @@ def classify(root: Value) -> Envelope:
     if good_id and "id" not in twice:
         message.id = points["id"]
     message.kind, message.fault = verdict(root, twice, good_id, points)
+    if message.fault == "response" and not good_id:
+        message.lacks_only_id = verdict(root, twice, True, dict(points)) == ("result", None)
     return message
 
 

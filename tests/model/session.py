@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -261,13 +262,18 @@ class ModelSession:
         return event
 
     def response(self, message: Envelope) -> Event | None:
-        if message.id is None:
-            return Event(message)
-        if our_id(message.id) not in self.outstanding:
-            return None
-        return Event(message, token=self.outstanding.pop(our_id(message.id)))
+        id = our_id(message.id or b"")
+        if id not in self.outstanding:
+            id = id_alike(message.points.get("id"))
+        if id not in self.outstanding:
+            return Event(message) if message.id is None else None
+        return Event(message, token=self.outstanding.pop(id))
 
     def faulty(self, message: Envelope, batch: Batch | None) -> Event:
+        alike = id_alike(message.points.get("id"))
+        if message.lacks_only_id and alike in self.outstanding:
+            message.kind, message.fault = "result", None
+            return Event(message, token=self.outstanding.pop(alike))
         is_call = message.points.keys() & {"method", "params"} or message.begins == "params"
         answers_nothing = message.fault == "response" or (
             message.fault == "request" and not is_call
@@ -347,6 +353,16 @@ class ModelSession:
 def our_id(raw: bytes) -> int:
     """The id of ours that is exactly this text; 0, which is none, otherwise."""
     return int(raw) if raw.isdigit() and not raw.startswith(b"0") and len(raw) < 20 else 0
+
+
+def id_alike(raw: bytes | None) -> int:
+    """The id of ours that has the value of this text in another type: a string of digits, or a
+    number whose fraction is zero; 0 if there is none."""
+    if not raw or raw[:1] not in b'"0123456789':
+        return 0
+    value = json.loads(raw) if raw[:1] == b'"' else raw.decode()
+    found = re.fullmatch(r"([1-9][0-9]{0,15})(?:\.0+)?", value, re.ASCII)
+    return int(found[1]) if found else 0
 
 
 def error(code: int, message: str) -> bytes:

@@ -29,6 +29,7 @@ CIMPORTED = {
 # The annotations of these name a class of `ssl`, which is loaded when there is TLS, one of a
 # package that loads each name at its first use, or one of a room behind their own.
 UNRESOLVED = {
+    "AuditConfig",
     "BackendConfig", "Child", "Connection", "Http", "HttpOptions", "ListenConfig", "ListenOptions",
     "ProxyConfig", "WebSocket",
 }  # fmt: skip
