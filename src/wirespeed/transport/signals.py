@@ -76,7 +76,7 @@ class Together:
         self._drain(self._delay())
 
     def drain_now(self) -> None:
-        """The same at once: nobody comes to them any more."""
+        """The same at once: no request comes to them."""
         self._drain(0.0)
 
     def _drain(self, delay: float) -> None:

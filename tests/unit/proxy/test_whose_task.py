@@ -1,4 +1,4 @@
-"""A task of a server that clients share belongs to whoever has made it: to others it is unknown."""
+"""A task of a server that clients share belongs to its maker: to others it is unknown."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ MAX_BYTES = 65536  # in a second, of one server
 _MAX_BYTES = 4096  # of a line; so much can be written at once to a pipe that has room
 
 # Control characters, line ends of other systems, and marks that change the direction of text: they
-# would speak to the terminal of whoever reads the log, or forge lines of it.
+# would speak to the terminal of a reader of the log, or forge lines of it.
 _ESCAPED = {
     code: f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}"
     for code in (
