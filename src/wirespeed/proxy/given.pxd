@@ -1,20 +1,9 @@
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stdint cimport uint8_t
 from libc.string cimport memchr, memcmp
 
 from wirespeed._core._simd cimport WS_ARGUMENTS, WS_METHOD, WS_PARAMS
 from wirespeed._core.envelope cimport Message, poi_is, span_of
-from wirespeed._core.span cimport Span
-
-cdef extern from "<string.h>" nogil:
-    void *memmem(const void *haystack, size_t n, const void *needle, size_t n_needle)
-
-
-cdef inline bint holds_c(Span text, bytes token) noexcept:
-    """Whether JSON text has this string, as a key or a value."""
-    return memmem(
-        text.p, text.n, PyBytes_AS_STRING(token), <size_t> PyBytes_GET_SIZE(token)
-    ) is not NULL
+from wirespeed._core.span cimport Span, span_holds
 
 
 cdef inline bint names_task_c(Message m) noexcept:
@@ -24,12 +13,12 @@ cdef inline bint names_task_c(Message m) noexcept:
     cdef size_t end = m.scan.poi[WS_PARAMS].off + found.n
     if m.scan.poi[WS_ARGUMENTS].len:
         found.n = m.scan.poi[WS_ARGUMENTS].off - m.scan.poi[WS_PARAMS].off
-        if holds_c(found, b'"task"'):
+        if span_holds(found, b'"task"', 6):
             return True
         found = span_of(m, WS_ARGUMENTS)
         found.p += found.n
         found.n = end - m.scan.poi[WS_ARGUMENTS].off - found.n
-    return holds_c(found, b'"task"')
+    return span_holds(found, b'"task"', 6)
 
 
 cdef inline bint names_tasks_c(Message m) noexcept:

