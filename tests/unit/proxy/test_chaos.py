@@ -1,7 +1,8 @@
 """Many clients over WebSocket and HTTP, in both eras, while servers are killed under them, and the
-configuration changes.
+configuration changes: a server is started anew, shown otherwise, added or removed.
 
-No answer reaches another client, each request has one outcome, and nothing is left at the end.
+No answer reaches another client, each request has one outcome, and nothing is left at the end. The
+audit log says of each call what its client saw: each tool is called once, by a name of its own.
 Each client is a principal: else those of 2026-07-28 over HTTP are one client of a server's limits.
 ``WIRESPEED_CHAOS_SECONDS`` and ``WIRESPEED_CHAOS_CLIENTS`` say how long and how many; the defaults
 are for every run of the suite. A run of more than 300 s needs ``-o faulthandler_timeout=0``, and
@@ -24,6 +25,7 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 import pytest
@@ -35,7 +37,15 @@ from wirespeed import Client, Stdio
 from wirespeed.auth import hash_token
 from wirespeed.errors import CallTimeout, RemoteError, WirespeedError
 from wirespeed.litemcp import LiteClient
-from wirespeed.proxy import BackendConfig, FlowConfig, PrincipalConfig, Proxy, ProxyConfig
+from wirespeed.protocol import codes
+from wirespeed.proxy import (
+    AuditConfig,
+    BackendConfig,
+    FlowConfig,
+    PrincipalConfig,
+    Proxy,
+    ProxyConfig,
+)
 
 pytestmark = [pytest.mark.compiled, pytest.mark.off_schema]
 
@@ -48,11 +58,21 @@ RELOADS = 5.0  # seconds between two of them
 # allocators keep of a busier moment. With 200 clients, 60 s after 8 s add 4 MiB.
 MAX_GROWTH = 16 * 1024 * 1024
 
+AUDIT = "audit.log"
+# The server of each client, by its number. The last one is not there all of the time.
+NAMES = ("one", "two", "three", "one", "two", "three", "four", "five")
+
 SERVER = """
 import asyncio, os
 from wirespeed import Context, Server
 
 server = Server("chaos")
+
+@server.add_middleware
+async def by_any_name(request, call_next):
+    if request.method == "tools/call":
+        request = request.replace(name="echo")
+    return await call_next(request)
 
 @server.tool
 async def echo(nonce: str, pause: float, size: int, ctx: Context) -> dict[str, object]:
@@ -70,6 +90,94 @@ def token(name: str) -> str:
     return f"{name:->40}"
 
 
+class Audited:
+    """What the audit log says of each call, beside what its client saw.
+
+    Attributes:
+        lite: The answers that clients of LiteMCP got, by the name of the principal.
+        compared: How many calls were compared.
+        wrong: Where both differ.
+    """
+
+    def __init__(self, file: Path) -> None:
+        self.lite: Counter[str] = Counter()
+        self.compared = 0
+        self.wrong: list[str] = []
+        self._file, self._old = file, file.with_suffix(".1")
+        self._lite_ok: Counter[str] = Counter()
+        self._seen: dict[str, str | int] = {}
+        self._noted: dict[str, dict[str, Any]] = {}
+        # A call that its client gave up has any outcome in the log, or no line.
+        self._given_up: dict[str, float] = {}
+
+    def saw(self, call: str, outcome: str | int | None) -> None:
+        """A client has seen the outcome of a call: "ok", the code of an error, or None if it has
+        given up."""
+        line = self._noted.pop(call, None)
+        if line is not None:
+            self._compare(call, outcome, line)
+        elif outcome is None:
+            self._given_up[call] = monotonic()
+        else:
+            self._seen[call] = outcome
+
+    def turn(self, proxy: Proxy) -> None:
+        """Read a file that is complete, or begin a new one."""
+        if not self._old.exists():
+            self._file.rename(self._old)
+            proxy.reopen_logs()
+        elif self._file.exists():
+            self._read(self._old)
+        while self._given_up:
+            call, at = next(iter(self._given_up.items()))
+            if monotonic() - at < 2 * PATIENCE:
+                break
+            del self._given_up[call]
+
+    def end(self) -> None:
+        """Compare what is left: the log has ended."""
+        for file in (self._old, self._file):
+            if file.exists():
+                self._read(file)
+        self.wrong += [f"{call} {outcome}: no line" for call, outcome in self._seen.items()]
+        self.wrong += [f"no client has made {line}" for line in self._noted.values()]
+        for name, n in self.lite.items():
+            if self._lite_ok[name] < n:
+                self.wrong.append(f"{name}: {n} answers, but {self._lite_ok[name]} lines")
+
+    def _read(self, file: Path) -> None:
+        for text in file.read_text().splitlines():
+            line = json.loads(text)
+            if "dropped" in line:
+                self.wrong.append(text)
+            elif line["event"] == "call":
+                self._take(line)
+        file.unlink()
+
+    def _take(self, line: dict[str, Any]) -> None:
+        who, call = line["principal"], line["tool"]
+        if call == "echo":
+            self._lite_ok[who] += line["outcome"] == "ok"
+        elif call in self._seen:
+            self._compare(call, self._seen.pop(call), line)
+        elif call in self._given_up:
+            del self._given_up[call]
+            self._compare(call, None, line)
+        else:
+            if call in self._noted:
+                self.wrong.append(f"twice: {line}")
+            self._noted[call] = line
+
+    def _compare(self, call: str, outcome: str | int | None, line: dict[str, Any]) -> None:
+        self.compared += 1
+        n = int(call.partition("/")[0])
+        said = line.get("code") or line["outcome"]
+        if (line["principal"], line["server"]) != (str(n), NAMES[n % len(NAMES)]):
+            self.wrong.append(f"{call} of another client: {line}")
+        if outcome is not None and said != outcome:
+            self.wrong.append(f"{call} {outcome}: {line}")
+
+
 class Chaos:
     """What the clients saw.
 
@@ -77,7 +185,8 @@ class Chaos:
     than ``seconds``, but at most `PATIENCE` more.
     """
 
-    def __init__(self, seed: int, seconds: float, **enough: int) -> None:
+    def __init__(self, seed: int, seconds: float, audited: Audited, **enough: int) -> None:
+        self.audited = audited
         self.random = random.Random(seed)
         self.outcomes: Counter[str] = Counter()
         self.pids: set[int] = set()
@@ -99,14 +208,14 @@ class Chaos:
                         nonces = [f"{n}/{k}/{self.random.random()}" for k in range(8)]
                         await asyncio.gather(*(self.ask(client, nonce) for nonce in nonces))
                     if self.random.random() < 0.3:  # leave with requests in flight
-                        left = asyncio.ensure_future(self.ask(client, f"{n}/left", pause=5.0))
+                        nonce = f"{n}/left/{self.random.random()}"
+                        left = asyncio.ensure_future(self.ask(client, nonce, pause=5.0))
                         await asyncio.sleep(0.02)
                         left.cancel()
                         await asyncio.wait((left,))
-            except RemoteError as exc:
-                self.outcomes[f"handshake {exc.code}"] += 1
             except WirespeedError as exc:
-                self.outcomes[f"handshake {type(exc).__name__}"] += 1
+                self.outcomes[f"handshake {getattr(exc, 'code', type(exc).__name__)}"] += 1
+                await asyncio.sleep(0.1)  # its server may be one that is not there now
 
     async def ask(self, client: Client, nonce: str, pause: float | None = None) -> None:
         """One request, which has one outcome."""
@@ -115,9 +224,10 @@ class Chaos:
         size = self.random.choice((0, 10, 1000, 100_000))
         cancels = self.random.random() < 0.1
         heard: list[str] = []
+        seen: str | int | None = None
         try:
             answer = await client.call_tool(
-                "echo",
+                nonce,
                 {"nonce": nonce, "pause": pause, "size": size},
                 timeout=0.005 if cancels else PATIENCE,
                 on_progress=lambda done, total, text: heard.append(str(text)),
@@ -125,20 +235,25 @@ class Chaos:
         except CallTimeout:
             self.outcomes["cancelled" if cancels else "no outcome"] += 1
         except RemoteError as exc:
+            if exc.code != codes.SHUTTING_DOWN:  # answered before it is looked at
+                seen = exc.code
             self.outcomes[str(exc.code)] += 1
         except WirespeedError as exc:
             self.outcomes[type(exc).__name__] += 1
         else:
+            seen = "ok"
             self.outcomes["answered"] += 1
             got = answer.structured_content or {}
             if got.get("nonce") != nonce or len(str(got.get("fill"))) != size:
                 self.wrong.append(f"{nonce} got {got.get('nonce')}")
             self.pids.add(int(got["pid"]))
+        finally:  # a client that leaves cancels it
+            self.audited.saw(nonce, seen)
         if any(text != nonce for text in heard):
             self.wrong.append(f"{nonce} heard {heard}")
 
     async def lite_client(self, n: int, url: str) -> None:
-        """The same for a client of LiteMCP."""
+        """The same for a client of LiteMCP, whose tool has one name."""
         while not self.is_over:
             try:
                 async with LiteClient(url, token=token(f"lite{n}"), timeout=PATIENCE) as client:
@@ -146,6 +261,7 @@ class Chaos:
                         nonce = f"lite {n}/{k}/{self.random.random()}"
                         answer = await client.call(nonce, 0.01, 10)
                         self.outcomes["lite error" if answer.error else "lite answered"] += 1
+                        self.audited.lite[f"lite{n}"] += not answer.error
                         if not answer.error and nonce not in answer.text:
                             self.wrong.append(f"{nonce} got {answer.text}")
             except CallTimeout:
@@ -164,7 +280,8 @@ class Chaos:
                     self.outcomes["kills"] += 1
 
     async def reloader(self, proxy: Proxy) -> None:
-        """Start a server anew, and show another one otherwise, in each reload."""
+        """Start a server anew, show another one otherwise, and add or remove a third one, in each
+        reload."""
         loop = asyncio.get_running_loop()
         due = loop.time() + RELOADS
         while due < self.until:
@@ -172,12 +289,21 @@ class Chaos:
             due += RELOADS
             self.outcomes["reloads"] += 1
             mark = str(self.outcomes["reloads"])
-            one, two, *others = proxy.config.backends
+            one, two, three, four, *fifth = proxy.config.backends
             assert isinstance(one.target, Stdio)
             target = replaced(one.target, env={**(one.target.env or {}), "MARK": mark})
-            backends = (replace(one, target=target), replace(two, prefix=f"{mark}_"), *others)
-            changes = await proxy.reload(replace(proxy.config, backends=backends))
+            backends = [replace(one, target=target), replace(two, prefix=f"{mark}_"), three, four]
+            if not fifth:
+                backends.append(replace(three, name="five", isolation="shared", size=1))
+            changes = await proxy.reload(replace(proxy.config, backends=tuple(backends)))
             assert (changes.changed, changes.shown) == (("one",), ("two",))
+            assert (changes.added or changes.removed) == ("five",)
+
+    async def auditor(self, proxy: Proxy) -> None:
+        """Compare the audit log with what the clients saw, and begin a new file each second."""
+        while not self.is_over:
+            await asyncio.sleep(1.0)
+            self.audited.turn(proxy)
 
     async def slow_reader(self, http: str) -> None:
         """Ask for long answers, read none of them, and leave."""
@@ -232,7 +358,8 @@ async def proxied(folder: Path) -> AsyncIterator[tuple[str, str, Proxy]]:
         PrincipalConfig(name=name, token_sha256=hash_token(token(name)).removeprefix("sha256:"))
         for name in names
     )
-    proxy = Proxy(ProxyConfig(backends=backends, listen=listen, principals=principals))
+    audit = AuditConfig(to=str(folder / AUDIT), events=("call", "session", "reload"))
+    proxy = Proxy(ProxyConfig(backends=backends, listen=listen, principals=principals, audit=audit))
     serving = asyncio.ensure_future(proxy.serve(on_listening=on_listening))
     waiting = asyncio.ensure_future(ready.wait())
     await asyncio.wait((serving, waiting), return_when=asyncio.FIRST_COMPLETED)
@@ -276,10 +403,10 @@ async def run_chaos(tmp_path: Path) -> None:
     asyncio.get_running_loop().set_exception_handler(lambda _loop, what: failed.append(what))
     n_children, n_tasks = children(), len(asyncio.all_tasks())
     n_open = len(os.listdir("/proc/self/fd"))
-    await spell(tmp_path, Chaos(seed, min(SECONDS, 8.0)))
+    await spell(tmp_path, Chaos(seed, min(SECONDS, 8.0), Audited(tmp_path / AUDIT)))
     before = resident()
     enough = {"answered": 5 * N_CLIENTS, "lite answered": 6, "kills": int(SECONDS / 2)}
-    chaos = Chaos(seed + 1, SECONDS, **enough)
+    chaos = Chaos(seed + 1, SECONDS, Audited(tmp_path / AUDIT), **enough)
     await spell(tmp_path, chaos)
     assert not failed
     assert chaos.enough <= chaos.outcomes
@@ -295,14 +422,13 @@ async def run_chaos(tmp_path: Path) -> None:
 
 async def spell(folder: Path, chaos: Chaos) -> None:
     async with proxied(folder) as (ws, http, proxy):
-        names = ("one", "two", "three", "one", "two", "three", "four")
         tasks = [
             asyncio.ensure_future(
                 chaos.client(
                     n,
-                    f"{ws if n % 2 else http}/servers/{names[n % 7]}",
+                    f"{ws if n % 2 else http}/servers/{NAMES[n % len(NAMES)]}",
                     # over HTTP, a server for each client has clients of legacy eras only
-                    "legacy" if n % 7 == 6 or n % 3 == 0 else "modern",
+                    "legacy" if NAMES[n % len(NAMES)] == "four" or n % 3 == 0 else "modern",
                 )
             )
             for n in range(N_CLIENTS)
@@ -310,6 +436,7 @@ async def spell(folder: Path, chaos: Chaos) -> None:
         others = (
             chaos.killer(),
             chaos.reloader(proxy),
+            chaos.auditor(proxy),
             *(chaos.slow_reader(http) for _ in range(3)),
             *(
                 chaos.lite_client(n, f"{url}/lite/{name}/echo")
@@ -323,6 +450,10 @@ async def spell(folder: Path, chaos: Chaos) -> None:
                 (0, 0, 0, 0)
             ):
                 await asyncio.sleep(0.05)
-    print(dict(chaos.outcomes))
+    audited = chaos.audited
+    audited.end()
+    print(dict(chaos.outcomes), f"{audited.compared} calls are in the audit log")
     assert not chaos.wrong
+    assert not audited.wrong, audited.wrong[:20]
+    assert audited.compared >= chaos.outcomes["answered"]
     assert chaos.outcomes["no outcome"] == 0
