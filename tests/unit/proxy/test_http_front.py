@@ -26,11 +26,14 @@ ISOLATIONS = ["session", "shared"]
 
 
 class Front:
-    """A proxy that listens over HTTP."""
+    """A proxy that listens over HTTP, and a client's ``address``."""
 
-    def __init__(self, lab: Any, url: str, proxy: Any = None) -> None:
+    def __init__(
+        self, lab: Any, url: str, proxy: Any = None, *, address: str = "127.0.0.1"
+    ) -> None:
         self.lab = lab
         self.proxy = proxy
+        self.address = address
         self.url = url
         self.port = int(url.split(":")[2].split("/")[0])
 
@@ -42,7 +45,9 @@ class Front:
     async def request(
         self, method: str, body: bytes, *fields: str
     ) -> tuple[int, dict[str, str], Any]:
-        reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
+        reader, writer = await asyncio.open_connection(
+            "127.0.0.1", self.port, local_addr=(self.address, 0)
+        )
         head = [
             f"{method} /mcp HTTP/1.1",
             "Host: 127.0.0.1",

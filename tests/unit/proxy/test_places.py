@@ -10,9 +10,14 @@ from typing import Any
 
 import pytest
 
+from tests.unit.proxy.merge_lab import MergeLab
 from tests.unit.proxy.proxy_lab import call
 from tests.unit.proxy.test_http_front import Front, hello, serving
-from wirespeed.proxy.isolation import places
+from tests.unit.proxy.test_principals import PRINCIPALS, client
+from wirespeed import Client
+from wirespeed.errors import RemoteError
+from wirespeed.protocol import codes
+from wirespeed.proxy.isolation import per_client
 
 pytestmark = [pytest.mark.compiled, pytest.mark.off_schema]
 
@@ -20,8 +25,8 @@ pytestmark = [pytest.mark.compiled, pytest.mark.off_schema]
 @pytest.fixture
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     """Clients lose their places as soon as they do not work."""
-    monkeypatch.setattr(places, "IDLE", 0.0)
-    monkeypatch.setattr(places, "UNUSED", 0.0)
+    monkeypatch.setattr(per_client, "IDLE", 0.0)
+    monkeypatch.setattr(per_client, "UNUSED", 0.0)
 
 
 def service(front: Front) -> Any:
@@ -79,7 +84,7 @@ async def test_a_client_that_works_keeps_its_place(
             status, _, answer = await front.post(hello())
             assert status == 503
             assert answer["error"]["message"] == "b has 2 clients: there may be no more"
-            assert "b is full: all of its 2 clients work" in caplog.text
+            assert "b is full: none of its 2 clients makes room" in caplog.text
             assert (await slow)[0] == 200
             assert (await front.post(call(1, "echo"), two))[0] == 200
             await front.initialize()  # the first one is silent now
@@ -99,11 +104,82 @@ async def test_a_client_keeps_its_place_between_two_requests(tmp_path: Path) -> 
             await asyncio.sleep(0.01)
 
 
+async def state(front: Front, session: str) -> int:
+    """What a session gets for a call."""
+    return (await front.post(call(1, "echo"), session))[0]
+
+
+async def test_who_has_the_most_places_gives_them_to_others(tmp_path: Path) -> None:
+    async with serving(tmp_path, "session", max_clients=3) as front:
+        two, three, four = (
+            Front(front.lab, front.url, front.proxy, address=f"127.0.0.{n}") for n in (2, 3, 4)
+        )
+        busy, quiet, used = [f"Mcp-Session-Id: {await front.initialize()}" for _ in range(3)]
+        slow = asyncio.ensure_future(front.post(call(1, "sleep", seconds=2), busy))
+        assert await state(front, used) == 200
+        async with listening(front, quiet):
+            second = f"Mcp-Session-Id: {await two.initialize()}"
+            assert [await state(front, it) for it in (quiet, used)] == [200, 404]
+            assert (await two.post(hello()))[0] == 503  # it would have more than its share
+            assert (await front.post(hello()))[0] == 503
+            third = f"Mcp-Session-Id: {await three.initialize()}"
+            assert await state(front, quiet) == 404
+            assert (await four.post(hello()))[0] == 503  # nobody has two
+            assert [await state(two, second), await state(three, third)] == [200, 200]
+            assert (await slow)[0] == 200
+        assert service(front).cut["replaced"] == 2
+
+
+async def test_calls_of_a_session_that_makes_room_get_an_error(tmp_path: Path) -> None:
+    async with serving(tmp_path, "session", max_clients=2) as front:
+        sessions = [f"Mcp-Session-Id: {await front.initialize()}" for _ in range(2)]
+        calls = [
+            asyncio.ensure_future(front.post(call(1, "sleep", seconds=2), one)) for one in sessions
+        ]
+        while [it.session.inflight.live for it in service(front).fronts] != [1, 1]:
+            await asyncio.sleep(0.01)
+        await Front(front.lab, front.url, address="127.0.0.2").initialize()
+        answers = [answer for _, _, answer in await asyncio.gather(*calls)]
+        (error,) = [one["error"] for one in answers if "error" in one]
+        assert error["code"] == codes.CUT_OFF
+        assert error["message"].startswith(
+            "another client needs its place: the request was cut off"
+        )
+
+
+@pytest.mark.parametrize("scheme", ["http", "ws"])
+@pytest.mark.parametrize("path", ["/mcp", "/servers/a"])
+async def test_each_principal_has_a_share(tmp_path: Path, scheme: str, path: str) -> None:
+    lab = MergeLab(tmp_path, principals=PRINCIPALS)
+    lab.backends = [lab.backend("a", isolation="session", max_clients=2), lab.backend("b")]
+    async with (
+        lab.serving(f"{scheme}://127.0.0.1:0/mcp") as urls,
+        contextlib.AsyncExitStack() as up,
+    ):
+        tool = "a_who" if path == "/mcp" else "who"
+
+        async def connect(name: str) -> Client:
+            found = await up.enter_async_context(client(urls[0], name, "legacy", path))
+            assert (await found.call_tool(tool, {"nonce": name})).data == f"a:{name}"
+            return found
+
+        for _ in range(2):
+            await connect("anne")
+        assert lab.proxy.services["a"].cut["replaced"] == 0
+        root = await connect("root")
+        assert lab.proxy.services["a"].cut["replaced"] == 1
+        with pytest.raises(RemoteError) as refused:
+            await connect("anne")
+        assert refused.value.code == codes.OVERLOADED
+        assert (await root.call_tool(tool, {"nonce": "1"})).data == "a:1"
+
+
 async def test_a_session_of_a_silent_client_ends(tmp_path: Path) -> None:
     async with serving(tmp_path, "session", session_idle=0.2) as front:
-        one, two = [f"Mcp-Session-Id: {await front.initialize()}" for _ in range(2)]
-        pid = (await front.post(call(1, "echo"), one))[2]["result"]["_meta"]["pid"]
+        two = f"Mcp-Session-Id: {await front.initialize()}"
         async with listening(front, two):
+            one = f"Mcp-Session-Id: {await front.initialize()}"
+            pid = service(front).upstreams[1].status.pid
             while Path(f"/proc/{pid}").exists():
                 await asyncio.sleep(0.01)
             states = [(await front.post(call(1, "echo"), it))[0] for it in (one, two)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from typing import TYPE_CHECKING, cast
 
 from wirespeed.client.targets.remote import Http
@@ -21,10 +22,10 @@ from wirespeed.protocol.revisions import (
 from wirespeed.proxy.backend import remote_error
 from wirespeed.proxy.eras import modern_version, params_of
 from wirespeed.proxy.failures import is_down, told
+from wirespeed.proxy.flow.rates import credentials_of
 from wirespeed.proxy.isolation.handshake import discover
 from wirespeed.proxy.isolation.instance import guarded, quiet
 from wirespeed.proxy.isolation.pair import Pair
-from wirespeed.proxy.isolation.places import idle_of, longest_idle, own_of
 from wirespeed.proxy.isolation.spares import Spares
 from wirespeed.proxy.supervision.breaker import Breaker
 from wirespeed.transport.child.command import Stdio
@@ -37,11 +38,15 @@ if TYPE_CHECKING:
     from wirespeed.proxy.config import BackendConfig
     from wirespeed.proxy.front import Front
     from wirespeed.proxy.operation.meter import Meter
+    from wirespeed.proxy.party import Party
     from wirespeed.proxy.side import Side
     from wirespeed.proxy.supervision.upstream import Life, Upstream
 
 logger = logging.getLogger("wirespeed.proxy")
 
+IDLE = 10.0  # seconds of silence after which any client may take the place of a session
+UNUSED = 1.0  # and of a session in which nothing followed `initialize`
+_OPENING = 2  # `initialize` and the notification behind it
 _LOOKS = 4  # how often a client is looked at in the time that it may be silent
 
 
@@ -119,10 +124,11 @@ class PerClient:
 
     def joined(self, front: Front, first: Message | None = None) -> None:
         """Give a client a server, which its requests wait for. ``first``: one of these, which was
-        read already."""
+        read already: who the client is, is known then. Where no server can be had, the next
+        request asks again."""
         config = self._config
         refusal: tuple[int, str] | None = None
-        if len(self._pairs) >= config.max_clients and not self._make_room():
+        if len(self._pairs) >= config.max_clients and (first is None or not self._make_room(front)):
             refusal = (
                 codes.OVERLOADED,
                 f"{config.name} has {config.max_clients} clients: there may be no more",
@@ -130,7 +136,6 @@ class PerClient:
         elif self.breaker is not None and not self.breaker.is_free(self._answered()):
             refusal = codes.SERVER_LOST, f"{is_down(config.name)}: {self.breaker.reason}"
         if refusal is not None:
-            front.session.refusal = refusal
             if first is not None:
                 front.refuse(first, *refusal)
             return
@@ -144,15 +149,15 @@ class PerClient:
         if self._look_timer is None:
             self._look_later()
 
-    def _make_room(self) -> bool:
-        """End the session of a client that does not work, where there is no place for another one.
-        Returns whether there is one now."""
+    def _make_room(self, front: Front) -> bool:
+        """End the session of another client, where there is no place for one more. Returns whether
+        there is one now."""
         name, places = self._config.name, self._config.max_clients
-        front = longest_idle(self._pairs)
-        if front is None:
+        other = self._who_makes_room(front)
+        if other is None:
             self._quiet.log(
                 logging.WARNING,
-                "%s is full: all of its %d clients work, and another one is refused",
+                "%s is full: none of its %d clients makes room, and another one is refused",
                 name,
                 places,
             )
@@ -162,15 +167,32 @@ class PerClient:
             "%s is full: of its %d clients, one that was silent for %d s makes room for another",
             name,
             places,
-            idle_of(front),
+            _idle(other),
         )
-        self._dismiss(front, "replaced")
+        self._dismiss(other, "replaced", "another client needs its place")
         return len(self._pairs) < places
 
-    def _dismiss(self, front: Front, reason: str) -> None:
+    def _who_makes_room(self, front: Front) -> Front | None:
+        """Return whose place a client gets; None: nobody's. Who has the most places gives one to
+        who has fewer. Otherwise only silent clients do, and none of a principal or address that
+        has fewer than this client's."""
+        holders = {one: credentials_of(_own(one)) for one in self._pairs}
+        held = Counter(holders.values())
+        own = held[credentials_of(_own(front))]
+
+        def order(one: Front) -> tuple[int, float, int]:
+            return held[holders[one]], _idle(one), -_own(one).session.inflight.live
+
+        for one in sorted(holders, key=order, reverse=True):
+            n = held[holders[one]]
+            if n > own + 1 or (n >= own and _is_silent(one)):
+                return one
+        return None
+
+    def _dismiss(self, front: Front, reason: str, text: str) -> None:
         """End the session of a client."""
         front.service.cut[reason] += 1
-        own_of(front).abort()
+        _own(front).cut_off(text)
         self.left(front)
 
     def _look_later(self) -> None:
@@ -183,9 +205,9 @@ class PerClient:
         self._look_timer = None
         seconds = self._config.session_idle
         assert seconds is not None
-        silent = [front for front in self._pairs if idle_of(front) >= seconds]
+        silent = [front for front in self._pairs if _idle(front) >= seconds]
         for front in silent:
-            self._dismiss(front, "idle")
+            self._dismiss(front, "idle", "the session was not used for too long")
         self._look_later()
 
     def left(self, front: Front) -> None:
@@ -220,6 +242,9 @@ class PerClient:
 
     def route(self, front: Front, message: Message) -> Side | None:
         """Return the client's own server."""
+        if front not in self._pairs:
+            self.joined(front, message)
+            return None
         backend = front.across
         if backend is None:
             front.unreachable(message)
@@ -330,3 +355,25 @@ class PerClient:
         """Pass it on."""
         if front.across is not None:
             front.pass_notification(message, front.across)
+
+
+def _own(front: Front) -> Party:
+    """Return the client's own connection: one that is translated or of several servers has others
+    besides."""
+    own: Party = front
+    while own.outer is not None:
+        own = own.outer
+    return own
+
+
+def _idle(front: Front) -> float:
+    """Return the seconds since a client's last request or stream was at an end. 0: it works, or it
+    has a connection of its own, which ends when it leaves."""
+    session = getattr(_own(front).link, "session", None)
+    return 0.0 if session is None else session.idle
+
+
+def _is_silent(front: Front) -> bool:
+    """Return whether any other client may have the place of this one."""
+    silent = UNUSED if _own(front).session.messages_in <= _OPENING else IDLE
+    return 0 < _idle(front) >= silent
