@@ -19,7 +19,7 @@ from pairings import Held, Outcome, Pairing
 pytest.register_assert_rewrite("checks")
 
 HERE = Path(__file__).parent
-SAMPLE = {"python2", "ts2", "websockets", "uvicorn", "ours"}
+SAMPLE = {"python2", "ts2", "websockets", "uvicorn", "uvicorn-h11", "ours"}
 
 
 def sampled(item: pytest.Item) -> bool:

@@ -4,99 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
-import signal
-import socket
-import sys
-from collections.abc import AsyncIterator
-from pathlib import Path
+import http.client
+import json
 from typing import Any
 
-import peers
 import pytest
+from asgi_servers import COMMANDS, SECONDS, running
 
 from wirespeed import Client
 
-SECONDS = 60.0
-PROGRAMS = Path(__file__).parent / "programs"
-
-COMMANDS = {
-    "uvicorn": ["uvicorn", "{app}", "--port", "{port}", "--timeout-graceful-shutdown", "2"],
-    "granian": [
-        *("granian", "{app}", "--interface", "asgi", "--port", "{port}"),
-        *("--workers-kill-timeout", "5"),
-    ],
-    "hypercorn": ["hypercorn", "{app}", "--bind", "127.0.0.1:{port}", "--graceful-timeout", "2"],
-}
 FACTORY = {"uvicorn": ["--factory"], "granian": ["--factory"], "hypercorn": []}
 WITHOUT_LIFESPAN = {"uvicorn": ["--lifespan", "off"], "granian": ["--interface", "asginl"]}
-
-
-class Running:
-    """A server at work.
-
-    Attributes:
-        url: Of the endpoint.
-        said: What it wrote so far.
-    """
-
-    def __init__(self, child: asyncio.subprocess.Process, url: str) -> None:
-        self.child = child
-        self.url = url
-        self.said = ""
-        self._reading = asyncio.create_task(self._read())
-
-    async def _read(self) -> None:
-        assert self.child.stdout is not None
-        while data := await self.child.stdout.read(4096):
-            self.said += data.decode(errors="replace")
-
-    async def until(self, words: str) -> None:
-        """Wait for these words of it."""
-        async with asyncio.timeout(SECONDS):
-            while words not in self.said:
-                assert not self._reading.done(), self.said
-                await asyncio.sleep(0.01)
-
-    async def end(self) -> None:
-        """Tell it to end."""
-        with contextlib.suppress(ProcessLookupError):
-            self.child.send_signal(signal.SIGTERM)
-        await asyncio.wait_for(self.child.wait(), SECONDS)
-        await self._reading
-
-
-@contextlib.asynccontextmanager
-async def running(peer: str, *more: str, app: str = "asgi_app:app") -> AsyncIterator[Running]:
-    """Our application below a server."""
-    interpreter = Path(await asyncio.to_thread(peers.python, "asgi"))
-    packages = interpreter.parents[1].glob("lib/python*/site-packages")
-    paths = [*map(str, packages), str(PROGRAMS), *filter(None, sys.path)]
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    words = [word.format(app=app, port=port) for word in COMMANDS[peer]]
-    child = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", *words, *more),
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
-    )
-    path = "/mcp" if app == "asgi_app:app" else "/tools/mcp"
-    found = Running(child, f"http://127.0.0.1:{port}{path}")
-    try:
-        async with asyncio.timeout(SECONDS):
-            while True:
-                assert child.returncode is None, found.said
-                with contextlib.suppress(OSError):
-                    _, writer = await asyncio.open_connection("127.0.0.1", port)
-                    writer.close()
-                    break
-                await asyncio.sleep(0.05)
-        yield found
-    finally:
-        await found.end()
 
 
 async def use(url: str, era: Any) -> None:
@@ -119,7 +37,7 @@ async def use(url: str, era: Any) -> None:
 @pytest.mark.parametrize("peer", COMMANDS)
 async def test_calls(peer: str, era: str) -> None:
     async with running(peer) as server:
-        await use(server.url, era)
+        await use(server.url(), era)
     assert server.said.count("started") == server.said.count("ended") == 1, server.said
 
 
@@ -128,8 +46,38 @@ async def test_mounted_in_fastapi(peer: str) -> None:
     app = "asgi_app:mounted" if FACTORY[peer] else "asgi_app:mounted()"
     async with running(peer, *FACTORY[peer], app=app) as server:
         for era in ("modern", "legacy"):
-            await use(server.url, era)
+            await use(server.url("/tools/mcp"), era)
     assert server.said.count("own began") == server.said.count("own has gone") == 1, server.said
+    assert server.said.count("started") == server.said.count("ended") == 1, server.said
+
+
+SLASHES = {
+    "/tools/mcp": 200,  # of `asgi()`, mounted at "/tools"
+    "/tools/mcp/": 200,
+    "/exact": 200,  # of a route
+    "/exact/": 307,
+    "/below/": 200,  # of `asgi("/")`, mounted at "/below"
+    "/below": 307,
+}
+
+
+def status_of(port: int, path: str) -> int:
+    """The status of the response to the first message of a client."""
+    client = {"name": "c", "version": "1"}
+    params = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": client}
+    body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params})
+    with contextlib.closing(http.client.HTTPConnection("127.0.0.1", port)) as connection:
+        connection.request("POST", path, body, {"Content-Type": "application/json"})
+        return connection.getresponse().status
+
+
+async def test_slashes_in_starlette() -> None:
+    """A mount of Starlette takes the paths below its own, so the own path needs a slash."""
+    async with running("uvicorn", "--factory", app="asgi_app:in_starlette") as server:
+        for path, status in SLASHES.items():
+            assert await asyncio.to_thread(status_of, server.port, path) == status
+            for era in ("modern", "legacy"):
+                await use(server.url(path), era)  # our client follows redirects
     assert server.said.count("started") == server.said.count("ended") == 1, server.said
 
 
@@ -137,13 +85,13 @@ async def test_mounted_in_fastapi(peer: str) -> None:
 async def test_without_a_lifespan(peer: str) -> None:
     async with running(peer, *WITHOUT_LIFESPAN[peer]) as server:
         assert "started" not in server.said
-        await use(server.url, "modern")
+        await use(server.url(), "modern")
         await server.until("started")
 
 
 @pytest.mark.parametrize("peer", COMMANDS)
 async def test_a_client_that_leaves_cancels_its_call(peer: str) -> None:
-    async with running(peer) as server, Client(server.url, era="modern") as client:
+    async with running(peer) as server, Client(server.url(), era="modern") as client:
         began = asyncio.Event()
         call = asyncio.create_task(client.call_tool("wait", {}, on_progress=lambda *_: began.set()))
         await asyncio.wait_for(began.wait(), SECONDS)

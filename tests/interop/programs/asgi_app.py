@@ -41,6 +41,12 @@ async def wait(ctx: Context) -> None:
         print("cancelled", file=sys.stderr, flush=True)
 
 
+@server.tool
+async def mark(name: str) -> str:
+    print(f"marked {name}", file=sys.stderr, flush=True)
+    return name
+
+
 app = server.asgi()
 
 
@@ -62,3 +68,19 @@ def mounted() -> object:
     outer = FastAPI(lifespan=both)
     outer.mount("/tools", app)
     return outer
+
+
+def in_starlette() -> object:
+    """The application of Starlette, in the three ways to have an endpoint there."""
+    from starlette.applications import Starlette
+    from starlette.routing import Mount, Route
+
+    exact, below = server.asgi("/exact"), server.asgi("/")
+
+    @asynccontextmanager
+    async def both(api: Starlette) -> AsyncIterator[None]:
+        async with exact.lifespan(api), below.lifespan(api), app.lifespan(api):
+            yield
+
+    routes = [Route("/exact", exact), Mount("/below", below), Mount("/tools", app)]
+    return Starlette(routes=routes, lifespan=both)

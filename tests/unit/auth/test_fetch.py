@@ -100,6 +100,22 @@ async def test_a_response_that_is_of_no_use(response: bytes, reason: str) -> Non
         assert len(origin.requests) == 1
 
 
+async def test_an_error_names_the_url_of_its_own_request() -> None:
+    """Also where an older connection is used, which was opened for another URL."""
+
+    async def answer(request: Request) -> None:
+        moved = ok(b"", b"Location: /elsewhere\r\n", b"307 X")
+        await request.write(moved if request.target == "/token" else ok(b"{}"))
+
+    async with Origin(answer) as origin, fetcher_of(origin) as fetcher:
+        await fetcher.get(url_of(origin, "/metadata"))
+        with pytest.raises(FetchError, match="redirects are not followed") as caught:
+            await fetcher.post(url_of(origin, "/token"), form={})
+        assert url_of(origin, "/token") in str(caught.value)
+        assert "metadata" not in str(caught.value)
+        assert origin.n_connections == 1
+
+
 async def test_a_slow_response_ends_in_time() -> None:
     async def answer(request: Request) -> None:
         await request.write(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n")
