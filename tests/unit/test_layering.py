@@ -26,7 +26,7 @@ CORE = ROOT / "_core"
 # Names below `wirespeed`, in order. Rooms on one line do not import each other.
 ROOMS = """
 _exports types
-errors limits
+errors limits contents
 protocol
 _core
 core
@@ -163,6 +163,7 @@ INSIDE = {
         merge
         operation
         listen_options lite lite_front
+        keys
         service mirror file reload
         listening
         proxy

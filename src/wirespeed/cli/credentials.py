@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from wirespeed.cli.failures import complain, usage
+from wirespeed.contents import contents_of
 from wirespeed.transport.address import is_loopback
 from wirespeed.transport.options import check_headers, is_token
 
@@ -89,8 +90,7 @@ def one_line(path: str | None, option: str, variable: str) -> str | None:
 
 def _lines(path: str, option: str) -> tuple[str, ...]:
     try:
-        with open(path, "rb") as file:
-            lines = file.read().decode("utf-8-sig").splitlines()
+        lines = contents_of(path, pipes=True).decode("utf-8-sig").splitlines()
     except OSError as exc:
         raise usage(f"cannot read the {option} {path}: {exc.strerror}") from None
     except UnicodeError:

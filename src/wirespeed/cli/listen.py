@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
 import os
@@ -85,14 +86,17 @@ class _Certificates:
 
 
 async def renew(certificates: Iterable[Certificate]) -> None:
-    """Read certificates again. One that cannot be used is logged, and the earlier one stays."""
+    """Read certificates again, in a thread. One that cannot be used is logged, and the earlier one
+    stays."""
+    loop = asyncio.get_running_loop()
     for certificate in certificates:
         try:
-            certificate.load()
+            changed = certificate.use(await loop.run_in_executor(None, certificate.read))
         except (Failure, ValueError) as exc:
             logger.error("the certificate stays as it was: %s", exc)
         else:
-            logger.info("the certificate was read again: %s", certificate.files[0])
+            if changed:
+                logger.info("the certificate was read again: %s", certificate.files[0])
 
 
 def check_used(addresses: Sequence[Address], settings: Settings, secret: Secret | None) -> None:

@@ -6,12 +6,12 @@ import contextlib
 import logging
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from wirespeed.cli import credentials, logs
-from wirespeed.cli.failures import Failure, complain, usage
+from wirespeed.cli.failures import Exit, Failure, complain, usage
 from wirespeed.cli.serve import Settings, places_of
 from wirespeed.errors import ConfigError
 from wirespeed.proxy.config import ListenConfig
@@ -62,12 +62,12 @@ def run_proxy(
     name, settings = settings.name, replace(settings, name=None)  # also for what is not HTTP
 
     proxy: Proxy | None = None
-    faults: list[str] = []
+    checking = _Check(file) if check and file is not None else None
 
     def on_fault(name: str, fault: ConfigError) -> BackendConfig | None:
         """A server whose entry has a fault stays as it was, if it was there."""
-        if check:
-            faults.append(str(fault))
+        if checking is not None:
+            checking.found(name, str(fault))
             return None
         before = () if proxy is None else proxy.config.backends
         kept = next((one for one in before if one.name == name), None)
@@ -76,7 +76,8 @@ def run_proxy(
         return kept
 
     def load() -> ProxyConfig:
-        found = _config(command, file, isolation, check, on_fault)
+        on_missing = None if checking is None else checking.found
+        found = _config(command, file, isolation, check, on_fault, on_missing)
         try:
             found = replace(found, listen=urls) if urls else found
         except ValueError as exc:
@@ -91,30 +92,31 @@ def run_proxy(
     of_file = file is not None and not urls
     option = f"{file}: proxy.listen" if of_file else "--listen"
     service = None if file is None else _FileService(file, load)  # notes how the file is now
-    config = load()
-    try:
-        proxy = Proxy(config)
-        if not config.listen:
-            proxy.check_stdio()
-    except ValueError as exc:
-        raise ConfigError(f"{file}: {exc}") from None
+    guard = contextlib.nullcontext if checking is None else checking.guard
+    with guard():
+        config = load()
+        try:
+            proxy = Proxy(config)
+            if not config.listen:
+                proxy.check_stdio()
+        except ValueError as exc:
+            raise ConfigError(f"{file}: {exc}") from None
+    if proxy is None:
+        assert checking is not None
+        return checking.end(())
     configured: list[tuple[str, tuple[ListenFields, Certificate | None]]] = []
     for i, one in enumerate(config.listen):
-        if isinstance(one, str):
-            _routes(proxy, one, f"{option}[{i}]" if of_file else option)
-        else:
-            configured.append((one.url, _options(f"{option}[{i}]", proxy, one)))
-    if check:
-        if faults:
-            *others, last = faults
-            for fault in others:
-                complain(fault)
-            raise ConfigError(last)
-        n = len(config.backends)
-        complain(f"{file} is valid: {n} server{'s' * (n > 1)}", level="note")
-        return 0
+        with guard():
+            if isinstance(one, str):
+                _routes(proxy, one, f"{option}[{i}]" if of_file else option)
+            else:
+                configured.append((one.url, _options(f"{option}[{i}]", proxy, one)))
+    if checking is not None and checking.faults:
+        return checking.end(config.backends)
     plain = tuple(one for one in config.listen if isinstance(one, str))
     places = places_of(plain, settings, option) if plain or not configured else []
+    if checking is not None:
+        return checking.end(config.backends)
     attendant: Attendant = proxy.listening
     if service is not None:
         service.serves(proxy, places)
@@ -155,6 +157,50 @@ def run_proxy(
 
         run(proxy.serve() if service is None else service.serve())
     return 0
+
+
+class _Check:
+    """What ``--check`` finds.
+
+    Args:
+        file: The file.
+
+    Attributes:
+        faults: What is wrong, each with its place.
+    """
+
+    def __init__(self, file: str) -> None:
+        self.faults: list[str] = []
+        self._file = file
+        self._servers: set[str] = set()  # that cannot be used
+
+    def found(self, server: str | None, fault: str) -> None:
+        """Something is wrong with a server, or with what holds for all (None)."""
+        if fault not in self.faults:
+            self.faults.append(fault)
+        if server is not None:
+            self._servers.add(server)
+
+    @contextlib.contextmanager
+    def guard(self) -> Iterator[None]:
+        """Find a ConfigError, which goes no further."""
+        try:
+            yield
+        except ConfigError as exc:
+            self.found(None, str(exc))
+
+    def end(self, servers: Iterable[BackendConfig]) -> int:
+        """Write what was found, and which servers can be used. Returns the exit code."""
+        for fault in self.faults:
+            complain(fault)
+        usable = [one.name for one in servers if one.name not in self._servers]
+        n = len(usable)
+        if not self.faults:
+            complain(f"{self._file} is valid: {n} server{'s' * (n > 1)}", level="note")
+            return Exit.OK
+        names = ", ".join(usable) or "none"
+        complain(f"servers of {self._file} that can be used: {names}", level="note")
+        return Exit.UNREACHABLE
 
 
 class _FileService:
@@ -251,6 +297,7 @@ def _config(
     isolation: Isolation | None,
     check: bool,
     on_fault: Callable[[str, ConfigError], BackendConfig | None],
+    on_missing: Callable[[str | None, str], None] | None,
 ) -> ProxyConfig:
     from wirespeed import Stdio
     from wirespeed.proxy import BackendConfig, ProxyConfig
@@ -262,7 +309,7 @@ def _config(
             raise usage("--isolation is for a command; in a file it is a key of each server")
         from wirespeed.proxy.file import load
 
-        return load(file, credentials.ENVIRON, on_fault=on_fault)
+        return load(file, credentials.ENVIRON, on_fault=on_fault, on_missing=on_missing)
     if check:
         raise usage("--check needs --config FILE")
     if not command:

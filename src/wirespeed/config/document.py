@@ -12,6 +12,7 @@ from wirespeed.config.entry import EntryReader, converted, join
 from wirespeed.config.servers import ServerConfig, Servers
 from wirespeed.config.text import Fault, Twice, is_there_twice, parse, twice_in
 from wirespeed.config.variables import Texts
+from wirespeed.contents import contents_of
 from wirespeed.errors import ConfigError
 
 T = TypeVar("T")
@@ -57,8 +58,7 @@ class Document:
         """Read a file. ConfigError as of `wirespeed.config.load`."""
         source = os.fspath(path)
         try:
-            with open(source, "rb") as file:
-                data = file.read()
+            data = contents_of(source, pipes=True)
         except OSError as exc:
             raise ConfigError(f"{source}: cannot read the file: {exc.strerror}") from exc
         return cls(data, source, os.path.dirname(os.path.abspath(source)), environ)

@@ -1,41 +1,29 @@
-"""The configuration of a proxy in a file: an ``mcpServers`` file with keys of its own.
-
-Each server may have an object ``proxy``, and so may the file. Other keys that mean nothing to
-wirespeed are a host's.
-"""
+"""The configuration of a proxy in a file: an ``mcpServers`` file with `wirespeed.proxy.keys`."""
 
 from __future__ import annotations
 
 import logging
 import os
 from collections.abc import Callable, Iterator, Mapping
-from typing import Annotated, Any, Literal, TypeAlias, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
-from msgspec import UNSET, Meta, UnsetType
 
 from wirespeed.auth.verifiers.hashes import PREFIX as PREFIX_OF_HASHES
 from wirespeed.auth.verifiers.hashes import hash_token
 from wirespeed.config import ServerConfig
 from wirespeed.config.document import Document
-from wirespeed.config.entry import Entry
 from wirespeed.errors import ConfigError
 from wirespeed.limits import Limits
 from wirespeed.proxy.config import (
-    LITE,
-    NAME,
-    PREFIX,
-    SHA256,
     AdminConfig,
     AuditConfig,
-    AuditEvent,
     AuthorizationConfig,
     BackendConfig,
     BreakerConfig,
     FlowConfig,
     HealthConfig,
     IntrospectionConfig,
-    Isolation,
     ListenConfig,
     PrincipalConfig,
     ProxyConfig,
@@ -45,421 +33,23 @@ from wirespeed.proxy.config import (
     ToolRules,
     ToolsConfig,
 )
+from wirespeed.proxy.keys import (
+    Audit,
+    Authorization,
+    Backend,
+    Keys,
+    Listen,
+    Principal,
+    Process,
+    Top,
+)
 from wirespeed.transport.child.command import Stdio
+from wirespeed.transport.child.diagnose import launch_faults
 from wirespeed.transport.child.privileges import ProcessLimits
 
 T = TypeVar("T")
 
 logger = logging.getLogger("wirespeed.proxy")
-
-_Seconds = Annotated[float, Meta(gt=0, le=1e9)]
-_Count = Annotated[int, Meta(ge=1, le=1 << 31)]
-_Size = Annotated[int, Meta(ge=1, le=1 << 61)]
-
-
-class _Keys(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
-    """Keys of the proxy. What is not given has the default of the class that it makes."""
-
-    def given(self) -> dict[str, Any]:
-        return {
-            name: value
-            for name in self.__struct_fields__
-            if (value := getattr(self, name)) is not UNSET
-        }
-
-
-class Tools(_Keys):
-    """Which tools clients may use, and how those are shown at the endpoint of all servers, by the
-    names of the server."""
-
-    allow: (
-        Annotated[tuple[str, ...], Meta(description="Globs: nobody may use others.")] | UnsetType
-    ) = UNSET
-    deny: (
-        Annotated[tuple[str, ...], Meta(description="Globs: nobody may use these.")] | UnsetType
-    ) = UNSET
-    rename: Annotated[dict[str, str], Meta(description="Other names.")] | UnsetType = UNSET
-    describe: Annotated[dict[str, str], Meta(description="Other descriptions.")] | UnsetType = UNSET
-
-
-class Flow(_Keys):
-    """How many requests a server gets at once. Others wait."""
-
-    max_in_flight: (
-        Annotated[_Count, Meta(description="Requests at once, of all clients.")] | UnsetType
-    ) = UNSET
-    max_in_flight_per_client: (
-        Annotated[_Count, Meta(description="Requests at once, of one client.")] | UnsetType
-    ) = UNSET
-    tools: (
-        Annotated[
-            dict[str, _Count],
-            Meta(description="Globs of tools, and how many calls of these run at once."),
-        ]
-        | UnsetType
-    ) = UNSET
-    max_queued: (
-        Annotated[int, Meta(ge=0, le=1 << 31, description="Requests that wait.")] | UnsetType
-    ) = UNSET
-    max_queued_bytes: (
-        Annotated[int, Meta(ge=0, le=1 << 40, description="Bytes of the requests that wait.")]
-        | UnsetType
-    ) = UNSET
-
-
-class Rate(_Keys):
-    """How many requests a client may send."""
-
-    requests: Annotated[float, Meta(gt=0, le=1e9, description="Requests a second.")]
-    burst: (
-        Annotated[_Count, Meta(description="Requests at once; as many as in a second.")] | UnsetType
-    ) = UNSET
-
-
-ProcessKeys: Any = msgspec.defstruct(
-    "ProcessLimits",
-    [(field.name, _Size | UnsetType, UNSET) for field in msgspec.structs.fields(ProcessLimits)],
-    bases=(_Keys,),
-    rename="camel",
-    forbid_unknown_fields=True,
-    namespace={"__doc__": "Limits of each process: bytes of memory, seconds of CPU, counts."},
-)
-
-
-class Process(_Keys):
-    """As whom a server runs that the proxy starts, and how much it may use."""
-
-    user: Annotated[str, Meta(description="Its user; it needs root.")] | UnsetType = UNSET
-    group: Annotated[str, Meta(description="Its group; the user's by default.")] | UnsetType = UNSET
-    limits: ProcessKeys | UnsetType = UNSET
-
-
-class Health(_Keys):
-    """How the proxy finds a server that hangs: it sends `ping`, or `server/discover`."""
-
-    interval: (
-        Annotated[_Seconds, Meta(description="Seconds of silence, while requests wait.")]
-        | UnsetType
-    ) = UNSET
-    timeout: (
-        Annotated[_Seconds, Meta(description="Seconds for the answer; then it is ended.")]
-        | UnsetType
-    ) = UNSET
-
-
-class Recycle(_Keys):
-    """When a process that clients share is replaced by a new one."""
-
-    max_age: Annotated[_Seconds, Meta(description="Seconds since its start.")] | UnsetType = UNSET
-    max_requests: (
-        Annotated[_Count, Meta(description="Requests that it has answered.")] | UnsetType
-    ) = UNSET
-    max_memory: (
-        Annotated[int, Meta(ge=1, description="Bytes in memory, with its children.")] | UnsetType
-    ) = UNSET
-
-
-class Retry(_Keys):
-    """Which calls of tools are sent again when a server ends before it has answered."""
-
-    tools: (
-        Annotated[tuple[str, ...], Meta(description="Globs of tools that may run twice.")]
-        | UnsetType
-    ) = UNSET
-    trust_annotations: (
-        Annotated[
-            bool,
-            Meta(description="Whether tools may that the server calls read-only or idempotent."),
-        ]
-        | UnsetType
-    ) = UNSET
-
-
-class Breaker(_Keys):
-    """When requests to a server are refused for a while."""
-
-    failures: Annotated[_Count, Meta(description="Failures in a row.")] | UnsetType = UNSET
-    pause: Annotated[_Seconds, Meta(description="Seconds.")] | UnsetType = UNSET
-
-
-class Backend(_Keys):
-    """How the proxy uses a server."""
-
-    protocol: (
-        Annotated[Literal["mcp", "litemcp"], Meta(description="What it speaks.")] | UnsetType
-    ) = UNSET
-    isolation: (
-        Annotated[
-            Isolation,
-            Meta(
-                description="auto: session for clients of legacy eras, pool for requests of "
-                "2026-07-28. session: a server for each client. shared: one for all clients. "
-                "pool: several for all clients."
-            ),
-        ]
-        | UnsetType
-    ) = UNSET
-    size: (
-        Annotated[int, Meta(ge=1, le=1000, description="The most servers of a pool.")] | UnsetType
-    ) = UNSET
-    start_timeout: (
-        Annotated[_Seconds, Meta(description="Seconds for its handshake.")] | UnsetType
-    ) = UNSET
-    max_clients: (
-        Annotated[_Count, Meta(description="Clients at a time with isolation session.")] | UnsetType
-    ) = UNSET
-    session_idle: (
-        Annotated[
-            _Seconds,
-            Meta(
-                description="Seconds of silence after which an HTTP client of isolation session"
-                " loses its process."
-            ),
-        ]
-        | UnsetType
-    ) = UNSET
-    spares: (
-        Annotated[
-            int,
-            Meta(ge=0, le=1000, description="Servers that wait for clients, isolation session."),
-        ]
-        | UnsetType
-    ) = UNSET
-    idle_timeout: (
-        Annotated[
-            _Seconds,
-            Meta(description="Seconds without work after which a shared server is stopped."),
-        ]
-        | UnsetType
-    ) = UNSET
-    recycle: Recycle | UnsetType = UNSET
-    ask: (
-        Annotated[
-            bool,
-            Meta(description="Whether a shared server may ask a client that is alone."),
-        ]
-        | UnsetType
-    ) = UNSET
-    health: Health | UnsetType = UNSET
-    request_timeout: (
-        Annotated[_Seconds, Meta(description="Seconds that the server has for a request.")]
-        | UnsetType
-    ) = UNSET
-    retry: Retry | UnsetType = UNSET
-    breaker: Breaker | UnsetType = UNSET
-    translate: (
-        Annotated[bool, Meta(description="Serve clients of an era that the server does not speak.")]
-        | UnsetType
-    ) = UNSET
-    prefix: (
-        Annotated[
-            str,
-            Meta(
-                pattern=f"^{PREFIX.pattern}$",
-                description="Stands before the names of its tools and prompts at the endpoint of "
-                "all servers; its name and _ by default.",
-            ),
-        ]
-        | UnsetType
-    ) = UNSET
-    tools: Tools | UnsetType = UNSET
-    flow: Flow | UnsetType = UNSET
-    required: (
-        Annotated[bool, Meta(description="Whether /readyz says no while the server is down.")]
-        | UnsetType
-    ) = UNSET
-    lite: (
-        Annotated[
-            tuple[Annotated[str, Meta(pattern=f"^{LITE.pattern}$")], ...],
-            Meta(description="Its tools that clients of LiteMCP may use, at /lite/SERVER/TOOL."),
-        ]
-        | UnsetType
-    ) = UNSET
-    process: Process | UnsetType = UNSET
-
-
-LimitKeys: Any = msgspec.defstruct(
-    "Limits",
-    [(field.name, _Count | UnsetType, UNSET) for field in msgspec.structs.fields(Limits)],
-    bases=(_Keys,),
-    rename="camel",
-    forbid_unknown_fields=True,
-    namespace={"__doc__": "Limits of each client's connection."},
-)
-
-
-_Names: TypeAlias = tuple[str, ...] | UnsetType
-
-
-class Listen(_Keys):
-    """A listener. Variables are replaced in all texts."""
-
-    url: str
-    token: Annotated[str, Meta(description="The bearer token of clients.")] | UnsetType = UNSET
-    tokens: (
-        Annotated[tuple[str, ...], Meta(min_length=1, description="Several of them.")] | UnsetType
-    ) = UNSET
-    certfile: (
-        Annotated[str, Meta(description="The certificate and its chain (PEM).")] | UnsetType
-    ) = UNSET
-    keyfile: Annotated[str, Meta(description="Its key, if elsewhere.")] | UnsetType = UNSET
-    origins: Annotated[_Names, Meta(description="Web pages that may connect.")] = UNSET
-    hosts: Annotated[_Names, Meta(description="Names of the proxy.")] = UNSET
-    headers: (
-        Annotated[
-            dict[str, str],
-            Meta(description="Header fields of the answer that accepts a WebSocket."),
-        ]
-        | UnsetType
-    ) = UNSET
-    max_connections: Annotated[_Count, Meta(description="Connections at once.")] | UnsetType = UNSET
-    max_input_bytes: (
-        Annotated[_Count, Meta(description="Bytes of all requests that are not complete.")]
-        | UnsetType
-    ) = UNSET
-    session_idle: (
-        Annotated[
-            _Seconds, Meta(description="Seconds of silence after which an HTTP session ends.")
-        ]
-        | UnsetType
-    ) = UNSET
-    trusted_proxies: Annotated[_Names, Meta(description="Proxies that name the client.")] = UNSET
-    sse_path: Annotated[str, Meta(description="The path of HTTP+SSE.")] | UnsetType = UNSET
-    access_log: Literal["text", "json"] | UnsetType = UNSET
-    access_log_sample: (
-        Annotated[float, Meta(gt=0, le=1, description="The share of requests that is logged.")]
-        | UnsetType
-    ) = UNSET
-
-
-class Rules(_Keys):
-    """Which tools a principal may see and call, by the names at the endpoint of all servers."""
-
-    allow: Annotated[_Names, Meta(description="Globs: others are not allowed.")] = UNSET
-    deny: Annotated[_Names, Meta(description="Globs: these are not allowed.")] = UNSET
-
-
-class Principal(_Keys):
-    """Who may use what. It has one of token, tokenSha256 and subject."""
-
-    name: Annotated[str, Meta(pattern=f"^{NAME.pattern}$")]
-    token: (
-        Annotated[str, Meta(description="Its token, mostly a variable: at least 32 characters.")]
-        | UnsetType
-    ) = UNSET
-    token_sha256: Annotated[str, Meta(pattern=f"^{SHA256.pattern}$")] | UnsetType = msgspec.field(
-        default=UNSET, name="tokenSha256"
-    )
-    subject: Annotated[str, Meta(description="Of its access tokens.")] | UnsetType = UNSET
-    issuer: Annotated[str, Meta(description="Of these, among several.")] | UnsetType = UNSET
-    servers: Annotated[_Names, Meta(description="Globs of servers that it may use.")] = UNSET
-    tools: Rules | UnsetType = UNSET
-    rate: Rate | UnsetType = UNSET
-
-
-class Introspection(_Keys):
-    """An authorization server that is asked about tokens: with a client or a token."""
-
-    url: str
-    client_id: str | UnsetType = UNSET
-    client_secret: str | UnsetType = UNSET
-    token: str | UnsetType = UNSET
-
-
-class Authorization(_Keys):
-    """Which access tokens let clients in."""
-
-    resource: Annotated[str, Meta(description="The URL of the proxy as clients know it.")]
-    issuers: Annotated[tuple[str, ...], Meta(min_length=1)]
-    jwks_url: Annotated[str, Meta(description="Where the keys are.")] | UnsetType = UNSET
-    introspection: Introspection | UnsetType = UNSET
-    scopes: Annotated[_Names, Meta(description="What every client needs.")] = UNSET
-
-
-class Admin(_Keys):
-    """The admin listener: state, metrics and the status page."""
-
-    listen: (
-        Annotated[str, Meta(description="Its URL; http://127.0.0.1:9464 by default.")] | UnsetType
-    ) = UNSET
-    token: (
-        Annotated[
-            str, Meta(description="What its clients must bring; made at the start if absent.")
-        ]
-        | UnsetType
-    ) = UNSET
-
-
-class Audit(_Keys):
-    """What is noted of clients, and where."""
-
-    to: Annotated[str, Meta(min_length=1, description="stderr, or a file.")]
-    events: (
-        Annotated[
-            tuple[AuditEvent, ...],
-            Meta(description="What is noted; call and refusal by default."),
-        ]
-        | UnsetType
-    ) = UNSET
-
-
-class Top(_Keys):
-    """What holds for all servers."""
-
-    listen: (
-        Annotated[tuple[str | Listen, ...], Meta(description="Where to listen; nowhere: stdio.")]
-        | UnsetType
-    ) = UNSET
-    principals: tuple[Principal, ...] | UnsetType = UNSET
-    auth: Authorization | UnsetType = UNSET
-    audit: (
-        Annotated[str, Meta(min_length=1, description="stderr, or a file.")] | Audit | UnsetType
-    ) = UNSET
-    limits: LimitKeys | UnsetType = UNSET
-    shutdown_grace: (
-        Annotated[_Seconds, Meta(description="Seconds for requests in flight at the end.")]
-        | UnsetType
-    ) = UNSET
-    drain_delay: (
-        Annotated[_Seconds, Meta(description="Seconds before the end in which /readyz says no.")]
-        | UnsetType
-    ) = UNSET
-    page_size: (
-        Annotated[_Count, Meta(description="Entries on a page of a list of several servers.")]
-        | UnsetType
-    ) = UNSET
-    ready_within: (
-        Annotated[
-            float,
-            Meta(
-                ge=0,
-                le=1e9,
-                description="Seconds that clients of several servers wait for those that are not "
-                "ready.",
-            ),
-        ]
-        | UnsetType
-    ) = UNSET
-    watch: Annotated[bool, Meta(description="Read the file again when it changes.")] | UnsetType = (
-        UNSET
-    )
-    rate: Rate | UnsetType = UNSET
-    slow_client_timeout: (
-        Annotated[
-            _Seconds,
-            Meta(description="Seconds until a client that does not read is disconnected."),
-        ]
-        | UnsetType
-    ) = UNSET
-    admin: Admin | UnsetType = UNSET
-    name: (
-        Annotated[
-            str,
-            Meta(description="Its name: in session ids, metrics and the audit log. Not secret."),
-        ]
-        | UnsetType
-    ) = UNSET
-
 
 # Keys of a server whose values are objects, and what is made of them.
 _OBJECTS: dict[str, Callable[..., Any]] = {
@@ -477,6 +67,7 @@ def load(
     environ: Mapping[str, str] | None = None,
     *,
     on_fault: Callable[[str, ConfigError], BackendConfig | None] | None = None,
+    on_missing: Callable[[str | None, str], None] | None = None,
 ) -> ProxyConfig:
     """Read the configuration of a proxy: JSON, or TOML if the name ends so.
 
@@ -487,6 +78,9 @@ def load(
         environ: Where variables are looked up (default: ``os.environ``).
         on_fault: Called with the name of such a server and its fault, in place of the log. It may
             return the configuration that the server has then.
+        on_missing: Called for each command, folder and file that the configuration needs and that
+            this process cannot use: with the name of the server, None for all of them, and a text
+            as that of an error. By default nobody looks for these.
 
     Raises:
         ConfigError: The file cannot be read, what holds for all servers has a fault, or there is no
@@ -524,6 +118,8 @@ def load(
         top["admin"] = _made(document, "proxy.admin", AdminConfig, own)
     top.setdefault("listen", ())
     top["backends"] = tuple(_backends(document, servers, on_fault or _left_out))
+    if on_missing is not None:
+        _look(document, servers, top, on_missing)
     return _made(document, "", ProxyConfig, top)
 
 
@@ -552,6 +148,27 @@ def _backends(
             yield found
     if n_found == 0 and first is not None:
         raise first
+
+
+def _look(
+    document: Document,
+    servers: list[ServerConfig],
+    top: dict[str, Any],
+    on_missing: Callable[[str | None, str], None],
+) -> None:
+    """Look for what the configuration needs of this machine. Listeners look for their files."""
+    from wirespeed.proxy.access.audit import fault_of
+
+    if (audit := top.get("audit")) is not None and (fault := fault_of(audit.to)) is not None:
+        on_missing(None, f"{document.source}: proxy.audit: {fault}")
+    targets = {one.name: one.target for one in top["backends"]}
+    for server in servers:
+        target = targets.get(server.name)
+        if isinstance(target, Stdio):
+            for field, reason in launch_faults(target):
+                key = "proxy.process" if field == "user" else field
+                place = f"{document.place(server.name)}.{key}"
+                on_missing(server.name, f"{document.source}: {place}: {reason}")
 
 
 def _audit(document: Document, keys: str | Audit) -> AuditConfig:
@@ -600,7 +217,7 @@ def _authorization(document: Document, place: str, keys: Authorization) -> Autho
     return _made(document, place, AuthorizationConfig, given)
 
 
-def _expanded(document: Document, place: str, keys: _Keys) -> dict[str, Any]:
+def _expanded(document: Document, place: str, keys: Keys) -> dict[str, Any]:
     """The keys that are given, with variables replaced in their texts."""
     found = keys.given()
     names = {field.name: field.encode_name for field in msgspec.structs.fields(keys)}
@@ -653,22 +270,3 @@ def _made(document: Document, place: str, kind: Callable[..., T], fields: dict[s
     except ValueError as exc:
         where = f"{place}: " if place else ""
         raise ConfigError(f"{document.source}: {where}{exc}") from None
-
-
-class Server(Entry, rename="camel"):
-    """A server. Further keys are a host's."""
-
-    proxy: Backend | UnsetType = UNSET
-
-
-class File(msgspec.Struct, rename="camel"):
-    """Configuration of wirespeed proxy. Further keys are a host's."""
-
-    mcp_servers: dict[Annotated[str, Meta(pattern=f"^{NAME.pattern}$")], Server]
-    proxy: Top | UnsetType = UNSET
-
-
-def schema() -> dict[str, Any]:
-    """Return the JSON Schema of the file."""
-    found = msgspec.json.schema(File)
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **found}

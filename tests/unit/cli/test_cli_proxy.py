@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,14 @@ from cli_lab import one_line, wirespeed
 from raw import call, initialize, tool_server
 
 pytestmark = pytest.mark.smoke
+
+
+def check(file: Path, *options: str, **env: str) -> tuple[int, list[str]]:
+    """The status of ``--check``, and its lines."""
+    done = wirespeed("proxy", "--config", str(file), *options, "--check", **env)
+    assert done.stdout == ""
+    assert all(line.startswith("wirespeed: ") for line in done.stderr.splitlines()), done.stderr
+    return done.returncode, [line.removeprefix("wirespeed: ") for line in done.stderr.splitlines()]
 
 
 ANNE = {"name": "anne", "tokenSha256": "ab" * 32}
@@ -77,11 +86,12 @@ def test_what_is_wrong(tmp_path: Path, words: list[str], code: int, text: str) -
 )
 def test_check_finds_it(tmp_path: Path, top: dict[str, Any], problem: str) -> None:
     file = tmp_path / "proxy.json"
-    file.write_text(json.dumps({"mcpServers": {"one": {"command": "x"}}, "proxy": top}))
-    done = wirespeed("proxy", "--config", str(file), "--check")
-    assert done.returncode == 3
-    assert one_line(done).startswith(f"{file}: ")
-    assert problem in one_line(done)
+    file.write_text(json.dumps({"mcpServers": {"one": {"command": sys.executable}}, "proxy": top}))
+    code, (fault, usable) = check(file)
+    assert code == 3
+    assert fault.startswith(f"{file}: ")
+    assert problem in fault
+    assert usable.startswith(f"servers of {file} that can be used: ")
     if top == {"principals": [ANNE]}:  # a URL of the command line will do
         words = "--config", str(file), "--listen", "ws://127.0.0.1:0/mcp", "--check"
         assert wirespeed("proxy", *words).returncode == 0
@@ -105,14 +115,12 @@ def test_a_file(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout.splitlines()[1])["result"]["content"][0]["text"] == "3"
 
-    done = wirespeed("proxy", "--config", str(file), "--check")
-    assert (done.returncode, done.stdout) == (0, "")
-    assert done.stderr == f"wirespeed: {file} is valid: 1 server\n"
+    assert check(file) == (0, [f"{file} is valid: 1 server"])
 
     file.write_text(json.dumps(servers | {"proxy": {"listen": ["unix:a", "ftp://b"]}}))
-    done = wirespeed("proxy", "--config", str(file), "--check")
-    assert done.returncode == 3
-    assert f"{file}: proxy.listen[1]: " in one_line(done)
+    code, lines = check(file)
+    assert code == 3
+    assert f"{file}: proxy.listen[1]: " in lines[0]
     done = wirespeed("proxy", "--config", str(file))
     assert done.returncode == 3
     assert f"{file}: proxy.listen[1]: " in one_line(done)
@@ -142,25 +150,114 @@ def test_a_listener_of_a_file(
     tmp_path: Path, listen: Any, more: dict[str, Any], problem: str
 ) -> None:
     file = tmp_path / "proxy.json"
-    servers = {"mcpServers": {"one": {"command": "x"}}}
+    servers = {"mcpServers": {"one": {"command": sys.executable}}}
     file.write_text(json.dumps(servers | {"proxy": {"listen": [listen], **more}}))
-    done = wirespeed("proxy", "--config", str(file), "--check")
-    assert done.returncode == 3
-    assert f"{file}: proxy.listen[0]" in one_line(done)
-    assert problem in one_line(done)
+    code, (fault, usable) = check(file)
+    assert code == 3
+    assert fault.startswith(f"{file}: proxy.listen[0]")
+    assert problem in fault
+    assert usable == f"servers of {file} that can be used: one"
 
 
 def test_check_reports_the_fault_of_each_entry(tmp_path: Path) -> None:
     file = tmp_path / "proxy.json"
     entries = {
-        "good": {"command": "x"},
+        "good": {"command": sys.executable},
         "shape": {"command": 5},
         "key": {"command": "x", "proxy": {"isolaton": "shared"}},
     }
     file.write_text(json.dumps({"mcpServers": entries}))
-    done = wirespeed("proxy", "--config", str(file), "--check")
-    assert (done.returncode, done.stdout) == (3, "")
-    assert done.stderr.splitlines() == [
-        f"wirespeed: {file}: mcpServers.shape.command: expected `str | null`, got `int`",
-        f"wirespeed: {file}: mcpServers.key.proxy: object contains unknown field `isolaton`",
-    ]
+    assert check(file) == (
+        3,
+        [
+            f"{file}: mcpServers.shape.command: expected `str | null`, got `int`",
+            f"{file}: mcpServers.key.proxy: object contains unknown field `isolaton`",
+            f"servers of {file} that can be used: good",
+        ],
+    )
+
+
+def test_check_looks_for_commands_folders_and_files(tmp_path: Path) -> None:
+    file = tmp_path / "proxy.json"
+    own = tmp_path / "bin"
+    own.mkdir()
+    (own / "mine").write_text("#!/bin/sh\n")
+    (own / "mine").chmod(0o755)
+    (own / "mute").write_text("#!/no/such/shell\n")
+    (own / "mute").chmod(0o755)
+    (own / "plain").write_text("")
+    os.mkfifo(own / "pipe", 0o777)
+    entries: dict[str, Any] = {
+        "good": {"command": sys.executable, "cwd": str(own)},
+        "found": {"command": "mine", "env": {"PATH": str(own)}},
+        "lost": {"command": "mine"},
+        "path": {"command": "./bin/mime"},
+        "plain": {"command": "./bin/plain"},
+        "mute": {"command": "./bin/mute"},
+        "pipe": {"command": "./bin/pipe"},
+        "folder": {"command": sys.executable, "cwd": "./gone"},
+        "who": {"command": sys.executable, "proxy": {"process": {"user": "no-such"}}},
+        "remote": {"url": "http://127.0.0.1:9/mcp"},
+        "off": {"command": "nowhere", "enabled": False},
+    }
+    top = {
+        "audit": "logs/audit.log",
+        "listen": [
+            {"url": "wss://127.0.0.1:0/a", "certfile": "none.pem"},
+            {"url": "wss://127.0.0.1:0/b", "certfile": "bin/pipe"},
+        ],
+    }
+    file.write_text(json.dumps({"mcpServers": entries, "proxy": top}))
+    at = f"{file}: mcpServers"
+    assert check(file) == (
+        3,
+        [
+            f"{file}: proxy.audit: there is no folder {tmp_path}/logs",
+            f"{at}.lost.command: 'mine' was not found on the server's PATH",
+            f"{at}.path.command: '{tmp_path}/bin/mime' does not exist",
+            f"{at}.plain.command: '{own}/plain' is not executable",
+            f"{at}.mute.command: the interpreter '/no/such/shell' that '{own}/mute' names is "
+            "missing",
+            f"{at}.pipe.command: '{own}/pipe' is not a file",
+            f"{at}.folder.cwd: the working directory does not exist",
+            f"{at}.who.proxy.process: there is no user 'no-such'",
+            f"{file}: proxy.listen[0]: cannot read the certfile {tmp_path}/none.pem: "
+            "No such file or directory",
+            f"{file}: proxy.listen[1]: cannot read the certfile {own}/pipe: "
+            "it is not a regular file",
+            f"servers of {file} that can be used: good, found, remote",
+        ],
+    )
+
+
+def test_check_reads_the_files_of_options(tmp_path: Path) -> None:
+    file = tmp_path / "proxy.json"
+    file.write_text(json.dumps({"mcpServers": {"one": {"command": sys.executable}}}))
+    at = "--listen", "http://127.0.0.1:0"
+    gone = str(tmp_path / "gone")
+    for options in (
+        ("--token-file", gone),
+        ("--admin", "http://127.0.0.1:0", "--admin-token-file", gone),
+    ):
+        code, (fault,) = check(file, *at, *options)
+        assert code == 2
+        assert f"cannot read the {options[-2]} {gone}" in fault
+
+
+def test_the_file_may_be_a_pipe_but_has_an_end(tmp_path: Path) -> None:
+    """A shell passes the output of a command so."""
+    text = json.dumps({"mcpServers": {"one": {"command": sys.executable}}})
+    done = wirespeed("proxy", "--config", "/dev/stdin", "--check", stdin=text)
+    assert done.returncode == 0, done.stderr
+
+    code, lines = check(Path("/dev/zero"))
+    assert code == 3
+    assert lines[0] == ("/dev/zero: cannot read the file: it is neither a regular file nor a pipe")
+    os.mkfifo(tmp_path / "pipe")
+    code, lines = check(tmp_path / "pipe")
+    assert code == 3
+    with (tmp_path / "long.json").open("wb") as long:
+        long.truncate(1 << 32)
+    code, lines = check(tmp_path / "long.json")
+    assert code == 3
+    assert lines[0].endswith("cannot read the file: it has more than 4 MiB")

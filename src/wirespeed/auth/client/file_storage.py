@@ -130,7 +130,7 @@ class FileStorage:
 
     def _read(self, path: Path) -> str | None:
         try:
-            file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+            file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         except FileNotFoundError:
             return None
         except OSError as exc:

@@ -7,6 +7,7 @@ wait. Further lines are dropped, and the log says how many.
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import logging
 import os
@@ -90,7 +91,7 @@ class AuditLog:
             self._open()
         except OSError as exc:
             self._holders = 0
-            raise TransportError(f"the audit log {self._target}: {exc.strerror}") from None
+            raise TransportError(f"the audit log {self._target}: {_reason(exc)}") from None
         self._prefix = os.urandom(4).hex()
         self._thread = threading.Thread(target=self._write, name="wirespeed-audit", daemon=True)
         self._thread.start()
@@ -112,8 +113,11 @@ class AuditLog:
         if self._target == "stderr":
             self._fd = os.dup(2)
         else:
-            flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
-            self._fd = os.open(self._target, flags, 0o600)
+            # O_NONBLOCK: a pipe that nobody reads is an error, and must not hold us
+            flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK
+            fd = os.open(self._target, flags, 0o600)
+            os.set_blocking(fd, True)  # for the thread
+            self._fd = fd
 
     # -- requests --------------------------------------------------------------------------------
 
@@ -247,7 +251,7 @@ class AuditLog:
             self._open()
         except OSError as exc:
             self._stale = True
-            self._quiet.log(logging.ERROR, "the audit log cannot be opened: %s", exc)
+            self._quiet.log(logging.ERROR, "the audit log cannot be opened: %s", _reason(exc))
         else:
             os.close(old)
 
@@ -320,6 +324,25 @@ def _line(
         "bytes_out": bytes_out,
     }
     return _text(line)
+
+
+def fault_of(target: str) -> str | None:
+    """Why an audit log could not be opened, as far as that can be seen; None: it can. Nothing is
+    opened or made."""
+    if target == "stderr":
+        return None
+    folder = os.path.dirname(target) or "."
+    if os.path.isdir(target):
+        return f"{target} is a folder"
+    if os.path.exists(target):
+        return None if os.access(target, os.W_OK) else f"{target} may not be written"
+    if not os.path.isdir(folder):
+        return f"there is no folder {folder}"
+    return None if os.access(folder, os.W_OK | os.X_OK) else f"no file may be made in {folder}"
+
+
+def _reason(exc: OSError) -> str:
+    return "nobody reads this pipe" if exc.errno == errno.ENXIO else exc.strerror or str(exc)
 
 
 def _text(line: dict[str, Any]) -> str:

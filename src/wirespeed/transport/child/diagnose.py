@@ -6,12 +6,17 @@ import errno
 import os
 import signal
 import stat
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from wirespeed.transport.child.privileges import identity_of
 
 if TYPE_CHECKING:
     from wirespeed.transport.child.command import Stdio
 
-__all__ = ["describe_status", "launch_reason"]
+__all__ = ["describe_status", "launch_faults", "launch_reason"]
 
 
 def describe_status(status: int | None) -> str:
@@ -39,6 +44,23 @@ def launch_reason(target: Stdio, cwd: str, environ: dict[str, str], exc: Excepti
         detail = exc.strerror if isinstance(exc, OSError) else None
         reason = detail or str(exc) or type(exc).__name__
     return f"cannot start the server: {reason}"
+
+
+def launch_faults(target: Stdio) -> Iterator[tuple[str, str]]:
+    """Look for what a launch needs, without a launch. Yields what is wrong in words, and the field
+    of the target that is to blame: ``user`` stands for the group, too."""
+    try:
+        identity_of(target)
+        environ = target.environment()
+    except (ValueError, PermissionError) as exc:
+        refused = isinstance(exc, PermissionError)
+        yield "user", "only root may start it as another user" if refused else str(exc)
+        environ = replace(target, user=None).environment()
+    cwd = target.directory
+    if (reason := _cwd_fault(target, cwd)) is not None:
+        yield "cwd", reason
+    if (reason := _command_fault(target, cwd, environ, 0)) is not None:
+        yield "command", reason
 
 
 def _cwd_fault(target: Stdio, cwd: str) -> str | None:
@@ -80,25 +102,27 @@ def _command_fault(target: Stdio, cwd: str, environ: dict[str, str], code: int) 
         return f"{shown}{where} does not exist"
     if stat.S_ISDIR(mode):
         return f"{shown}{where} is a directory"
+    if not stat.S_ISREG(mode):
+        return f"{shown}{where} is not a file"
     if not os.access(path, os.X_OK):
         return f"{shown}{where} is not executable"
     if code == errno.ENOEXEC:
         return f"{shown}{where} is not a program for this system, and has no #! line"
+    interpreter = _interpreter(path)
+    if interpreter and not os.path.exists(os.path.join(cwd, interpreter)):
+        return f"the interpreter {interpreter!r} that {shown}{where} names is missing"
     if code == errno.ENOENT:
-        interpreter = _interpreter(path)
-        if interpreter:
-            return f"the interpreter {interpreter!r} that {shown}{where} names is missing"
         return f"the loader or a library that {shown}{where} needs is missing"
     return None
 
 
 def _on_path(command: str, cwd: str, environ: dict[str, str]) -> str | None:
-    """Return the path of the first file of that name, executable or not."""
-    for folder in os.get_exec_path(environ):
-        path = os.path.join(cwd, folder, command)
-        if os.path.exists(path):
-            return path
-    return None
+    """Return the path of the first executable file of that name, or else of the first that is
+    there."""
+    paths = [os.path.join(cwd, folder, command) for folder in os.get_exec_path(environ)]
+    found = [path for path in paths if os.path.exists(path)]
+    runs = (path for path in found if os.path.isfile(path) and os.access(path, os.X_OK))
+    return next(runs, found[0] if found else None)
 
 
 def _interpreter(path: str) -> str | None:

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
+from wirespeed.contents import contents_of
+
 _BEGIN = "-----BEGIN CERTIFICATE-----"
 _END = "-----END CERTIFICATE-----"
 _SEQUENCE, _UTC_TIME = 0x30, 0x17
@@ -53,28 +55,42 @@ class Certificate:
         self._option = option
         self._asked = False
         self._known: str | None = None
+        self._read: list[bytes] = []
         self.context = ServerContext(ssl.PROTOCOL_TLS_SERVER)
         self.context.certificate = self
         self.expires: float | None = None
-        self.load()
+        self.use(self.read())
 
-    def load(self) -> None:
-        """Read the files, again if it is in use: for the handshakes that come. ValueError: they
-        cannot be used, and the earlier ones stay."""
-        for path in self.files:
-            try:
-                open(path, "rb").close()
-            except OSError as exc:
-                raise ValueError(f"cannot read {path}: {exc.strerror}") from None
+    def read(self) -> list[bytes]:
+        """Read the files and try them, in any thread. ValueError: they cannot be used."""
+        found = [self._contents(path) for path in self.files]
+        if found != self._read:
+            self._load(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER))
+        return found
+
+    def use(self, found: list[bytes]) -> bool:
+        """Serve the handshakes that come with what `read` returned. Returns whether it differs from
+        what was served. ValueError: it cannot be used."""
+        if found == self._read:
+            return False
+        self._load(self.context)
+        self._read = found
+        self.expires = expiry_of(found[0].decode("latin-1"))
+        return True
+
+    def _contents(self, path: str) -> bytes:
+        try:
+            return contents_of(path)
+        except OSError as exc:
+            key = "certfile" if path == self.files[0] else "keyfile"
+            raise ValueError(f"cannot read the {key} {path}: {exc.strerror}") from None
+
+    def _load(self, context: ssl.SSLContext) -> None:
         self._asked = False
-        # a context whose certificate has come in part would be useless
-        for context in (ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), self.context):
-            try:
-                context.load_cert_chain(self.files[0], self.files[-1], self._ask)
-            except ssl.SSLError as exc:
-                raise ValueError(self._why(exc)) from None
-        with open(self.files[0], encoding="latin-1") as file:
-            self.expires = expiry_of(file.read())
+        try:
+            context.load_cert_chain(self.files[0], self.files[-1], self._ask)
+        except ssl.SSLError as exc:
+            raise ValueError(self._why(exc)) from None
 
     def _ask(self) -> str:
         self._asked = True
@@ -93,9 +109,9 @@ class Certificate:
                 f"the key in {keyfile} does not belong to the certificate in {certfile}; "
                 f"{self._option} is the key of this certificate"
             )
-        if not _has(certfile, b"-----BEGIN CERTIFICATE-----"):
+        if b"-----BEGIN CERTIFICATE-----" not in self._contents(certfile):
             return f"{certfile} has no certificate (PEM)"
-        if not _has(keyfile, b"PRIVATE KEY-----"):
+        if b"PRIVATE KEY-----" not in self._contents(keyfile):
             name = self._option.partition(" ")[0]
             more = "" if len(self.files) > 1 else f"; name the file that has it with {name}"
             return f"{keyfile} has no private key (PEM){more}"
@@ -137,8 +153,3 @@ def _element(der: bytes, tag: int | None = None) -> tuple[bytes, bytes]:
         start += length & 0x7F
         length = int.from_bytes(der[2:start], "big")
     return der[start : start + length], der[start + length :]
-
-
-def _has(path: str, words: bytes) -> bool:
-    with open(path, "rb") as file:
-        return words in file.read(1 << 20)

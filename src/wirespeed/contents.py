@@ -1,0 +1,48 @@
+"""The contents of files that belong to others: bounded, and never waited for without end.
+
+What stands at a path may be replaced by anything: a folder, a pipe without a writer, an endless
+device.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import select
+import stat
+import time
+
+MAX_BYTES = 4 * 1024 * 1024
+PATIENCE = 10.0  # seconds for all that a pipe brings
+
+
+def contents_of(path: str | os.PathLike[str], *, pipes: bool = False) -> bytes:
+    """Return the bytes of a regular file, at most `MAX_BYTES`. ``pipes``: or what a pipe brings
+    until its end, such as ``<(command)`` of a shell.
+
+    Raises:
+        OSError: It cannot be read, is something else or is longer.
+    """
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    try:
+        mode = os.fstat(fd).st_mode
+        is_pipe = stat.S_ISFIFO(mode)
+        if stat.S_ISDIR(mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        if not (stat.S_ISREG(mode) or (pipes and is_pipe)):
+            kinds = "neither a regular file nor a pipe" if pipes else "not a regular file"
+            raise OSError(errno.EINVAL, f"it is {kinds}")
+        found = bytearray()
+        until = time.monotonic() + PATIENCE
+        poll = select.poll()
+        poll.register(fd, select.POLLIN)
+        while len(found) <= MAX_BYTES:
+            if is_pipe and not poll.poll(max(0.0, until - time.monotonic()) * 1000):
+                raise TimeoutError(errno.ETIMEDOUT, f"the pipe has no end after {PATIENCE:g} s")
+            more = os.read(fd, MAX_BYTES + 1 - len(found))
+            if not more:
+                return bytes(found)
+            found += more
+        raise OSError(errno.EFBIG, f"it has more than {MAX_BYTES >> 20} MiB")
+    finally:
+        os.close(fd)
