@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from wirespeed.proxy import Proxy
     from wirespeed.proxy.config import BackendConfig, Isolation, ProxyConfig
     from wirespeed.transport.net.certificate import Certificate
-    from wirespeed.transport.net.group import Attendant, Group
+    from wirespeed.transport.net.group import Group
     from wirespeed.transport.net.listener import Listener
     from wirespeed.transport.net.serve import Place
     from wirespeed.transport.options import ListenFields
@@ -91,7 +91,7 @@ def run_proxy(
 
     of_file = file is not None and not urls
     option = f"{file}: proxy.listen" if of_file else "--listen"
-    service = None if file is None else _FileService(file, load)  # notes how the file is now
+    attendant = _Attendant(file, load)  # notes how the file is now
     guard = contextlib.nullcontext if checking is None else checking.guard
     with guard():
         config = load()
@@ -117,10 +117,7 @@ def run_proxy(
     places = places_of(plain, settings, option) if plain or not configured else []
     if checking is not None:
         return checking.end(config.backends)
-    attendant: Attendant = proxy.listening
-    if service is not None:
-        service.serves(proxy, places)
-        attendant = service
+    attendant.serves(proxy, places)
     if places or configured:
         from wirespeed.cli.listen import Listening, serve_at
 
@@ -155,7 +152,7 @@ def run_proxy(
     else:
         from wirespeed.transport.loop import run
 
-        run(proxy.serve() if service is None else service.serve())
+        run(attendant.serve())
     return 0
 
 
@@ -203,15 +200,15 @@ class _Check:
         return Exit.UNREACHABLE
 
 
-class _FileService:
+class _Attendant:
     """Reads the file of a proxy again when it changes, and on SIGHUP, and certificates with it.
 
     Args:
-        file: The file.
+        file: The file, if there is one.
         load: Reads it.
     """
 
-    def __init__(self, file: str, load: Callable[[], ProxyConfig]) -> None:
+    def __init__(self, file: str | None, load: Callable[[], ProxyConfig]) -> None:
         self._file = file
         self._load = load
         self._places: list[Listening] = []
@@ -225,7 +222,8 @@ class _FileService:
         self._watch.polls = proxy.config.watch
 
     def _files(self) -> list[str]:
-        return [self._file, *(file for one in self._certificates() for file in one.files)]
+        own = [] if self._file is None else [self._file]
+        return [*own, *(file for one in self._certificates() for file in one.files)]
 
     def _certificates(self) -> list[Certificate]:
         return [one.certificate for one in self._places if one.certificate is not None]
@@ -236,6 +234,10 @@ class _FileService:
         self._proxy.reopen_logs()
         if certificates := self._certificates():
             await renew(certificates)
+        if self._file is None:
+            if not certificates:
+                logger.warning("SIGHUP: there is no file to read again; --config FILE names one")
+            return
         await self._proxy.reload_from(self._load)
         self._watch.polls = self._proxy.config.watch
 

@@ -24,7 +24,8 @@ class Watch:
 
     A file counts as changed when it differs from what it was at the last call and has stayed the
     same for one interval: editors write a file in steps, or put another one in its place. One call
-    runs at a time. What happens meanwhile causes one more call.
+    runs at a time, and begins one interval after the last at the earliest. What happens meanwhile
+    causes one more call.
 
     Args:
         files: The files now.
@@ -83,6 +84,8 @@ class Watch:
         seen = self._look()
         if self._has_changed(seen):
             due.set()  # in a worker that was forked later
+        loop = asyncio.get_running_loop()
+        earliest = loop.time()
         while True:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(INTERVAL):
@@ -93,6 +96,8 @@ class Watch:
                 before, seen = seen, self._look()
                 if seen != before or not self._has_changed(seen):
                     continue
+            await asyncio.sleep(earliest - loop.time())
+            earliest = loop.time() + INTERVAL
             due.clear()
             seen = self._known = self._look()
             try:

@@ -81,12 +81,13 @@ class ProcessLab:
         self, *words: str, passed: socket.socket | None = None, **env: str
     ) -> Iterator[subprocess.Popen[bytes]]:
         """The same of any command line."""
+        word, *others = words
         fds = [] if passed is None else [passed.fileno()]
         launch = ["-c", LAUNCH, "1", *map(str, fds)] if fds else []
         with (
             self.log.open("wb") as log,
             subprocess.Popen(
-                [sys.executable, *launch, "-m", "wirespeed", *words, "--log-level", "info"],
+                [sys.executable, *launch, "-m", "wirespeed", word, "--log-level", "info", *others],
                 stderr=log,
                 pass_fds=fds,
                 env={**surroundings(), **env},

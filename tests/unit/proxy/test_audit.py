@@ -302,6 +302,40 @@ async def test_a_log_that_cannot_be_written(tmp_path: Path) -> None:
             pass
 
 
+async def test_a_pipe_that_nobody_reads_is_refused(tmp_path: Path) -> None:
+    one = lab(tmp_path)
+    os.mkfifo(tmp_path / "audit")
+    with pytest.raises(TransportError, match=r"the audit log .*: nobody reads this pipe"):
+        async with one.serving():
+            pass
+
+
+async def test_a_pipe_that_is_read(tmp_path: Path) -> None:
+    one = lab(tmp_path)
+    os.mkfifo(tmp_path / "audit")
+    reader = os.open(tmp_path / "audit", os.O_RDONLY | os.O_NONBLOCK)
+    async with one.serving():
+        client = await one.connect()
+        await client.ask(call(1, "echo"))
+    assert json.loads(os.read(reader, 65536))["tool"] == "echo"
+    os.close(reader)
+
+
+async def test_a_rotation_to_a_pipe_that_nobody_reads(tmp_path: Path) -> None:
+    one = lab(tmp_path)
+    path = tmp_path / "audit"
+    async with one.serving():
+        client = await one.connect()
+        await client.ask(call(1, "echo"))
+        await until(path, 1)
+        path.rename(tmp_path / "old")
+        os.mkfifo(path)
+        one.proxy.reopen_logs()
+        await client.ask(call(2, "echo"))
+        await until(tmp_path / "old", 2)
+    assert len(lines(tmp_path / "old")) == 2
+
+
 async def test_calls_do_not_wait_for_a_log_that_is_not_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

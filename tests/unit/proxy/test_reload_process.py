@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import socket
 import ssl
@@ -18,6 +19,7 @@ from raw import FOREVER
 from tests.unit.proxy.process_lab import HELLO, ProcessLab, ask, free_port, pid, unix
 from wirespeed import Http, SyncClient
 from wirespeed.errors import WirespeedError
+from wirespeed.transport.watch import INTERVAL
 
 pytestmark = [pytest.mark.own_environment]
 
@@ -96,6 +98,121 @@ def test_reloads_that_come_at_once_are_one(tmp_path: Path) -> None:
         lab.write("a", "b", listen=[f"unix:{tmp_path / 's'}"], watch=False)
         lab.signal(signal.SIGHUP)
         assert lab.until("reloaded: added: b").count("reloaded") < 10
+
+
+def test_reloads_that_come_one_after_the_other_are_few(tmp_path: Path) -> None:
+    make_certificate(tmp_path, "first")
+    port = free_port()
+    listen = {"url": f"https://127.0.0.1:{port}", "certfile": "cert.pem", "keyfile": "key.pem"}
+    lab = ProcessLab(tmp_path)
+    lab.write("a", listen=[listen], watch=False)
+    with lab.running():
+        began = time.monotonic()
+        for n in range(50):
+            lab.signal(signal.SIGHUP)
+            if n == 0:
+                lab.until("reloaded: nothing")
+            time.sleep(0.01)
+        took = time.monotonic() - began
+        lab.write("a", "b", listen=[listen], watch=False)
+        lab.signal(signal.SIGHUP)
+        log = lab.until("reloaded: added: b")
+        assert log.count("reloaded") <= took / INTERVAL + 3
+        assert "the certificate" not in log  # which has not changed
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_sighup_without_a_file(tmp_path: Path, workers: str) -> None:
+    lab = ProcessLab(tmp_path)
+    lab.write("a")
+    server = json.loads(lab.file.read_text())["mcpServers"]["a"]
+    command = server["command"], *server["args"]
+    url = f"http://127.0.0.1:{free_port()}/mcp"
+    options = "--listen", url, "--isolation", "shared", "--workers", workers
+    with lab.running_command("proxy", *options, "--", *command), SyncClient(url) as client:
+        before = client.call_tool("echo", {}).meta
+        for _ in range(20):
+            lab.signal(signal.SIGHUP)
+        log = lab.until("there is no file to read again", int(workers))
+        assert client.call_tool("echo", {}).meta == before
+        assert log.count("there is no file to read again") <= 2 * int(workers)
+        lab.signal(signal.SIGTERM)
+        assert lab.process.wait(FOREVER) == 0
+
+
+def test_certificates_are_read_again_without_a_file(tmp_path: Path) -> None:
+    first = make_certificate(tmp_path, "first")
+    port = free_port()
+    lab = ProcessLab(tmp_path)
+    lab.write("a")
+    server = json.loads(lab.file.read_text())["mcpServers"]["a"]
+    files = "--certfile", str(tmp_path / "cert.pem"), "--keyfile", str(tmp_path / "key.pem")
+    url = f"https://127.0.0.1:{port}/mcp"
+    with lab.running_command(
+        "proxy", "--listen", url, *files, "--", server["command"], *server["args"]
+    ):
+        assert shown(port) == first
+        second = make_certificate(tmp_path, "second")
+        lab.signal(signal.SIGHUP)
+        log = lab.until("the certificate was read again")
+        assert shown(port) == second
+        assert "no file" not in log
+
+
+@pytest.mark.parametrize("how", ["SIGHUP", "watch"])
+@pytest.mark.parametrize("what", ["pipe", "endless", "long"])
+def test_a_file_that_is_not_one_holds_nobody_up(tmp_path: Path, what: str, how: str) -> None:
+    lab = ProcessLab(tmp_path)
+    lab.write("a", listen=[f"unix:{tmp_path / 's'}"], watch=how == "watch")
+    with lab.running(), unix(tmp_path / "s") as client:
+        before = pid(client)
+        other = tmp_path / "other.json"
+        if what == "pipe":
+            os.mkfifo(other)
+        elif what == "endless":
+            other.symlink_to("/dev/zero")
+        else:
+            with other.open("wb") as file:
+                file.truncate(1 << 40)
+        other.rename(lab.file)
+        if how == "SIGHUP":
+            lab.signal(signal.SIGHUP)
+        lab.until("the configuration stays as it was")
+        assert pid(client) == before
+        lab.signal(signal.SIGTERM)
+        assert lab.process.wait(FOREVER) == 0
+
+
+def test_a_pipe_that_is_written_for_ever_holds_nobody_up(tmp_path: Path) -> None:
+    lab = ProcessLab(tmp_path)
+    lab.write("a", listen=[f"unix:{tmp_path / 's'}"], watch=False)
+    with lab.running(), unix(tmp_path / "s") as client:
+        before = pid(client)
+        lab.file.unlink()
+        os.mkfifo(lab.file)
+        writer = os.open(lab.file, os.O_RDWR)  # it writes nothing, and does not end
+        lab.signal(signal.SIGHUP)
+        time.sleep(0.5)
+        assert pid(client) == before
+        lab.signal(signal.SIGTERM)
+        assert lab.process.wait(FOREVER) == 0
+        os.close(writer)
+
+
+def test_a_certificate_that_is_a_pipe_stays_as_it_was(tmp_path: Path) -> None:
+    first = make_certificate(tmp_path, "first")
+    port = free_port()
+    lab = ProcessLab(tmp_path)
+    lab.write("a", listen=[f"wss://127.0.0.1:{port}/mcp"], watch=False)
+    files = "--certfile", str(tmp_path / "cert.pem"), "--keyfile", str(tmp_path / "key.pem")
+    with lab.running(*files):
+        assert shown(port) == first
+        (tmp_path / "cert.pem").unlink()
+        os.mkfifo(tmp_path / "cert.pem")
+        lab.signal(signal.SIGHUP)
+        log = lab.until("the certificate stays as it was")
+        assert "it is not a regular file" in log
+        assert shown(port) == first
 
 
 def test_a_listener_that_a_reload_adds(tmp_path: Path) -> None:
