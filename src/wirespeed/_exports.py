@@ -129,10 +129,13 @@ HOMES = {
         "wirespeed.tasks.store": "Page TaskStore",
     },
     "wirespeed.proxy": {
+        "wirespeed.proxy.backend_config": (
+            "BackendConfig BreakerConfig FlowConfig HealthConfig RateConfig RecycleConfig "
+            "RetryConfig ToolRules ToolsConfig"
+        ),
         "wirespeed.proxy.config": (
-            "AdminConfig AuditConfig AuthorizationConfig BackendConfig BreakerConfig FlowConfig "
-            "HealthConfig IntrospectionConfig ListenConfig PrincipalConfig ProxyConfig RateConfig "
-            "RecycleConfig RetryConfig ToolRules ToolsConfig"
+            "AdminConfig AuditConfig AuthorizationConfig IntrospectionConfig ListenConfig "
+            "PrincipalConfig ProxyConfig"
         ),
         "wirespeed.proxy.mirror": "Mirror",
         "wirespeed.proxy.proxy": "Proxy",

@@ -147,6 +147,8 @@ INSIDE = {
         sync
     """,
     "proxy": """
+        field_types
+        backend_config
         config eras failures
         tags seals trace_context flow.turns supervision.garbage ongoing pages given
         party

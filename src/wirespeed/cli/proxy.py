@@ -20,7 +20,8 @@ from wirespeed.transport.watch import Watch
 if TYPE_CHECKING:
     from wirespeed.cli.listen import Listening
     from wirespeed.proxy import Proxy
-    from wirespeed.proxy.config import BackendConfig, Isolation, ProxyConfig
+    from wirespeed.proxy.backend_config import BackendConfig, Isolation
+    from wirespeed.proxy.config import ProxyConfig
     from wirespeed.transport.net.certificate import Certificate
     from wirespeed.transport.net.group import Group
     from wirespeed.transport.net.listener import Listener

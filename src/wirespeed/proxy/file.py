@@ -15,23 +15,25 @@ from wirespeed.config import ServerConfig
 from wirespeed.config.document import Document
 from wirespeed.errors import ConfigError
 from wirespeed.limits import Limits
-from wirespeed.proxy.config import (
-    AdminConfig,
-    AuditConfig,
-    AuthorizationConfig,
+from wirespeed.proxy.backend_config import (
     BackendConfig,
     BreakerConfig,
     FlowConfig,
     HealthConfig,
-    IntrospectionConfig,
-    ListenConfig,
-    PrincipalConfig,
-    ProxyConfig,
     RateConfig,
     RecycleConfig,
     RetryConfig,
     ToolRules,
     ToolsConfig,
+)
+from wirespeed.proxy.config import (
+    AdminConfig,
+    AuditConfig,
+    AuthorizationConfig,
+    IntrospectionConfig,
+    ListenConfig,
+    PrincipalConfig,
+    ProxyConfig,
 )
 from wirespeed.proxy.keys import (
     Audit,

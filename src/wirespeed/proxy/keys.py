@@ -13,7 +13,13 @@ from msgspec import UNSET, Meta, UnsetType
 
 from wirespeed.config.entry import Entry
 from wirespeed.limits import Limits
-from wirespeed.proxy.config import LITE, NAME, PREFIX, SHA256, AuditEvent, Isolation
+from wirespeed.proxy.backend_config import (
+    LITE,
+    NAME,
+    PREFIX,
+    Isolation,
+)
+from wirespeed.proxy.config import SHA256, AuditEvent
 from wirespeed.transport.child.privileges import ProcessLimits
 
 _Seconds = Annotated[float, Meta(gt=0, le=1e9)]

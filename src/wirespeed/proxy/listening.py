@@ -18,7 +18,8 @@ from wirespeed.transport.address import parse
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from wirespeed.proxy.config import BackendConfig, ListenConfig
+    from wirespeed.proxy.backend_config import BackendConfig
+    from wirespeed.proxy.config import ListenConfig
     from wirespeed.proxy.lite_front import LiteFront
     from wirespeed.proxy.service import ProxyService
     from wirespeed.transport.address import Address

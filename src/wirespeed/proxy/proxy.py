@@ -23,7 +23,8 @@ from wirespeed.transport.address import parse
 if TYPE_CHECKING:
     from wirespeed.proxy.access.audit import AuditLog
     from wirespeed.proxy.access.principals import Principals
-    from wirespeed.proxy.config import BackendConfig, ProxyConfig
+    from wirespeed.proxy.backend_config import BackendConfig
+    from wirespeed.proxy.config import ProxyConfig
     from wirespeed.proxy.merge.merged import Merged, Offer
     from wirespeed.proxy.operation.admin import AdminService
     from wirespeed.proxy.operation.status import Facts

@@ -13,7 +13,8 @@ from wirespeed._exports import set_public_home
 from wirespeed.errors import WirespeedError
 
 if TYPE_CHECKING:
-    from wirespeed.proxy.config import BackendConfig, ProxyConfig
+    from wirespeed.proxy.backend_config import BackendConfig
+    from wirespeed.proxy.config import ProxyConfig
     from wirespeed.proxy.service import ProxyService
 
 logger = logging.getLogger("wirespeed.proxy")

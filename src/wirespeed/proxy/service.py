@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from wirespeed.proxy.access.audit import AuditLog
     from wirespeed.proxy.access.grants import Grants
     from wirespeed.proxy.access.principals import Authority
-    from wirespeed.proxy.config import BackendConfig, ProxyConfig
+    from wirespeed.proxy.backend_config import BackendConfig
+    from wirespeed.proxy.config import ProxyConfig
     from wirespeed.proxy.flow.rates import Rates
     from wirespeed.proxy.isolation.assignment import Assignment
     from wirespeed.proxy.lite_front import LiteFront, LiteFronts

@@ -16,6 +16,7 @@ import msgspec
 
 from wirespeed._exports import set_public_home
 from wirespeed.database import connect, path_of, writing
+from wirespeed.protocol import codes
 from wirespeed.tasks.model import Task, TaskLimit
 from wirespeed.tasks.store import SMALL, Page, StoreLimits, TaskStore, now_ms
 from wirespeed.transport.workers import Workers
@@ -24,8 +25,8 @@ T = TypeVar("T")
 
 SCHEMA = 3
 
-INTERRUPTED = "The server ended while it worked on this task"
-_INTERRUPTED_ERROR = msgspec.json.encode({"code": -32603, "message": INTERRUPTED})
+INTERRUPTED = "The server ended while it worked on this task, which may have taken effect"
+_INTERRUPTED_ERROR = msgspec.json.encode({"code": codes.CUT_OFF, "message": INTERRUPTED})
 
 _TABLES = """
 CREATE TABLE tasks (

@@ -15,7 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from proxy_lab import call, said
 from rich.console import Console
 
-from wirespeed import Client, WebSocket
+from wirespeed import Client, Stdio, WebSocket
 from wirespeed.auth import hash_token
 from wirespeed.errors import RemoteError, TransportError
 from wirespeed.proxy import (
@@ -151,6 +151,30 @@ async def test_reloads(tmp_path: Path) -> None:
         status = (await lab.get("/status")).json
         assert found["last_reload_time_seconds",] == status["config"]["last"] > status["started"]
         assert status["config"]["error"]
+
+
+async def test_a_reload_at_work(tmp_path: Path) -> None:
+    lab = Watched(tmp_path, "shared")
+    async with lab.serving():
+        (one,) = lab.proxy.config.backends
+        for target, text in (
+            (Stdio("sleep", ("1000",)), '<p class="card">A reload is at work: b is started</p>'),
+            (
+                Stdio("/no/<such>"),
+                "at work: the changed server b cannot be started, so the earlier one goes on: ",
+            ),
+        ):
+            changed = replace(lab.proxy.config, backends=(replace(one, target=target),))
+            reload = asyncio.ensure_future(lab.proxy.reload(changed))
+            page = (await until(lambda got, text=text: text in got.text, lab, "/")).text
+            assert "/no/<such>" not in page
+            starting = (await lab.get("/status")).json["config"]["starting"]
+            assert list(starting) == ["b"]
+            assert ("/no/<such>" in starting["b"]) == ("cannot" in text)
+            if "cannot" in text:
+                await reload
+        await lab.proxy.reload(replace(lab.proxy.config, backends=(one,)))
+        assert "A reload is at work" not in (await lab.get("/")).text
 
 
 # -- servers that fail ----------------------------------------------------------------------------

@@ -472,3 +472,54 @@ def test_idle_streams_do_not_hold_the_process(tmp_path: Path) -> None:
                 process.send_signal(signal.SIGTERM)
                 stream.read()
         assert process.wait(FOREVER) == 0
+
+
+def test_a_socket_of_the_service_manager_that_nobody_listens_at(tmp_path: Path) -> None:
+    lab = ProcessLab(tmp_path)
+    lab.write("a", listen=[f"http://127.0.0.1:{free_port()}/mcp"])
+    with socket.create_server(("127.0.0.1", 0)) as passed:
+        with lab.running(passed=passed):
+            log = lab.until("is no address to listen at")
+        host, port = passed.getsockname()
+    assert f"the service manager has passed a socket at {host}:{port}, which is no" in log
+
+
+def test_kept_connections_are_told_before_they_are_closed(tmp_path: Path) -> None:
+    """A client that asks on one connection all the time loses no request at a hand-over."""
+    lab = ProcessLab(tmp_path)
+    port = free_port()
+    lab.write("a", versions="2026-07-28", listen=[f"http://127.0.0.1:{port}/mcp"], watch=False)
+    with lab.running() as process:
+        kept = http.client.HTTPConnection("127.0.0.1", port, timeout=FOREVER)
+        kept.connect()
+        successor = 0
+        try:
+            until = time.monotonic() + FOREVER
+            n = 0
+            while time.monotonic() < until:
+                assert kept.sock is not None
+                kept.request("GET", "/healthz")
+                response = kept.getresponse()
+                response.read()
+                assert response.status == 200
+                n += 1
+                if n == 1:
+                    process.send_signal(signal.SIGUSR2)
+                if response.getheader("Connection") == "close":
+                    break
+                time.sleep(0.01)
+            else:
+                raise AssertionError("the connection was not told")
+            successor = new_process(lab.until("takes the place of this one"))
+            assert process.wait(FOREVER) == 0
+            again = http.client.HTTPConnection("127.0.0.1", port, timeout=FOREVER)
+            again.request("GET", "/healthz")
+            assert again.getresponse().status == 200
+            again.close()
+        finally:
+            kept.close()
+            if not successor:
+                with contextlib.suppress(IndexError):
+                    successor = new_process(lab.log.read_text())
+            if successor:
+                os.kill(successor, signal.SIGTERM)

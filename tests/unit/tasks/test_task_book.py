@@ -81,8 +81,9 @@ async def test_tasks_are_there_after_a_restart(tmp_path: Path) -> None:
         again = await client.get_task(done.id)
         assert (await again.result()).structured_content == {"result": 6}
         lost = await client.get_task(under_way.id)
-        with pytest.raises(RemoteError, match=SHUT_DOWN):
+        with pytest.raises(RemoteError, match=SHUT_DOWN) as caught:
             await lost.result()
+        assert caught.value.code == codes.CUT_OFF
 
 
 class Shared(MemoryTaskStore):
@@ -181,7 +182,7 @@ async def test_the_end_of_a_server_ends_its_handlers(new_store: MakeStore, era: 
         assert again.state.status == "failed" and again.state.message == SHUT_DOWN
         with pytest.raises(RemoteError) as caught:
             await again.result()
-        assert caught.value.code == codes.SHUTTING_DOWN
+        assert caught.value.code == codes.CUT_OFF
 
 
 def test_one_event_loop_after_another(new_store: MakeStore) -> None:

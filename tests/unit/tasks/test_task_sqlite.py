@@ -20,6 +20,7 @@ from task_lab import ANNE, Run, a_task
 
 from wirespeed import TASKS, Client, Stdio
 from wirespeed.errors import ChildExited, RemoteError
+from wirespeed.protocol import codes
 from wirespeed.tasks import SQLiteTaskStore, TaskStateError, TaskStatus
 from wirespeed.tasks.sqlite import INTERRUPTED
 
@@ -99,7 +100,7 @@ async def test_after_sigkill_what_was_under_way_has_failed(
         assert task.status is TaskStatus.FAILED
         assert task.message == INTERRUPTED
         assert task.error is not None and not task.requests
-        assert msgspec.json.decode(task.error) == {"code": -32603, "message": INTERRUPTED}
+        assert msgspec.json.decode(task.error) == {"code": codes.CUT_OFF, "message": INTERRUPTED}
         with pytest.raises(TaskStateError):
             await store.put_result(name, b"{}")
     completed = await store.get("completed")

@@ -1,6 +1,6 @@
 from typing import final
 
-from wirespeed.proxy.config import FlowConfig
+from wirespeed.proxy.backend_config import FlowConfig
 from wirespeed.proxy.side import Admission
 
 @final

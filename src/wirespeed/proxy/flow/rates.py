@@ -8,7 +8,7 @@ from collections.abc import Callable, Hashable, Mapping
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from wirespeed.proxy.config import RateConfig
+    from wirespeed.proxy.backend_config import RateConfig
     from wirespeed.proxy.party import Party
 
 # Clients whose requests are remembered. The one that was silent for longest is forgotten first.

@@ -8,7 +8,7 @@ import logging
 from typing import TYPE_CHECKING, cast
 
 from wirespeed.protocol import codes
-from wirespeed.proxy.config import BreakerConfig
+from wirespeed.proxy.backend_config import BreakerConfig
 from wirespeed.proxy.failures import is_down
 from wirespeed.proxy.front import outermost, principal_of
 from wirespeed.proxy.supervision.breaker import Breaker
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from wirespeed._core.envelope import Message
     from wirespeed.limits import Limits
     from wirespeed.proxy.backend import Backend
-    from wirespeed.proxy.config import BackendConfig
+    from wirespeed.proxy.backend_config import BackendConfig
     from wirespeed.proxy.front import Front
     from wirespeed.proxy.side import Side
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from wirespeed._core.envelope import Message
     from wirespeed.limits import Limits
     from wirespeed.proxy.backend import Backend
-    from wirespeed.proxy.config import BackendConfig
+    from wirespeed.proxy.backend_config import BackendConfig
     from wirespeed.proxy.front import Front
     from wirespeed.proxy.isolation.pool import Pool
     from wirespeed.proxy.side import Side

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from wirespeed._core.envelope import Message
     from wirespeed.limits import Limits
     from wirespeed.proxy.backend import Backend
-    from wirespeed.proxy.config import BackendConfig
+    from wirespeed.proxy.backend_config import BackendConfig
     from wirespeed.proxy.front import Front
     from wirespeed.proxy.operation.meter import Meter
     from wirespeed.proxy.side import Side

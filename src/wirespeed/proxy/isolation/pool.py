@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from wirespeed.errors import ProtocolError, WirespeedError
 from wirespeed.protocol import codes
 from wirespeed.protocol.revisions import LEGACY_VERSIONS, MODERN_VERSIONS
-from wirespeed.proxy.config import RecycleConfig
+from wirespeed.proxy.backend_config import RecycleConfig
 from wirespeed.proxy.eras import modern_version, params_of
 from wirespeed.proxy.front import principal_of
 from wirespeed.proxy.isolation.changes import GatheredChanges
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from wirespeed._core.envelope import Message
     from wirespeed.limits import Limits
     from wirespeed.proxy.backend import Backend, Owner
-    from wirespeed.proxy.config import BackendConfig
+    from wirespeed.proxy.backend_config import BackendConfig
     from wirespeed.proxy.front import Front
     from wirespeed.proxy.isolation.per_client import PerClient
     from wirespeed.proxy.operation.meter import Meter

@@ -9,7 +9,7 @@ from wirespeed.proxy.isolation.pair import Pair
 
 if TYPE_CHECKING:
     from wirespeed.limits import Limits
-    from wirespeed.proxy.config import BackendConfig
+    from wirespeed.proxy.backend_config import BackendConfig
     from wirespeed.proxy.operation.meter import Meter
     from wirespeed.proxy.supervision.upstream import Upstream
 

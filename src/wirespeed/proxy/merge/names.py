@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Raw
 
 if TYPE_CHECKING:
-    from wirespeed.proxy.config import BackendConfig
+    from wirespeed.proxy.backend_config import BackendConfig
 
 
 _members = msgspec.json.Decoder(dict[str, Raw]).decode

@@ -97,6 +97,14 @@ def _alerts(status: dict[str, Any]) -> Iterable[str]:
     if status["config"]["error"]:
         text = escape(status["config"]["error"])
         yield f'<p class="card alert">The configuration was not loaded: {text}</p>'
+    for name, error in status["config"]["starting"].items():
+        if error:
+            text = (
+                f"the changed server {name} cannot be started, so the earlier one goes on: {error}"
+            )
+            yield f'<p class="card alert">A reload is at work: {escape(text)}</p>'
+        else:
+            yield f'<p class="card">A reload is at work: {escape(name)} is started</p>'
 
 
 def _tiles(totals: dict[str, Any]) -> str:

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from wirespeed._core.envelope import Message
-    from wirespeed.proxy.config import BreakerConfig
+    from wirespeed.proxy.backend_config import BreakerConfig
     from wirespeed.proxy.front import Front
 
 

@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     import asyncio
 
     from wirespeed.proxy.backend import Backend
-    from wirespeed.proxy.config import HealthConfig
+    from wirespeed.proxy.backend_config import HealthConfig
 
 
 # Looks in an interval. So a server is asked after 1.25 intervals of silence at most, and no message

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from wirespeed.proxy.backend import Backend
-    from wirespeed.proxy.config import RecycleConfig
+    from wirespeed.proxy.backend_config import RecycleConfig
 
 _LOOK = 1.0  # seconds between two looks
 _LOOK_AT_MEMORY = 5.0

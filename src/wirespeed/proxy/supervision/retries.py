@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from wirespeed._core.envelope import Message
-    from wirespeed.proxy.config import RetryConfig
+    from wirespeed.proxy.backend_config import RetryConfig
 
 # What changes nothing at the server.
 READS = frozenset(

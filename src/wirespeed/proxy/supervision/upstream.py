@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from wirespeed._core.framing.base import Framer
     from wirespeed.client.connection.channels import Channel
     from wirespeed.limits import Limits
-    from wirespeed.proxy.config import BackendConfig
+    from wirespeed.proxy.backend_config import BackendConfig
     from wirespeed.proxy.operation.meter import Meter
 
 logger = logging.getLogger("wirespeed.proxy")

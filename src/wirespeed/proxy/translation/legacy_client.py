@@ -22,7 +22,7 @@ from wirespeed.protocol.revisions import (
     META_PROTOCOL_VERSION,
     REVISIONS,
 )
-from wirespeed.proxy.config import RetryConfig
+from wirespeed.proxy.backend_config import RetryConfig
 from wirespeed.proxy.eras import modern_version, params_of, unsupported
 from wirespeed.proxy.isolation.handshake import learn_tools
 from wirespeed.proxy.supervision.retries import Retries

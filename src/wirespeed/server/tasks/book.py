@@ -38,7 +38,7 @@ SWEEP_EVERY = 10.0
 EXPIRED = "The task's time to live is over"
 TOO_LARGE = "The result is too large to keep"
 NOT_KEPT = "The result cannot be kept"
-SHUT_DOWN = "The server was shut down"
+SHUT_DOWN = "The server was shut down: the task was cut off, and may have taken effect"
 
 # Seconds before each further attempt to store the end of a task.
 END_PAUSES = (0.1, 1.0, 10.0)
@@ -51,7 +51,7 @@ _encode = msgspec.json.Encoder().encode
 
 _TOO_LARGE = _encode({"code": codes.INTERNAL_ERROR, "message": TOO_LARGE})
 _NOT_KEPT = _encode({"code": codes.INTERNAL_ERROR, "message": NOT_KEPT})
-_SHUT_DOWN = _encode({"code": codes.SHUTTING_DOWN, "message": SHUT_DOWN})
+_SHUT_DOWN = _encode({"code": codes.CUT_OFF, "message": SHUT_DOWN})
 
 
 class TaskSettings(msgspec.Struct, frozen=True):

@@ -240,7 +240,7 @@ async def _worked(call: Call, work: Coroutine[Any, Any, Any]) -> Any:
     except asyncio.CancelledError:
         this = asyncio.current_task()
         if call.detached and not (call.ended or call.timed_out) and this and this.cancelling():
-            raise ProtocolError(codes.SHUTTING_DOWN, SHUT_DOWN) from None
+            raise ProtocolError(codes.CUT_OFF, SHUT_DOWN) from None
         raise
 
 

@@ -1,0 +1,54 @@
+"""The types of the fields of a configuration: a wrong one is an error where the value is made."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from functools import cache
+from typing import Any, Literal, Union, get_args, get_origin
+
+
+def check_types(config: Any) -> None:
+    """TypeError: a field of a configuration, which is a dataclass, has a value of another type than
+    its annotation. Called by ``__post_init__``. Sequences are as good as tuples."""
+    kind: Any = type(config)
+    kinds = _kinds(kind)
+    for field in fields(config):
+        value = getattr(config, field.name)
+        if not _fits(value, kinds[field.name]):
+            name = type(config).__name__
+            found = (
+                f"the class {value.__name__}" if isinstance(value, type) else type(value).__name__
+            )
+            raise TypeError(f"{field.name} of {name} must be {field.type}, not {found}")
+
+
+@cache
+def _kinds(config: Any) -> dict[str, Any]:
+    """The annotations of a class, as they mean in its module."""
+    from wirespeed.client.targets.remote import Http, Socket, WebSocket
+    from wirespeed.transport.child.command import Stdio
+
+    targets = {"Http": Http, "Socket": Socket, "Stdio": Stdio, "WebSocket": WebSocket}
+    known = {**config.__post_init__.__globals__, **targets}
+    return {one.name: eval(str(one.type), known) for one in fields(config)}
+
+
+def _fits(value: Any, kind: Any) -> bool:
+    origin, inner = get_origin(kind), get_args(kind)
+    if origin is Union or origin is types.UnionType:
+        return any(_fits(value, one) for one in inner)
+    if origin is Literal:  # the class says which values there are
+        return isinstance(value, tuple({type(one) for one in inner}))
+    if origin is tuple:
+        is_sequence = isinstance(value, Sequence) and not isinstance(value, str | bytes)
+        return is_sequence and all(_fits(one, inner[0]) for one in value)
+    if origin is dict:
+        return isinstance(value, Mapping) and all(
+            _fits(key, inner[0]) and _fits(one, inner[1]) for key, one in value.items()
+        )
+    if kind is float or kind is int:
+        numbers = (int, float) if kind is float else int
+        return isinstance(value, numbers) and not isinstance(value, bool)
+    return isinstance(value, kind)
