@@ -234,9 +234,10 @@ class _ProxyMetrics(Instrumentation, Collector):
     def collect(self) -> Iterator[Metric]:
         from wirespeed.proxy.operation.metrics import families
         from wirespeed.proxy.operation.snapshot import take
+        from wirespeed.proxy.operation.turns import at_once
 
         facts = self._proxy.facts()
-        snapshot = take(self._proxy.endpoints, facts, self._started, [], 0)
+        snapshot = at_once(take(self._proxy.endpoints, facts, self._started, [], 0))
         for family in families(snapshot, facts):
             metric = Metric(family.name, family.help, family.kind)
             for suffix, labels, value in family.samples:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import os
+import sys
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +22,8 @@ from proxy_lab import call, said
 
 from wirespeed import Client
 from wirespeed.proxy import AdminConfig, ListenConfig, Proxy
+from wirespeed.proxy.operation import turns
+from wirespeed.proxy.operation.snapshot import take
 from wirespeed.transport.net.certificate import Certificate, expiry_of
 
 # off_schema: the proxy passes on what its test servers say, which is not always in the schema.
@@ -391,6 +396,84 @@ async def test_a_registry_of_ones_own_shows_the_same(tmp_path: Path) -> None:
     metrics.remove()
     metrics.remove()
     assert generate_latest(registry) == b""
+
+
+# -- thousands of clients -------------------------------------------------------------------------
+
+
+def reading(lab: Watched) -> Any:
+    """The steps in which the numbers of a proxy are read."""
+    return take(lab.proxy.endpoints, lab.proxy.facts(), 0.0, [], 0)
+
+
+def calls_in(step: Any) -> int:
+    """How many functions are called in a step."""
+    n = 0
+
+    def count(frame: Any, event: str, argument: Any) -> None:
+        nonlocal n
+        n += event in ("call", "c_call")
+
+    sys.setprofile(count)
+    try:
+        step()
+    finally:
+        sys.setprofile(None)
+    return n
+
+
+async def test_a_step_is_not_longer_with_more_clients(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(turns, "PART", 4)
+    lab = Watched(tmp_path, "shared")
+    async with lab.serving():
+        steps, longest = [], []
+        for n in (8, 32):
+            for _ in range(n):
+                await lab.connect()
+            found = [
+                calls_in(partial(next, one, None)) for one in [reading(lab)] for _ in range(99)
+            ]
+            steps.append(sum(n > 1 for n in found))
+            longest.append(max(found))
+        assert longest[0] == longest[1]
+        assert steps[1] == steps[0] + 2 * 32 / 4  # each client is looked at twice
+
+
+async def test_who_leaves_while_the_numbers_are_read_counts_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(turns, "PART", 2)
+    lab = Watched(tmp_path, "shared")
+    async with lab.serving():
+        (service,) = lab.proxy.services.values()
+        clients = [await lab.connect() for _ in range(12)]
+        for client in clients:
+            await client.ask(call(1, "echo"))
+        expected = turns.at_once(reading(lab)).endpoints[0].of_clients
+        steps, leaving = reading(lab), iter(clients)
+        found = None
+        while found is None:
+            if (client := next(leaving, None)) is not None:
+                n = len(service.fronts)
+                await client.close()
+                while len(service.fronts) == n:
+                    await asyncio.sleep(0.01)
+            try:
+                next(steps)
+            except StopIteration as end:
+                found = end.value
+        assert len(service.fronts) < 6
+        assert found.endpoints[0].of_clients == expected
+        assert turns.at_once(reading(lab)).endpoints[0].of_clients == expected
+
+
+async def test_open_descriptors_are_counted(tmp_path: Path) -> None:
+    lab = Watched(tmp_path, "shared")
+    async with lab.serving():
+        (process,) = turns.at_once(reading(lab)).processes
+        assert process.open_fds == len(os.listdir("/proc/self/fd")) - 1  # that of the folder
 
 
 # -- what people see ------------------------------------------------------------------------------

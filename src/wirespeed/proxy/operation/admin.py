@@ -22,6 +22,7 @@ from wirespeed.proxy.operation.recent import Recent
 from wirespeed.proxy.operation.snapshot import Snapshot, merged, take
 from wirespeed.proxy.operation.states import READY, is_required, state_of
 from wirespeed.proxy.operation.status import Facts, status
+from wirespeed.proxy.operation.turns import in_turns
 from wirespeed.transport.gate import NOBODY, Admission, Refused, bearer, digest
 from wirespeed.transport.http.exchange import Exchange, HttpTarget
 from wirespeed.transport.http.response import HttpResponse
@@ -152,14 +153,16 @@ class AdminService:
 
     # -- numbers ---------------------------------------------------------------------------------
 
-    def take(self) -> Snapshot:
+    async def take(self) -> Snapshot:
         """Read the numbers of this process."""
         events = list(self.events.events)
-        return take(self._services(), self._facts(), self._started, events, self._worker)
+        return await in_turns(
+            take(self._services(), self._facts(), self._started, events, self._worker)
+        )
 
     async def snapshot(self) -> Snapshot:
         """Read the numbers of all workers."""
-        mine = self.take()
+        mine = await self.take()
         if self._neighbours is None:
             return mine
         others, missing = await self._neighbours.ask(self._worker)

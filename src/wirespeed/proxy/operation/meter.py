@@ -15,6 +15,7 @@ import msgspec
 
 from wirespeed.protocol.revisions import REQUEST_METHODS
 from wirespeed.proxy.operation.totals import totals
+from wirespeed.proxy.operation.turns import in_parts
 from wirespeed.proxy.supervision.garbage import BAD_MESSAGE, UNKNOWN_ID
 from wirespeed.server.requests.observer import BUCKETS, Observer
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
     from wirespeed.proxy.backend import Backend
     from wirespeed.proxy.front import Front
+    from wirespeed.proxy.operation.turns import Steps
     from wirespeed.proxy.supervision.upstream import Upstream
 
 TICK = 2.0  # seconds of one sample
@@ -127,9 +129,14 @@ class Meter:
 
     # -- the numbers -----------------------------------------------------------------------------
 
-    def of_clients(self) -> dict[str, int]:
-        """The sums of all clients, those that are there and those that have left."""
-        return _sum(self._gone["clients"], totals(chain.from_iterable(self._fronts.values())))
+    def of_clients(self) -> Steps[dict[str, int]]:
+        """Return the sums of all clients, those that are there and those that have left. Who leaves
+        meanwhile counts once, and who comes meanwhile does not."""
+        gone, found = self._gone["clients"].copy(), Counter(totals(()))
+        for part in in_parts(chain.from_iterable(self._fronts.values())):
+            found.update(totals(part))
+            yield
+        return _sum(gone, found)
 
     def of_servers(self) -> dict[str, int]:
         """The sums of all connections to servers."""
@@ -182,7 +189,7 @@ def each(cumulative: list[int]) -> list[int]:
     return [n - before for n, before in zip(cumulative, [0, *cumulative], strict=False)]
 
 
-def _sum(gone: Counter[str], now: dict[str, int]) -> dict[str, int]:
+def _sum(gone: Counter[str], now: Mapping[str, int]) -> dict[str, int]:
     return {name: gone[name] + value for name, value in now.items()}
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 import msgspec
 
@@ -36,7 +36,7 @@ class Neighbours:
                 end.setblocking(False)
         self._answering: set[asyncio.Task[None]] = set()
 
-    def serve(self, worker: int, take: Callable[[], Snapshot]) -> None:
+    def serve(self, worker: int, take: Callable[[], Awaitable[Snapshot]]) -> None:
         """Answer the others. ``worker``: the number of this process."""
         box = self._pairs[worker][0]
         asyncio.get_running_loop().add_reader(box.fileno(), self._receive, box, take)
@@ -47,7 +47,7 @@ class Neighbours:
         for task in self._answering:
             task.cancel()
 
-    def _receive(self, box: socket.socket, take: Callable[[], Snapshot]) -> None:
+    def _receive(self, box: socket.socket, take: Callable[[], Awaitable[Snapshot]]) -> None:
         with contextlib.suppress(OSError):
             _, found, _, _ = socket.recv_fds(box, 1, 1, FLAGS)
             for fd in found:
@@ -85,9 +85,9 @@ class Neighbours:
                 return None
 
 
-async def _answer(asker: socket.socket, take: Callable[[], Snapshot]) -> None:
+async def _answer(asker: socket.socket, take: Callable[[], Awaitable[Snapshot]]) -> None:
     with asker, contextlib.suppress(OSError, TimeoutError):
         asker.setblocking(False)
         async with asyncio.timeout(PATIENCE):
             loop = asyncio.get_running_loop()
-            await loop.sock_sendall(asker, msgspec.msgpack.encode(take()))
+            await loop.sock_sendall(asker, msgspec.msgpack.encode(await take()))

@@ -13,6 +13,7 @@ import msgspec
 from wirespeed.proxy.operation.meter import Sample, each
 from wirespeed.proxy.operation.recent import Event
 from wirespeed.proxy.operation.states import is_required, state_of, summary, word_of
+from wirespeed.proxy.operation.turns import PART, in_parts
 from wirespeed.transport.memory import MemoryLink
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
     from wirespeed.proxy.front import Front
     from wirespeed.proxy.operation.status import Facts
+    from wirespeed.proxy.operation.turns import Steps
     from wirespeed.proxy.service import ProxyService
     from wirespeed.proxy.supervision.upstream import Upstream
 
@@ -166,19 +168,25 @@ def take(
     started: float,
     events: list[Event],
     worker: int,
-) -> Snapshot:
+) -> Steps[Snapshot]:
     """Read the numbers of this process."""
     found = list(services)
-    clients = [front for service in found for front in service.fronts if _is_client(front)]
-    return Snapshot(
-        started,
-        [_process(worker, facts)],
-        [_endpoint(service, worker) for service in found],
-        [_client(front, worker) for front in islice(clients, MAX_CLIENTS)],
-        len(clients),
-        events,
-        _audit(found),
-    )
+    endpoints: list[EndpointEntry] = []
+    clients: list[ClientEntry] = []
+    n_clients = 0
+    for service in found:
+        n_of_endpoint = 0  # also those that come from another endpoint, but no lanes
+        for part in in_parts(service.fronts):
+            n_of_endpoint += sum(not front.shared for front in part)
+            own = [front for front in part if _is_client(front)]
+            n_clients += len(own)
+            clients += [_client(front, worker) for front in own[: MAX_CLIENTS - len(clients)]]
+            yield
+        of_clients = yield from service.meter.of_clients()
+        endpoints.append(_endpoint(service, worker, n_of_endpoint, of_clients))
+        yield
+    process = yield from _process(worker, facts)
+    return Snapshot(started, [process], endpoints, clients, n_clients, events, _audit(found))
 
 
 def _audit(services: list[ProxyService]) -> Sums:
@@ -193,7 +201,9 @@ def _is_client(front: Front) -> bool:
     return not front.shared and not isinstance(front.link, MemoryLink)
 
 
-def _endpoint(service: ProxyService, worker: int) -> EndpointEntry:
+def _endpoint(
+    service: ProxyService, worker: int, n_clients: int, of_clients: Sums
+) -> EndpointEntry:
     meter, config = service.meter, service.config
     upstreams = service.upstreams
     states: Sums = {}
@@ -202,7 +212,6 @@ def _endpoint(service: ProxyService, worker: int) -> EndpointEntry:
         states[state] = states.get(state, 0) + 1
     assignment, flow = service.assignment, service.flow
     breakers = getattr(assignment, "breakers", ())
-    of_clients = meter.of_clients()
     if flow is not None:
         of_clients["waiting"] += flow.n_queued
     series = () if meter.observer is None else tuple(meter.observer.series.values())
@@ -212,7 +221,7 @@ def _endpoint(service: ProxyService, worker: int) -> EndpointEntry:
         target="" if config is None else _target(config.target),
         state=state_of(service),
         required=is_required(service),
-        n_clients=sum(not front.shared for front in service.fronts),  # without lanes
+        n_clients=n_clients,
         n_connected=meter.n_clients,
         n_sessions=sum(map(len, service.sessions)),
         longest_idle=max((one.longest_idle for one in service.sessions), default=0.0),
@@ -285,12 +294,22 @@ def _cut(text: str) -> str:
     return text if len(text) <= MAX_TEXT else text[: MAX_TEXT - 1] + "…"
 
 
-def _process(worker: int, facts: Facts) -> ProcessEntry:
+def _open_fds() -> Steps[int]:
+    n = os.stat("/proc/self/fd").st_size  # 0 before Linux 6.2
+    if n == 0:
+        with os.scandir("/proc/self/fd") as entries:
+            for n, _ in enumerate(entries):  # one of them is that of the folder
+                if n % PART == 0:
+                    yield
+    return n
+
+
+def _process(worker: int, facts: Facts) -> Steps[ProcessEntry]:
     usage = resource.getrusage(resource.RUSAGE_SELF)
     try:
         with open("/proc/self/statm", "rb") as file:
             resident = int(file.read().split()[1]) * resource.getpagesize()
-        fds = len(os.listdir("/proc/self/fd"))
+        fds = yield from _open_fds()
     except OSError:  # no Linux
         resident = fds = 0
     return ProcessEntry(
