@@ -46,10 +46,16 @@ def once(name):
 if len(sys.argv) > 2:
     sys.exit(int(sys.argv[2]))
 versions = os.environ.get("VERSIONS", "").split()
+log.write(json.dumps({"method": "started", "pid": os.getpid()}) + "\\n")
+time.sleep(float(os.environ.get("SLOW", 0)))
+greeted = False
 for line in sys.stdin:
     log.write(line)
     m = json.loads(line)
     i, method, p = m.get("id"), m.get("method"), m.get("params") or {}
+    greeted = greeted or method == "initialize"
+    if versions == ["mute"] and not greeted:
+        continue
     if method == "server/discover":
         if not versions:
             send({"jsonrpc": "2.0", "id": i, "error": {"code": -32601, "message": "no"}})

@@ -6,11 +6,13 @@ import asyncio
 import contextlib
 import itertools
 import logging
+from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from wirespeed.client.connection.handshake import ENVELOPE, FallBack, first_answer
+from wirespeed.client.connection.handshake import FallBack, first_answer
 from wirespeed.client.http.statuses import NO_VERDICT, Challenged
 from wirespeed.errors import (
     HttpStatusError,
@@ -27,7 +29,6 @@ from wirespeed.protocol.revisions import (
     LATEST_LEGACY,
     LATEST_MODERN,
     LEGACY_VERSIONS,
-    META_CLIENT_INFO,
     MODERN_VERSIONS,
     REVISIONS,
 )
@@ -42,6 +43,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("wirespeed.proxy")
 
+# Seconds in which a server that starts slowly may answer a ping, see `ping_or_hello_to`.
+PATIENCE = 8.0
+
 # After these errors, another question would fail as well.
 _NO_ERA = codes.UNAVAILABLE | codes.MODERN_ERRORS - {codes.UNSUPPORTED_PROTOCOL_VERSION}
 
@@ -53,32 +57,24 @@ _LEGACY = (
 
 
 async def discover(
-    backend: Backend,
-    timeout: float,
-    capabilities: dict[str, Any] | None = None,
-    info: object = None,
+    backend: Backend, timeout: float, greet: Callable[[], Coroutine[Any, Any, Any]] | None = None
 ) -> tuple[str, ...]:
     """Return the versions that a server names in the modern era; none: it is of a legacy era.
 
     ``timeout``: Seconds after which a server that does not answer counts as a legacy one. Source:
-    basic/transports/stdio of 2026-07-28, "Backward Compatibility". ``capabilities``, ``info``: Of
-    the client, for a server that may be sent ``initialize`` as well; its answer becomes
-    `Backend.greeting`. None: It may not. TransportError: the connection was lost. RemoteError: a
-    modern server refuses.
+    basic/transports/stdio of 2026-07-28, "Backward Compatibility". ``greet``: Asks a silent server
+    something else as well, as `hello_to` does; an answer to ``initialize`` becomes
+    `Backend.greeting`. TransportError: the connection was lost. RemoteError: a modern server
+    refuses.
     """
     backend.revision = REVISIONS[LATEST_MODERN]
     probe = _versions(backend, timeout)
-    if capabilities is None or backend.over_http:
+    if greet is None or backend.over_http:
         try:
             return await probe
         except FallBack:
             backend.revision = None
             return ()
-    params = {**_hello(capabilities, info), "_meta": {**ENVELOPE, META_CLIENT_INFO: client_info()}}
-
-    async def greet() -> Any:
-        return await backend.ask("initialize", params)
-
     verdict = await first_answer(probe, greet)
     if verdict.is_modern:
         found: tuple[str, ...] = verdict.answer
@@ -89,6 +85,24 @@ async def discover(
         backend.greeted(verdict.answer)
     backend.revision = None
     return ()
+
+
+async def hello_to(backend: Backend, capabilities: dict[str, Any], info: object = None) -> Any:
+    """Send ``initialize`` beside ``server/discover``. ``info``: That of a client, in place of the
+    proxy's."""
+    params = {**_hello(capabilities, info), "_meta": envelope()}
+    return await backend.ask("initialize", params)
+
+
+async def ping_or_hello_to(backend: Backend) -> Any:
+    """Send ``ping`` beside ``server/discover`` to a server whose first client will send
+    ``initialize``. A server that starts slowly answers it when it is there, with an error if it is
+    of 2026-07-28. Only one that answers nothing before ``initialize`` gets that of the proxy."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(PATIENCE):
+            await backend.ask("ping", {"_meta": envelope()})
+        return None
+    return await hello_to(backend, {})
 
 
 async def _versions(backend: Backend, timeout: float) -> tuple[str, ...]:
@@ -127,13 +141,14 @@ class Probe:
 
     Args:
         timeout: Seconds after which a server that does not answer counts as a legacy one.
-        capabilities: What the server may ask.
+        capabilities: What the server may ask the proxy, which shakes hands with it. None: a client
+            will do so.
 
     Attributes:
         was_fatal: Whether the server has ended at the question.
     """
 
-    def __init__(self, timeout: float, capabilities: dict[str, Any]) -> None:
+    def __init__(self, timeout: float, capabilities: dict[str, Any] | None) -> None:
         self._timeout = timeout
         self._capabilities = capabilities
         self.was_fatal = False
@@ -146,8 +161,13 @@ class Probe:
         if self._found is not None:
             return self._found
         self._found = ()
+        greet = (
+            partial(ping_or_hello_to, backend)
+            if self._capabilities is None
+            else partial(hello_to, backend, self._capabilities)
+        )
         try:
-            self._found = await discover(backend, self._timeout, self._capabilities)
+            self._found = await discover(backend, self._timeout, greet)
             if not self._found:
                 logger.info(_LEGACY, backend.name)
         except TransportError as exc:

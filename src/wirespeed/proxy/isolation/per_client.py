@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
+from functools import partial
 from typing import TYPE_CHECKING, cast
 
 from wirespeed.client.targets.remote import Http
@@ -23,7 +24,7 @@ from wirespeed.proxy.backend import remote_error
 from wirespeed.proxy.eras import modern_version, params_of
 from wirespeed.proxy.failures import is_down, told
 from wirespeed.proxy.flow.rates import credentials_of
-from wirespeed.proxy.isolation.handshake import discover
+from wirespeed.proxy.isolation.handshake import discover, hello_to
 from wirespeed.proxy.isolation.instance import guarded, quiet
 from wirespeed.proxy.isolation.pair import Pair
 from wirespeed.proxy.isolation.spares import Spares
@@ -348,7 +349,8 @@ class PerClient:
         meta = params_of(message).get("_meta")
         meta = meta if isinstance(meta, dict) else {}
         capabilities = declared(understood(meta.get(META_CLIENT_CAPABILITIES)), LATEST_LEGACY)
-        found = await discover(backend, timeout, capabilities, meta.get(META_CLIENT_INFO))
+        greet = partial(hello_to, backend, capabilities, meta.get(META_CLIENT_INFO))
+        found = await discover(backend, timeout, greet)
         return () if backend.greeting is not None else found
 
     def client_said(self, front: Front, message: Message) -> None:
