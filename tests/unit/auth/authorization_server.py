@@ -207,6 +207,8 @@ class ProtectedServer(HttpPeer):
         servers: Its authorization servers.
         changes: Members of its metadata in place of the usual; None leaves a member out.
         places: Where the metadata lies; none for a server of 2025-03-26.
+        others: Documents that lie elsewhere, by path.
+        resource: What tokens are for; None for the URL.
         challenge: Parameters of each challenge: by default the place of the metadata.
         scopes: The scopes that each method needs, or each ``"tools/call:NAME"``; "" for all.
         open: Methods that need no token.
@@ -219,6 +221,8 @@ class ProtectedServer(HttpPeer):
         self.servers = list(servers)
         self.changes: dict[str, Any] = {}
         self.places = [f"{RESOURCE}/mcp"]
+        self.others: dict[str, Any] = {}
+        self.resource: str | None = None
         self.challenge: dict[str, str] | None = None
         self.scopes: dict[str, list[str]] = {}
         self.open: set[str] = set()
@@ -247,6 +251,8 @@ class ProtectedServer(HttpPeer):
         path = urlsplit(exchange.target).path
         if path in self.places:
             exchange.json(self.metadata)
+        elif path in self.others:
+            exchange.json(self.others[path])
         elif path != "/mcp" and self.own is not None:
             self.own.port = self.port
             await self.own._answer(exchange)
@@ -268,7 +274,8 @@ class ProtectedServer(HttpPeer):
             params = {}
         elif params is None:
             params = {"resource_metadata": f"{self.origin}{self.places[0]}"}
-        if token is None or token.expires < time.time() or token.resource != self.url:
+        wanted = self.url if self.resource is None else self.resource
+        if token is None or token.expires < time.time() or token.resource != wanted:
             status = 401
             if text:
                 params = params | {"error": "invalid_token"}

@@ -42,6 +42,30 @@ async def test_where_metadata_lies(path: str, kind: str) -> None:
             assert asked == [f"{RESOURCE}/mcp", RESOURCE]
 
 
+@pytest.mark.parametrize("named", [RESOURCE, f"{RESOURCE}/mcp"])
+@pytest.mark.parametrize("resource", ["", "/", "/mcp", "/mcp/"])
+async def test_the_metadata_of_the_challenge_beside_other_metadata_of_the_origin(
+    named: str, resource: str
+) -> None:
+    """It counts alone, and its resource is used as it is written."""
+    async with lab() as (server, protected, user), listening(AuthorizationServer()) as other:
+        text = f"{protected.origin}{resource}"
+        document = {"resource": text, "authorization_servers": [server.issuer]}
+        another = {"resource": protected.url, "authorization_servers": [other.issuer]}
+        protected.places, protected.resource = [], text
+        protected.others = {RESOURCE: another, f"{RESOURCE}/mcp": another, named: document}
+        protected.challenge = {"resource_metadata": f"{protected.origin}{named}"}
+        storage = MemoryStorage()
+        await call(protected, auth(user, storage=storage))
+        age(storage, protected.url)
+        await call(protected, auth(user, storage=storage))
+        asked = [e.target for e in protected.exchanges if e.target != "/mcp"]
+        assert set(asked) == {named}
+        requests = server.asked("authorize") + server.asked("token")
+        assert [form["resource"] for form in requests] == [text] * 3
+        assert other.requests == []
+
+
 @pytest.mark.parametrize("unknown", [(200, "<html>"), (500, "")])
 async def test_other_answers_at_unknown_paths(unknown: tuple[int, str]) -> None:
     async with lab() as (server, protected, user):

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -172,6 +175,71 @@ async def test_two_processes_use_a_refresh_token_once(tmp_path: Path) -> None:
         values = [auth(user, storage=FileStorage(folder)) for _ in range(5)]
         await asyncio.gather(*(call(protected, value) for value in values))
         assert len(server.asked("token")) == 2
+        assert len(user.pages) == 1
+
+
+CALLS = """
+import asyncio, sys
+from wirespeed import Client
+from wirespeed.auth import FileStorage, OAuth
+
+async def nobody(url):
+    raise AssertionError(f"the user is asked: {url}")
+
+async def call(url, folder):
+    value = OAuth(storage=FileStorage(folder), open_url=nobody)
+    async with Client(url, auth=value, era="modern") as client:
+        for line in iter(sys.stdin.readline, ""):
+            await asyncio.gather(*(client.call_tool("echo", {"text": "x"}) for _ in range(20)))
+            print("done", flush=True)
+
+print("here", flush=True)
+sys.stdin.readline()
+asyncio.run(call(*sys.argv[1:]))
+"""
+
+
+class Caller:
+    """A process with a client that calls when it is told to."""
+
+    def __init__(self, url: str, folder: Path) -> None:
+        self.child = subprocess.Popen(
+            [sys.executable, "-c", CALLS, url, str(folder)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    async def says(self) -> str:
+        assert self.child.stdout is not None
+        return await asyncio.to_thread(self.child.stdout.readline)
+
+    def go(self) -> None:
+        assert self.child.stdin is not None
+        self.child.stdin.write("go\n")
+        self.child.stdin.flush()
+
+
+async def test_calls_of_two_processes_refresh_a_login_once(tmp_path: Path) -> None:
+    """With a token that has ended, then with one that the server no longer takes."""
+    async with lab() as (server, protected, user):
+        folder = tmp_path / "logins"
+        await call(protected, auth(user, storage=FileStorage(folder)))
+        age(FileStorage(folder), protected.url)
+        with contextlib.ExitStack() as stack:
+            callers = [Caller(protected.url, folder) for _ in range(2)]
+            for caller in callers:
+                stack.enter_context(caller.child)
+                stack.callback(caller.child.kill)
+            assert [await caller.says() for caller in callers] == ["here\n"] * 2
+            for n in (2, 3):
+                for caller in callers:
+                    if n == 2:
+                        caller.go()  # connects
+                    caller.go()
+                assert [await caller.says() for caller in callers] == ["done\n"] * 2
+                assert len(server.asked("token")) == n
+                server.tokens.clear()
         assert len(user.pages) == 1
 
 
