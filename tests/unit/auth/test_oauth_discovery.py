@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -17,7 +18,7 @@ from authorization_server import (
     call,
     lab,
 )
-from web_lab import listening, modern
+from web_lab import Exchange, listening, modern
 
 from wirespeed.auth import MemoryStorage
 from wirespeed.errors import AuthorizationError
@@ -64,6 +65,24 @@ async def test_the_metadata_of_the_challenge_beside_other_metadata_of_the_origin
         requests = server.asked("authorize") + server.asked("token")
         assert [form["resource"] for form in requests] == [text] * 3
         assert other.requests == []
+
+
+async def test_a_byte_order_mark_before_documents(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also before the answers of the endpoints."""
+
+    def json_with_mark(exchange: Exchange, value: Any, status: int = 200, **headers: str) -> None:
+        text = f"\ufeff{json.dumps(value)}"
+        exchange.reply(status, text, content_type="application/json", **headers)
+
+    monkeypatch.setattr(Exchange, "json", json_with_mark)
+    async with lab() as (server, protected, user):
+        storage = MemoryStorage()
+        await call(protected, auth(user, storage=storage))
+        server.refuse = lambda form: "invalid_grant"
+        server.tokens.clear()
+        with pytest.raises(AuthorizationError) as caught:
+            await call(protected, auth(user, storage=storage))
+        assert caught.value.error == "invalid_grant"
 
 
 @pytest.mark.parametrize("unknown", [(200, "<html>"), (500, "")])

@@ -7,6 +7,7 @@ connection are the methods `_released`, `_lost` and `_ended`.
 cimport cython
 from libc.errno cimport EAGAIN, EINTR, errno
 from libc.stdint cimport uint8_t
+from libc.string cimport memcmp
 
 from wirespeed._core.framing.base cimport FRAME_MORE
 from wirespeed._core.framing.http.fields cimport CONTENT_ENCODING, CONTENT_TYPE, LOCATION, method_of
@@ -252,6 +253,8 @@ cdef class HttpClientConnection(Endpoint):
                     me.events_c(call)
                 else:
                     if part == BODY and self.location is None:
+                        if frame.n >= 3 and memcmp(frame.p, b"\xef\xbb\xbf", 3) == 0:
+                            frame.p, frame.n = frame.p + 3, frame.n - 3    # a byte order mark
                         call.receiver.on_body(Lease.of(framer.slab, frame.p, frame.n))
                     if self.call is call:
                         me.complete_c(call)

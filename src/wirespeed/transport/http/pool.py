@@ -33,7 +33,8 @@ class Receiver(Protocol):
         of success); else `on_body` does."""
 
     def on_body(self, data: Any) -> None:
-        """The whole body of a response that is not a stream: a `Lease`, which may be empty."""
+        """The whole body of a response that is not a stream, without a byte order mark before it:
+        a `Lease`, which may be empty."""
 
     def on_event(self, event: str, data: Any, id: str | None, retry: int | None) -> None:
         """An event of a stream: its name ("message" where it has none), its data (a `Lease` or

@@ -108,6 +108,49 @@ async def test_a_response_as_events() -> None:
     assert seen == [1.0, 2.0]
 
 
+MARK = "\ufeff"
+
+
+def marked(exchange: Exchange, message: Any, status: int = 200) -> None:
+    """Answer with JSON behind a byte order mark."""
+    message = {"jsonrpc": "2.0", "id": exchange.message["id"], **message}
+    exchange.reply(status, MARK + json.dumps(message), content_type="application/json")
+
+
+@pytest.mark.parametrize("era", [legacy, modern])
+async def test_a_byte_order_mark_before_a_response(era: Any) -> None:
+    async def as_json(exchange: Exchange, message: Any) -> None:
+        result = {"content": [{"type": "text", "text": "a"}], "resultType": "complete"}
+        marked(exchange, {"result": result})
+
+    async def as_events(exchange: Exchange, message: Any) -> None:
+        exchange.open()
+        exchange.raw(MARK)
+        exchange.answered("b")
+        exchange.end()
+
+    async def as_error(exchange: Exchange, message: Any) -> None:
+        marked(exchange, {"error": {"code": -32603, "message": "c"}})
+
+    async def as_status(exchange: Exchange, message: Any) -> None:
+        marked(exchange, {"error": {"code": -32602, "message": "d"}}, 400)
+
+    async def as_text(exchange: Exchange, message: Any) -> None:
+        exchange.reply(403, f"{MARK}e", content_type="text/plain")
+
+    async with era() as peer, peer.client() as client:
+        for rule in (as_json, as_events, as_error, as_status, as_text):
+            peer.rules[f"tools/call:{rule.__name__}"] = rule
+        assert (await client.call_tool("as_json")).text == "a"
+        assert (await client.call_tool("as_events")).text == "b"
+        for name, code in (("as_error", -32603), ("as_status", -32602)):
+            with pytest.raises(RemoteError) as caught:
+                await client.call_tool(name)
+            assert caught.value.code == code
+        with pytest.raises(HttpStatusError, match=r"403 Forbidden \(e\)"):
+            await client.call_tool("as_text")
+
+
 async def test_a_cancelled_modern_call_closes_its_response() -> None:
     async def wait(exchange: Exchange, message: dict[str, Any]) -> None:
         exchange.open()
