@@ -252,12 +252,18 @@ def loop_factory(any_loop: str) -> MakeLoop:
     return LOOPS[any_loop]
 
 
-def runner_of(make_loop: MakeLoop) -> Run:
+@pytest.fixture
+def bound() -> float:
+    """Seconds after which a test that is a coroutine counts as hung."""
+    return BOUND_SECONDS
+
+
+def runner_of(make_loop: MakeLoop, bound: float) -> Run:
     """Runs a coroutine on a new loop, for a bounded time."""
 
     def run(main: Coroutine[Any, Any, Any]) -> Any:
         async def bounded() -> Any:
-            async with asyncio.timeout(BOUND_SECONDS):
+            async with asyncio.timeout(bound):
                 return await main
 
         with asyncio.Runner(loop_factory=make_loop) as runner:
@@ -267,15 +273,15 @@ def runner_of(make_loop: MakeLoop) -> Run:
 
 
 @pytest.fixture
-def run(loop_factory: MakeLoop) -> Run:
+def run(loop_factory: MakeLoop, bound: float) -> Run:
     """``run(coroutine)`` on the loop that the test is for."""
-    return runner_of(loop_factory)
+    return runner_of(loop_factory, bound)
 
 
 @pytest.fixture
-def once() -> Run:
+def once(bound: float) -> Run:
     """``once(coroutine)``, for what has nothing to do with the loop: on the default one."""
-    return runner_of(default_loop())
+    return runner_of(default_loop(), bound)
 
 
 @pytest.fixture

@@ -19,6 +19,7 @@ from pairings import Held, Outcome, Pairing
 pytest.register_assert_rewrite("checks")
 
 HERE = Path(__file__).parent
+BOUND_SECONDS = 280.0  # less than `faulthandler_timeout`
 SAMPLE = {"python2", "ts2", "websockets", "uvicorn", "uvicorn-h11", "ours"}
 
 
@@ -44,6 +45,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             for item in found:
                 if not sampled(item):
                     item.add_marker(pytest.mark.full("another peer of the same kind"))
+
+
+@pytest.fixture
+def bound() -> float:
+    """The first test of a peer installs it."""
+    return BOUND_SECONDS
 
 
 def wanted(request: pytest.FixtureRequest, name: str) -> list[Any]:

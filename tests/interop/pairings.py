@@ -24,7 +24,7 @@ MODERN = "2026-07-28"
 OLDER = ("2024-11-05", "2025-03-26", "2025-06-18")
 ALL_LEGACY = ",".join((*OLDER, LATEST_LEGACY))
 PROGRAM_SECONDS = 150
-START_SECONDS = 30
+START_SECONDS = 120
 SPY = [sys.executable, "-E", "-s", "-S", str(peers.PROGRAMS / "spy.py")]
 SPIES = {
     "stdio": SPY,

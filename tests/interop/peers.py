@@ -28,6 +28,15 @@ PROGRAMS = HERE / "programs"
 PINS = tomllib.loads((HERE / "pins.toml").read_text())
 PUBLISHED = tomllib.loads((HERE / "published.toml").read_text())
 INSTALL_SECONDS = 600
+INSTALLERS = {
+    # Scripts of packages download browsers.
+    "npm": [
+        *("npm", "install", "--prefix", "{folder}", "--ignore-scripts", "--no-audit", "--no-fund"),
+        *("--no-package-lock", "--loglevel=error", "{pin}"),
+    ],
+    "go": ["env", "GOBIN={folder}/bin", "go", "install", "{pin}"],
+    "cargo": ["cargo", "install", "--quiet", "--locked", "--debug", "--root", "{folder}", "{pin}"],
+}
 
 
 class PeerUnavailable(Exception):
@@ -78,24 +87,24 @@ def published(name: str) -> list[str]:
     """The command that launches a server of `published.toml`."""
     server = PUBLISHED[name]
     program, *arguments = server["command"]
+    key = f"published-{name}"
+    if "pypi" in server:
+        pins: list[str] = server["pypi"]
+        version = "{}.{}".format(*sys.version_info)
+        key, of = f"{key}-py{version}", [sys.base_prefix, *pins]
+        return [str(_installed(key, of, _environment_of(pins)) / "bin" / program), *arguments]
+    kind = next(kind for kind in INSTALLERS if kind in server)
+    pin: str = server[kind]
 
     def install(folder: Path) -> None:
         folder.mkdir()
-        (folder / "package.json").write_text('{"private": true}')
-        # Scripts of packages download browsers.
-        options = ["--ignore-scripts", "--no-audit", "--no-fund", "--no-package-lock"]
-        _run(["npm", "install", *options, "--loglevel=error", server["npm"]], cwd=folder)
+        _run([word.format(pin=pin, folder=folder) for word in INSTALLERS[kind]], cwd=folder)
 
-    if "npm" in server:
-        folder = _installed(f"published-{name}", [server["npm"]], install)
-        script = folder / "node_modules" / ".bin" / program
-        return [str(npm() / "node_modules" / ".bin" / "node"), str(script.resolve()), *arguments]
-    version = "{}.{}".format(*sys.version_info)
-    pins = server["pypi"]
-    folder = _installed(
-        f"published-{name}-py{version}", [sys.base_prefix, *pins], _environment_of(pins)
-    )
-    return [str(folder / "bin" / program), *arguments]
+    folder = _installed(key, [pin], install)
+    if kind != "npm":
+        return [str(folder / "bin" / program), *arguments]
+    script = folder / "node_modules" / ".bin" / program
+    return [str(npm() / "node_modules" / ".bin" / "node"), str(script.resolve()), *arguments]
 
 
 @functools.cache
