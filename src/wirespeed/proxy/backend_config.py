@@ -13,6 +13,7 @@ from wirespeed.transport.address import quote_path
 
 if TYPE_CHECKING:
     from wirespeed.client.targets.remote import Http, Socket, WebSocket
+    from wirespeed.server.server import Server
     from wirespeed.transport.child.command import Stdio
 
 Era: TypeAlias = Literal["auto", "legacy", "modern"]
@@ -209,7 +210,7 @@ class BackendConfig:
     """One server behind the proxy.
 
     Attributes:
-        target: How to start or reach it.
+        target: How to start or reach it; or a `wirespeed.Server` of this process.
         name: Its name in paths, errors and logs: letters, digits and ``._~-``, at most 64.
         protocol: What it speaks: ``"mcp"``, or ``"litemcp"`` (1.0.0), whose one tool is shown as a
             tool of MCP with strings as parameters. Clients share a server of LiteMCP.
@@ -251,7 +252,7 @@ class BackendConfig:
             ``/lite/``, the name of the server, ``/`` and its own, where URLs have paths.
     """
 
-    target: Stdio | Http | WebSocket | Socket
+    target: Stdio | Http | WebSocket | Socket | Server
     name: str = "server"
     protocol: Literal["mcp", "litemcp"] = "mcp"
     isolation: Isolation = "auto"

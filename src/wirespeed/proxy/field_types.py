@@ -28,10 +28,11 @@ def check_types(config: Any) -> None:
 def _kinds(config: Any) -> dict[str, Any]:
     """The annotations of a class, as they mean in its module."""
     from wirespeed.client.targets.remote import Http, Socket, WebSocket
+    from wirespeed.server.server import Server
     from wirespeed.transport.child.command import Stdio
 
-    targets = {"Http": Http, "Socket": Socket, "Stdio": Stdio, "WebSocket": WebSocket}
-    known = {**config.__post_init__.__globals__, **targets}
+    targets = (Http, Server, Socket, Stdio, WebSocket)
+    known = {**config.__post_init__.__globals__, **{one.__name__: one for one in targets}}
     return {one.name: eval(str(one.type), known) for one in fields(config)}
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from wirespeed import Http, Limits, Stdio
+from wirespeed import Http, Limits, Server, Stdio
 from wirespeed.proxy import (
     AdminConfig,
     AuditConfig,
@@ -32,7 +32,7 @@ ONE = BackendConfig(target=TARGET)
 WRONG: dict[str, tuple[Callable[[], Any], str]] = {
     "a class": (
         lambda: BackendConfig(target=str),  # type: ignore[arg-type]
-        "target of BackendConfig must be Stdio | Http | WebSocket | Socket, not the class str",
+        "target of BackendConfig must be Stdio | Http | WebSocket | Socket | Server, not the class str",
     ),
     "a string": (lambda: BackendConfig(target="x"), "target of BackendConfig"),  # type: ignore[arg-type]
     "nothing": (lambda: BackendConfig(target=None), "not NoneType"),  # type: ignore[arg-type]
@@ -81,3 +81,8 @@ def test_lists_and_whole_numbers_will_do() -> None:
     urls: Any = ["unix:s"]
     config = ProxyConfig(backends=backends, listen=urls, limits=Limits(), shutdown_grace=1)
     assert config.backends[1].start_timeout == 1
+
+
+def test_a_server_of_this_process_will_do() -> None:
+    here = Server("here")
+    assert BackendConfig(target=here).target is here
