@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import logging
 import os
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from wirespeed.cli.credentials import ENVIRON
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from wirespeed.transport.net.certificate import Certificate
     from wirespeed.transport.net.group import Attendant
     from wirespeed.transport.net.serve import Place
-    from wirespeed.transport.options import ListenFields, OnListening
+    from wirespeed.transport.options import ListenFields
 
 logger = logging.getLogger("wirespeed.server")
 
@@ -54,11 +55,12 @@ def serve_at(
     from wirespeed.transport.net.succession import Succession
 
     os.environ.pop(KEY_PASSWORD, None)  # not for tools and their child processes
+    n = itertools.count(1)
     if attendant is None and any(place.certificate for place, _ in places):
         attendant = _Certificates([place for place, _ in places])
     try:
         run_together(
-            [place.with_services(found) for place, found in places],
+            [place.with_services(found, lambda: next(n) == len(places)) for place, found in places],
             workers=workers,
             attendant=attendant,
             succession=Succession([sys.executable, *sys.orig_argv[1:]], ENVIRON),
@@ -168,13 +170,11 @@ class Listening:
         """Whether several servers can share the address, each with a path of its own."""
         return self.address.has_paths
 
-    def with_services(self, found: Service | Routes) -> Place:
-        """What is served here, and how."""
-        return self.url, found, self.announce(found), self.options
-
-    def announce(self, found: Service | Routes) -> OnListening:
-        """Return the function that tells people where the server listens."""
-        return lambda urls: self._announce(found, urls)
+    def with_services(
+        self, found: Service | Routes, is_last: Callable[[], bool] = lambda: False
+    ) -> Place:
+        """What is served here, and how. ``is_last``: Returns whether all others are announced."""
+        return self.url, found, lambda urls: self._announce(found, urls, is_last()), self.options
 
     def _http(self) -> HttpOptions:
         from wirespeed import HttpOptions
@@ -196,13 +196,14 @@ class Listening:
         except ValueError as exc:
             raise usage(f"--trusted-proxy: {exc}") from None
 
-    def _announce(self, found: Service | Routes, urls: Sequence[str]) -> None:
-        """Print the address and how to end the server, and warn about an unencrypted token."""
+    def _announce(self, found: Service | Routes, urls: Sequence[str], is_last: bool) -> None:
+        """Print the address, with the last one how to end the server, and warn about an unencrypted
+        token."""
         n = self.settings.workers
         workers = f" with {n} workers" if n > 1 else ""
         services = list(found.values()) if isinstance(found, dict) else [found]
         for service, url in zip(services, urls, strict=True):
-            end = "; Ctrl-C ends it" if url == urls[-1] else ""
+            end = "; Ctrl-C ends it" if is_last and url == urls[-1] else ""
             complain(f"serving {title(service)}{workers} on {url}{end}", level="note")
         if self.address.file or is_loopback(self.address.host):
             return

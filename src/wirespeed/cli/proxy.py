@@ -8,7 +8,8 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from functools import cache
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from wirespeed.cli import credentials, logs
 from wirespeed.cli.failures import Exit, Failure, complain, usage
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 
 TOKEN = "WIRESPEED_ADMIN_TOKEN"
+_LAST_SPANS = 5000  # milliseconds for the last spans to leave at the end
 
 logger = logging.getLogger("wirespeed.proxy")
 
@@ -62,6 +64,10 @@ def run_proxy(
 
     name, settings = settings.name, replace(settings, name=None)  # also for what is not HTTP
 
+    @cache
+    def admin_token() -> str | None:
+        return credentials.one_line(admin_token_file, "--admin-token-file", TOKEN)
+
     proxy: Proxy | None = None
     checking = _Check(file) if check and file is not None else None
 
@@ -88,7 +94,7 @@ def run_proxy(
                 found = replace(found, name=name)
             except ValueError as exc:
                 raise usage(f"--name: {exc}") from None
-        return _with_admin(found, admin, admin_token_file)
+        return _with_admin(found, admin, admin_token, admin_token_file)
 
     of_file = file is not None and not urls
     option = f"{file}: proxy.listen" if of_file else "--listen"
@@ -112,13 +118,16 @@ def run_proxy(
                 _routes(proxy, one, f"{option}[{i}]" if of_file else option)
             else:
                 configured.append((one.url, _options(f"{option}[{i}]", proxy, one)))
+    if checking is not None and config.tracing:
+        with guard():
+            _traced(file, proxy)
     if checking is not None and checking.faults:
         return checking.end(config.backends)
     plain = tuple(one for one in config.listen if isinstance(one, str))
     places = places_of(plain, settings, option) if plain or not configured else []
     if checking is not None:
         return checking.end(config.backends)
-    attendant.serves(proxy, places)
+    attendant.serves(proxy, places, _traced(file, proxy) if config.tracing else None)
     if places or configured:
         from wirespeed.cli.listen import Listening, serve_at
 
@@ -155,6 +164,13 @@ def run_proxy(
 
         run(attendant.serve())
     return 0
+
+
+class Traces(Protocol):
+    """A provider of tracers of the SDK."""
+
+    def force_flush(self, timeout_millis: int) -> object:
+        """Export the spans that wait."""
 
 
 class _Check:
@@ -213,12 +229,14 @@ class _Attendant:
         self._file = file
         self._load = load
         self._places: list[Listening] = []
+        self._traces: Traces | None = None
+        self._n = 0  # listeners
         self._watch = Watch(self._files, self._read)
         self._proxy: Proxy
 
-    def serves(self, proxy: Proxy, places: list[Listening]) -> None:
-        """What serves, and where."""
-        self._proxy, self._places = proxy, places
+    def serves(self, proxy: Proxy, places: list[Listening], traces: Traces | None) -> None:
+        """What serves, and where. ``traces``: What has its spans."""
+        self._proxy, self._places, self._traces = proxy, places, traces
         proxy.source = self._file
         self._watch.polls = proxy.config.watch
 
@@ -254,8 +272,12 @@ class _Attendant:
     @contextlib.contextmanager
     def attend(self, group: Group, number: int, listener: Listener) -> Iterator[None]:
         """As an `Attendant`."""
+        self._n += 1
         with self._proxy.listening.attend(group, number, listener), self._watch.running():
             yield
+        self._n -= 1
+        if self._n == 0 and self._traces is not None:
+            self._traces.force_flush(_LAST_SPANS)
         ended = listener.options.ssl
         self._places[:] = [
             one
@@ -267,6 +289,25 @@ class _Attendant:
         """Serve on stdio."""
         with self._watch.running():
             await self._proxy.serve()
+        if self._traces is not None:
+            self._traces.force_flush(_LAST_SPANS)
+
+
+def _traced(file: str | None, proxy: Proxy) -> Traces:
+    """Trace a proxy as the environment says. Returns what has its spans."""
+    try:
+        from wirespeed.ext import otel
+    except ImportError:
+        raise ConfigError(
+            f"{file}: proxy.tracing: needs OpenTelemetry: pip install 'wirespeed[otel]' "
+            "opentelemetry-sdk opentelemetry-exporter-otlp"
+        ) from None
+    try:
+        provider = otel.provider_of_environment(proxy.name)
+    except ConfigError as exc:
+        raise ConfigError(f"{file}: proxy.tracing: {exc}") from None
+    otel.instrument(proxy, tracer_provider=provider)
+    return cast("Traces", provider)
 
 
 def _options(
@@ -322,7 +363,12 @@ def _config(
     return ProxyConfig(backends=(backend,), listen=())
 
 
-def _with_admin(config: ProxyConfig, url: str | None, token_file: str | None) -> ProxyConfig:
+def _with_admin(
+    config: ProxyConfig,
+    url: str | None,
+    token: Callable[[], str | None],
+    token_file: str | None,
+) -> ProxyConfig:
     """The configuration with what the command line says of the admin listener."""
     from wirespeed.proxy import AdminConfig
 
@@ -331,9 +377,9 @@ def _with_admin(config: ProxyConfig, url: str | None, token_file: str | None) ->
             raise usage("--admin-token-file needs --admin URL")
         return config
     admin = config.admin or AdminConfig()
-    token = credentials.one_line(token_file, "--admin-token-file", TOKEN) or admin.token
     try:
-        return replace(config, admin=AdminConfig(listen=url or admin.listen, token=token))
+        made = AdminConfig(listen=url or admin.listen, token=token() or admin.token)
+        return replace(config, admin=made)
     except ValueError as exc:
         raise usage(f"--admin: {exc}") from None
 

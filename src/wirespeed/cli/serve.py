@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
 from wirespeed.cli import credentials, logs, modules
@@ -31,6 +32,12 @@ class Settings:
     stateless: bool = False
     access_log: Literal["text", "json"] | None = None
     trusted_proxies: tuple[str, ...] = ()
+
+    @cached_property
+    def secret(self) -> credentials.Secret | None:
+        """The tokens of the options or of the environment, read once. Failure as of
+        `credentials.find`."""
+        return credentials.find(self.token, self.token_file)
 
     def given(self) -> list[str]:
         """Return the given options, as the user types them."""
@@ -107,7 +114,7 @@ def places_of(urls: tuple[str, ...], settings: Settings, option: str) -> list[Li
         return []
     from wirespeed.cli.listen import Listening, check_used, parsed
 
-    secret = credentials.find(settings.token, settings.token_file)
+    secret = settings.secret
     check_used([parsed(url, option) for url in urls], settings, secret)
     places = [Listening(url, settings, secret) for url in urls]
     if settings.access_log is not None:

@@ -40,6 +40,7 @@ from opentelemetry import propagate, trace
 from opentelemetry.trace import SpanKind
 
 from wirespeed.client.requests.middleware import OutboundChain
+from wirespeed.errors import ConfigError
 from wirespeed.ext._conventions import (
     mark_failed,
     request_attributes,
@@ -108,6 +109,52 @@ def instrument(
         raise ValueError(f"{target!r} is traced already")
     observer.tracer = _late_tracer(target, tracer) or _Tracer(target, tracer)
     trace_questions(target, tracer)
+
+
+def provider_of_environment(name: str) -> TracerProvider:
+    """Return a provider with what the variables of OpenTelemetry say (``OTEL_TRACES_EXPORTER``,
+    ``OTEL_EXPORTER_OTLP_ENDPOINT``, ``OTEL_TRACES_SAMPLER``, …), or else the global one, if the
+    program has one already (``opentelemetry-instrument``).
+
+    Args:
+        name: The name of this instance of the service.
+
+    Raises:
+        ConfigError: The SDK, or the exporter that the variables name, is not installed.
+    """
+    import os
+    from importlib.metadata import entry_points
+
+    found = trace.get_tracer_provider()
+    if not isinstance(found, trace.ProxyTracerProvider):
+        return found
+    try:
+        from opentelemetry.sdk.resources import Resource
+        from opentelemetry.sdk.trace import TracerProvider as Provider
+        from opentelemetry.sdk.trace.export import BatchSpanProcessor
+    except ImportError:
+        raise ConfigError(
+            "needs the SDK of OpenTelemetry: pip install opentelemetry-sdk "
+            "opentelemetry-exporter-otlp"
+        ) from None
+    attributes = {"service.instance.id": name}
+    if not os.environ.get("OTEL_SERVICE_NAME") and "service.name=" not in os.environ.get(
+        "OTEL_RESOURCE_ATTRIBUTES", ""
+    ):
+        attributes["service.name"] = "wirespeed-proxy"
+    provider = Provider(resource=Resource.create(attributes))
+    given = os.environ.get("OTEL_TRACES_EXPORTER") or "otlp"
+    for one in filter(None, map(str.strip, given.split(","))):
+        if one == "none":
+            continue
+        exporters = entry_points(group="opentelemetry_traces_exporter", name=one)
+        if not exporters:
+            raise ConfigError(
+                f"the exporter {one} is not installed: pip install opentelemetry-exporter-{one}, "
+                "or name another one in OTEL_TRACES_EXPORTER"
+            )
+        provider.add_span_processor(BatchSpanProcessor(next(iter(exporters)).load()()))
+    return provider
 
 
 def _late_tracer(server: Server, tracer: Any) -> Any:

@@ -226,6 +226,8 @@ class ProxyConfig:
         name: The name of the proxy among others: session ids begin with it, so that a load balancer
             finds the proxy of a session, and metrics and the audit log have it. At most 64 letters,
             digits, ``-`` and ``_``. None makes one of the host's name and ``listen``.
+        tracing: Whether ``wirespeed proxy`` makes spans of requests with OpenTelemetry, as the
+            variables of its environment say. In Python, call `wirespeed.ext.otel.instrument`.
     """
 
     backends: tuple[BackendConfig, ...]
@@ -243,6 +245,7 @@ class ProxyConfig:
     audit: str | AuditConfig | None = None
     admin: AdminConfig | None = None
     name: str | None = None
+    tracing: bool = False
 
     @property
     def shown_name(self) -> str:

@@ -422,6 +422,13 @@ class Top(Keys):
         | UnsetType
     ) = UNSET
     admin: Admin | UnsetType = UNSET
+    tracing: (
+        Annotated[
+            bool,
+            Meta(description="Whether requests are traced with OpenTelemetry; OTEL_… says how."),
+        ]
+        | UnsetType
+    ) = UNSET
     name: (
         Annotated[
             str,

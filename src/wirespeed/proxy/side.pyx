@@ -39,7 +39,7 @@ from wirespeed._core.span cimport Span
 from wirespeed._core.splice cimport MAX_MORE, Edit, edit_of
 from wirespeed.proxy.given cimport may_be_given
 from wirespeed.proxy.party cimport Party
-from wirespeed.proxy.trace_context cimport with_meta_c
+from wirespeed.proxy.trace_context cimport with_fields_c, with_meta_c
 from wirespeed.server.requests.observer cimport CANCELLED, now_c
 
 import logging
@@ -246,8 +246,9 @@ cdef class Side(Party):
             if function is not None:
                 function(self, m)
                 return 0
-        if self.head is not None and self.mirrored is not None:
-            if not self.mirrored.admits_c(self, m):
+        if self.head is not None:
+            m = with_fields_c(m, self.head)
+            if self.mirrored is not None and not self.mirrored.admits_c(self, m):
                 return 0
         if not (self.admits_modern if modern else self.admits_legacy) or (
             self.translation is not None and self.translation.diverts_c(m)

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 import os
+import socket
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from cli_lab import one_line, wirespeed
+from cli_lab import environment, one_line, wirespeed
 from raw import call, initialize, tool_server
+
+from wirespeed import SyncClient
 
 pytestmark = pytest.mark.smoke
 
@@ -261,3 +265,67 @@ def test_the_file_may_be_a_pipe_but_has_an_end(tmp_path: Path) -> None:
     code, lines = check(tmp_path / "long.json")
     assert code == 3
     assert lines[0].endswith("cannot read the file: it has more than 4 MiB")
+
+
+def traced(folder: Path, **top: Any) -> Path:
+    command, *args = tool_server()
+    file = folder / "proxy.json"
+    servers = {"one": {"command": command, "args": args, "proxy": {"isolation": "shared"}}}
+    file.write_text(json.dumps({"mcpServers": servers, "proxy": {"tracing": True, **top}}))
+    return file
+
+
+NO_PACKAGE = """
+import sys
+for name in [%s]:
+    sys.modules[name] = None
+"""
+
+
+@pytest.mark.parametrize(
+    ("hidden", "remedy"),
+    [
+        ("'opentelemetry'", "pip install 'wirespeed[otel]' opentelemetry-sdk"),
+        ("'opentelemetry.sdk.trace'", "needs the SDK of OpenTelemetry: pip install opentelem"),
+        ("", "the exporter otlp is not installed: pip install opentelemetry-exporter-otlp"),
+    ],
+)
+def test_tracing_needs_packages(tmp_path: Path, hidden: str, remedy: str) -> None:
+    (tmp_path / "sitecustomize.py").write_text(NO_PACKAGE % hidden)
+    file = traced(tmp_path)
+    code, (fault, usable) = check(file, PYTHONPATH=str(tmp_path))
+    assert code == 3
+    assert fault.startswith(f"{file}: proxy.tracing: ") and remedy in fault
+    assert usable.endswith(": one")
+    done = wirespeed("proxy", "--config", str(file), PYTHONPATH=str(tmp_path))
+    assert done.returncode == 3
+    assert one_line(done) == fault
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_requests_are_traced(tmp_path: Path, workers: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    url = f"http://127.0.0.1:{port}/mcp"
+    file = traced(tmp_path, listen=[url])
+    with subprocess.Popen(
+        [sys.executable, "-m", "wirespeed", "proxy", "--config", str(file), "--workers", workers],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment(OTEL_TRACES_EXPORTER="console"),
+    ) as process:
+        try:
+            assert process.stderr is not None
+            while "Ctrl-C ends it" not in process.stderr.readline():
+                pass
+            with SyncClient(url) as client:
+                client.call_tool("add", {"a": 1, "b": 2})
+            process.terminate()
+            out, _ = process.communicate(timeout=60)
+        finally:
+            process.kill()
+    assert process.returncode == 0
+    assert '"peer.service": "one"' in out
+    assert '"service.name": "wirespeed-proxy"' in out
+    assert '"name": "tools/call"' in out

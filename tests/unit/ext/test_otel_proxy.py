@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,8 @@ from opentelemetry.trace import SpanKind, StatusCode
 
 from tests.unit.proxy.merge_lab import MergeLab
 from tests.unit.proxy.proxy_lab import MODERN, Lab, call
-from wirespeed import Client
+from tests.unit.proxy.reload_lab import ReloadLab, server
+from wirespeed import Client, Http
 from wirespeed.ext import otel
 from wirespeed.protocol.codes import SERVER_LOST
 
@@ -148,3 +151,93 @@ async def test_without_a_tracer_a_context_passes_untouched(tmp_path: Path) -> No
         await client.ask(given)
         (seen,) = lab.read("tools/call")
     assert json.dumps(seen["params"]) == json.dumps(given["params"])
+
+
+# -- header fields --------------------------------------------------------------------------------
+
+
+@contextlib.asynccontextmanager
+async def behind_http(folder: Path, era: str, *names: str) -> AsyncIterator[tuple[ReloadLab, str]]:
+    versions = MODERN if era == "modern" else ""
+    servers = [server(folder, name, versions=versions) for name in names or ("b",)]
+    lab = ReloadLab(folder, *servers, listen=("http://127.0.0.1:0/mcp",))
+    async with lab.serving():
+        yield lab, lab.urls[0][0]
+
+
+def seen(folder: Path, name: str = "b") -> list[Any]:
+    """``_meta`` of the calls that a server has read."""
+    lines = map(json.loads, (folder / f"seen-{name}").read_text().splitlines())
+    return [one["params"].get("_meta", {}) for one in lines if one.get("method") == "tools/call"]
+
+
+def context_of(meta: Any) -> dict[str, Any]:
+    return {name: meta[name] for name in ("traceparent", "tracestate") if name in meta}
+
+
+async def called(
+    url: str, era: Any, fields: dict[str, str], tool: str = "echo", **options: Any
+) -> None:
+    async with Client(Http(url, headers=fields), era=era) as client:
+        await client.call_tool(tool, {}, **options)
+
+
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+async def test_a_server_gets_the_context_of_header_fields(tmp_path: Path, era: str) -> None:
+    async with behind_http(tmp_path, era) as (_, url):
+        fields = {"traceparent": PARENT, "TraceState": "a=1,b=2"}
+        await called(url, era, fields)
+        await called(url, era, fields, meta={"mine": 1})
+    first, second = seen(tmp_path)
+    assert context_of(first) == {"traceparent": PARENT, "tracestate": "a=1,b=2"}
+    assert context_of(second) == context_of(first) and second["mine"] == 1
+
+
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+async def test_several_servers_get_the_context_of_header_fields(tmp_path: Path, era: str) -> None:
+    async with behind_http(tmp_path, era, "a", "b") as (_, url):
+        await called(url, era, {"traceparent": PARENT}, "a_echo")
+    assert [context_of(one) for one in seen(tmp_path, "a")] == [{"traceparent": PARENT}]
+
+
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+async def test_meta_goes_before_header_fields(tmp_path: Path, era: str) -> None:
+    other = PARENT.replace("0af", "1bf")
+    async with behind_http(tmp_path, era) as (_, url):
+        fields = {"traceparent": PARENT, "tracestate": "a=1"}
+        await called(url, era, fields, meta={"traceparent": other})
+    assert [context_of(one) for one in seen(tmp_path)] == [{"traceparent": other}]
+
+
+@pytest.mark.parametrize(
+    "field",
+    [
+        "x",
+        PARENT[:-1],
+        PARENT + "x",
+        PARENT.upper(),
+        PARENT.replace("00-", "ff-", 1),
+        PARENT.replace("0af7651916cd43dd8448eb211c80319c", "0" * 32),
+        PARENT.replace("00f067aa0ba902b7", "0" * 16),
+    ],
+)
+async def test_a_field_that_is_no_context_is_ignored(tmp_path: Path, field: str) -> None:
+    async with behind_http(tmp_path, "modern") as (_, url):
+        await called(url, "modern", {"traceparent": field, "tracestate": "a=1"})
+    assert [context_of(one) for one in seen(tmp_path)] == [{}]
+
+
+async def test_a_long_tracestate_is_left_out(tmp_path: Path) -> None:
+    async with behind_http(tmp_path, "modern") as (_, url):
+        await called(url, "modern", {"traceparent": PARENT, "tracestate": "a=" + "1" * 5000})
+    assert [context_of(one) for one in seen(tmp_path)] == [{"traceparent": PARENT}]
+
+
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+async def test_a_span_is_a_child_of_that_of_header_fields(tmp_path: Path, era: str) -> None:
+    async with behind_http(tmp_path, era) as (lab, url):
+        traces = Traces(lab.proxy)
+        await called(url, era, {"traceparent": PARENT})
+    (span,) = [one for one in traces.spans if one.name.startswith("tools/call")]
+    assert (span.context.trace_id, span.parent.span_id) == (TRACE_ID, SPAN_ID)
+    assert [one["traceparent"] for one in seen(tmp_path)] == [traceparent(span)]

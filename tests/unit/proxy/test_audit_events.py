@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import dataclasses
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +14,14 @@ import pytest
 
 from tests.unit.proxy.merge_lab import MergeLab
 from tests.unit.proxy.operation_lab import Watched
-from tests.unit.proxy.proxy_lab import Lab, call
+from tests.unit.proxy.proxy_lab import BACKEND, Lab, call
 from tests.unit.proxy.reload_lab import ReloadLab, server
 from tests.unit.proxy.test_audit import lines, until
 from tests.unit.proxy.test_principals import Requests, client, modern, serving
+from wirespeed import Client, Http, WebSocket
+from wirespeed.auth import hash_token
 from wirespeed.errors import ConfigError, WirespeedError
-from wirespeed.proxy import AuditConfig, ToolsConfig
+from wirespeed.proxy import AuditConfig, PrincipalConfig, Proxy, ProxyConfig, ToolsConfig
 
 pytestmark = pytest.mark.off_schema
 
@@ -188,3 +191,38 @@ async def test_no_line_is_lost_by_rotations_under_load(tmp_path: Path) -> None:
 def test_events_that_are_not_known_are_refused() -> None:
     with pytest.raises(ValueError, match=r"events are call, read, .*, not 'login'"):
         AuditConfig(to="stderr", events=("login",))  # type: ignore[arg-type]
+
+
+async def test_the_peer_of_each_line_is_an_address(tmp_path: Path) -> None:
+    """It has no port: clients of LiteMCP have none, and a client has many."""
+    path = tmp_path / "audit"
+    token = "t" * 40
+    (tmp_path / "backend.py").write_text(BACKEND)
+    config = ProxyConfig(
+        backends=(server(tmp_path),),
+        listen=("http://127.0.0.1:0/mcp", "ws://127.0.0.1:0/mcp"),
+        principals=(PrincipalConfig(name="p", token_sha256=hash_token(token)[7:]),),
+        audit=AuditConfig(to=str(path), events=("call", "refusal", "session")),
+    )
+    proxy = Proxy(config)
+    urls: list[str] = []
+    listening = asyncio.Event()
+
+    def on_listening(found: Sequence[str]) -> None:
+        urls.append(found[0])
+        if len(urls) == len(config.listen):
+            listening.set()
+
+    serving = asyncio.ensure_future(proxy.serve(on_listening=on_listening))
+    await listening.wait()
+    for url in urls:
+        kind = Http if url.startswith("http:") else WebSocket
+        async with Client(kind(url, token=token)) as client:
+            await client.call_tool("echo", {})
+        with pytest.raises(WirespeedError):
+            await Client(kind(url)).open()
+    found = await until(path, 6)
+    serving.cancel()
+    await asyncio.wait((serving,))
+    assert {one["event"] for one in found} == {"call", "refusal", "session"}
+    assert {one["peer"] for one in found} == {"127.0.0.1"}

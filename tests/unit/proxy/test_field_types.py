@@ -32,7 +32,7 @@ ONE = BackendConfig(target=TARGET)
 WRONG: dict[str, tuple[Callable[[], Any], str]] = {
     "a class": (
         lambda: BackendConfig(target=str),  # type: ignore[arg-type]
-        "target of BackendConfig must be Stdio | Http | WebSocket | Socket | Server, not the class str",
+        "must be Stdio | Http | WebSocket | Socket | Server, not the class str",
     ),
     "a string": (lambda: BackendConfig(target="x"), "target of BackendConfig"),  # type: ignore[arg-type]
     "nothing": (lambda: BackendConfig(target=None), "not NoneType"),  # type: ignore[arg-type]

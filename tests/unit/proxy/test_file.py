@@ -60,6 +60,7 @@ listen = ["ws://127.0.0.1:${PORT:-8765}/mcp"]
 limits = { maxMessage = 1000000 }
 shutdownGrace = 2.5
 pageSize = 50
+tracing = true
 """
 
 OF_A_HOST: dict[str, Any] = {
@@ -108,6 +109,7 @@ def test_every_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         limits=Limits(max_message=1_000_000),
         shutdown_grace=2.5,
         page_size=50,
+        tracing=True,
     )
     assert "s3cret" not in repr(config)
 
@@ -370,3 +372,14 @@ def test_what_the_audit_log_notes(tmp_path: Path) -> None:
         content["proxy"] = {"audit": faulty}
         with pytest.raises(ConfigError, match=r"proxy\.audit"):
             load(written(tmp_path, content))
+
+
+def test_one_server_may_take_long_to_start(tmp_path: Path) -> None:
+    """Beside the command, as other programs have it, or among the proxy's own keys, which win."""
+    entries = {
+        "a": {"command": "npx", "startTimeout": 300},
+        "b": {"command": "npx", "startTimeout": 300, "proxy": {"startTimeout": 200}},
+        "c": {"command": "c"},
+    }
+    config = load(written(tmp_path, {"mcpServers": entries}))
+    assert [one.start_timeout for one in config.backends] == [300, 200, 30]

@@ -224,7 +224,6 @@ def test_a_listener_that_a_reload_adds(tmp_path: Path) -> None:
     admin = "--admin", f"http://127.0.0.1:{free_port()}"
     secrets = {"WIRESPEED_TOKEN": "sesame", "WIRESPEED_ADMIN_TOKEN": "of-the-operator"}
     with lab.running(*admin, **secrets):
-        lab.until("Ctrl-C ends it", 2)
         listen.append(f"http://127.0.0.1:{ports[1]}/mcp")
         listen.append({"url": f"http://127.0.0.1:{ports[2]}/mcp", "token": "${WIRESPEED_TOKEN}"})
         lab.write("a", listen=listen, watch=False)
@@ -245,7 +244,6 @@ def test_the_listener_that_a_reload_closes(tmp_path: Path) -> None:
     lab = ProcessLab(tmp_path)
     lab.write("a", listen=[{"url": first, "maxConnections": 5}, second], watch=False)
     with lab.running():
-        lab.until("Ctrl-C ends it", 2)
         lab.write("a", listen=[second], watch=False)
         lab.signal(signal.SIGHUP)
         lab.until(f"reloaded: closed: {first}")
@@ -255,12 +253,32 @@ def test_the_listener_that_a_reload_closes(tmp_path: Path) -> None:
             time.sleep(0.01)
 
 
+def test_the_end_and_the_token_of_the_command_line_are_told_once(tmp_path: Path) -> None:
+    """A reload adds a listener with the token, whose file is not read again."""
+    ports = free_port(), free_port(), free_port()
+    listen = [f"http://127.0.0.1:{ports[0]}/mcp", f"ws://127.0.0.1:{ports[1]}/mcp"]
+    lab = ProcessLab(tmp_path)
+    lab.write("a", "b", listen=listen, watch=False)
+    admin = "--admin", f"http://127.0.0.1:{free_port()}"
+    with lab.running("--token", "sesame", *admin):
+        for n, port in enumerate(ports[2:], 1):
+            listen.append(f"http://127.0.0.1:{port}/mcp")
+            lab.write("a", "b", listen=listen, watch=False)
+            lab.signal(signal.SIGHUP)
+            lab.until("reloaded: listening", n)
+        with SyncClient(Http(listen[-1], token="sesame")) as client:
+            assert client.list_tools()
+        log = lab.log.read_text()
+    assert log.count("serving ") == 3 * len(listen) + 1
+    assert log.count("Ctrl-C ends it") == 1
+    assert log.count("process lists show --token") == 1
+
+
 def test_two_listeners_with_the_same_options(tmp_path: Path) -> None:
     lab = ProcessLab(tmp_path)
     listen = [{"url": "http://127.0.0.1:0/mcp", "maxConnections": 5}] * 2
     lab.write("a", listen=listen, watch=False)
     with lab.running():
-        lab.until("Ctrl-C ends it", 2)
         lab.signal(signal.SIGHUP)
         lab.until("reloaded")
 

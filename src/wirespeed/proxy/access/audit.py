@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from wirespeed.errors import TransportError
 from wirespeed.protocol import codes
+from wirespeed.proxy.flow.rates import host_of
 from wirespeed.proxy.party import Audits
 from wirespeed.transport.quiet import Quiet
 
@@ -165,7 +166,7 @@ class AuditLog:
                 "refusal",
                 id=self._next_id(),
                 request_id=given if _GIVEN_ID.fullmatch(given) else None,
-                peer=request.peer,
+                peer=host_of(request.peer),
                 server=server,
                 status=refusal.status,
                 reason=refusal.reason,
@@ -180,7 +181,7 @@ class AuditLog:
         known = {
             "id": id,
             "principal": None if (who := _who(client)) is None else str(who),
-            "peer": getattr(client.peer, "address", None),
+            "peer": None if client.peer is None else host_of(client.peer.address),
             "server": None if client.service.config is None else client.service.name,
         }
 
@@ -313,7 +314,7 @@ def _line(
         "id": id,
         "request_id": given,
         "principal": None if who is None else str(who),
-        "peer": peer,
+        "peer": None if peer is None else host_of(peer),
         "server": server,
         key: None if named is None else named[:MAX_NAME],
         "outcome": outcome,
