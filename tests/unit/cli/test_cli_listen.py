@@ -86,8 +86,8 @@ def test_several_urls(server_file: Path, tmp_path: Path) -> None:
     http, unix = "http://127.0.0.1:0/mcp", f"unix:{tmp_path}/lab.sock"
     options = ["--access-log", "json", "--origin", "https://app.example"]
     with serving(str(server_file), "--on", http, "--on", unix, *options) as running:
-        url = running.line(r" on (http\S+);")[1]
-        running.line(r" on unix:(\S+);")
+        url = running.line(r" on (http[^\s;]+)")[1]
+        running.line(r" on unix:.*; Ctrl-C ends it$")
         done = wirespeed("call", url, "echo", '{"text": "a"}')
         assert (done.returncode, done.stdout) == (0, "a\n")
         done = wirespeed("call", unix, "echo", '{"text": "b"}')

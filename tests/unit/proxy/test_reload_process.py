@@ -267,7 +267,7 @@ def test_the_end_and_the_token_of_the_command_line_are_told_once(tmp_path: Path)
             lab.signal(signal.SIGHUP)
             lab.until("reloaded: listening", n)
         with SyncClient(Http(listen[-1], token="sesame")) as client:
-            assert client.list_tools()
+            client.call_tool("a_echo", {})
         log = lab.log.read_text()
     assert log.count("serving ") == 3 * len(listen) + 1
     assert log.count("Ctrl-C ends it") == 1
