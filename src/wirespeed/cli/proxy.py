@@ -8,7 +8,6 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
-from functools import cache
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from wirespeed.cli import credentials, logs
@@ -64,7 +63,6 @@ def run_proxy(
 
     name, settings = settings.name, replace(settings, name=None)  # also for what is not HTTP
 
-    @cache
     def admin_token() -> str | None:
         return credentials.one_line(admin_token_file, "--admin-token-file", TOKEN)
 
