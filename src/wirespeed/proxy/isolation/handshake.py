@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("wirespeed.proxy")
 
 # Seconds in which a server that starts slowly may answer a ping, see `ping_or_hello_to`.
-PATIENCE = 8.0
+PATIENCE = 3.0
 
 # After these errors, another question would fail as well.
 _NO_ERA = codes.UNAVAILABLE | codes.MODERN_ERRORS - {codes.UNSUPPORTED_PROTOCOL_VERSION}
