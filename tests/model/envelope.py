@@ -112,9 +112,10 @@ def classify(root: Value) -> Envelope:
     message = Envelope("invalid", text=root.text, points=points)
     if good_id and "id" not in twice:
         message.id = points["id"]
+    found = dict(points)
     message.kind, message.fault = verdict(root, twice, good_id, points)
     if message.fault == "response" and not good_id:
-        message.lacks_only_id = verdict(root, twice, True, dict(points)) == ("result", None)
+        message.lacks_only_id = verdict(root, twice, True, found) == ("result", None)
     return message
 
 

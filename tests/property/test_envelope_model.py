@@ -35,6 +35,7 @@ def kept(found: list[bytes]) -> list[bytes | None]:
 @given(text=wire.texts, depth=depths)
 @example(text=b'{"a":\x80}', depth=5)
 @example(text=b"[" * 9, depth=8)
+@example(text=b'{"jsonrpc":"2.0","id":null,"result":null,"error":[]}', depth=2)
 def test_one_message(text: bytes, depth: int) -> None:
     text = text.strip(b" \t\r\n")
     if text:

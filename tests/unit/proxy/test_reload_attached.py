@@ -74,7 +74,7 @@ class Attached:
             mark=mark,
             versions=self.versions,
             isolation=self.isolation,
-            flow=FlowConfig(tools={"sleep": 1}, max_queued=0),
+            flow=FlowConfig(tools={"hold": 1}, max_queued=0),
             breaker=BreakerConfig(failures=2, pause=1000.0),
             retry=RetryConfig(tools=("once",)),
         )
@@ -102,14 +102,15 @@ class Attached:
                 await anne.call_tool("fail", {})  # a rule of her principal
             assert refused.value.code == INVALID_PARAMS
             async with client(self.url(name), "root", era) as root:
-                slow = asyncio.ensure_future(root.call_tool("sleep", {"seconds": 0.3}))
+                held = asyncio.ensure_future(root.call_tool("hold", {"as": str(n)}))
                 while not self.in_flight(name):
                     await asyncio.sleep(0.01)
                 if self.isolation == "shared":
                     with pytest.raises(RemoteError) as refused:
-                        await anne.call_tool("sleep", {"seconds": 0})  # a limit of the server
+                        await anne.call_tool("hold", {"as": "none"})  # a limit of the server
                     assert refused.value.code == OVERLOADED
-                await slow
+                await root.call_tool("free", {"as": str(n)})
+                await held
                 if self.isolation == "shared":
                     await root.call_tool("once", {"as": f"{name}{n}"})  # sent again
                     assert (self.folder / f"seen-{name}.{name}{n}").exists()
@@ -120,7 +121,7 @@ class Attached:
         noted = {
             (one.get("server"), one.get("tool"), one.get("principal")) for one in lines[audited:]
         }
-        assert {(name, "echo", "anne"), (name, "sleep", "root"), (name, "fail", "anne")} <= noted
+        assert {(name, "echo", "anne"), (name, "hold", "root"), (name, "fail", "anne")} <= noted
         assert self.tracer.ended[traced:].count(name) >= 2
         self.n_calls[name] = self.counted_of(name)
         assert self.n_calls[name] >= counted + 2
