@@ -12,6 +12,7 @@ import pytest
 from proxy_lab import MODERN, Lab, Raw, call, said
 
 from tests.unit.proxy.translation_lab import EraLab, tool
+from wirespeed import Stdio
 from wirespeed.protocol.revisions import META_SUBSCRIPTION_ID
 from wirespeed.proxy import BackendConfig
 from wirespeed.proxy.isolation import changes
@@ -287,4 +288,4 @@ async def test_a_client_of_a_legacy_era_stays_with_its_process(tmp_path: Path) -
 def test_sizes() -> None:
     for size in (0, 1001):
         with pytest.raises(ValueError, match="size is 1 to 1000"):
-            BackendConfig(target=None, size=size)  # type: ignore[arg-type]
+            BackendConfig(target=Stdio("x"), size=size)

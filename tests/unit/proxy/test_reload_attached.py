@@ -102,9 +102,13 @@ class Attached:
                 await anne.call_tool("fail", {})  # a rule of her principal
             assert refused.value.code == INVALID_PARAMS
             async with client(self.url(name), "root", era) as root:
-                held = asyncio.ensure_future(root.call_tool("hold", {"as": str(n)}))
-                while not self.in_flight(name):
-                    await asyncio.sleep(0.01)
+                begun = asyncio.Event()
+                held = asyncio.ensure_future(
+                    root.call_tool(
+                        "hold", {"as": str(n)}, on_progress=lambda *_progress: begun.set()
+                    )
+                )
+                await begun.wait()
                 if self.isolation == "shared":
                     with pytest.raises(RemoteError) as refused:
                         await anne.call_tool("hold", {"as": "none"})  # a limit of the server
@@ -126,14 +130,16 @@ class Attached:
         self.n_calls[name] = self.counted_of(name)
         assert self.n_calls[name] >= counted + 2
 
-    def in_flight(self, name: str) -> int:
-        running = (one.backend for one in self.lab.proxy.services[name].upstreams)
-        return sum(one.session.pending.live for one in running if one is not None)
-
     def lines(self) -> list[dict[str, Any]]:
         if not self.audit.exists():
             return []
         return [json.loads(line) for line in self.audit.read_text().splitlines()]
+
+
+@pytest.fixture(autouse=True)
+def once_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A refusal with Retry-After is an error at once: clients do not send the call again."""
+    monkeypatch.setattr("wirespeed.client.http.link.MAX_TRIES", 0)
 
 
 @pytest.mark.parametrize("names", [("a",), ("a", "b")], ids=["one", "several"])
