@@ -14,8 +14,9 @@ cdef class Session(Requester):
     cdef readonly size_t n_waiting       # their number
     cdef size_t n_waiting_bytes
     cdef size_t n_gone                   # of these: no longer in flight, or faults
-    cdef object whole                    # deque: texts that came whole, not read yet; at first ()
-    cdef readonly size_t n_whole         # their number
+    cdef Message first_whole             # the oldest text that came whole and was not read yet
+    cdef object more_whole               # deque: those behind it; at first ()
+    cdef readonly size_t n_whole         # the number of both
     cdef size_t n_seen                   # the first of these: they wait for room like requests
     cdef ReplyRoute route                # of the body that is being read; None: of no body
     cdef bint is_paused                  # `paused`, which is to be set instead
@@ -42,6 +43,8 @@ cdef class Session(Requester):
     # are not done, some of them more than once.
     cdef int drop_bodies_c(self, ReplyRoute route) except -1
     cdef list open_routes_c(self)
+    cdef Message whole_c(self, size_t i)
+    cdef int drop_whole_c(self, size_t i) except -1
     cdef Message take_whole_c(self)
     cdef Message take_passing_c(self)
     cdef bint withdraw_c(self, Span id) except -1

@@ -122,7 +122,7 @@ cdef class Session(Requester):
         self.max_waiting_bytes = limits.max_waiting_bytes
         self.reader = MessageReader(limits=limits, framer=self.framer)
         self.pending = Pending(limits.max_outstanding)
-        self.waiting = self.whole = NONE_YET
+        self.waiting = self.more_whole = NONE_YET
 
     @property
     def batches(self):
@@ -293,20 +293,36 @@ cdef class Session(Requester):
             n -= 1
         m.hold_c(slab, p, n)
         m.token = route
-        if self.whole is NONE_YET:
-            self.whole = deque()
-        self.whole.append(m)
+        if self.n_whole == 0:
+            self.first_whole = m
+        else:
+            if self.more_whole is NONE_YET:
+                self.more_whole = deque()
+            self.more_whole.append(m)
         self.n_whole += 1
         self.bytes_in += <long long> n
         if route is not None:
             route.n_open += 1
         return 0
 
+    cdef Message whole_c(self, size_t i):
+        """A text that came whole and was not taken; 0 is the oldest."""
+        return self.first_whole if i == 0 else <Message> self.more_whole[i - 1]
+
+    cdef int drop_whole_c(self, size_t i) except -1:
+        """Forget a text that came whole."""
+        if i:
+            del self.more_whole[i - 1]
+        else:
+            self.first_whole = <Message> self.more_whole.popleft() if self.n_whole > 1 else None
+        self.n_whole -= 1
+        return 0
+
     cdef Message take_whole_c(self):
         """Read the oldest text that came whole."""
-        cdef Message m = <Message> self.whole.popleft()
+        cdef Message m = self.first_whole
         cdef Slab slab = m.slab        # which `m` pins only while it has the text
-        self.n_whole -= 1
+        self.drop_whole_c(0)
         self.route = <ReplyRoute> m.token
         if self.n_seen:
             self.n_seen -= 1
@@ -323,7 +339,7 @@ cdef class Session(Requester):
         cdef Slab slab
         cdef ReplyRoute route
         while self.n_seen < self.n_whole:
-            m = <Message> self.whole[self.n_seen]
+            m = self.whole_c(self.n_seen)
             if m.n == 0 or m.p[0] != c'[':     # the parts of a batch wait together
                 route = <ReplyRoute> m.token
                 slab = m.slab
@@ -331,8 +347,7 @@ cdef class Session(Requester):
                 if m.kind_c != INVALID and (
                     m.kind_c != REQUEST or method_is(m, b'"ping"', "ping")
                 ):
-                    del self.whole[self.n_seen]
-                    self.n_whole -= 1
+                    self.drop_whole_c(self.n_seen)
                     self.route = route
                     return m
                 m.token = route
@@ -344,10 +359,9 @@ cdef class Session(Requester):
         cdef Session me = self         # the route may run any code
         cdef Message m
         for i in range(self.n_seen):
-            m = <Message> self.whole[i]
+            m = self.whole_c(i)
             if m.kind_c == REQUEST and says_same_c(span_of(m, WS_ID), id):
-                del self.whole[i]
-                self.n_whole -= 1
+                self.drop_whole_c(i)
                 self.n_seen -= 1
                 self.cancelled_in += 1
                 if m.token is not None:
@@ -372,21 +386,24 @@ cdef class Session(Requester):
     cdef int drop_bodies_c(self, ReplyRoute route) except -1:
         """Drop what came whole with a route and was not read yet."""
         cdef Session me = self         # the route may run any code
-        cdef size_t n_before = self.n_whole, n_seen = 0
-        if n_before:
-            for i in range(self.n_seen):
-                n_seen += (<Message> self.whole[i]).token is not route
-            self.n_seen = n_seen
-            self.whole = deque([m for m in self.whole if (<Message> m).token is not route])
-            self.n_whole = <size_t> len(self.whole)
-            if n_before != self.n_whole:
-                me.settle_c(route, <Py_ssize_t> (n_before - self.n_whole))
+        cdef Message m
+        cdef size_t i = 0, n_before = self.n_whole
+        while i < self.n_whole:
+            m = self.whole_c(i)
+            if m.token is not route:
+                i += 1
+                continue
+            self.drop_whole_c(i)
+            if i < self.n_seen:
+                self.n_seen -= 1
+        if n_before != self.n_whole:
+            me.settle_c(route, <Py_ssize_t> (n_before - self.n_whole))
         return 0
 
     cdef list open_routes_c(self):
         """The routes of the bodies that are not done; a batch in a body has the body's."""
         cdef ReplyRoute route
-        cdef list found = [(<Message> m).token for m in self.whole]
+        cdef list found = [self.whole_c(i).token for i in range(self.n_whole)]
         if self.inflight.routes is not None:
             found += self.inflight.routes
         for i in range(len(found)):
