@@ -31,9 +31,15 @@ class Ongoing:
     Attributes:
         record: What notes the end of the request for the audit log, if the request was passed on
             before; or None.
+        sent: Whether the request was ever sent to a server.
+        request: The request, if it may be one that the audit log notes; or None.
+        waits: Whether the proxy does nothing for the request yet.
     """
 
     record: Record | None = None
+    sent = False
+    request: Message | None = None
+    waits = False
 
     def notified(self, message: Message) -> None:
         """Take a notification about the request, or its cancellation by the asker."""
@@ -68,6 +74,7 @@ class Work(Ongoing):
         work: Coroutine[Any, Any, None],
         works: set[Work],
     ) -> None:
+        self.request = message
         self._front = front
         self._works = works
         works.add(self)

@@ -154,6 +154,7 @@ cdef class Party(Served):
         if isinstance(held, Ongoing):
             record.defer()
             held.record = record
+            held.sent = True
         else:
             record.end(code)
         return 0
@@ -161,9 +162,9 @@ cdef class Party(Served):
     def give_token(self, Message message not None, token not None):
         """Give a request of this side another token (`Ongoing`), which goes on with its record."""
         cdef object held = self.session.inflight.token_c(message.ref)
-        record = getattr(held, "record", None)
-        if record is not None:
-            held.record, token.record = None, record
+        if held is not None:
+            held.record, token.record = None, held.record
+            token.sent = held.sent
         self.session.set_token_c(message.ref, token)
 
     def refused(self, Message message not None, int code):
@@ -181,10 +182,25 @@ cdef class Party(Served):
         # where nothing is refused, the client has ended its session, or its side of the connection
         cdef int code = CANCELLED if self.session.refusal is None else codes.CUT_OFF
         for token in list(me.session.inflight.tokens):
-            if isinstance(token, Ongoing) and token.record is not None:
-                record, token.record = token.record, None
-                record.end(code)
+            if not isinstance(token, Ongoing):
+                continue
+            if token.record is not None:
+                token.note(code)
+            elif code == CANCELLED or token.sent or token.request is None:
+                continue
+            elif token.waits:
+                me.refuse_unsent_c(token.request, why)
+            else:
+                me.refused_c(token.request, code)
         return Served.cut_off_c(me, why)
+
+    cdef int refuse_unsent_c(self, Message m, str why) except -1:
+        """Refuse a request that is cut off before a server saw it: its client may repeat it."""
+        self.refused_c(m, codes.SHUTTING_DOWN)
+        self.session.error_c(
+            m.ref, codes.SHUTTING_DOWN, f"{why}: the request has not begun", None
+        )
+        return 0
 
     # -- turns -----------------------------------------------------------------------------------
 

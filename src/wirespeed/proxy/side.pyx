@@ -86,10 +86,11 @@ cdef class Route:
             span.end(code)
         return 0
 
-    cdef int take_record_c(self, object before) except -1:
+    cdef int follow_c(self, object before) except -1:
         """Go on with the record of the token that the request had."""
         if before is not None:
             self.record, before.record = before.record, None
+            self.sent = before.sent
         return 0
 
 
@@ -100,6 +101,9 @@ cdef class Admission:
         raise NotImplementedError
 
     cdef int done_c(self, Route route) except -1:
+        raise NotImplementedError
+
+    cdef Message held_c(self, Route route):
         raise NotImplementedError
 
 
@@ -223,7 +227,17 @@ cdef class Side(Party):
 
     cdef int cut_off_c(self, str why) except -1:
         cdef Side me = self
-        give_up(me, why, CANCELLED if self.session.refusal is None else codes.CUT_OFF)
+        cdef Route route
+        cdef Message m
+        if me.session.refusal is not None:
+            for token in list(me.session.inflight.tokens):
+                if type(token) is Route and not (<Route> token).sent:
+                    route = <Route> token
+                    m = None if route.permit is None else route.admission.held_c(route)
+                    if m is not None:
+                        me.refuse_unsent_c(m, why)
+                        route.over_c(codes.SHUTTING_DOWN)
+        give_up(me, why, CANCELLED if me.session.refusal is None else codes.CUT_OFF)
         return Party.cut_off_c(me, why)
 
     # -- what is passed on -----------------------------------------------------------------------
@@ -316,11 +330,12 @@ cdef class Side(Party):
             )
             return 0
         if self.audits and self.is_audited_c(m):
-            route.take_record_c(self.session.inflight.token_c(m.ref))
+            route.follow_c(self.session.inflight.token_c(m.ref))
             if route.record is None:
                 route.record = self.audit.begin(self, to, m, m.n)
             else:
                 route.record.again(to)
+        route.sent = True
         self.session.set_token_c(m.ref, route)
         if to.observer is not None:
             to.observe_c(route, m)

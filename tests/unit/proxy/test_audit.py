@@ -17,7 +17,7 @@ from tests.unit.proxy.test_principals import Requests, modern, serving
 from tests.unit.proxy.translated_task_lab import TaskLab, answer_to
 from tests.unit.proxy.translation_lab import EraLab, tool
 from wirespeed.errors import TransportError
-from wirespeed.protocol.codes import INVALID_PARAMS, SERVER_LOST
+from wirespeed.protocol.codes import CUT_OFF, INVALID_PARAMS, SERVER_LOST, SHUTTING_DOWN
 from wirespeed.proxy import AuditConfig, FlowConfig, RetryConfig
 from wirespeed.proxy.access import audit
 from wirespeed.proxy.access.audit import AuditLog
@@ -163,6 +163,46 @@ async def test_a_call_that_waits_again_for_a_server_has_one_line(tmp_path: Path)
             assert (await client.recv())["error"]["code"] == SERVER_LOST
         found = await outcomes(path, 2)
     assert sorted(found, key=str) == [("lost", None), ("lost", None)]
+
+
+@pytest.mark.parametrize("where", ["queue", "server", "sent again"])
+async def test_what_a_call_is_told_that_is_cut_off_while_it_waits(
+    tmp_path: Path, where: str
+) -> None:
+    """No server has seen it: its client may repeat it. One that a server has seen, which is lost,
+    may have taken effect."""
+    path = tmp_path / "audit"
+    config = {"flow": FlowConfig(max_in_flight=1), "retry": RetryConfig(tools=("once",))}
+    versions = "" if where == "queue" else MODERN
+    one = lab(tmp_path, versions=versions, config=config, shutdown_grace=0.1)
+    async with one.serving():
+        client = await one.connect(versions or "2025-11-25")
+        if where == "queue":
+            await holds(client, 1)
+        else:
+            script = tmp_path / "backend.py"
+            script.write_text(f"import time; time.sleep(5)\n{script.read_text()}")
+            if where == "server":
+                await client.ask(call(1, "crash"))
+        await client.send(call(2, "once", **{"as": "a"}))
+        n_answers = 1 + (where == "queue")
+        (front,) = one.fronts
+        while front.session.inflight.live != n_answers or (
+            where != "queue" and one.assignment.modern[0].backend is not None
+        ):
+            await asyncio.sleep(0.01)
+        front.drain()
+        told = [await client.recv() for _ in range(n_answers)]
+        n_others = where != "sent again"  # the call that holds, or the one before the crash
+        found = await until(path, 1 + n_others)
+    answers = {answer["id"]: answer["error"]["code"] for answer in told}
+    expected = {"queue": SHUTTING_DOWN, "server": SHUTTING_DOWN, "sent again": CUT_OFF}[where]
+    assert answers == ({1: CUT_OFF, 2: expected} if where == "queue" else {2: expected})
+    outcome = "error" if expected == CUT_OFF else "refused"
+    assert ("once", outcome, expected) in [
+        (line["tool"], line["outcome"], line["code"]) for line in found
+    ]
+    assert len(found) == 1 + n_others
 
 
 async def outcomes(path: Path, n: int) -> list[Any]:

@@ -208,7 +208,7 @@ cdef class Limited(Admission):
         route.asker, route.answerer, route.ref = permit.asker, permit.to, permit.message.ref
         route.admission, route.permit = self, permit
         permit.route = route
-        route.take_record_c(permit.asker.session.inflight.token_c(route.ref))
+        route.follow_c(permit.asker.session.inflight.token_c(route.ref))
         permit.asker.session.set_token_c(route.ref, route)
         return 0
 
@@ -243,6 +243,10 @@ cdef class Limited(Admission):
                 me.rings[kind].setdefault(queue)     # it has left the ring at the client's limit
         me.forget_c(share)
         return me.go_on_c()
+
+    cdef Message held_c(self, Route route):
+        cdef Permit permit = route.permit
+        return None if permit.queue is None else permit.message
 
     cdef Queue next_c(self):
         """The queue whose turn it is and for which there is room; None: none."""
@@ -306,7 +310,7 @@ cdef class Limited(Admission):
         cdef Side asker = permit.asker
         cdef Side to = permit.to
         cdef Message m = permit.message
-        if held.record is None:
+        if not held.sent:
             asker.session.set_token_c(m.ref, None)
         me.passing = True
         try:

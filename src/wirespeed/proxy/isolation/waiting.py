@@ -33,16 +33,16 @@ class Waiting:
         """Return all, which wait no more."""
         found, self._requests = self._requests, {}
         return [
-            (front, one.message) for front, requests in found.items() for one in requests.values()
+            (front, one.request) for front, requests in found.items() for one in requests.values()
         ]
 
     def take_listens(self) -> list[tuple[Front, Message]]:
         """Return the subscriptions among them, which wait no more."""
         found = [
-            (front, one.message)
+            (front, one.request)
             for front, requests in self._requests.items()
             for one in requests.values()
-            if one.message.method == "subscriptions/listen"
+            if one.request.method == "subscriptions/listen"
         ]
         for front, message in found:
             del self._requests[front][message.ref]
@@ -61,8 +61,11 @@ class _Request(Ongoing):
         requests: All requests of the client that wait.
     """
 
-    def __init__(self, front: Front, message: Message, requests: dict[int, _Request]) -> None:
-        self.message = message
+    request: Message
+    waits = True
+
+    def __init__(self, front: Front, request: Message, requests: dict[int, _Request]) -> None:
+        self.request = request
         self._front = front
         self._requests = requests
 
