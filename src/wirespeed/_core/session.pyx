@@ -273,10 +273,13 @@ cdef class Session(Requester):
         asked for; without a route, to the stream of the wire. While `want_read` is False requests
         and batches wait as texts, whatever their length: their owner bounds them. Other messages
         are events before them, and a cancellation drops the request that it names.
+
+        Returns whether nothing waits before it: it is the next event, or makes the next events.
         """
         cdef Slab slab = Slab.borrow(data)
         show_whole(self, data)
         self.receive_message_c(slab, slab.base, slab.capacity, route)
+        return self.n_waiting == 0 and self.n_whole == 1
 
     cdef int receive_message_c(
         self, Slab slab, const uint8_t *p, size_t n, ReplyRoute route

@@ -148,15 +148,16 @@ class HttpLink(Link):
         """Send the queued messages."""
         if self.lost:
             return
-        while self._gate is None and len(self._notes) < MAX_NOTES:
+        outbox = self.wire.outbox
+        while outbox.size or self._lines:
+            if self._gate is not None or len(self._notes) >= MAX_NOTES:
+                break
             if self._lines:
                 self._send(self._lines.popleft())
-                continue
-            wire = self.wire
-            if not wire.outbox.size:
-                break
-            lines = b"".join(wire.data_to_send()).split(b"\n")
-            self._lines.extend(line for line in lines if line)
+            else:
+                lines = b"".join(self.wire.data_to_send()).split(b"\n")
+                lines.pop()  # nothing is behind the last newline
+                self._lines.extend(lines)
         self.check_drained()
 
     def close(self) -> None:
@@ -365,11 +366,9 @@ class HttpLink(Link):
         response it arrived in."""
         if self.lost:
             return
-        session = self.connection.session
-        if not session.n_waiting and not session.n_whole:  # else it may not be the next one
+        if self.connection.session.receive_message(data):
             self.reads_for = request
         try:
-            session.receive_message(data)
             self.deliver()
         finally:
             self.reads_for = None
