@@ -1,12 +1,13 @@
 """Memory of a proxy after bursts of clients: it must come back.
 
-    python benchmarks/bench_bursts.py [--rounds 3] [--seconds 15] [--clients 60] [--kill]
+    python benchmarks/bench_bursts.py [--rounds 3] [--seconds 15] [--clients 60] [--kill] [--reload]
 
 A process of its own is the proxy, so that nothing of the clients counts. In each round clients come
 and go over WebSocket, in both eras, ask for answers of up to 100 kB, cancel some and leave others
-behind; with ``--kill`` a server is killed each half second. Then all clients have left, and the
-memory of the proxy is read after a pause. The last line tells how much the last round has added to
-the first one.
+behind. With ``--kill`` a server is killed each half second, and with ``--reload`` the proxy reads
+its file again every two seconds, in which one server has changed. Then all clients have left, and
+the memory of the proxy is read after a pause. The last line tells how much the last round has added
+to the first one.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import argparse
 import asyncio
 import contextlib
 import json
+import logging
 import os
 import random
 import signal
@@ -43,6 +45,7 @@ async def echo(nonce: str, pause: float, size: int, ctx: Context) -> dict[str, o
 server.run()
 """
 SETTLE = 8.0  # seconds after a round, before the memory is read
+RELOADS = 2.0  # seconds between two reloads
 
 
 def resident(pid: int) -> float:
@@ -99,12 +102,35 @@ class Round:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(self.random.choice(alive), signal.SIGKILL)
 
+    async def reloader(self, pid: int, folder: Path) -> None:
+        while not self.is_over:
+            await asyncio.sleep(RELOADS)
+            write_configuration(folder, mark=str(self.random.random()))
+            os.kill(pid, signal.SIGHUP)
+
+
+def write_configuration(folder: Path, mark: str) -> Path:
+    """Write the proxy's file. ``mark``: Another one makes another server of the second one."""
+    one = {
+        "command": sys.executable,
+        "args": [str(folder / "server.py")],
+        "proxy": {"isolation": "shared"},
+    }
+    two = {**one, "env": {"MARK": mark}}
+    file = folder / "proxy.json"
+    configuration = {
+        "mcpServers": {"one": one, "two": two},
+        "proxy": {"listen": ["ws://127.0.0.1:0/mcp"]},
+    }
+    file.write_text(json.dumps(configuration))
+    return file
+
 
 def print_nothing(*_: object) -> None:
     """Progress is asked for, and not looked at."""
 
 
-async def run(options: argparse.Namespace, url: str, pid: int) -> None:
+async def run(options: argparse.Namespace, folder: Path, url: str, pid: int) -> None:
     seen: list[float] = []
     print(f"at the start {resident(pid):.1f} MiB")
     for number in range(options.rounds):
@@ -112,6 +138,8 @@ async def run(options: argparse.Namespace, url: str, pid: int) -> None:
         tasks = [one.client(n) for n in range(options.clients)]
         if options.kill:
             tasks.append(one.killer(pid))
+        if options.reload:
+            tasks.append(one.reloader(pid, folder))
         await asyncio.gather(*tasks)
         at_once = resident(pid)
         await asyncio.sleep(SETTLE)
@@ -130,20 +158,13 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=15)
     parser.add_argument("--clients", type=int, default=60)
     parser.add_argument("--kill", action="store_true")
+    parser.add_argument("--reload", action="store_true")
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        script = Path(folder, "server.py")
-        script.write_text(SERVER)
-        one = {"command": sys.executable, "args": [str(script)], "proxy": {"isolation": "shared"}}
-        file = Path(folder, "proxy.json")
-        file.write_text(
-            json.dumps(
-                {
-                    "mcpServers": {"one": one, "two": one},
-                    "proxy": {"listen": ["ws://127.0.0.1:0/mcp"]},
-                }
-            )
-        )
+    logging.getLogger("wirespeed").setLevel(logging.CRITICAL)  # of clients that reloads end
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "server.py").write_text(SERVER)
+        file = write_configuration(folder, mark="")
         command = [sys.executable, "-m", "wirespeed", "proxy", "--config", str(file)]
         with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as proxy:
             assert proxy.stderr is not None
@@ -154,7 +175,7 @@ def main() -> None:
                     break
             loop_end = threading_drain(proxy.stderr)
             try:
-                asyncio.run(run(options, url, proxy.pid))
+                asyncio.run(run(options, folder, url, proxy.pid))
             finally:
                 proxy.terminate()
                 proxy.wait(20)
