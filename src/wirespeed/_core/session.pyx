@@ -38,25 +38,12 @@ from libc.string cimport memcmp
 from collections import deque
 
 from wirespeed._core._simd cimport (
-    WS_ID,
-    WS_ID_INVALID,
-    WS_PROGRESS_TOKEN,
-    WS_REQUEST_ID,
+    WS_ID, WS_ID_INVALID, WS_PROGRESS_TOKEN, WS_REQUEST_ID,
 )
 from wirespeed._core.batch cimport BatchReply
 from wirespeed._core.envelope cimport (
-    BATCH,
-    FAULT_PARSE,
-    FAULT_REQUEST,
-    FAULT_RESPONSE,
-    INVALID,
-    NOTIFICATION,
-    REQUEST,
-    Message,
-    method_is,
-    span_of,
-    valid_id,
-    values_shown,
+    BATCH, FAULT_PARSE, FAULT_REQUEST, FAULT_RESPONSE, INVALID, NOTIFICATION, REQUEST, Message,
+    method_is, span_of, valid_id, values_shown,
 )
 from wirespeed._core.framing.base cimport Framer
 from wirespeed._core.framing.line cimport LineFramer
@@ -176,17 +163,12 @@ cdef class Session(Requester):
 
     cdef bint is_flooded_c(self) noexcept:
         """Whether even short errors must wait, because the peer reads nothing."""
-        return (
-            self.outbox.size >= 2 * self.output_high
-            and self.route is None
-            and not self.reads_always
-        )
+        cdef bint full = self.outbox.size >= 2 * self.output_high
+        return full and self.route is None and not self.reads_always
 
     cdef bint must_stop_c(self) noexcept:
         """Whether no further request may wait."""
-        return (
-            self.n_waiting >= self.max_waiting or self.n_waiting_bytes >= self.max_waiting_bytes
-        )
+        return self.n_waiting >= self.max_waiting or self.n_waiting_bytes >= self.max_waiting_bytes
 
     cdef bint want_read_c(self) noexcept:
         if self.is_paused:
@@ -296,12 +278,12 @@ cdef class Session(Requester):
             n -= 1
         m.hold_c(slab, p, n)
         m.token = route
-        if self.n_whole == 0:
-            self.first_whole = m
-        else:
-            if self.more_whole is NONE_YET:
-                self.more_whole = deque()
+        if self.n_whole and self.more_whole is NONE_YET:
+            self.more_whole = deque()
+        if self.n_whole:
             self.more_whole.append(m)
+        else:
+            self.first_whole = m
         self.n_whole += 1
         self.bytes_in += <long long> n
         if route is not None:
@@ -578,9 +560,8 @@ cdef class Session(Requester):
             raw.n = 0
             self.write_error_c(self.route, raw, PARSE_ERROR, "Parse error: " + m.reason, None)
         elif m.fault_c == FAULT_REQUEST:
-            self.write_error_c(
-                self.route, raw, INVALID_REQUEST, "Invalid request: " + m.reason, None
-            )
+            reason = "Invalid request: " + m.reason
+            self.write_error_c(self.route, raw, INVALID_REQUEST, reason, None)
         return 0
 
     # -- figures -------------------------------------------------------------------------------

@@ -7,9 +7,10 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 from wirespeed._core.envelope cimport Message, method_is
 from wirespeed._core.framing.writer cimport FrameWriter
-from wirespeed._core.inflight cimport InFlight
+from wirespeed._core.inflight cimport InFlight, InFlightSlot, inflight_id
 from wirespeed._core.reply_route cimport ReplyRoute
 from wirespeed._core.session cimport Session
+from wirespeed._core.span cimport Span
 from wirespeed._core.splice cimport splice_c
 from wirespeed.proxy.flow.turns cimport Turn, Turns
 from wirespeed.server.http.headers cimport check_headers_c
@@ -36,7 +37,8 @@ cdef class Party(Served):
 
     Attributes:
         rates: How many requests it may send; None: any number.
-        outer: The client's own connection, where this one is a part of it.
+        outer: The client's own connection, where this one is a part of it: its link (`MemoryLink`)
+            joins it to another side of the proxy.
         audit: What notes its requests; None: nothing does.
         audits: Which of them: `Audits`.
     """
@@ -309,6 +311,16 @@ cdef class Party(Served):
             return
         splice_c(writer, message, NULL, 0)
         to.link.wrote_c()
+
+    cdef int hand_over_c(self, uint64_t about) except -1:
+        """Hand over what was written about a request of this side, whose peer is another side of
+        the proxy: it learns which one."""
+        cdef InFlightSlot *slot = self.session.inflight.slot_c(about)
+        cdef Span id
+        if slot is not NULL:
+            id = inflight_id(slot)
+            self.link.hand_over(int((<const char *> id.p)[:id.n]))
+        return 0
 
     cdef bint carries_c(self, uint64_t ref) except -1:
         return self.session.writer_about_c(ref) is not self.session.writer

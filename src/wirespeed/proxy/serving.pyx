@@ -60,7 +60,7 @@ cdef class Serving(Side):
         """The request that a message is about; one whose response can bring the message, where that
         is not known."""
         cdef Route route
-        if to.session.inflight.routes is None:
+        if to.session.inflight.routes is None and to.outer is None:
             return 0                   # its messages share one stream
         route = self.stream_c()
         return route.ref if route is not None and route.asker is to else to.open_c()
@@ -68,7 +68,13 @@ cdef class Serving(Side):
     def pass_on(self, Message message not None, Side to not None, /):
         """Send a notification of this server to a client as it came, in the response to the request
         that it is about."""
-        self.pass_notification(message, to, self.about_c(to))
+        cdef uint64_t about = self.about_c(to)
+        if to.outer is not None and about and to.link is not None:
+            to.link.hand_over(None)
+            self.pass_notification(message, to, about)
+            to.hand_over_c(about)
+        else:
+            self.pass_notification(message, to, about)
 
     cdef int count_logger_c(self, Route route, int n, int code) except -1:
         route.asks_for_logs = n > 0

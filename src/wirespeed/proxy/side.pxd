@@ -37,8 +37,8 @@ cdef class Route:
     cdef public object record    # what notes the end of a call for the audit log; or None
     cdef readonly bint sent      # whether the request was ever sent to a server
     cdef object span             # that of the request, if the proxy is traced; or None
-    # Kept, to be sent again if the answerer is lost; of a subscription, for further servers. None:
-    # it is not sent again.
+    # The request, while it is held. Kept, to be sent again if the answerer is lost; of a
+    # subscription, for further servers. None: it is not sent again.
     cdef Message message
     cdef Series series           # what it is counted in; None: nothing
     cdef double began            # when it was passed on, by the clock of the observer; 0: no matter
@@ -77,8 +77,6 @@ cdef class Admission:
     # `pass_request_c`.
     cdef int admit_c(self, Side asker, Side to, Message m, bytes name) except -1
     cdef int done_c(self, Route route) except -1
-    # The request of a route, while it is held; else None.
-    cdef Message held_c(self, Route route)
 
 
 # What clients may do. A side shows its requests to it, if it has one, before they are passed on.

@@ -11,26 +11,11 @@ from libc.math cimport INFINITY
 from libc.stdint cimport uint64_t
 
 from wirespeed._core._simd cimport (
-    WS_META_LOG_LEVEL,
-    WS_META_PROGRESS_TOKEN,
-    WS_META_SUBSCRIPTION_ID,
-    WS_METHOD,
-    WS_NAME,
-    WS_PARAMS,
-    WS_PROGRESS_TOKEN,
-    WS_REQUEST_ID,
-    WS_RESULT,
+    WS_META_LOG_LEVEL, WS_META_PROGRESS_TOKEN, WS_META_SUBSCRIPTION_ID, WS_METHOD, WS_NAME,
+    WS_PARAMS, WS_PROGRESS_TOKEN, WS_REQUEST_ID, WS_RESULT,
 )
 from wirespeed._core.envelope cimport (
-    ERROR,
-    INVALID,
-    NOTIFICATION,
-    REQUEST,
-    RESULT,
-    Message,
-    is_modern,
-    method_is,
-    poi_is,
+    ERROR, INVALID, NOTIFICATION, REQUEST, RESULT, Message, is_modern, method_is, poi_is,
     span_of,
 )
 from wirespeed._core.inflight cimport InFlightSlot, inflight_id
@@ -101,9 +86,6 @@ cdef class Admission:
         raise NotImplementedError
 
     cdef int done_c(self, Route route) except -1:
-        raise NotImplementedError
-
-    cdef Message held_c(self, Route route):
         raise NotImplementedError
 
 
@@ -227,16 +209,11 @@ cdef class Side(Party):
 
     cdef int cut_off_c(self, str why) except -1:
         cdef Side me = self
-        cdef Route route
-        cdef Message m
         if me.session.refusal is not None:
             for token in list(me.session.inflight.tokens):
-                if type(token) is Route and not (<Route> token).sent:
-                    route = <Route> token
-                    m = None if route.permit is None else route.admission.held_c(route)
-                    if m is not None:
-                        me.refuse_unsent_c(m, why)
-                        route.over_c(codes.SHUTTING_DOWN)
+                if type(token) is Route and not (<Route> token).sent:     # it is held
+                    me.refuse_unsent_c((<Route> token).message, why)
+                    (<Route> token).over_c(codes.SHUTTING_DOWN)
         give_up(me, why, CANCELLED if me.session.refusal is None else codes.CUT_OFF)
         return Party.cut_off_c(me, why)
 
@@ -353,10 +330,14 @@ cdef class Side(Party):
             route.after = self.next_after
         if m.scan.poi[WS_META_LOG_LEVEL].len and not route.listens:
             to.count_logger_c(route, 1, 0)
-        if to.session.inflight.routes is not None:    # a client over HTTP
+        if to.session.inflight.routes is not None or to.outer is not None:
             route.about = self.about_c(to)
+        if to.outer is not None and route.about:
+            to.link.hand_over(None)
         to.session.splice_request_c(route.id, m, more, n_more, route.about)
         self.n_passed += 1
+        if to.outer is not None and route.about:
+            to.hand_over_c(route.about)
         to.asked_c(self)
         if to.turns is not None or to.session.outbox.size >= to.session.output_high:
             to.hold_c(self, m.n)

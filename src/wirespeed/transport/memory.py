@@ -11,12 +11,18 @@ from wirespeed.transport.link import Endpoint, Link
 
 
 class MemoryLink(Link):
-    """One end of a pair; see `pair`. Bytes cross on a later turn of the loop, never nested."""
+    """One end of a pair; see `pair`. Bytes cross on a later turn of the loop, never nested.
+
+    Attributes:
+        reads_for: The request that the message is about which is delivered, as the peer said
+            (`hand_over`); or None.
+    """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, endpoint: Endpoint) -> None:
         super().__init__(loop, endpoint)
         self.peer: MemoryLink
-        self._incoming: deque[Any] = deque()
+        self.reads_for: int | None = None
+        self._incoming: deque[tuple[Any, int | None]] = deque()
         self._scheduled = False
         self._ended = False  # the peer sends no more
         self._lost = False
@@ -36,8 +42,10 @@ class MemoryLink(Link):
             return
         wire = self.endpoint.wire
         while self._incoming and wire.want_read and not self._lost:
-            wire.receive_data(self._incoming.popleft())
+            data, self.reads_for = self._incoming.popleft()
+            wire.receive_data(data)
             self.deliver()
+        self.reads_for = None
         if not self._incoming:
             if not self.peer._lost:
                 self.peer.pump()  # it may have been held back
@@ -55,11 +63,20 @@ class MemoryLink(Link):
 
     def flush(self) -> None:
         """Hand over the queued output, unless the peer has bytes left to take."""
-        if self._lost or self.peer._lost or self.peer._incoming:
+        if not self.peer._incoming:
+            self.hand_over(None)
+
+    def hand_over(self, about: int | None) -> None:
+        """Hand over the queued output, whatever the peer has left to take.
+
+        ``about``: The id of the request of the peer that all of it is about; None: of no one
+        request.
+        """
+        if self._lost or self.peer._lost:
             return
         wire = self.endpoint.wire
         if len(wire.outbox):
-            self.peer._incoming.extend(wire.data_to_send())
+            self.peer._incoming.extend((data, about) for data in wire.data_to_send())
             self.check_drained()
             self.peer._schedule()
 

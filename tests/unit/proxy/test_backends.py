@@ -12,7 +12,7 @@ import pytest
 
 from wirespeed import Client, Context, HeaderParam, Http, Server, Socket, WebSocket
 from wirespeed.errors import RemoteError
-from wirespeed.proxy import BackendConfig, Proxy, ProxyConfig
+from wirespeed.proxy import BackendConfig, HealthConfig, Proxy, ProxyConfig
 from wirespeed.proxy.operation.states import state_of
 from wirespeed.types import ToolsChanged
 
@@ -228,12 +228,17 @@ async def test_a_server_over_http_that_is_not_there_at_first() -> None:
     await place.end()
 
 
+@pytest.mark.parametrize("idle", [False, True])
 @pytest.mark.parametrize("version", ["2025-11-25", "2026-07-28"])
-async def test_a_server_over_http_that_dies(version: str) -> None:
-    """It is not called up. When it is back, no call fails any more."""
+async def test_a_server_over_http_that_dies(version: str, idle: bool) -> None:
+    """It is not called up. When it is back, no call fails any more. With `health`, nobody has to
+    call it for that."""
     behind = Behind(version)
     await behind.begin("http://127.0.0.1:0/mcp")
-    backend = BackendConfig(target=behind.target(), name="behind", isolation="shared")
+    health = HealthConfig(interval=0.2, timeout=5) if idle else None
+    backend = BackendConfig(
+        target=behind.target(), name="behind", isolation="shared", health=health
+    )
     listening: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     proxy = Proxy(ProxyConfig(backends=(backend,), listen=("ws://127.0.0.1:0/mcp",)))
     serving = asyncio.ensure_future(
@@ -243,8 +248,9 @@ async def test_a_server_over_http_that_dies(version: str) -> None:
     async with Client(WebSocket(await listening, token=CLIENTS_TOKEN), era="modern") as client:
         assert (await client.call_tool("add", {"a": 1, "b": 2})).data == 3
         await behind.end()
-        with pytest.raises(RemoteError):
-            await client.call_tool("add", {"a": 1, "b": 2})
+        if not idle:
+            with pytest.raises(RemoteError):
+                await client.call_tool("add", {"a": 1, "b": 2})
         while state_of(service) == "up":
             await asyncio.sleep(0.01)
         await behind.begin(behind.url)

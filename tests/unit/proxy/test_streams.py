@@ -101,8 +101,11 @@ class Behind:
         await self.go.setdefault(name, asyncio.Event()).wait()
 
     @contextlib.asynccontextmanager
-    async def proxied(self, isolation: Any) -> AsyncIterator[str]:
-        """Serve behind a proxy. Gives the URL of the proxy."""
+    async def proxied(self, isolation: Any, *, merged: bool = False) -> AsyncIterator[str]:
+        """Serve behind a proxy. Gives the URL of the proxy.
+
+        ``merged``: The proxy serves it twice, as b and as c, and all tools at its URL.
+        """
         loop = asyncio.get_running_loop()
         urls: list[asyncio.Future[Any]] = [loop.create_future(), loop.create_future()]
         serving = [
@@ -116,7 +119,8 @@ class Behind:
             isolation=isolation,
             ask=isolation == "shared",
         )
-        proxy = Proxy(ProxyConfig(backends=(backend,), listen=("http://127.0.0.1:0/mcp",)))
+        backends = (backend, replace(backend, name="c"))[: 1 + merged]
+        proxy = Proxy(ProxyConfig(backends=backends, listen=("http://127.0.0.1:0/mcp",)))
         serving.append(asyncio.ensure_future(proxy.serve(on_listening=urls[1].set_result)))
         try:
             yield (await urls[1])[0]
@@ -191,11 +195,13 @@ async def test_the_newest_request_carries_it(tmp_path: Path) -> None:
         client.close()
 
 
+@pytest.mark.parametrize("merged", [False, True])
 @pytest.mark.parametrize("isolation", ["session", "shared"])
-async def test_a_server_over_http(isolation: str) -> None:
+async def test_a_server_over_http(isolation: str, merged: bool) -> None:
     """It says itself which request its message belongs to, of whichever client."""
     behind = Behind()
-    async with behind.proxied(isolation) as url:
+    ask, log = ("b_ask", "b_log") if merged else ("ask", "log")
+    async with behind.proxied(isolation, merged=merged) as url:
         clients = [Poster(url), Poster(url)]
         for client in clients:
             await client.initialize("2025-11-25")
@@ -203,7 +209,7 @@ async def test_a_server_over_http(isolation: str) -> None:
         peers = {}
         for n, name in enumerate(("a", "b", "c")):
             asker = clients[1] if name == "c" else one
-            peers[name] = await asker.send("tools/call", tool("ask", name=name), n)
+            peers[name] = await asker.send("tools/call", tool(ask, name=name), n)
             await behind.begun.setdefault(name, asyncio.Event()).wait()
         for n, name in enumerate(("a", "b", "c")):
             behind.go[name].set()
@@ -215,7 +221,7 @@ async def test_a_server_over_http(isolation: str) -> None:
             assert answer["id"] == n and answer["result"]["content"][0]["text"] == "hi"
         behind.go["log"] = asyncio.Event()
         behind.go["log"].set()
-        peer, response = await one.post("tools/call", tool("log", name="log"), 9)
+        peer, response = await one.post("tools/call", tool(log, name="log"), 9)
         told, answer = await peer.until(response, 2)
         assert told["params"]["data"] == "log" and answer["id"] == 9
         for client in clients:

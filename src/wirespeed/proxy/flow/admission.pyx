@@ -206,7 +206,7 @@ cdef class Limited(Admission):
         permit.share.n_queued += 1
         permit.share.n_queued_bytes += permit.message.n
         route.asker, route.answerer, route.ref = permit.asker, permit.to, permit.message.ref
-        route.admission, route.permit = self, permit
+        route.admission, route.permit, route.message = self, permit, permit.message
         permit.route = route
         route.follow_c(permit.asker.session.inflight.token_c(route.ref))
         permit.asker.session.set_token_c(route.ref, route)
@@ -243,10 +243,6 @@ cdef class Limited(Admission):
                 me.rings[kind].setdefault(queue)     # it has left the ring at the client's limit
         me.forget_c(share)
         return me.go_on_c()
-
-    cdef Message held_c(self, Route route):
-        cdef Permit permit = route.permit
-        return None if permit.queue is None else permit.message
 
     cdef Queue next_c(self):
         """The queue whose turn it is and for which there is room; None: none."""

@@ -18,7 +18,8 @@ _LOOKS = 4
 
 class Health:
     """Sends a server that is silent while requests wait a `ping`, or `server/discover`, and ends it
-    if it stays silent. Any message counts as an answer, an error too."""
+    if it stays silent. Any message counts as an answer, an error too. A server over HTTP is asked
+    while no request waits, too: no connection tells that it has ended."""
 
     def __init__(self, config: HealthConfig) -> None:
         self._config = config
@@ -30,7 +31,8 @@ class Health:
     def check(self, backend: Backend, now: float) -> float:
         """Ask, or end the server that was asked."""
         seen = backend.session.messages_in
-        if seen != self._seen or backend.session.pending.live == 0:
+        idle = backend.session.pending.live == 0 and not backend.ends_unreachable
+        if seen != self._seen or idle:
             self._seen, self._silent_since, self._asked = seen, now, None
         elif self._asked is None and now >= self._silent_since + self._config.interval:
             self._asked, self._asked_at = backend.probe(), now

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 import msgspec
 
 from wirespeed.client.connection.channels import channel_for
+from wirespeed.client.targets.remote import Http
 from wirespeed.errors import TransportError, WirespeedError
 from wirespeed.proxy.backend import Backend, Owner
 from wirespeed.proxy.failures import is_down
@@ -209,7 +210,7 @@ class Upstream:
                 self.status.pid = None if child is None else child.pid
                 await self.owner.opened(backend)
             self.backend = backend
-            backend.ends_unreachable = self.restarts
+            backend.ends_unreachable = self.restarts and isinstance(self._target, Http)
             self._become_ready()
             watch = Watch(backend, self._checks_of_all())
             greeted = backend.session.messages_in
