@@ -23,6 +23,9 @@ cdef class ReplyRoute(FrameWriter):
     def retry_after(self, seconds):
         """Take note of when a request that gets an error may be sent again."""
 
+    def unserved(self):
+        """Take note that a request gets an error because nothing is there that could serve it."""
+
     cdef FrameWriter notices_c(self):
         return None
 

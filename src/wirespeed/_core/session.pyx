@@ -429,10 +429,8 @@ cdef class Session(Requester):
             return 0
         if ref == 0:
             self.duplicate_ids += 1
-            self.write_error_c(
-                self.route, id, INVALID_REQUEST, "a request with this id is in flight already",
-                None,
-            )
+            text = "a request with this id is in flight already"
+            self.write_error_c(self.route, id, INVALID_REQUEST, text, None)
             return 0
         m.ref = ref
         if self.route is not None:
@@ -442,6 +440,8 @@ cdef class Session(Requester):
                 return self.refuse_request_c(ref, self.route)
         if self.refusal is not None:
             self.refused += 1
+            if self.route is not None:
+                self.route.unserved()
             self.error_c(ref, self.refusal[0], self.refusal[1], None)
             return 0
         if can_start:

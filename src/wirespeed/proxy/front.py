@@ -112,6 +112,8 @@ class Front(Side):
     def refuse(self, message: Message, code: int, text: str, data: Any = None) -> None:
         """Answer a request with an error, unless the client has left."""
         if self.link is not None:
+            if code == codes.SERVER_LOST:
+                self.unserved(message)
             self.refused(message, code)
             self.session.send_error(message, code, text, data)
             self.link.wrote()

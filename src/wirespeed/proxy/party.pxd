@@ -43,6 +43,6 @@ cdef class Party(Served):
     cdef bint carries_c(self, uint64_t ref) except -1
     cdef uint64_t open_c(self) except? 0
     cdef int refused_c(self, Message m, int code) except -1
-    cdef int refuse_unsent_c(self, Message m, str why) except -1
+    cdef int refuse_unsent_c(self, uint64_t ref, Message m, str why) except -1
     cdef int hand_over_c(self, uint64_t about) except -1
     cdef int keep_record_c(self, uint64_t ref, object record, int code) except -1

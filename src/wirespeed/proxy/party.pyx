@@ -173,9 +173,20 @@ cdef class Party(Served):
         """A request of this side is refused."""
         self.refused_c(message, code)
 
+    def unserved(self, Message message not None):
+        """A request is refused because its server is not there: over HTTP, the status says so, if
+        no server has ever seen the request."""
+        cdef ReplyRoute route = self.session.route_of_c(message.ref)
+        token = self.session.inflight.token_c(message.ref)
+        if route is None or (isinstance(token, Ongoing) and not token.waits):
+            return
+        if token is None or not token.sent:
+            route.unserved()
+
     def unreachable(self, Message message):
         """Refuse a request whose server is not there."""
         code, text = self.session.refusal or (codes.SERVER_LOST, "the server is not there")
+        self.unserved(message)
         self.refused_c(message, code)
         self.session.error_c(message.ref, code, text, None)
 
@@ -183,25 +194,28 @@ cdef class Party(Served):
         cdef Party me = self
         # where nothing is refused, the client has ended its session, or its side of the connection
         cdef int code = CANCELLED if self.session.refusal is None else codes.CUT_OFF
-        for token in list(me.session.inflight.tokens):
-            if not isinstance(token, Ongoing):
+        for ref in me.session.inflight.refs_c():
+            token = me.session.inflight.token_c(ref)
+            if token is None:          # `initialize` that waits
+                me.refuse_unsent_c(ref, None, why)
+            elif not isinstance(token, Ongoing):
                 continue
-            if token.record is not None:
+            elif token.record is not None:
                 token.note(code)
             elif code == CANCELLED or token.sent or token.request is None:
                 continue
             elif token.waits:
-                me.refuse_unsent_c(token.request, why)
+                me.refuse_unsent_c(ref, token.request, why)
             else:
                 me.refused_c(token.request, code)
         return Served.cut_off_c(me, why)
 
-    cdef int refuse_unsent_c(self, Message m, str why) except -1:
-        """Refuse a request that is cut off before a server saw it: its client may repeat it."""
-        self.refused_c(m, codes.SHUTTING_DOWN)
-        self.session.error_c(
-            m.ref, codes.SHUTTING_DOWN, f"{why}: the request has not begun", None
-        )
+    cdef int refuse_unsent_c(self, uint64_t ref, Message m, str why) except -1:
+        """Refuse a request that is cut off before a server saw it: its client may repeat it. ``m``:
+        What the audit log may note; or None."""
+        if m is not None:
+            self.refused_c(m, codes.SHUTTING_DOWN)
+        self.session.error_c(ref, codes.SHUTTING_DOWN, f"{why}: the request has not begun", None)
         return 0
 
     # -- turns -----------------------------------------------------------------------------------

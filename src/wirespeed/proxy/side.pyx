@@ -212,7 +212,7 @@ cdef class Side(Party):
         if me.session.refusal is not None:
             for token in list(me.session.inflight.tokens):
                 if type(token) is Route and not (<Route> token).sent:     # it is held
-                    me.refuse_unsent_c((<Route> token).message, why)
+                    me.refuse_unsent_c((<Route> token).ref, (<Route> token).message, why)
                     (<Route> token).over_c(codes.SHUTTING_DOWN)
         give_up(me, why, CANCELLED if me.session.refusal is None else codes.CUT_OFF)
         return Party.cut_off_c(me, why)

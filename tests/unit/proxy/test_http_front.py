@@ -7,6 +7,7 @@ import contextlib
 import dataclasses
 import json
 from collections.abc import AsyncIterator
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +16,10 @@ import pytest
 from tests.unit.proxy.merge_lab import MergeLab
 from tests.unit.proxy.proxy_lab import ENVELOPE, MODERN, Lab, call, said
 from tests.unit.proxy.reload_lab import ReloadLab, server
-from wirespeed import Client
+from wirespeed import Client, Stdio
 from wirespeed.errors import CallTimeout, RemoteError, VersionMismatch
 from wirespeed.protocol.codes import SERVER_LOST
-from wirespeed.proxy import Proxy, ProxyConfig
+from wirespeed.proxy import BackendConfig, Proxy, ProxyConfig
 
 pytestmark = [pytest.mark.compiled, pytest.mark.off_schema, pytest.mark.both_loops]
 
@@ -35,6 +36,7 @@ class Front:
         self.proxy = proxy
         self.address = address
         self.url = url
+        self.path = "/mcp"
         self.port = int(url.split(":")[2].split("/")[0])
 
     async def post(self, body: Any, *fields: str) -> tuple[int, dict[str, str], Any]:
@@ -49,7 +51,7 @@ class Front:
             "127.0.0.1", self.port, local_addr=(self.address, 0)
         )
         head = [
-            f"{method} /mcp HTTP/1.1",
+            f"{method} {self.path} HTTP/1.1",
             "Host: 127.0.0.1",
             "Accept: application/json, text/event-stream",
             "Connection: close",
@@ -110,12 +112,17 @@ def hello(id: Any = 1, version: str = "2025-11-25") -> dict[str, Any]:
 
 @contextlib.asynccontextmanager
 async def serving(
-    folder: Path, isolation: str, versions: str = "", **fields: Any
+    folder: Path,
+    isolation: str,
+    versions: str = "",
+    others: tuple[BackendConfig, ...] = (),
+    **fields: Any,
 ) -> AsyncIterator[Front]:
-    """A proxy over HTTP. ``fields``: of its `BackendConfig`."""
+    """A proxy over HTTP. ``others``: Further servers. ``fields``: of its `BackendConfig`."""
     lab = Lab(folder, isolation, versions=versions)
     backend = dataclasses.replace(lab.proxy.config.backends[0], **fields)
-    proxy = Proxy(ProxyConfig(backends=(backend,), listen=("http://127.0.0.1:0/mcp",)))
+    listen = ("http://127.0.0.1:0/mcp",)
+    proxy = Proxy(ProxyConfig(backends=(backend, *others), listen=listen))
     listening: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     task = asyncio.ensure_future(
         proxy.serve(on_listening=lambda urls: listening.set_result(urls[0]))
@@ -218,6 +225,32 @@ async def test_a_session_ends_with_its_server(tmp_path: Path) -> None:
         assert (status, answer["error"]["code"]) == (200, SERVER_LOST)
         while (await front.post(call(2, "echo"), session))[0] != 404:
             pass
+
+
+@pytest.mark.parametrize(
+    ("isolation", "version"),
+    [
+        *product(["shared", "auto"], ["2025-11-25", MODERN]),
+        ("session", "2025-11-25"),
+        ("pool", MODERN),
+    ],
+)
+async def test_the_status_says_that_a_server_is_down(
+    tmp_path: Path, isolation: Any, version: str
+) -> None:
+    """No server has seen the request."""
+    target = Stdio(str(tmp_path / "missing"))
+    down = BackendConfig(target=target, name="down", isolation=isolation)
+    async with serving(tmp_path, "shared", others=(down,)) as front:
+        front.path = "/servers/down"
+        if version == MODERN:
+            request = call(1, "echo")
+            request["params"] |= {"_meta": ENVELOPE}
+            fields = ("Mcp-Method: tools/call", "Mcp-Name: echo", f"MCP-Protocol-Version: {MODERN}")
+            status, _, answer = await front.post(request, *fields)
+        else:
+            status, _, answer = await front.post(hello(1, version))
+        assert (status, answer["error"]["code"]) == (503, SERVER_LOST)
 
 
 async def test_a_shared_server_that_crashes_comes_back(tmp_path: Path) -> None:

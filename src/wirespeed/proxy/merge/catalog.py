@@ -22,6 +22,7 @@ from wirespeed.errors import ProtocolError, RemoteError, TransportError, Wirespe
 from wirespeed.protocol import codes
 from wirespeed.protocol.revisions import (
     META_CLIENT_CAPABILITIES,
+    META_CLIENT_INFO,
     META_LOG_LEVEL,
     META_PROTOCOL_VERSION,
     MODERN_VERSIONS,
@@ -48,6 +49,9 @@ _FRESH = 60.0
 _DELAY, _MAX_DELAY = 1.0, 30.0
 # What of a client's capabilities a server may look at before it says what it has.
 _LOOKED_AT = ("sampling", "elicitation", "roots", "tasks", "extensions")
+
+# What stands in ``_meta`` of requests that the proxy makes for all clients of a kind.
+_ENVELOPE = (META_PROTOCOL_VERSION, META_CLIENT_CAPABILITIES, META_CLIENT_INFO)
 
 Hello = dict[str, Any]
 _NOTHING: Hello = {"capabilities": {}}
@@ -149,13 +153,21 @@ class Catalog:
     Attributes:
         key: Its clients.
         is_modern: Whether these are of 2026-07-28.
+        envelope: That of such a client, which goes with what the servers are asked for all.
         clients: Those that use it.
         is_over: Whether another one has taken its place.
     """
 
-    def __init__(self, merged: Merged, key: CatalogKey, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self,
+        merged: Merged,
+        key: CatalogKey,
+        loop: asyncio.AbstractEventLoop,
+        envelope: dict[str, Any],
+    ) -> None:
         self.key = key
         self.is_modern = key.is_modern
+        self.envelope = {name: envelope[name] for name in _ENVELOPE if name in envelope}
         self.clients: dict[MergedClient, None] = {}
         self.is_over = False
         self._merged = merged
@@ -291,7 +303,7 @@ class Catalog:
             member = await client.ready(member)
             assert member.hello is not None
             return member.hello, member
-        hello = await member.ask("server/discover", {"_meta": client.meta})
+        hello = await member.ask("server/discover", {"_meta": self.envelope})
         return checked(member.name, hello), member
 
     def _keep_hello(self, name: str, hello: Hello, member: Member) -> None:
@@ -374,7 +386,7 @@ class Catalog:
                     member = client.member(offer)
                     if not self.is_modern:
                         member = await client.ready(member)
-                    listing = await member.list(kind, client.meta if self.is_modern else None)
+                    listing = await member.list(kind, self.envelope if self.is_modern else None)
                     break
                 except TransportError:
                     other = self._client_of(offer)

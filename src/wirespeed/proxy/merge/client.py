@@ -183,7 +183,7 @@ class MergedClient:
             assert self._hello is not None
             version, offered = self._hello["protocolVersion"], self._hello.get("capabilities", {})
         key = CatalogKey.of(self._grant, self.front.shared, modern, version, offered)
-        self.catalog = self._merged.catalog(key, self.front.loop)
+        self.catalog = self._merged.catalog(key, self.front.loop, self.meta)
         self._catalogs[self.catalog] = None
         return self.catalog
 

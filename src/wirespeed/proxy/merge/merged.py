@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from wirespeed.proxy.merge.catalog import Catalog, CatalogKey
 from wirespeed.proxy.merge.client import MergedClient
@@ -152,11 +152,13 @@ class Merged:
                 self._owners[kind, shown] = found
         return found
 
-    def catalog(self, key: CatalogKey, loop: asyncio.AbstractEventLoop) -> Catalog:
-        """Return what is known for clients of one kind."""
+    def catalog(
+        self, key: CatalogKey, loop: asyncio.AbstractEventLoop, envelope: dict[str, Any]
+    ) -> Catalog:
+        """Return what is known for clients of one kind. ``envelope``: As of `envelope_of`."""
         found = self._catalogs.pop(key, None)
         if found is None:
-            found = Catalog(self, key, loop)
+            found = Catalog(self, key, loop, envelope)
             if len(self._catalogs) >= _MAX_CATALOGS:
                 self._catalogs.pop(next(iter(self._catalogs))).retire()
         self._catalogs[key] = found
@@ -164,7 +166,7 @@ class Merged:
 
     def renewed(self, catalog: Catalog) -> Catalog:
         """Return what has taken the place of a catalog that is over."""
-        return self.catalog(catalog.key, catalog.loop)
+        return self.catalog(catalog.key, catalog.loop, catalog.envelope)
 
     def _end_catalogs(self) -> None:
         catalogs, self._catalogs = self._catalogs, {}

@@ -29,6 +29,7 @@ cdef enum:
     UNSUPPORTED_PROTOCOL_VERSION = -32022
     OVERLOADED = -31000
     SHUTTING_DOWN = -31001
+    SERVER_LOST = -31004
     INSUFFICIENT_SCOPE = -31003
 
 
@@ -146,12 +147,17 @@ cdef class McpExchange(Exchange):
             return 403
         if code == OVERLOADED:
             return 429 if self.limited else 503
+        if code == SERVER_LOST:
+            return 503 if self.is_down else 200
         return 503 if code == SHUTTING_DOWN else 200
 
     def retry_after(self, seconds):
         """The request is refused because of a limit of its client, which may try again later."""
         self.limited = True
         Exchange.retry_after(self, seconds)
+
+    def unserved(self):
+        self.is_down = True
 
     def challenge(self, str value not None):
         """The field WWW-Authenticate of the response, if that is an error with the status 403."""
