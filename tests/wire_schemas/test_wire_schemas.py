@@ -130,6 +130,16 @@ def test_what_a_client_says() -> None:
     assert any("roots[0].uri" in problem for problem in held.problems)
 
 
+def test_a_ping_with_an_envelope_may_only_come_before_the_server_speaks() -> None:
+    held = Conversation("client")
+    say(held, id=1, method="server/discover", params={"_meta": META})
+    say(held, id=2, method="ping", params={"_meta": META})
+    assert held.problems == []
+    held.hear(False, b'{"jsonrpc":"2.0","id":2,"error":{"code":-32601,"message":"no"}}')
+    say(held, id=3, method="ping", params={"_meta": META})
+    assert "ping is not among the requests" in held.problems[0]
+
+
 def test_the_second_reader_tells_too() -> None:
     problems = wire_check.result("server", "tools/list", {"tools": [{}]}, "2025-11-25")
     assert any(problem.startswith("mcp_types") for problem in problems)

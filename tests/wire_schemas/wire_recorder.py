@@ -49,6 +49,7 @@ class Conversation:
     judged: Counter[tuple[str, str, str]] = field(default_factory=Counter)
     version: str | None = None  # what was negotiated (legacy)
     modern: bool = False  # a modern request was heard
+    answered: bool = False  # the other side has said something
     lost: bool = False  # something could not be read: what follows cannot be judged
     ours: dict[str, Asked] = field(default_factory=dict)
     theirs: dict[str, list[Asked]] = field(default_factory=dict)  # an id may come twice
@@ -77,6 +78,7 @@ class Conversation:
     # -- what the other side says ----------------------------------------------------------------
 
     def _heard(self, message: dict[str, Any]) -> list[str]:
+        self.answered = True
         method, params = message.get("method"), message.get("params")
         if isinstance(method, str):
             if "id" in message:
@@ -94,6 +96,8 @@ class Conversation:
         """The revision that a request is in, if it is one."""
         params = params if isinstance(params, dict) else {}
         meta = params.get("_meta")
+        if method == "ping" and self.side == "client" and not self.answered:
+            return None  # it asks whether a server is there that speaks either era
         # `initialize` may have the envelope of the other era beside `server/discover`
         if isinstance(meta, dict) and VERSION_KEY in meta and method != "initialize":
             self.modern = True

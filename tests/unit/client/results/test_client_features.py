@@ -468,7 +468,7 @@ async def test_every_request_has_its_time_limit(
     once: Run, tmp_path: Path, era: Any, method: str
 ) -> None:
     server = peer(tmp_path, era, {method: nothing})
-    async with server, Client(server.url, era=era, timeout=0.02) as client:
+    async with server, Client(server.url, era=era, timeout=0.3) as client:
         what = "tool t" if method == "tools/call" else method
         with pytest.raises(CallTimeout, match=f"^{what}: no answer"):
             await FETCHES[method](client)
