@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from wirespeed.transport.taskpool import TaskPool
 
 PARAMETER = "session_id"  # of the query that says which stream a POST belongs to
+_OVER = "there is no such session: open a new stream, and send initialize again"
 _PASSING = frozenset(("notification", "result", "error"))
 
 
@@ -120,7 +121,7 @@ class SseSession(Session):
         while self._held:
             exchange, _ = self._held.popitem()
             exchange.on_gone = None
-            refuse(exchange, 404, "there is no such session")
+            refuse(exchange, 404, _OVER)
 
     def _ended(self, closed: asyncio.Future[BaseException | None]) -> None:
         self._exchange.on_gone = None
@@ -203,7 +204,7 @@ class SseEndpoint(HttpTarget):
             worker = self._sessions.owner(ids[0])
             if worker is not None:
                 raise Elsewhere(worker)
-            refuse(exchange, 404, "there is no such session")
+            refuse(exchange, 404, _OVER)
             return
         session.post(exchange, body.removeprefix(BOM_UTF8))
 

@@ -103,7 +103,9 @@ async def test_bad_input_is_answered() -> None:
         (error,) = await peer.stream.next_messages(1)
         assert error["error"]["code"] == -32700
         assert (await client.post({}, path="/sse")).status == 400
-        assert (await client.post({}, path="/sse?session_id=made-up")).status == 404
+        over = await client.post({}, path="/sse?session_id=made-up")
+        assert over.status == 404
+        assert "open a new stream, and send initialize again" in (await over.body()).decode()
         assert (await peer.post({}, content_type="text/plain")).status == 415
         assert (await client.get(path="/sse", accept="application/json")).status == 406
         reply = await client.request("DELETE", path="/sse")
