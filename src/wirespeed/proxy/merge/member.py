@@ -167,6 +167,9 @@ class Member:
 
         ``meta``: ``_meta`` of a client of a modern era.
         """
+        if self._client.shared:
+            # Of the clients that come one by one, each has the list of its own kind (`Catalog`).
+            return await self._list(kind, meta)
         listing = self._listings.get(kind.method)
         if listing is not None and self._client.loop.time() < listing.until:
             return listing

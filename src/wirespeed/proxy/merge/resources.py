@@ -36,7 +36,8 @@ class Resources:
         if uri is None:
             self._client.refuse(message, codes.INVALID_PARAMS, "params.uri must be a string")
             return
-        catalog = self._client.catalog
+        # where clients come one by one, the last list may be of another one's
+        catalog = None if self._client.front.shared else self._client.catalog
         if catalog is not None and catalog.is_modern is modern and not catalog.is_over:
             offer = self._owner(uri, *(self._client.list_of(one, catalog) for one in _LISTS))
             member = None if offer is None else self._client.joined(offer)
