@@ -432,6 +432,31 @@ def test_what_is_not_read_is_named_once(tmp_path: Path, caplog: pytest.LogCaptur
     ]
 
 
+def test_names_with_a_dollar_alone_are_variables_of_gemini_cli(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """In its files, known by a key or the folder. The one that is not set stays, as there."""
+    entry = """"command": "x", "args": ["$KEY-$TOKEN", "${KEY}$1", "$NONE$$"],
+               "env": {"A": "$KEY", "B": "$NONE", "C": "$KEY.", "D": "Bearer $TOKEN"}"""
+    keyed = f'{{"mcpServers": {{"a": {{{entry}}}, "b": {{"httpUrl": "https://h/$KEY"}}}}}}'
+    plain = f'{{"mcpServers": {{"a": {{{entry}}}}}}}'
+    for text, name in ((keyed, "settings.json"), (plain, ".gemini/settings.json")):
+        server = read(tmp_path, text, name)["a"]
+        assert server.args == ("k-t0ken", "k$1", "$NONE$$")
+        assert server.env == {"A": "k", "B": "$NONE", "C": "k.", "D": "Bearer t0ken"}
+        assert "t0ken" not in repr(server) and "t0ken" not in repr(server.target())
+    assert read(tmp_path, keyed)["b"].url == "https://h/k"
+    caplog.clear()
+    for _ in range(2):
+        server = read(tmp_path, plain, "other.json")["a"]
+    assert server.args == ("$KEY-$TOKEN", "k$1", "$NONE$$")
+    assert server.env == {"A": "$KEY", "B": "$NONE", "C": "$KEY.", "D": "Bearer $TOKEN"}
+    (line,) = caplog.messages
+    assert line.endswith(
+        "write ${NAME}: mcpServers.a.env.A, mcpServers.a.env.B, mcpServers.a.env.D"
+    )
+
+
 def test_the_workspace_is_above_the_folders_of_hosts(tmp_path: Path) -> None:
     text = '{"mcpServers": {"a": {"command": "x", "args": ["${workspaceFolder}"]}}}'
     for folder in ("", ".cursor/", ".kiro/settings/"):

@@ -27,8 +27,9 @@ Without ``cwd`` the child gets the caller's directory. Arguments are never taken
 
 Variables: ``${NAME}`` (or ``${env:NAME}``) and ``${NAME:-default}`` (for unset or empty, as in
 a shell) in ``command``, ``args``, ``env``, ``cwd``, ``url``, ``headers`` and ``auth``; ``$${`` is
-a plain ``${``. Editors' ``${workspaceFolder}``, ``${workspaceFolderBasename}``, ``${userHome}``
-and ``${/}`` are known. A server with a variable that is not set, or with a fault in its entry, can
+a plain ``${``. In files of Gemini CLI ``$NAME`` is a variable, too, if it is set. Editors'
+``${workspaceFolder}``, ``${workspaceFolderBasename}``, ``${userHome}`` and ``${/}`` are known. A
+server with a variable that is not set, or with a fault in its entry, can
 be looked at, but not used. Errors, logs and ``repr`` show the command and the URL with their
 variables as they are written.
 """

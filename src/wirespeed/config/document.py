@@ -70,26 +70,36 @@ class Document:
         place, servers = _place(document)
         self._key = ".".join(place.path)
         self.servers = Servers(self.source)
+        self._bare = os.path.basename(self._folder) == shapes.GEMINI_FOLDER or any(
+            isinstance(raw, dict) and raw.keys() & shapes.OF_GEMINI for raw in servers.values()
+        )
+        self._literal: list[str] = []
         for name, raw in servers.items():
             reader = EntryReader(self.place(name), self._texts(), place.unit)
             if isinstance(servers, Twice) and servers.key == name:
                 raw = Twice(raw) if isinstance(raw, dict) else Twice()
                 raw.key = name
             self.servers[name] = reader.server(name, raw, self.source)
+            self._literal += reader.literal
 
     def _texts(self) -> Texts:
-        return Texts(self._folder, self._environ)
+        return Texts(self._folder, self._environ, bare=self._bare)
 
     def _warn(self) -> None:
-        """Name the keys that are not read, once for each file."""
+        """Name what is not read, once for each file."""
         names: dict[str, list[str]] = {}
         for server in self.servers.values():
             for key in server.unread:
                 names.setdefault(key, []).append(server.name)
-        if not names:
-            return
-        listed = "; ".join(f'"{key}" of {", ".join(found)}' for key, found in names.items())
-        text = f"{self.source}: these keys are not read: {listed}"
+        if names:
+            listed = "; ".join(f'"{key}" of {", ".join(found)}' for key, found in names.items())
+            self._warn_once(f"these keys are not read: {listed}")
+        if self._literal:
+            listed = ", ".join(self._literal)
+            self._warn_once(f"$NAME is not read as a variable; write ${{NAME}}: {listed}")
+
+    def _warn_once(self, text: str) -> None:
+        text = f"{self.source}: {text}"
         if text not in _warned and len(_warned) < _MAX_WARNED:
             import logging
 

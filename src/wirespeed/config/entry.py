@@ -147,6 +147,7 @@ class EntryReader:
         self.texts = texts
         self.unit = unit
         self.names: dict[str, str] = {}  # what the file calls our keys
+        self.literal: list[str] = []  # places of values that are ``$NAME``, and stay so
 
     def server(self, name: str, raw: Any, source: str) -> ServerConfig:
         """The server of an entry. One whose entry has a fault cannot be used."""
@@ -240,7 +241,7 @@ class EntryReader:
         unit = shapes.UNITS.get(key, self.unit)
         if key == "startTimeout":
             unit = 1.0
-        if unit is None and raw.keys() & shapes.MILLISECONDS_WITH:
+        if unit is None and raw.keys() & shapes.OF_GEMINI:
             unit = 0.001
         elif unit is None and raw.keys() & shapes.SECONDS_WITH:
             unit = 1.0
@@ -356,6 +357,8 @@ class EntryReader:
             if key == "env" and (not name or "=" in name or "\0" in name):
                 raise Fault(f"{self.path}.{path}", "not a possible variable")
             found[name] = self.expand(path, value)
+            if self.texts.is_literal(value):
+                self.literal.append(f"{self.path}.{self.names.get(key, key)}{path[len(key) :]}")
         return found
 
     def optional(self, key: str, text: str | None) -> str | None:

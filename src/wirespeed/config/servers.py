@@ -222,7 +222,7 @@ class Servers(dict[str, ServerConfig]):
 
 
 def _has_variable(texts: tuple[str, ...]) -> bool:
-    return any("${" in text or "{env:" in text for text in texts)
+    return any("$" in text or "{env:" in text for text in texts)
 
 
 set_public_home(globals())

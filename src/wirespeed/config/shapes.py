@@ -37,11 +37,15 @@ PLACES = (
 # keys.
 STARTS = ("command", "cmd", "url", "serverUrl", "httpUrl", "uri")
 
+# Keys that only Gemini CLI writes, and its folder. In its files ``$NAME`` is a variable, and a
+# ``timeout`` is milliseconds.
+OF_GEMINI = frozenset(("httpUrl", "trust", "includeTools", "excludeTools"))
+GEMINI_FOLDER = ".gemini"
+
 # Hosts disagree about the unit of ``timeout``. A file of a host whose unit is known by its place,
 # or by a key that only this host writes, has that unit. Elsewhere a number up to this one is
 # seconds, as no host takes more, and a larger one is milliseconds.
 SECONDS_UP_TO = 3600
-MILLISECONDS_WITH = frozenset(("httpUrl", "trust", "includeTools", "excludeTools"))  # Gemini CLI
 SECONDS_WITH = frozenset(("alwaysAllow", "autoApprove"))  # Cline, Roo Code
 
 # Another host's name of a key, and ours.

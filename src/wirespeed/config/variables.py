@@ -10,7 +10,9 @@ from wirespeed.config.shapes import ASKED, FOLDERS
 from wirespeed.config.text import Fault
 
 # ``{env:NAME}`` and ``{file:PATH}`` are OpenCode's.
-_VARIABLE = re.compile(r"\$?\$\{([^}]*)(\}?)|\{((?:env|file):[^{}]*)\}")
+_VARIABLE = re.compile(r"\$?\$\{([^}]*)(\}?)|\{((?:env|file):[^{}]*)\}|\$([A-Za-z_][A-Za-z0-9_]*)")
+# A value that can only mean a variable.
+_MEANT = re.compile(r"(?:[A-Za-z]+ )?\$[A-Za-z_][A-Za-z0-9_]*")
 _NAME = re.compile(r"(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?\Z", re.DOTALL)
 _OF_HOSTS = re.compile(r"([a-z]+):")
 # Parameters of a shell: ``${1:-x}``, ``${@}``.
@@ -23,13 +25,15 @@ class Texts:
     Args:
         folder: Of the file.
         environ: Where variables are looked up.
+        bare: Whether ``$NAME`` is a variable too, if it is set.
 
     Attributes:
         problem: The first variable that has no value; "" if all have one.
     """
 
-    def __init__(self, folder: str, environ: Mapping[str, str]) -> None:
+    def __init__(self, folder: str, environ: Mapping[str, str], *, bare: bool = False) -> None:
         self.problem = ""
+        self._bare = bare
         self._folder = folder
         self._environ = environ
 
@@ -37,6 +41,8 @@ class Texts:
         """Return a text with its variables replaced. Fault: it cannot be. ``path``: its place."""
 
         def replace(match: re.Match[str]) -> str:
+            if match[4] is not None:
+                return self._environ.get(match[4], match[0]) if self._bare else match[0]
             if match[0].startswith("$$"):
                 return match[0][1:]
             inner, closed = (match[1], match[2]) if match[3] is None else (match[3], "}")
@@ -70,6 +76,11 @@ class Texts:
         if "\0" in text:
             raise Fault(path, "contains a null character")
         return text
+
+    def is_literal(self, text: str) -> bool:
+        """Whether a text can only mean a variable, as ``$NAME``, and is not read so."""
+        name = text.rpartition("$")[2]
+        return bool(_MEANT.fullmatch(text)) and not (self._bare and name in self._environ)
 
     def _of_host(self, name: str) -> str | None:
         """The value of a variable that editors know: None for any other."""
