@@ -35,10 +35,10 @@ def hold(name: str, modern: bool, tool: str) -> dict[str, Any]:
     return {"jsonrpc": "2.0", "id": name, "method": "tools/call", "params": params}
 
 
-def fields_of(modern: bool) -> dict[str, str]:
+def fields_of(modern: bool, tool: str) -> dict[str, str]:
     if not modern:
         return BOTH
-    named = {"Mcp-Method": "tools/call", "Mcp-Name": "hold", "MCP-Protocol-Version": MODERN}
+    named = {"Mcp-Method": "tools/call", "Mcp-Name": tool, "MCP-Protocol-Version": MODERN}
     return {**BOTH, **named}
 
 
@@ -74,7 +74,7 @@ class Asker:
     def _http(self, front: str, name: str, modern: bool) -> Callable[[], Any]:
         one = http.client.HTTPConnection("127.0.0.1", self.ports["http"], timeout=FOREVER)
         self._stack.callback(one.close)
-        fields = fields_of(modern)
+        fields = fields_of(modern, self.tool)
         if not modern:
             one.request("POST", "/mcp", json.dumps(HELLO), fields)
             with one.getresponse() as response:
@@ -232,8 +232,14 @@ def test_calls_are_cut_off_with_an_answer(
         end_all(lab, clients, process, number, "a")
 
 
-@pytest.mark.parametrize("workers", ["1", "2"])
-def test_calls_of_all_servers_are_cut_off(tmp_path: Path, workers: str) -> None:
+@pytest.mark.parametrize(
+    ("workers", "number"),
+    [("1", signal.SIGUSR2), ("2", signal.SIGTERM)],
+    ids=["one-SIGUSR2", "two-SIGTERM"],
+)
+def test_calls_of_all_servers_are_cut_off(
+    tmp_path: Path, workers: str, number: signal.Signals
+) -> None:
     lab = ProcessLab(tmp_path)
     ports = {name: free_port() for name in ("http", "ws")}
     listen = [f"http://127.0.0.1:{ports['http']}/mcp", f"ws://127.0.0.1:{ports['ws']}/mcp"]
@@ -242,4 +248,5 @@ def test_calls_of_all_servers_are_cut_off(tmp_path: Path, workers: str) -> None:
     with lab.running("--workers", workers) as process, contextlib.closing(clients):
         for front in ("http", "ws"):
             clients.ask(front, False)
-        end_all(lab, clients, process, signal.SIGTERM, "a", "b")
+            clients.ask(front, True)
+        end_all(lab, clients, process, number, "a", "b")

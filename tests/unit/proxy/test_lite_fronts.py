@@ -6,6 +6,8 @@ import asyncio
 import contextlib
 import dataclasses
 import json
+import os
+import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -214,6 +216,21 @@ async def test_the_end_while_a_server_does_not_answer(tmp_path: Path, scheme: st
         await lab.proxy.reload(dataclasses.replace(lab.proxy.config, backends=backends))
         with pytest.raises(TransportError):
             await asking
+
+
+async def test_a_call_that_outlives_the_grace_time(tmp_path: Path, scheme: str) -> None:
+    """It is cut off with an answer."""
+    lab = lite_lab(tmp_path, isolation="shared")
+    lab.options = {"shutdown_grace": 0.2}
+    async with (
+        lab.serving(f"{scheme}://127.0.0.1:0/mcp") as urls,
+        LiteClient(place(urls, "/lite/a/hang")) as lite,
+    ):
+        calling = asyncio.ensure_future(lite.call())
+        await lab.until_logged("a hangs")
+        os.kill(os.getpid(), signal.SIGTERM)
+        result = await calling
+        assert (result.error, result.text) == (True, "the server is shutting down")
 
 
 @pytest.mark.parametrize(

@@ -69,10 +69,13 @@ def tool(name: str, /, **arguments: Any) -> dict[str, Any]:
 
 @contextlib.asynccontextmanager
 async def stdio_behind(
-    folder: Path, isolation: str = "session", **options: Any
+    folder: Path, isolation: str = "session", *, merged: bool = False, **options: Any
 ) -> AsyncIterator[Any]:
+    """``merged``: The proxy has the server twice, as b and as c, and all tools at its first URL."""
     lab = Lab(folder, isolation, **options)
-    lab.proxy = Proxy(replace(lab.proxy.config, listen=("http://127.0.0.1:0/mcp",)))
+    config = lab.proxy.config
+    backends = (*config.backends, replace(config.backends[0], name="c"))[: 1 + merged]
+    lab.proxy = Proxy(replace(config, backends=backends, listen=("http://127.0.0.1:0/mcp",)))
     async with lab.serving():
         yield lab
 
@@ -133,19 +136,22 @@ class Behind:
 SAMPLE = {"role": "assistant", "content": {"type": "text", "text": "hi"}, "model": "m"}
 
 
-@pytest.mark.parametrize("version", VERSIONS)
-async def test_questions_and_logs_without_a_stream_of_its_own(tmp_path: Path, version: str) -> None:
+@pytest.mark.parametrize(
+    ("version", "merged"), [*((one, False) for one in VERSIONS), (VERSIONS[-1], True)]
+)
+async def test_questions_and_logs_without_a_stream_of_its_own(
+    tmp_path: Path, version: str, merged: bool
+) -> None:
     """They come in the response to the request that is open."""
-    async with stdio_behind(tmp_path) as lab:
+    note, ask = ("b_note", "b_ask") if merged else ("note", "ask")
+    async with stdio_behind(tmp_path, merged=merged) as lab:
         client = Poster(lab.urls[0])
         await client.initialize(version)
         line = {"level": "error", "data": "x"}
-        peer, response = await client.post(
-            "tools/call", tool("note", method="message", params=line)
-        )
+        peer, response = await client.post("tools/call", tool(note, method="message", params=line))
         told, answer = await peer.until(response, 2)
         assert told["params"] == line and answer["id"] == 1
-        asked = tool("ask", its="q", method="sampling/createMessage")
+        asked = tool(ask, its="q", method="sampling/createMessage")
         peer, response = await client.post("tools/call", asked, 2)
         (question,) = await peer.until(response, 1)
         assert question["method"] == "sampling/createMessage"
@@ -243,12 +249,14 @@ async def modern(url: str, name: str, level: str | None = "debug", /, **argument
     return response.messages if response.is_stream else [response.json]
 
 
-async def test_log_messages_of_2026_07_28_over_http() -> None:
+@pytest.mark.parametrize("merged", [False, True])
+async def test_log_messages_of_2026_07_28_over_http(merged: bool) -> None:
     behind = Behind()
-    async with behind.proxied("shared") as url:
+    log = "b_log" if merged else "log"
+    async with behind.proxied("shared", merged=merged) as url:
         for name in ("a", "b"):
             behind.go[name] = asyncio.Event()
-        calls = [asyncio.ensure_future(modern(url, "log", name=name)) for name in ("a", "b")]
+        calls = [asyncio.ensure_future(modern(url, log, name=name)) for name in ("a", "b")]
         for name in ("a", "b"):
             await behind.begun.setdefault(name, asyncio.Event()).wait()
         for name in ("a", "b"):
@@ -259,31 +267,34 @@ async def test_log_messages_of_2026_07_28_over_http() -> None:
             assert answer["result"]["content"][0]["text"] == name
 
 
-@pytest.mark.parametrize("isolation", ["shared", "pool", "auto"])
-async def test_log_messages_of_a_process(tmp_path: Path, isolation: str) -> None:
+@pytest.mark.parametrize(
+    ("isolation", "merged"), [("shared", False), ("pool", False), ("auto", False), ("auto", True)]
+)
+async def test_log_messages_of_a_process(tmp_path: Path, isolation: str, merged: bool) -> None:
     """They belong to the only request that asks for any."""
     line = {"level": "error", "data": "x"}
     note = {"method": "message", "params": line}
-    async with stdio_behind(tmp_path, isolation, versions=MODERN, size=1) as lab:
+    say, hold, free = (f"{'b_' * merged}{one}" for one in ("note", "hold", "free"))
+    async with stdio_behind(tmp_path, isolation, merged=merged, versions=MODERN, size=1) as lab:
         url = lab.urls[0]
-        told, answer = await modern(url, "note", **note)
+        told, answer = await modern(url, say, **note)
         assert told["params"] == line and "result" in answer
-        assert len(await modern(url, "note", None, **note)) == 1
+        assert len(await modern(url, say, None, **note)) == 1
         # another request asks for log messages as well
-        held = asyncio.ensure_future(modern(url, "hold", **{"as": "x"}))
+        held = asyncio.ensure_future(modern(url, hold, **{"as": "x"}))
         await lab.until_read("tools/call", 3)
-        assert len(await modern(url, "note", **note)) == 1
-        await modern(url, "free", None, **{"as": "x"})
+        assert len(await modern(url, say, **note)) == 1
+        await modern(url, free, None, **{"as": "x"})
         assert len(await held) == 1
-        assert len(await modern(url, "note", **note)) == 2
+        assert len(await modern(url, say, **note)) == 2
         # one is given up: the server may go on about it
         peer = Peer(
             port := int(url.split(":")[2].split("/")[0]),
             *await asyncio.open_connection("127.0.0.1", port),
         )
         meta = {"_meta": {LEVEL: "debug"}}
-        peer.send_modern("tools/call", {**tool("hold", **{"as": "y"}), **meta})
+        peer.send_modern("tools/call", {**tool(hold, **{"as": "y"}), **meta})
         await lab.until_read("tools/call", 7)
         peer.writer.transport.abort()
         await lab.until_read("notifications/cancelled", 1)
-        assert len(await modern(url, "note", **note)) == 1
+        assert len(await modern(url, say, **note)) == 1
