@@ -7,7 +7,7 @@ and go over WebSocket, in both eras, ask for answers of up to 100 kB, cancel som
 behind. With ``--kill`` a server is killed each half second, and with ``--reload`` the proxy reads
 its file again every two seconds, in which one server has changed. Then all clients have left, and
 the memory of the proxy is read after a pause. The last line tells how much the last round has added
-to the first one.
+to the first one. The exit status is 1 if that is more than 10 %.
 """
 
 from __future__ import annotations
@@ -44,6 +44,7 @@ async def echo(nonce: str, pause: float, size: int, ctx: Context) -> dict[str, o
 
 server.run()
 """
+MAX_ADDED = 10.0  # per cent
 SETTLE = 8.0  # seconds after a round, before the memory is read
 RELOADS = 2.0  # seconds between two reloads
 
@@ -130,7 +131,8 @@ def print_nothing(*_: object) -> None:
     """Progress is asked for, and not looked at."""
 
 
-async def run(options: argparse.Namespace, folder: Path, url: str, pid: int) -> None:
+async def run(options: argparse.Namespace, folder: Path, url: str, pid: int) -> float:
+    """Return how much the last round has added to the first one, in per cent."""
     seen: list[float] = []
     print(f"at the start {resident(pid):.1f} MiB")
     for number in range(options.rounds):
@@ -149,10 +151,12 @@ async def run(options: argparse.Namespace, folder: Path, url: str, pid: int) -> 
             f" {SETTLE:g} s later {seen[-1]:.1f} MiB",
             flush=True,
         )
-    print(f"the last round has added {100 * (seen[-1] / seen[0] - 1):.1f} %")
+    added = 100 * (seen[-1] / seen[0] - 1)
+    print(f"the last round has added {added:.1f} %")
+    return added
 
 
-def main() -> None:
+def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=15)
@@ -175,11 +179,12 @@ def main() -> None:
                     break
             loop_end = threading_drain(proxy.stderr)
             try:
-                asyncio.run(run(options, folder, url, proxy.pid))
+                added = asyncio.run(run(options, folder, url, proxy.pid))
             finally:
                 proxy.terminate()
                 proxy.wait(20)
                 loop_end.join()
+    return int(added > MAX_ADDED)
 
 
 def threading_drain(pipe: Any) -> Any:
@@ -192,4 +197,4 @@ def threading_drain(pipe: Any) -> Any:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

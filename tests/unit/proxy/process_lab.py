@@ -50,15 +50,22 @@ class ProcessLab:
         mark: str = "",
         versions: str = "",
         isolation: str = "shared",
+        lite: tuple[str, ...] = (),
         **top: Any,
     ) -> None:
-        """Write the configuration: these servers, and keys of the file's ``proxy``."""
+        """Write the configuration: these servers, and keys of the file's ``proxy``. ``lite``: Tools
+        for clients of LiteMCP."""
+        tools = [{"name": name, "inputSchema": {"type": "object"}} for name in lite]
         servers = {
             name: {
                 "command": sys.executable,
                 "args": [str(self.folder / "backend.py"), str(self.folder / f"seen-{name}")],
-                "env": {"MARK": mark, "VERSIONS": versions},
-                "proxy": {"isolation": isolation},
+                "env": {
+                    "MARK": mark,
+                    "VERSIONS": versions,
+                    "TOOLS": json.dumps(tools) if lite else "",
+                },
+                "proxy": {"isolation": isolation, "lite": lite},
             }
             for name in names
         }

@@ -26,8 +26,12 @@ async def pids(*clients: Any) -> list[int]:
     return [said(await client.ask(call(1, "echo")))["pid"] for client in clients]
 
 
-async def test_a_legacy_server_is_for_one_client(tmp_path: Path) -> None:
-    """The process that was asked for its era is that of the first client."""
+async def test_a_legacy_server_is_for_one_client(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The process that was asked for its era is that of the first client. The log says how it is
+    not asked."""
+    caplog.set_level("INFO", "wirespeed.proxy")
     lab = Lab(tmp_path, "auto")
     async with lab.serving():
         (spare,) = lab.assignment.upstreams
@@ -40,9 +44,12 @@ async def test_a_legacy_server_is_for_one_client(tmp_path: Path) -> None:
         # everything passes, as with isolation "session"
         await one.send(call(2, "ask", its="q", method="sampling/createMessage"))
         assert (await one.recv())["method"] == "sampling/createMessage"
+    (line,) = [one for one in caplog.messages if "of a legacy era" in one]
+    assert line.startswith("b: ") and '"era": "legacy" in its entry' in line
 
 
-async def test_a_modern_server_is_pooled(tmp_path: Path) -> None:
+async def test_a_modern_server_is_pooled(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "wirespeed.proxy")
     lab = Lab(tmp_path, "auto", versions=MODERN)
     async with lab.serving():
         one, two = await lab.connect(MODERN), await lab.connect(MODERN)
@@ -52,6 +59,7 @@ async def test_a_modern_server_is_pooled(tmp_path: Path) -> None:
         assert "result" in await legacy.initialize()  # it is translated
         third = said(await legacy.ask(call(1, "echo", nonce=1)))
         assert third["nonce"] == 1 and third["pid"] != first
+    assert "of a legacy era" not in caplog.text
 
 
 async def test_a_modern_server_without_translation(tmp_path: Path) -> None:

@@ -397,3 +397,35 @@ async def test_one_endpoint_of_shared_servers(tmp_path: Path) -> None:
                 *(client.call_tool(f"{name}_who", {"nonce": "n"}) for name in shown)
             )
             assert [answer.data for answer in answers] == [f"{name}:n" for name in shown]
+
+
+async def test_paths_of_several_servers(tmp_path: Path) -> None:
+    """A slash behind a path changes nothing."""
+    lab = MergeLab(tmp_path)
+    lab.backends = [lab.backend("red", isolation="shared"), lab.backend("blue")]
+    async with lab.serving("http://127.0.0.1:0/mcp") as urls:
+        front = Front(lab, urls[0])
+        for slash in ("", "/"):
+            for path, name in (("/mcp", "red_who"), ("/servers/red", "who")):
+                body = asked("tools/call", name=name, arguments={"nonce": "n"})
+                status, _, answer = await front.post(
+                    body, *fields("tools/call", name), path=path + slash
+                )
+                assert (status, answer["result"]["content"][0]["text"]) == (200, "red:n")
+            status, got, _ = await front.post(hello(), path="/servers/blue" + slash)
+            assert status == 200 and "mcp-session-id" in got
+
+
+async def test_the_endpoint_of_a_server_that_has_no_modern_clients(tmp_path: Path) -> None:
+    """The refusal says which server it is, and what to set."""
+    lab = MergeLab(tmp_path)
+    lab.backends = [lab.backend("red", isolation="session"), lab.backend("blue")]
+    async with lab.serving("http://127.0.0.1:0/mcp") as urls:
+        front = Front(lab, urls[0])
+        body = asked("tools/call", name="who", arguments={})
+        status, _, answer = await front.post(
+            body, *fields("tools/call", "who"), path="/servers/red"
+        )
+        assert (status, answer["error"]["code"]) == (400, -32022)
+        text = answer["error"]["message"]
+        assert "red" in text and 'set isolation to "auto", "shared" or "pool"' in text

@@ -10,8 +10,10 @@ from typing import Any
 
 import pytest
 
+from tests.unit.proxy.merge_lab import MergeLab
 from tests.unit.proxy.proxy_lab import ENVELOPE, MODERN, call, said
 from tests.unit.proxy.test_http_front import Front, asked, fields, hello, serving
+from tests.unit.proxy.test_principals import PRINCIPALS, TOKENS
 from wirespeed import Http, Server, serve
 from wirespeed.proxy import BackendConfig, Proxy, ProxyConfig
 from wirespeed.server.context import Context
@@ -44,6 +46,31 @@ async def test_a_legacy_body_whose_field_names_2026_07_28(
         # the fields of a request count as before
         status, _, answer = await front.post(ECHO, f"MCP-Protocol-Version: {MODERN}")
         assert (status, answer["error"]["code"]) == (400, -32020)
+
+
+@pytest.mark.parametrize(("path", "name"), [("/servers/a", "who"), ("/mcp", "a_who")])
+async def test_what_one_principal_sends_is_refused_to_it_alone(
+    tmp_path: Path, path: str, name: str
+) -> None:
+    lab = MergeLab(tmp_path, principals=PRINCIPALS)
+    lab.backends = [lab.backend("a", isolation="shared"), lab.backend("b")]
+    body = asked("tools/call", name=name, arguments={"nonce": "n"})
+    anne, root = (f"Authorization: Bearer {TOKENS[one]}" for one in ("anne", "root"))
+    async with lab.serving("http://127.0.0.1:0/mcp") as urls:
+        front = Front(lab, urls[0])
+
+        async def served(who: str) -> None:
+            status, _, answer = await front.post(body, *fields("tools/call", name), who, path=path)
+            assert (status, answer["result"]["content"][0]["text"]) == (200, "a:n")
+
+        for _ in range(2):
+            for wrong in (fields("initialize"), [f"MCP-Protocol-Version: {MODERN}"]):
+                await served(root)
+                status, got, answer = await front.post(hello(), *wrong, anne, path=path)
+                assert (status, answer["error"]["code"]) == (400, -32602)
+                assert "mcp-session-id" not in got
+                await served(root)
+                await served(anne)
 
 
 @pytest.mark.parametrize("isolation", ["auto", "shared", "pool", "session"])

@@ -66,6 +66,7 @@ class Attached:
         )
         self.tracer = Tracer()
         self.n_calls: dict[str, int] = {}
+        self.n_starts: dict[str, int] = {}
 
     def server(self, name: str, mark: str = "") -> BackendConfig:
         return server(
@@ -89,6 +90,12 @@ class Attached:
         assert observer is not None
         found = [one for one in observer.series.values() if one.method == "tools/call"]
         return sum(one.buckets[-1] for one in found)
+
+    def started(self, name: str, *, is_new: bool) -> None:
+        """The counter of the starts of a server goes on. ``is_new``: A reload has changed it."""
+        n = self.lab.proxy.services[name].meter.starts["starts"]
+        assert n >= self.n_starts.get(name, 0) + is_new
+        self.n_starts[name] = n
 
     async def works(self, name: str, era: str, n: int) -> None:
         """Everything is at work for a server."""
@@ -158,6 +165,7 @@ async def test_everything_is_at_work_after_reloads(
             await asyncio.sleep(0.01)
         for name in names:
             await all_of_it.works(name, era, 0)
+            all_of_it.started(name, is_new=True)
         bob = client(all_of_it.url("a"), "bob", era)
         with pytest.raises(RemoteError) as refused:
             async with bob as one:
@@ -173,6 +181,7 @@ async def test_everything_is_at_work_after_reloads(
             assert changes.changed == ("a",)
             for name in wanted:
                 await all_of_it.works(name, era, n)
+                all_of_it.started(name, is_new=name == "a")
             # his bucket is not filled by a reload
             with pytest.raises((RemoteError, OSError)) as still:
                 async with client(all_of_it.url("a"), "bob", era) as one:

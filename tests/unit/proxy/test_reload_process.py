@@ -19,6 +19,7 @@ from raw import FOREVER
 from tests.unit.proxy.process_lab import HELLO, ProcessLab, ask, free_port, pid, unix
 from wirespeed import Http, SyncClient
 from wirespeed.errors import WirespeedError
+from wirespeed.litemcp import SyncLiteClient
 from wirespeed.transport.watch import INTERVAL
 
 pytestmark = [pytest.mark.own_environment]
@@ -220,13 +221,13 @@ def test_a_listener_that_a_reload_adds(tmp_path: Path) -> None:
     plain = f"http://127.0.0.1:{ports[0]}/mcp"
     listen: list[Any] = [plain]
     lab = ProcessLab(tmp_path)
-    lab.write("a", listen=listen, watch=False)
+    lab.write("a", listen=listen, watch=False, lite=("echo",))
     admin = "--admin", f"http://127.0.0.1:{free_port()}"
     secrets = {"WIRESPEED_TOKEN": "sesame", "WIRESPEED_ADMIN_TOKEN": "of-the-operator"}
     with lab.running(*admin, **secrets):
         listen.append(f"http://127.0.0.1:{ports[1]}/mcp")
         listen.append({"url": f"http://127.0.0.1:{ports[2]}/mcp", "token": "${WIRESPEED_TOKEN}"})
-        lab.write("a", listen=listen, watch=False)
+        lab.write("a", listen=listen, watch=False, lite=("echo",))
         lab.signal(signal.SIGHUP)
         log = lab.until("reloaded: listening")
         assert "admin changes" not in log
@@ -236,6 +237,9 @@ def test_a_listener_that_a_reload_adds(tmp_path: Path) -> None:
                 pass
             with SyncClient(Http(url, token="sesame")) as client:
                 client.call_tool("echo", {})
+            path = url.replace("/mcp", "/lite/a/echo")
+            with SyncLiteClient(path, token="sesame") as lite:
+                assert not lite.call().error
 
 
 def test_the_listener_that_a_reload_closes(tmp_path: Path) -> None:

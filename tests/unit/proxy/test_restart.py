@@ -142,6 +142,14 @@ def children(process: int) -> set[int]:
     }
 
 
+def descends(process: int, ancestor: int) -> bool:
+    """Whether a process is one that another has started, or that its children have."""
+    while process not in (0, ancestor):
+        stat = Path(f"/proc/{process}/stat").read_text()
+        process = int(stat.rpartition(")")[2].split()[1])
+    return process == ancestor
+
+
 def gone(process: int) -> bool:
     try:
         os.kill(process, 0)
@@ -284,6 +292,9 @@ def test_workers_answer_requests_in_flight(tmp_path: Path) -> None:
         process.send_signal(signal.SIGUSR2)
         successor = new_process(lab.until("takes the place of this one"))
         try:
+            for _ in range(6):  # no worker of the old process accepts any more
+                with tcp(port) as client:
+                    assert descends(pid(client), successor)
             for client in clients:
                 assert json.loads(client.recv(65536))["id"] == "slow"
                 assert client.recv(1) == b""

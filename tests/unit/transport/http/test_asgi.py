@@ -227,6 +227,24 @@ async def test_what_lies_behind_a_body_reaches_no_other_client(
 
 
 @pytest.mark.parametrize("fields", LENGTHS, ids=str)
+@pytest.mark.parametrize("is_cut", [False, True])
+async def test_what_lies_behind_the_body_of_a_stranger(
+    is_cut: bool, fields: dict[str, str | None]
+) -> None:
+    """It is not read, and a client with the token is served as before."""
+    async with alive(lab().asgi(token="sesame")) as app:
+        for _ in range(3):
+            body = message("tools/call", {"name": "add", "arguments": {"a": 1, "b": 2}})
+            pieces = (body, SMUGGLED) if is_cut else (body + SMUGGLED,)
+            stranger = await poison(app, *pieces, **{"content_length": str(len(body)), **fields})
+            assert stranger.status == (401 if fields or is_cut else 400)
+            assert stranger.unread == [*pieces[1:]]
+            owner = call(app, "add", {"a": 2, "b": 2})
+            owner.scope["headers"].append((b"authorization", b"Bearer sesame"))
+            assert text(await owner.whole()) == "4"
+
+
+@pytest.mark.parametrize("fields", LENGTHS, ids=str)
 async def test_what_lies_behind_a_body_reaches_no_other_client_of_litemcp(
     fields: dict[str, str | None],
 ) -> None:

@@ -17,13 +17,13 @@ import pytest
 from child_lab import Run
 from raw import encode, initialize, strict
 from rich.pretty import pretty_repr
-from serve_lab import Bare, descriptors, exchange, lab_server, serving, upgrade
+from serve_lab import Bare, Place, descriptors, exchange, lab_server, serving, upgrade
 
 import wirespeed
 from wirespeed import ListenOptions, Refusal, Server
 from wirespeed.errors import TransportError
 from wirespeed.transport.address import parse
-from wirespeed.transport.net import bind
+from wirespeed.transport.net import bind, listener
 from wirespeed.transport.net.serve import plan
 from wirespeed.transport.options import Headers, HttpRequest, ListenFields
 
@@ -137,6 +137,56 @@ async def test_no_descriptors_left(monkeypatch: Any, caplog: Any) -> None:
         await peer.close()
     lines = [r.message for r in caplog.records if "no connections are accepted" in r.message]
     assert len(lines) == 2
+
+
+async def come(place: Place, n: int) -> list[Bare]:
+    """More clients, which are served."""
+    n_before = place.listener.n_connections
+    peers = [await Bare.connect(place.port) for _ in range(n)]
+    await place.until(lambda: place.listener.n_connections == n_before + n)
+    return peers
+
+
+async def go(place: Place, peers: list[Bare]) -> None:
+    """These clients leave."""
+    n_left = place.listener.n_connections - len(peers)
+    for peer in peers:
+        await peer.close()
+    await place.until(lambda: place.listener.n_connections == n_left)
+
+
+async def test_memory_goes_back_after_a_burst(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once for each, and not when a few clients leave."""
+    given: list[int] = []
+    monkeypatch.setattr(listener, "give_back", given.append)
+    monkeypatch.setattr(listener, "BURST", 8)
+    monkeypatch.setattr(listener, "QUIET", 0.02)
+    async with serving(lab_server()) as place:
+        for n in (1, 2):
+            for _ in range(3):
+                await go(place, await come(place, 4))
+            many = await come(place, 8)
+            await go(place, many[:3])
+            await asyncio.sleep(0.1)
+            assert len(given) == n - 1
+            await go(place, many[3:])
+            await place.until(lambda n=n: len(given) == n)  # type: ignore[misc]
+    assert given == [listener.MAX_KEPT] * 2
+
+
+async def test_memory_stays_while_a_burst_follows_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[int] = []
+    monkeypatch.setattr(listener, "give_back", given.append)
+    monkeypatch.setattr(listener, "BURST", 8)
+    monkeypatch.setattr(listener, "QUIET", 1000.0)
+    async with serving(lab_server()) as place:
+        await go(place, await come(place, 8))
+        again = await come(place, 8)
+        place.listener._give_back()  # as its timer does
+        assert not given
+        await go(place, again)
+        place.listener._give_back()
+        assert given == [listener.MAX_KEPT]
 
 
 # -- files -----------------------------------------------------------------------------------------
