@@ -165,6 +165,7 @@ async def test_memory_goes_back_after_a_burst(monkeypatch: pytest.MonkeyPatch) -
         for n in (1, 2):
             for _ in range(3):
                 await go(place, await come(place, 4))
+            await asyncio.sleep(0.1)
             many = await come(place, 8)
             await go(place, many[:3])
             await asyncio.sleep(0.1)
