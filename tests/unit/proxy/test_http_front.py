@@ -408,11 +408,11 @@ async def test_paths_of_several_servers(tmp_path: Path) -> None:
         for slash in ("", "/"):
             for path, name in (("/mcp", "red_who"), ("/servers/red", "who")):
                 body = asked("tools/call", name=name, arguments={"nonce": "n"})
-                status, _, answer = await front.post(
-                    body, *fields("tools/call", name), path=path + slash
-                )
+                front.path = path + slash
+                status, _, answer = await front.post(body, *fields("tools/call", name))
                 assert (status, answer["result"]["content"][0]["text"]) == (200, "red:n")
-            status, got, _ = await front.post(hello(), path="/servers/blue" + slash)
+            front.path = "/servers/blue" + slash
+            status, got, _ = await front.post(hello())
             assert status == 200 and "mcp-session-id" in got
 
 
@@ -423,9 +423,8 @@ async def test_the_endpoint_of_a_server_that_has_no_modern_clients(tmp_path: Pat
     async with lab.serving("http://127.0.0.1:0/mcp") as urls:
         front = Front(lab, urls[0])
         body = asked("tools/call", name="who", arguments={})
-        status, _, answer = await front.post(
-            body, *fields("tools/call", "who"), path="/servers/red"
-        )
+        front.path = "/servers/red"
+        status, _, answer = await front.post(body, *fields("tools/call", "who"))
         assert (status, answer["error"]["code"]) == (400, -32022)
         text = answer["error"]["message"]
         assert "red" in text and 'set isolation to "auto", "shared" or "pool"' in text

@@ -58,15 +58,16 @@ async def test_what_one_principal_sends_is_refused_to_it_alone(
     anne, root = (f"Authorization: Bearer {TOKENS[one]}" for one in ("anne", "root"))
     async with lab.serving("http://127.0.0.1:0/mcp") as urls:
         front = Front(lab, urls[0])
+        front.path = path
 
         async def served(who: str) -> None:
-            status, _, answer = await front.post(body, *fields("tools/call", name), who, path=path)
+            status, _, answer = await front.post(body, *fields("tools/call", name), who)
             assert (status, answer["result"]["content"][0]["text"]) == (200, "a:n")
 
         for _ in range(2):
             for wrong in (fields("initialize"), [f"MCP-Protocol-Version: {MODERN}"]):
                 await served(root)
-                status, got, answer = await front.post(hello(), *wrong, anne, path=path)
+                status, got, answer = await front.post(hello(), *wrong, anne)
                 assert (status, answer["error"]["code"]) == (400, -32602)
                 assert "mcp-session-id" not in got
                 await served(root)
