@@ -202,11 +202,11 @@ cdef class Party(Served):
                 continue
             elif token.record is not None:
                 token.note(code)
-            elif code == CANCELLED or token.sent or token.request is None:
+            elif token.sent or token.request is None:
                 continue
             elif token.waits:
                 me.refuse_unsent_c(ref, token.request, why)
-            else:
+            elif code != CANCELLED:
                 me.refused_c(token.request, code)
         return Served.cut_off_c(me, why)
 

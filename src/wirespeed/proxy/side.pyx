@@ -209,11 +209,10 @@ cdef class Side(Party):
 
     cdef int cut_off_c(self, str why) except -1:
         cdef Side me = self
-        if me.session.refusal is not None:
-            for token in list(me.session.inflight.tokens):
-                if type(token) is Route and not (<Route> token).sent:     # it is held
-                    me.refuse_unsent_c((<Route> token).ref, (<Route> token).message, why)
-                    (<Route> token).over_c(codes.SHUTTING_DOWN)
+        for token in list(me.session.inflight.tokens):
+            if type(token) is Route and not (<Route> token).sent:     # it is held
+                me.refuse_unsent_c((<Route> token).ref, (<Route> token).message, why)
+                (<Route> token).over_c(codes.SHUTTING_DOWN)
         give_up(me, why, CANCELLED if me.session.refusal is None else codes.CUT_OFF)
         return Party.cut_off_c(me, why)
 
