@@ -6,6 +6,7 @@ A client sends its token in the opening handshake of a WebSocket. A server accep
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -48,21 +49,23 @@ class Secret:
         return self.tokens[0]
 
 
-def find(option: str | None, path: str | None) -> Secret | None:
+def find(option: str | None, path: str | None, *, serves: bool = False) -> Secret | None:
     """Return the tokens of ``--token``, of ``--token-file`` or of the environment; None if no token
     is set.
 
-    The variable is removed from ``os.environ``. Failure (2): a token cannot be sent. The error does
-    not show the token.
+    The variable is removed from ``os.environ``. A person at a terminal is warned of ``--token``,
+    and always if the command ``serves``: for as long as it runs, every user of the machine sees the
+    token. Failure (2): a token cannot be sent. The error does not show the token.
     """
     value = taken(ENVIRONMENT)
     if option is not None and path is not None:
         raise usage("give --token or --token-file, not both")
     if option is not None:
-        complain(
-            f"process lists show --token; use {ENVIRONMENT} or --token-file",
-            level="warning",
-        )
+        if serves or sys.stderr.isatty():
+            complain(
+                f"process lists show --token; use {ENVIRONMENT} or --token-file",
+                level="warning",
+            )
         return _checked((option,), "--token")
     if path is not None:
         return _checked(_lines(path, "--token-file"), path)

@@ -37,7 +37,7 @@ class Settings:
     def secret(self) -> credentials.Secret | None:
         """The tokens of the options or of the environment, read once. Failure as of
         `credentials.find`."""
-        return credentials.find(self.token, self.token_file)
+        return credentials.find(self.token, self.token_file, serves=True)
 
     def given(self) -> list[str]:
         """Return the given options, as the user types them."""

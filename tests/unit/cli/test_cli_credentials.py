@@ -37,12 +37,13 @@ def test_the_option_goes_before_the_variable(
     assert found is not None
     assert (found.only, found.source, found.from_option) == ("other", "WIRESPEED_TOKEN", False)
     assert capsys.readouterr().err == ""
-    found = credentials.find(SECRET, None)
-    assert found is not None
-    assert (found.only, found.from_option) == (SECRET, True)
-    warning = "wirespeed: process lists show --token; use WIRESPEED_TOKEN or --token-file"
-    assert capsys.readouterr().err == warning + "\n"
-    assert SECRET not in repr(found)
+    for serves in (False, True):
+        found = credentials.find(SECRET, None, serves=serves)
+        assert found is not None
+        assert (found.only, found.from_option) == (SECRET, True)
+        warning = "wirespeed: process lists show --token; use WIRESPEED_TOKEN or --token-file\n"
+        assert capsys.readouterr().err == (warning if serves else ""), "stderr is no terminal"
+        assert SECRET not in repr(found)
 
 
 def test_a_file_has_one_token_a_line(tmp_path: Path) -> None:

@@ -62,7 +62,14 @@ def test_demo_in_a_pipe_has_no_control_codes() -> None:
     assert len(re.findall("^  latency +p50 .* p90 .* p99 .* max ", text, M)) == 2
     assert re.search("The same tools on ws://127.0.0.1:[0-9]+/mcp  ", text)
     assert 'convert("26.2", "mi", "km") = "42.1648128"' in text
-    assert lines[-1].startswith("  Client and server ran without encryption on this machine with ")
+    ran, rival, after = lines[-3:]
+    assert ran.startswith("  Client and server ran without encryption on this machine with ")
+    assert after.startswith("  Next: the server in ten lines of README.md; wirespeed serve FILE")
+    # what is compared with is what the README says
+    measured = re.search(r"\((mcp [\d.]+)\).* answered ([\d,]+) calls/s", rival)
+    readme = (Path(__file__).parents[3] / "README.md").read_text()
+    assert measured and f"| stdio server, 64 in flight | {measured[1]} |" in readme
+    assert re.search(rf"the medians were [\d,]+ and\s+{measured[2]} calls a second", readme)
     rows = re.findall(r"^ +\S+ \S+ - +\S+ \S+ +([\d,]+)  \S", done.stdout, re.MULTILINE)
     assert sum(int(count.replace(",", "")) for count in rows) == 500
 
