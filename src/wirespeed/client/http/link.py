@@ -111,6 +111,7 @@ class HttpLink(Link):
         self._gate: Post | None = None  # notifications/initialized, which others must not overtake
         self.mirrored = MirroredArguments()
         self._session: str | None = None
+        self._gone: str | None = None  # why the link ends with its last request
         self._paused: list[HttpCall] = []  # whose events the session has no room for
         self._side: HttpPool | None = None  # for notes while all connections have calls
         self._idle: asyncio.Future[None] | None = None
@@ -382,6 +383,11 @@ class HttpLink(Link):
         """A POST is over: its answer is there, or will not come."""
         if exc is None and post.status != 200 and (self._demands(post) or self._again(post)):
             return
+        self._over_with(post, exc, sent)
+        if self._gone is not None and not self._requests:
+            self.lose(ConnectionLost(self._gone))
+
+    def _over_with(self, post: Post, exc: BaseException | None, sent: bool) -> None:
         if post.id is None:
             self._noted(post, exc)
         elif not post.waits:
@@ -501,7 +507,7 @@ class HttpLink(Link):
     ) -> bool:
         """End the link if a status says that the session has ended (basic/transports, "Session
         Management"). Some servers answer 400 for an unknown session. ``post``: The request that
-        was refused."""
+        was refused; without one, the requests that are under way are waited for."""
         if self._session is None or self.lost:
             return False
         if status != 404:
@@ -514,6 +520,9 @@ class HttpLink(Link):
         )
         if post is not None:
             self._fail(post, SessionGone(text))
+        elif self._requests:  # a server that drains answers what it has
+            self._gone = text
+            return True
         self.lose(ConnectionLost(text))
         return True
 
@@ -568,6 +577,7 @@ class HttpLink(Link):
         if exc is None and self._demands(stream):
             return
         if self._session_is_gone(stream.status):
+            self._streams.discard(stream)
             return
         post = stream.post
         if post is not None and not post.waits:

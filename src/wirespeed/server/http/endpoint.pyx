@@ -392,6 +392,11 @@ cdef class StreamableHttp(HttpTarget):
         while self.lanes:
             self.lanes.pop().abort()
 
+    async def drained(self):
+        """Wait for the requests of the sessions. Those without a session have their connections."""
+        if self.sessions is not None:
+            await self.sessions.drained()
+
     def close(self):
         """End everything now. The connections end the requests in progress."""
         self.drain()

@@ -5,6 +5,7 @@ from cpython.time cimport monotonic
 
 from wirespeed.transport.served cimport Served
 
+import asyncio
 import math
 import os
 import secrets
@@ -161,6 +162,12 @@ cdef class Sessions:
         """Drain all sessions."""
         for session in list(self.by_id.values()):
             session.drain()
+
+    async def drained(self):
+        """After `drain`: wait for the end of all sessions."""
+        closed = [session.connection.closed for session in self.by_id.values()]
+        if closed:
+            await asyncio.wait(closed)
 
     def close(self):
         """Close all sessions."""

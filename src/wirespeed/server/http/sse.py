@@ -214,6 +214,10 @@ class SseEndpoint(HttpTarget):
     def drain(self) -> None:
         self._sessions.drain()
 
+    async def drained(self) -> None:
+        """Wait for the requests of the sessions."""
+        await self._sessions.drained()
+
     def close(self) -> None:
         self._sessions.close()
 

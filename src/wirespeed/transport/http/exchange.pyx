@@ -306,6 +306,9 @@ cdef class HttpTarget:
     def drain(self):
         """The server shuts down: end what no request waits for."""
 
+    async def drained(self):
+        """After `drain`: wait for the requests of sessions."""
+
     def close(self):
         """End everything now."""
 

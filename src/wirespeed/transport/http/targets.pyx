@@ -96,8 +96,9 @@ cdef class HttpSite:
         return gone
 
     async def forget(self, targets):
-        """End targets that were replaced."""
+        """End targets that were replaced, when their requests are answered."""
         for target in targets:
+            await target.drained()
             target.close()
             await target.aclose()
             self.replaced.discard(target)
