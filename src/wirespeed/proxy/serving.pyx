@@ -70,7 +70,7 @@ cdef class Serving(Side):
         that it is about."""
         cdef uint64_t about = self.about_c(to)
         if to.outer is not None and about and to.link is not None:
-            to.link.hand_over(None)
+            to.link.hand_over(0)
             self.pass_notification(message, to, about)
             to.hand_over_c(about)
         else:

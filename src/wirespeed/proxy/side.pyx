@@ -332,7 +332,7 @@ cdef class Side(Party):
         if to.session.inflight.routes is not None or to.outer is not None:
             route.about = self.about_c(to)
         if to.outer is not None and route.about:
-            to.link.hand_over(None)
+            to.link.hand_over(0)
         to.session.splice_request_c(route.id, m, more, n_more, route.about)
         self.n_passed += 1
         if to.outer is not None and route.about:

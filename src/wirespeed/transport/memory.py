@@ -22,7 +22,8 @@ class MemoryLink(Link):
         super().__init__(loop, endpoint)
         self.peer: MemoryLink
         self.reads_for: int | None = None
-        self._incoming: deque[tuple[Any, int | None]] = deque()
+        # bytes; an id of a request that the next ones are about, 0 for none, may stand before them
+        self._incoming: deque[Any] = deque()
         self._scheduled = False
         self._ended = False  # the peer sends no more
         self._lost = False
@@ -42,10 +43,12 @@ class MemoryLink(Link):
             return
         wire = self.endpoint.wire
         while self._incoming and wire.want_read and not self._lost:
-            data, self.reads_for = self._incoming.popleft()
+            data = self._incoming.popleft()
+            if type(data) is int:
+                self.reads_for = data or None
+                continue
             wire.receive_data(data)
             self.deliver()
-        self.reads_for = None
         if not self._incoming:
             if not self.peer._lost:
                 self.peer.pump()  # it may have been held back
@@ -63,22 +66,24 @@ class MemoryLink(Link):
 
     def flush(self) -> None:
         """Hand over the queued output, unless the peer has bytes left to take."""
-        if not self.peer._incoming:
-            self.hand_over(None)
-
-    def hand_over(self, about: int | None) -> None:
-        """Hand over the queued output, whatever the peer has left to take.
-
-        ``about``: The id of the request of the peer that all of it is about; None: of no one
-        request.
-        """
-        if self._lost or self.peer._lost:
+        if self._lost or self.peer._lost or self.peer._incoming:
             return
         wire = self.endpoint.wire
         if len(wire.outbox):
-            self.peer._incoming.extend((data, about) for data in wire.data_to_send())
+            self.peer._incoming.extend(wire.data_to_send())
             self.check_drained()
             self.peer._schedule()
+
+    def hand_over(self, about: int) -> None:
+        """Hand over the queued output, whatever the peer has left to take.
+
+        ``about``: The id of the request of the peer that all of it is about; 0: of no one request.
+        """
+        if self._lost or self.peer._lost:
+            return
+        self.peer._incoming += (about, *self.endpoint.wire.data_to_send(), 0)
+        self.check_drained()
+        self.peer._schedule()
 
     def close(self) -> None:
         """Stop now; the peer reads the end of its input after the bytes that were sent."""

@@ -27,7 +27,6 @@ for line in sys.stdin:
     found = {
         "server/discover": {
             "supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}, "resources": {}},
-            "serverInfo": {"name": me, "version": "1"},
         },
         "tools/list": {"tools": [tool]},
         "resources/list": {"resources": shown},

@@ -383,11 +383,12 @@ class HttpLink(Link):
         """A POST is over: its answer is there, or will not come."""
         if exc is None and post.status != 200 and (self._demands(post) or self._again(post)):
             return
-        self._over_with(post, exc, sent)
+        self._settle(post, exc, sent)
         if self._gone is not None and not self._requests:
             self.lose(ConnectionLost(self._gone))
 
-    def _over_with(self, post: Post, exc: BaseException | None, sent: bool) -> None:
+    def _settle(self, post: Post, exc: BaseException | None, sent: bool) -> None:
+        """Find out what has become of a message."""
         if post.id is None:
             self._noted(post, exc)
         elif not post.waits:
