@@ -299,6 +299,11 @@ def surroundings() -> dict[str, str]:
     return {key: value for key, value in os.environ.items() if key != "PYTHONUNBUFFERED"}
 
 
+def without_sanitizers() -> dict[str, str]:
+    """Our environment for programs of others, which may hang below AddressSanitizer."""
+    return {key: value for key, value in os.environ.items() if key != "LD_PRELOAD"}
+
+
 def strict(line: bytes) -> Any:
     """One line as strict JSON: UTF-8, no NaN, no lone surrogate."""
 

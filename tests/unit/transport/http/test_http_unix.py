@@ -16,6 +16,7 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
+from raw import without_sanitizers
 
 from wirespeed import Client, Http, ListenOptions, Server, serve
 from wirespeed.errors import TransportError
@@ -126,8 +127,13 @@ async def curl(file: Path, *words: str) -> tuple[int, str]:
         *(program, "-s", "--max-time", "60", "--unix-socket", str(file), "-w", "\n%{http_code}"),
         *words,
         stdout=asyncio.subprocess.PIPE,
+        env=without_sanitizers(),
     )
-    out, _ = await child.communicate()
+    try:
+        out, _ = await child.communicate()
+    except asyncio.CancelledError:
+        child.kill()  # the loop waits for it at its end
+        raise
     body, _, status = out.decode().rpartition("\n")
     return int(status), body
 
