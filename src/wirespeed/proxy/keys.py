@@ -39,8 +39,7 @@ class Keys(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
 
 
 class Tools(Keys):
-    """Which tools clients may use, and how those are shown at the endpoint of all servers, by the
-    names of the server."""
+    """The tools that clients may use, and their names at the endpoint of all servers."""
 
     allow: (
         Annotated[tuple[str, ...], Meta(description="Globs: nobody may use others.")] | UnsetType
