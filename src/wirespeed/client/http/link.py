@@ -384,6 +384,9 @@ class HttpLink(Link):
         if exc is None and post.status != 200 and (self._demands(post) or self._again(post)):
             return
         self._settle(post, exc, sent)
+        self._end_if_gone()
+
+    def _end_if_gone(self) -> None:
         if self._gone is not None and not self._requests:
             self.lose(ConnectionLost(self._gone))
 
@@ -577,10 +580,13 @@ class HttpLink(Link):
         """A stream of events ended, or was refused."""
         if exc is None and self._demands(stream):
             return
+        post = stream.post
         if self._session_is_gone(stream.status):
             self._streams.discard(stream)
+            if post is not None and not self.lost:  # its answer will not come
+                self._fail(post, self._broken(post, exc))
+                self._end_if_gone()
             return
-        post = stream.post
         if post is not None and not post.waits:
             self.resumed(stream)
         elif stream.streaming or not stream.status or stream.status in BUSY:
