@@ -305,6 +305,24 @@ async def test_a_response_that_cannot_be_resumed(status: int) -> None:
                 await client.call_tool("echo")
 
 
+async def test_a_response_whose_session_is_gone() -> None:
+    """The GET that was to bring the rest is answered with 404: the call fails, at once."""
+
+    async def call(exchange: Exchange, message: dict[str, Any]) -> None:
+        exchange.open()
+        exchange.event(id="s-0", retry=20)
+        exchange.end()
+
+    async def get(exchange: Exchange) -> None:
+        exchange.reply(404 if "last-event-id" in exchange.headers else 405)
+
+    async with legacy(**{"tools/call": call}) as peer:
+        peer.get = get
+        async with peer.client(era="legacy") as client:
+            with pytest.raises(ConnectionLost):
+                await asyncio.wait_for(client.call_tool("echo"), 20)
+
+
 async def test_attempts_to_resume_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(exchanges, "MAX_RETRY", 0.01)
 
