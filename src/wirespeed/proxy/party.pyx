@@ -331,7 +331,7 @@ cdef class Party(Served):
         the proxy: it learns which one."""
         cdef InFlightSlot *slot = self.session.inflight.slot_c(about)
         cdef Span id
-        if slot is not NULL:
+        if slot is not NULL and self.link is not None:
             id = inflight_id(slot)
             self.link.hand_over(int((<const char *> id.p)[:id.n]))
         return 0

@@ -72,7 +72,7 @@ cdef class Route:
         return 0
 
     cdef int follow_c(self, object before) except -1:
-        """Go on with the record of the token that the request had."""
+        """Go on where the token was that the request had: its record, and whether it was sent."""
         if before is not None:
             self.record, before.record = before.record, None
             self.sent = before.sent

@@ -63,7 +63,7 @@ async def test_lists_of_clients_that_can_do_other_things(tmp_path: Path) -> None
 
 
 async def test_reads_of_clients_that_see_other_resources(tmp_path: Path) -> None:
-    """Whose a resource is, the lists of the client itself say."""
+    """The lists of the client itself say which server has a resource."""
     async with (
         lab_of(tmp_path).serving("http://127.0.0.1:0/mcp") as (url, *_),
         Client(url, era="modern") as plain,

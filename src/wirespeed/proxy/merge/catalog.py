@@ -153,7 +153,8 @@ class Catalog:
     Attributes:
         key: Its clients.
         is_modern: Whether these are of 2026-07-28.
-        envelope: That of such a client, which goes with what the servers are asked for all.
+        envelope: The envelope of one of them. It goes with the requests that the proxy makes for
+            all of them.
         clients: Those that use it.
         is_over: Whether another one has taken its place.
     """

@@ -393,7 +393,7 @@ cdef class StreamableHttp(HttpTarget):
             self.lanes.pop().abort()
 
     async def drained(self):
-        """Wait for the requests of the sessions. Those without a session have their connections."""
+        """Wait for the requests of the sessions. Others are answered after `close`, too."""
         if self.sessions is not None:
             await self.sessions.drained()
 
