@@ -33,7 +33,7 @@ from msgspec.structs import replace as replaced
 from proxy_lab import ENVELOPE, MODERN
 from raw import surroundings
 
-from wirespeed import Client, Stdio
+from wirespeed import Client, Http, Stdio, WebSocket
 from wirespeed.auth import hash_token
 from wirespeed.errors import CallTimeout, RemoteError, WirespeedError
 from wirespeed.litemcp import LiteClient
@@ -88,6 +88,13 @@ server.run()
 def token(name: str) -> str:
     """The token of a client."""
     return f"{name:->40}"
+
+
+def target_of(url: str, n: int) -> Http | WebSocket:
+    """The target of a client. Where there are fewer places than clients, no call waits for one."""
+    if url.startswith("ws"):
+        return WebSocket(url, token=token(str(n)))
+    return Http(url, token=token(str(n)), restart=not url.endswith("/four"))
 
 
 class Audited:
@@ -203,7 +210,7 @@ class Chaos:
         """Come and go, until the end."""
         while not self.is_over:
             try:
-                async with Client(url, era=era, token=token(str(n))) as client:
+                async with Client(target_of(url, n), era=era) as client:
                     for _ in range(self.random.randrange(1, 6)):
                         nonces = [f"{n}/{k}/{self.random.random()}" for k in range(8)]
                         await asyncio.gather(*(self.ask(client, nonce) for nonce in nonces))

@@ -223,7 +223,11 @@ class Sender:
         except TimeoutError as exc:
             if isinstance(exc, CallTimeout):  # why the server could not be started
                 raise
-            raise CallTimeout(f"{what}: could not be sent within {shown(timeout)}") from None
+            text = f"{what}: could not be sent within {shown(timeout)}"
+            lost = self.life.live
+            if lost is not None and not lost.usable:
+                text = f"{text}: {lost.error()}"
+            raise CallTimeout(text) from None
         return connection, self.seconds_until(until)
 
     async def _opened(self) -> None:

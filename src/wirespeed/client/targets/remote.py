@@ -172,8 +172,8 @@ class Http(_WithCredentials, frozen=True, kw_only=True):
         sse: Whether HTTP+SSE of 2024-11-05 is tried where the server refuses Streamable HTTP.
         restart: The number of consecutive attempts to open a new session after the server ended a
             legacy session, or to subscribe again after the stream of a modern subscription broke: 0
-            for none, True for 8. Calls that wait when a session ends fail at once, and are never
-            sent again by the client.
+            for none, True for 8. Calls that wait when a session ends fail at once. A call that
+            the server refused because its session had ended is sent again, once.
         open_timeout: Seconds for connecting and TLS.
         close_timeout: Seconds that closing waits for the end of a legacy session.
         max_connections: The most connections at once. Each call that waits and each stream has one;
