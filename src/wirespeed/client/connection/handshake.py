@@ -110,10 +110,15 @@ async def first_answer(
     """
     asked = asyncio.ensure_future(probe)
     greeted: asyncio.Future[Any] | None = None
+
+    async def as_well() -> Any:
+        # an answer that came before this task began has set the revision of the connection
+        return None if asked.done() else await greet()
+
     try:
         await asyncio.wait((asked,), timeout=SILENCE)
         if not asked.done():
-            greeted = asyncio.ensure_future(greet())
+            greeted = asyncio.ensure_future(as_well())
             await asyncio.wait((asked, greeted), return_when=asyncio.FIRST_COMPLETED)
             if not asked.done() and greeted.exception() is None:
                 return Verdict(False, greeted.result())

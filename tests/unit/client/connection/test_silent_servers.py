@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -99,6 +100,27 @@ async def test_an_error_without_an_id_is_that_of_the_probe(once: Run, fake: Make
     async with Client(server.target) as client:
         assert client.protocol_version == "2025-11-25"
     assert len(server.sent("initialize")) == 1
+
+
+async def test_an_answer_in_the_turn_of_the_greeting_is_the_only_one(
+    once: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The greeting would set the connection to a legacy era, after the answer has set it."""
+    monkeypatch.setattr(handshake, "SILENCE", 0.01)
+    loop = asyncio.get_running_loop()
+    answered: asyncio.Future[str] = loop.create_future()
+    greetings = []
+
+    async def probe() -> str:
+        return await answered
+
+    async def greet() -> None:
+        greetings.append(answered.done())
+
+    loop.call_later(0.03, answered.set_result, "modern")
+    loop.call_soon(time.sleep, 0.1)  # the silence is over, and the answer is there, in one turn
+    assert await handshake.first_answer(probe(), greet) == handshake.Verdict(True, "modern")
+    assert not greetings
 
 
 # -- the limit of the handshake --------------------------------------------------------------------
