@@ -23,6 +23,7 @@ import uvloop
 from client_lab import our_threads
 from hypothesis import HealthCheck, settings
 from wire_recorder import Recorder
+from wire_transcripts import RANDOM, Transcript
 
 import wirespeed
 from wirespeed import core
@@ -49,6 +50,8 @@ SAMPLE = ("2025-11-25", "2026-07-28")
 # No test waits as long as this unless the code under test hangs.
 BOUND_SECONDS = 60.0
 
+TRANSCRIPT = pytest.StashKey[Transcript]()
+
 Run = Callable[[Coroutine[Any, Any, Any]], Any]
 MakeLoop = Callable[[], asyncio.AbstractEventLoop]
 
@@ -58,6 +61,8 @@ settings.register_profile(
 )
 # For sanitizers, which are many times slower: --hypothesis-profile=few
 settings.register_profile("few", parent=settings.get_profile("wirespeed"), max_examples=20)
+# For transcripts, which two runs are compared by.
+settings.register_profile("same", parent=settings.get_profile("wirespeed"), derandomize=True)
 settings.register_profile("full", parent=settings.get_profile("wirespeed"), max_examples=300)
 settings.load_profile("wirespeed")
 
@@ -118,6 +123,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="do not check each sent message against its revision (another run does)",
     )
     parser.addoption(
+        "--transcripts",
+        metavar="FOLDER",
+        type=Path,
+        help="write down each message that is sent, for tests/wire_schemas/wire_transcripts.py",
+    )
+    parser.addoption(
         "--write-matrix",
         action="store_true",
         help="write docs/interoperability.md out of what tests/interop observes (needs --full)",
@@ -141,8 +152,18 @@ def pytest_configure(config: pytest.Config) -> None:
         settings.load_profile("full")
     for marker in MARKERS:
         config.addinivalue_line("markers", marker)
+    if config.getoption("--transcripts"):
+        settings.load_profile("same")
+        config.stash[TRANSCRIPT] = Transcript()
     # What a shell starts in the background ignores SIGINT.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Each process writes down what its connections have sent."""
+    if TRANSCRIPT in config.stash and not config.getoption("numprocesses", None):
+        worker = os.environ.get("PYTEST_XDIST_WORKER", "main")
+        config.stash[TRANSCRIPT].write(config.getoption("--transcripts") / f"{worker}.txt")
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
@@ -294,10 +315,13 @@ def runner(loop_factory: MakeLoop) -> Iterator[asyncio.Runner]:
 @pytest.fixture(autouse=True)
 def recorder(request: pytest.FixtureRequest) -> Iterator[Recorder]:
     """All that the package's servers and clients send during a test fits the revision in force."""
-    heard = Recorder()
+    is_random = not {*RANDOM}.isdisjoint(request.path.relative_to(HERE).parts)
+    transcript = None if is_random else request.config.stash.get(TRANSCRIPT, None)
+    heard = Recorder(transcript)
     asked_for = "recorder" in inspect.signature(request.function).parameters
     off_schema = request.node.get_closest_marker("off_schema") is not None
-    if not asked_for and (off_schema or request.config.getoption("--no-recorder")):
+    unjudged = off_schema or request.config.getoption("--no-recorder")
+    if unjudged and not asked_for and transcript is None:
         yield heard
         return
     heard.start()

@@ -9,11 +9,15 @@ import asyncio
 import gc
 import os
 import re
+import signal
+import socket
 import sys
 import tempfile
 import traceback
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from importlib.util import find_spec
+from threading import Thread
 from typing import Any
 
 import wirespeed
@@ -142,8 +146,6 @@ async def over_tcp(
     scheme: str, server: Server | None = None
 ) -> tuple[asyncio.Task[None], int, Peer]:
     """A server, its port, and a connection to it."""
-    import socket
-
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
     server = server or make_server()
@@ -229,6 +231,82 @@ async def answer_calls(reader: asyncio.StreamReader, writer: asyncio.StreamWrite
     writer.close()
 
 
+def serve_posts(listener: socket.socket) -> None:
+    """A server of Streamable HTTP (2026-07-28), which gives all calls the same answer."""
+    results = {
+        b"server/discover": b'{"supportedVersions":["2026-07-28"],"capabilities":{"tools":{}},'
+        b'"ttlMs":0,"cacheScope":"private","_meta":{"io.modelcontextprotocol/serverInfo":'
+        b'{"name":"guard","version":"1"}},"resultType":"complete"}',
+        b"tools/list": b'{"tools":[{"name":"echo","inputSchema":{"type":"object"}}],'
+        b'"ttlMs":0,"cacheScope":"private","resultType":"complete"}',
+        b"tools/call": b'{"content":[{"type":"text","text":"number 1000 of a few words"}],'
+        b'"resultType":"complete"}',
+    }
+
+    def answer(connection: socket.socket) -> None:
+        rest = b""
+        while data := connection.recv(1 << 20):
+            rest += data
+            while (end := rest.find(b"\r\n\r\n")) >= 0:
+                found = re.search(rb"(?i)content-length: (\d+)", rest[:end])
+                size = end + 4 + (int(found[1]) if found else 0)
+                if len(rest) < size:
+                    break
+                body, rest = rest[end + 4 : size], rest[size:]
+                id, method = re.search(rb'"id":(\d+),"method":"([^"]+)', body).groups()  # type: ignore[union-attr]
+                text = b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (id, results[method])
+                connection.sendall(
+                    b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
+                    b"Content-Length: %d\r\n\r\n%b" % (len(text), text)
+                )
+
+    while True:
+        Thread(target=answer, args=(listener.accept()[0],), daemon=True).start()
+
+
+@contextmanager
+def http_server() -> Iterator[int]:
+    """The port of `serve_posts`, in a process of its own: its instructions do not count."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port: int = listener.getsockname()[1]
+        pid = os.fork()
+        if pid == 0:
+            try:
+                serve_posts(listener)
+            finally:
+                os._exit(1)
+    try:
+        yield port
+    finally:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+
+
+async def http_client_alone(number: int) -> None:
+    with http_server() as port:
+        await calls_of(Client(f"http://127.0.0.1:{port}/", era="modern"), number, 1)
+
+
+async def proxy_http(number: int) -> None:
+    """One call at a time: how many connections are ready in a turn of the loop is up to the
+    kernel."""
+    from wirespeed import Http
+    from wirespeed.proxy import BackendConfig, Proxy, ProxyConfig
+
+    with http_server() as behind:
+        target = Http(f"http://127.0.0.1:{behind}/")
+        backend = BackendConfig(target=target, isolation="shared", era="modern")
+        config = ProxyConfig(backends=(backend,), listen=("http://127.0.0.1:0/",))
+        urls: asyncio.Future[Sequence[str]] = asyncio.get_running_loop().create_future()
+        serving = asyncio.ensure_future(Proxy(config).serve(on_listening=urls.set_result))
+        port = int((await urls)[0].rpartition(":")[2].partition("/")[0])
+        peer = Peer(*await asyncio.open_connection("127.0.0.1", port))
+        fields = b"MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/call\r\nMcp-Name: echo\r\n"
+        for n in range(number + IN_FLIGHT):
+            await peer.ask(post(call_text(1000 + n % 1000, MODERN), fields), b'"result":', 1)
+        await stop(serving)
+
+
 async def proxy(number: int) -> None:
     """One client over WebSocket, and a shared server at a socket."""
     from wirespeed import Socket
@@ -297,7 +375,9 @@ WORKLOADS: dict[str, tuple[Callable[[int], Awaitable[None]], int]] = {
     "HTTP server, two tokens": (http_tokens, 640),
     "client": (client, 320),
     "HTTP client and server": (http_client, 640),
+    "HTTP client": (http_client_alone, 256),
     "proxy": (proxy, 640),
+    "proxy, HTTP to HTTP": (proxy_http, 256),
 }
 
 
@@ -317,7 +397,7 @@ def main(arguments: list[str]) -> int:
             continue  # a commit from before
         if name.endswith(("token", "tokens")) and find_spec("wirespeed.auth") is None:
             continue
-        if name == "proxy" and find_spec("wirespeed.proxy") is None:
+        if name.startswith("proxy") and find_spec("wirespeed.proxy") is None:
             continue
         print(name, number, end=" ", flush=True)
         pid = os.fork()

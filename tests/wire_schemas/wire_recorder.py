@@ -17,6 +17,7 @@ import wire_check
 import wire_shapes
 import wire_streams
 from wire_check import Side
+from wire_transcripts import Transcript
 
 from wirespeed._core.session import Session
 from wirespeed._core.wire import Wire, set_tap
@@ -207,9 +208,10 @@ class _Heard:
 
 
 class Recorder:
-    """Hears every connection that is made while it is on."""
+    """Hears every connection that is made while it is on. ``transcript``: Gets what is sent."""
 
-    def __init__(self) -> None:
+    def __init__(self, transcript: Transcript | None = None) -> None:
+        self._transcript = transcript
         self.conversations: list[Conversation] = []
         self._wires: dict[int, _Heard] = {}
         self._faults: list[str] = []
@@ -241,6 +243,8 @@ class Recorder:
 
     def _tapped(self, wire: Wire, what: str, data: bytes) -> None:
         try:
+            if self._transcript is not None:
+                self._transcript.hear(wire, what, data)
             if what == "made":
                 self._made(wire)
             elif (heard := self._wires.get(id(wire))) is not None:

@@ -9,14 +9,14 @@ TEXT, CONTINUATION = 1, 0
 
 
 class Lines:
-    """A message a line."""
+    """A message a line. ``rest``: What has come of the next one."""
 
     def __init__(self) -> None:
-        self._rest = b""
+        self.rest = b""
 
     def feed(self, data: bytes) -> list[bytes]:
         """The messages that end in these bytes."""
-        *lines, self._rest = (self._rest + data).split(b"\n")
+        *lines, self.rest = (self.rest + data).split(b"\n")
         return [line for line in lines if line.strip()]
 
 
