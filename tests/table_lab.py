@@ -268,7 +268,6 @@ class Guest:
             "sampling_tools": True,
             "roots": ["file:///work"],
             "extensions": [TASKS],
-            "task_requests": True,
             "capabilities": {"experimental": {"example.com/z": {}}},
             "cache": False,
         }

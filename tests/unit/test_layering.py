@@ -192,7 +192,7 @@ SUFFIXES = {".py", ".pyx", ".pxd"}
 MAX_PYX_LINES = 600
 # Of imports under ``if TYPE_CHECKING:``. Lower the number when a change has made it smaller.
 MAX_TYPES_UP = 110
-MAX_CIRCLE = 146
+MAX_CIRCLE = 145
 MAX_SOURCES = 30  # of one folder; the parts of one compiled module count as one
 
 

@@ -40,7 +40,7 @@ from wirespeed.client.results.features import (
 from wirespeed.client.results.tools import ListToolsResult, LogMessage, ToolInfo
 from wirespeed.client.subscriptions.callbacks import ChangeCallbacks, Consumers
 from wirespeed.client.subscriptions.router import SubscriptionRouter
-from wirespeed.client.tasks.calls import TaskCalls, declared_tasks
+from wirespeed.client.tasks.calls import TaskCalls, declared_extensions
 from wirespeed.client.timeouts import CLIENT_DEFAULT, Timeout, seconds_of
 from wirespeed.client.validation.checks import OutputChecks, Validate
 from wirespeed.errors import ConnectionClosed, InputNeeded, Unsupported, WirespeedError
@@ -112,8 +112,6 @@ class Client:
         extensions: The names of the client's extensions of 2026-07-28, or a mapping of names to
             settings. With ``["io.modelcontextprotocol/tasks"]`` servers may answer a call with a
             task: `call_tool` waits for its result, and `start_tool` returns the task.
-        task_requests: Whether a server of 2025-11-25 may request sampling and elicitation as tasks.
-            The client needs the handlers for them.
         validate: Whether structured output is checked against the tool's ``outputSchema``, by
             jsonschema-rs (the extra ``wirespeed[validate]``); a call whose result breaks the schema
             fails with InvalidResponse. False, the default: no result is checked. ``"auto"``: the
@@ -159,7 +157,6 @@ class Client:
         max_rounds: int = MAX_ROUNDS,
         capabilities: Mapping[str, Any] | None = None,
         extensions: Iterable[str] | Mapping[str, Mapping[str, Any]] = (),
-        task_requests: bool = False,
         validate: Validate = False,
         cache: bool = True,
         middleware: Iterable[ClientMiddleware] = (),
@@ -186,13 +183,8 @@ class Client:
         from wirespeed import __version__
 
         answering = answering_of(handlers)
-        asked = {
-            "sampling": handlers.get("on_sample"),
-            "elicitation": handlers.get("on_elicit") or handlers.get("on_elicit_url"),
-        }
-        tasks = declared_tasks(extensions, asked if task_requests else None)
         info = {"name": name, "version": version or __version__}
-        declared = {**(capabilities or {}), **tasks}
+        declared = {**(capabilities or {}), **declared_extensions(extensions)}
         chain = tuple(middleware)
         self.target = as_target(target, headers, token, auth)
         self._identity = Identity(info, declared, log_level, answering)

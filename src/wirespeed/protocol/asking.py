@@ -21,7 +21,6 @@ __all__ = [
     "ELICIT",
     "LIST_ROOTS",
     "PARAMS",
-    "TASK_REQUESTS",
     "CreateMessageResult",
     "ElicitRequestParams",
     "ElicitResult",
@@ -43,11 +42,6 @@ __all__ = [
 ELICIT = "elicitation/create"
 CREATE_MESSAGE = "sampling/createMessage"
 LIST_ROOTS = "roots/list"
-
-TASK_REQUESTS = {CREATE_MESSAGE: ("sampling", "createMessage"), ELICIT: ("elicitation", "create")}
-"""The requests that a client of 2025-11-25 may accept as tasks, and the members of
-``capabilities.tasks.requests`` in which it declares that."""
-
 
 # -- elicitation ----------------------------------------------------------------------------------
 

@@ -317,16 +317,10 @@ def agreed(connection: ClientConnection, identity: Identity, result: InitializeR
     revision = REVISIONS[result.protocolVersion]
     connection.use(revision)
     if identity.answering is not None:
-        version = revision.version
-        mine = identity.declared(version)
-        if "tasks" in mine:
-            from wirespeed.client.answering.as_tasks import TaskInbox
+        from wirespeed.client.answering.server_requests import Inbox
 
-            connection.answerer = TaskInbox(connection, identity.answering, mine, version)
-        else:
-            from wirespeed.client.answering.server_requests import Inbox
-
-            connection.answerer = Inbox(connection, identity.answering, mine, version)
+        mine = identity.declared(revision.version)
+        connection.answerer = Inbox(connection, identity.answering, mine, revision.version)
     connection.notify("notifications/initialized")
     return Agreement(
         revision, result.serverInfo, understood(result.capabilities), result.instructions

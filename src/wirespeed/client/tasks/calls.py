@@ -42,7 +42,6 @@ from wirespeed.errors import (
     WirespeedError,
 )
 from wirespeed.protocol import codes
-from wirespeed.protocol.asking import TASK_REQUESTS
 from wirespeed.protocol.meta import TASKS_EXTENSION
 from wirespeed.protocol.results import CallToolResult
 
@@ -52,7 +51,7 @@ if TYPE_CHECKING:
     from wirespeed.client.tasks.messages import TaskState
     from wirespeed.client.tasks.task import ProgressSink, TaskHandles, ToolTask
 
-__all__ = ["TASKS", "TaskCalls", "declared_tasks"]
+__all__ = ["TASKS", "TaskCalls", "declared_extensions"]
 
 TASKS = TASKS_EXTENSION
 """The extension for tasks of 2026-07-28."""
@@ -92,12 +91,10 @@ class _Named(msgspec.Struct):
 _named = msgspec.json.Decoder(_Named).decode
 
 
-def declared_tasks(
+def declared_extensions(
     extensions: Iterable[str] | Mapping[str, Mapping[str, Any]],
-    asked: Mapping[str, object] | None,
 ) -> dict[str, Any]:
-    """The ``capabilities`` for these extensions, and for task-augmented requests whose handler is
-    in *asked*. TypeError, ValueError: an option is not valid."""
+    """The ``capabilities`` for these extensions. TypeError: one is not valid."""
     if isinstance(extensions, str):
         raise TypeError("extensions is a list of names, or a mapping of names to settings")
     if not isinstance(extensions, Mapping):
@@ -105,15 +102,7 @@ def declared_tasks(
     for name, settings in extensions.items():
         if not isinstance(name, str) or not isinstance(settings, Mapping):
             raise TypeError(f"extensions[{name!r}] must be a mapping of settings")
-    found: dict[str, Any] = {"extensions": dict(extensions)} if extensions else {}
-    if asked is not None:
-        requests: dict[str, Any] = {
-            top: {name: {}} for top, name in TASK_REQUESTS.values() if asked.get(top)
-        }
-        if not requests:
-            raise ValueError("task_requests needs on_sample or on_elicit")
-        found["tasks"] = {"list": {}, "cancel": {}, "requests": requests}
-    return found
+    return {"extensions": dict(extensions)} if extensions else {}
 
 
 class TaskCalls:

@@ -318,6 +318,14 @@ def test_sampling(run: Run, tmp_path: Path) -> None:
     assert seen[0].messages[0].content == Text(text="2 + 2?")
 
 
+def test_a_request_for_a_task_is_answered_at_once(once: Run, tmp_path: Path) -> None:
+    """Who does not declare tasks answers as if ``task`` were absent (2025-11-25
+    basic/utilities/tasks, "Task Support and Handling")."""
+    request = ("sampling/createMessage", SAMPLE | {"task": {"ttl": 60000}})
+    [got] = once(asked(tmp_path, request, on_sample=four))
+    assert got["result"]["content"] == {"type": "text", "text": "4"}
+
+
 @pytest.mark.parametrize("version", LEGACY_VERSIONS)
 def test_a_single_block_is_no_list_before_2025_11_25(
     once: Run, tmp_path: Path, version: str
