@@ -349,8 +349,7 @@ BESIDE = """\
 * Over Streamable HTTP behind nginx and HAProxy, with [the settings of the
   guide](how-to/behind-a-proxy.md); from a page in Chromium by `fetch`; from the command line of MCP
   Inspector {inspector}; from `curl`.
-* Tasks of 2025-11-25, with questions in them, and questions to clients as tasks: `mcp` {mcp1},
-  `@modelcontextprotocol/sdk` {sdk}.
+* Tasks of 2025-11-25, with questions in them: `mcp` {mcp1}, `@modelcontextprotocol/sdk` {sdk}.
 * Tasks of 2026-07-28 (the extension `io.modelcontextprotocol/tasks`), with questions in them and
   cancelled: all packages above; where there is none of their own, by programs that write it on what
   they have for extensions.
