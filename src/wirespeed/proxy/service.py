@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from wirespeed.proxy.merge.merged import Merged
     from wirespeed.proxy.operation.meter import Meter
     from wirespeed.proxy.supervision.upstream import Upstream
-    from wirespeed.proxy.translation.kept_tasks import KeptTasks
     from wirespeed.server.http.endpoint import StreamableHttp
     from wirespeed.server.http.http_session import HttpSession
     from wirespeed.server.http.sessions import Sessions
@@ -133,16 +132,6 @@ class ProxyService:
         self._ended = False
         self._starting: asyncio.Future[None]
         self._lite: LiteFronts | None = None
-        self._kept_tasks: KeptTasks | None = None
-
-    @property
-    def kept_tasks(self) -> KeptTasks:
-        """What the proxy keeps of the server's tasks, for clients that are translated."""
-        if self._kept_tasks is None:
-            from wirespeed.proxy.translation.kept_tasks import KeptTasks
-
-            self._kept_tasks = KeptTasks(self.name, asyncio.get_running_loop())
-        return self._kept_tasks
 
     @classmethod
     def of(cls, config: ProxyConfig, backend: BackendConfig, attached: Attached) -> Self:

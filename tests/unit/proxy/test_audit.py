@@ -14,7 +14,6 @@ import pytest
 
 from tests.unit.proxy.proxy_lab import MODERN, Lab, Raw, call
 from tests.unit.proxy.test_principals import Requests, modern, serving
-from tests.unit.proxy.translated_task_lab import TaskLab, answer_to
 from tests.unit.proxy.translation_lab import EraLab, tool
 from wirespeed.errors import TransportError
 from wirespeed.protocol.codes import CUT_OFF, INVALID_PARAMS, SERVER_LOST, SHUTTING_DOWN
@@ -239,23 +238,6 @@ async def test_a_call_with_a_round_has_one_line(tmp_path: Path, flow: FlowConfig
         found = await outcomes(path, 5)
     assert [outcome for outcome, _ in found] == ["ok", "error", "cancelled", "cancelled", "ok"]
     assert not any(attempts for _, attempts in found)
-
-
-async def test_a_call_that_waits_for_its_task_has_one_line(tmp_path: Path) -> None:
-    """The first call is refused, and then sent as a task, for whose end the proxy waits."""
-    path = tmp_path / "audit"
-    one = TaskLab(tmp_path, "shared", modern=False, audit=str(path))
-    async with one.serving():
-        client = await one.client()
-        done = {"status": "completed", "result": {"content": []}}
-        await client.send(tool(1, "make", state=done))
-        assert "result" in (await answer_to(client, 1))[0]
-        failed = {"status": "failed", "error": {"code": -32603, "message": "no"}}
-        await client.send(tool(2, "make", state=failed))
-        assert "error" in (await answer_to(client, 2))[0]
-        await client.send(tool(3, "fail", error={"code": -32601, "message": "no"}))
-        assert "error" in (await answer_to(client, 3))[0]
-        assert await outcomes(path, 3) == [("ok", None), ("error", None), ("error", None)]
 
 
 async def test_principals_and_refusals(tmp_path: Path) -> None:

@@ -165,13 +165,7 @@ async def test_errors(tmp_path: Path) -> None:
         got = (await one.ask(tool(3, "fail", error=wants)))["error"]
         assert got["code"] == -32603
         assert got["data"]["elicitations"] == [{"url": "u"}]
-        for method in (
-            "initialize",
-            "ping",
-            "logging/setLevel",
-            "resources/subscribe",
-            "tasks/get",
-        ):
+        for method in ("initialize", "ping", "logging/setLevel", "resources/subscribe"):
             got = (await one.ask(request(4, method)))["error"]
             assert got["code"] == -32601
             assert "2026-07-28" in got["message"]

@@ -21,7 +21,6 @@ cdef class Lowering(Translation):
 cdef class Raising(Translation):
     cdef bytes params, meta, members     # that are added to a request
     cdef public bint decodes     # whether each result of a tool is decoded
-    cdef public bint has_tasks   # whether a call may ask for a task
     cdef object answered
 
     cdef Edit envelope_c(self, Message m) noexcept

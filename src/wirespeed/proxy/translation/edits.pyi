@@ -21,7 +21,6 @@ class Lowering(Translation):
 @final
 class Raising(Translation):
     decodes: bool
-    has_tasks: bool
     def __init__(self, answered: Callable[[Message, Message], Any]) -> None: ...
     def declare(self, members: bytes) -> None: ...
 

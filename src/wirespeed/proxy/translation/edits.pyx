@@ -24,7 +24,6 @@ from wirespeed._core._simd cimport (
 from wirespeed._core.envelope cimport RESULT, Message, is_modern, nothing_c, poi_is, span_of
 from wirespeed._core.span cimport Span, memmem, span_holds
 from wirespeed._core.splice cimport Edit
-from wirespeed.proxy.given cimport names_task_c
 from wirespeed.proxy.side cimport Route, Side, Translation
 
 cdef enum:
@@ -208,7 +207,6 @@ cdef class Raising(Translation):
     Attributes:
         decodes: Whether each result of a tool is decoded, because the client's revision has fewer
             kinds of content.
-        has_tasks: Whether calls that ask for a task are diverted.
     """
 
     def __init__(self, answered):
@@ -247,9 +245,6 @@ cdef class Raising(Translation):
             return 0
         edits[0] = self.envelope_c(m)
         return 1
-
-    cdef bint diverts_c(self, Message m) noexcept:
-        return self.has_tasks and poi_is(m, WS_METHOD, b'"tools/call"') and names_task_c(m)
 
     cdef bint answer_c(self, Route route, Message m) except -1:
         cdef Span result = span_of(m, WS_RESULT)

@@ -28,7 +28,6 @@ from wirespeed.proxy.isolation.handshake import learn_tools
 from wirespeed.proxy.supervision.retries import Retries
 from wirespeed.proxy.tags import whole
 from wirespeed.proxy.translation.edits import Raising
-from wirespeed.proxy.translation.legacy_tasks import LegacyTasks
 from wirespeed.proxy.translation.questions import answers
 from wirespeed.proxy.translation.results import (
     encode,
@@ -39,7 +38,6 @@ from wirespeed.proxy.translation.results import (
     members_of,
 )
 from wirespeed.proxy.translation.rounds import INPUT_METHODS
-from wirespeed.proxy.translation.task_shapes import CAPABILITY, has_extension
 from wirespeed.proxy.translation.translator import Translator
 from wirespeed.proxy.translation.updates import Updates
 
@@ -49,7 +47,7 @@ if TYPE_CHECKING:
     from wirespeed._core.envelope import Message
     from wirespeed.proxy.backend import Backend
 
-# Requests that no revision before 2026-07-28 has, and those of tasks, which are others there.
+# Requests that no revision before 2026-07-28 has, and those of tasks, which are not translated.
 _UNKNOWN = REVISIONS[LATEST_MODERN].requests.difference(
     *(REVISIONS[v].requests for v in LEGACY_VERSIONS)
 )
@@ -68,7 +66,6 @@ class LegacyClient(Translator):
         self._offered: dict[str, Any] = {}
         self._level: str | None = None
         self._updates: Updates | None = None
-        self._tasks: LegacyTasks | None = None
         self._greeted = False
         self._translation = Raising(self._answered)
         self.front.requests = {
@@ -102,11 +99,7 @@ class LegacyClient(Translator):
         version = wanted if wanted in LEGACY_VERSIONS else LATEST_LEGACY
         self._hello = initialized(found, version, backend.name)
         self._offered = self._hello["capabilities"]
-        if has_extension(found.get("capabilities")) and "tasks" in REVISIONS[version].capabilities:
-            self._offered["tasks"] = CAPABILITY
-            self._tasks = LegacyTasks(self, self.front.service.kept_tasks)
-            self._translation.has_tasks = True
-        self._updates = Updates(self.front, backend, self._offered, self.meta, self._told_of_task)
+        self._updates = Updates(self.front, backend, self._offered, self.meta)
         self._translation.decodes = version < "2025-06-18"
 
     def meta(self) -> dict[str, Any]:
@@ -143,21 +136,10 @@ class LegacyClient(Translator):
         elif self.backend is not None and self._greeted:
             if front.across is None:
                 self._resume()
-            if not self._takes(message):
-                return self.backend
+            return self.backend
         else:
             front.refuse(message, codes.INVALID_PARAMS, "the connection is not initialized")
         return None
-
-    def _takes(self, message: Message) -> bool:
-        """Whether a request is a call that asks for a task, and was sent or refused."""
-        if self._tasks is None or message.method != "tools/call":
-            return False
-        try:
-            return self._tasks.takes(message)
-        except ProtocolError as exc:
-            self.refuse(message, exc.code, exc.message, exc.data)
-            return True
 
     def _resume(self) -> None:
         """The server was lost, and is there again."""
@@ -193,30 +175,12 @@ class LegacyClient(Translator):
         )
 
     def _task(self, front: Any, message: Message) -> None:
-        method = message.method or ""
-        if self._tasks is not None and method in self._tasks.methods:
-            self.work(message, self._tasks.methods[method](message))
-            return
-        reason = "whose tasks cannot be listed" if self._tasks is not None else "and has no tasks"
         self.refuse(
             message,
             codes.METHOD_NOT_FOUND,
-            f"Method not found: {method} (the server is of 2026-07-28, {reason})",
+            f"Method not found: {message.method} (the server is of 2026-07-28, whose tasks are "
+            "not translated)",
         )
-
-    def follow(self, task_id: str) -> None:
-        """Hear of a task of the server."""
-        if self._updates is not None:
-            self._updates.follow(task_id)
-
-    def unfollow(self, task_id: str) -> None:
-        """A task of the server has ended."""
-        if self._updates is not None:
-            self._updates.unfollow(task_id)
-
-    def _told_of_task(self, params: bytes) -> None:
-        if self._tasks is not None:
-            self._tasks.said(params)
 
     def _set_level(self, front: Any, message: Message) -> None:
         """Keep the level: each request names it."""
@@ -259,7 +223,7 @@ class LegacyClient(Translator):
     def _answered(self, request: Message, answer: Message, n: int = 0) -> Message | bytes | None:
         """What the client gets instead of an answer of the server; None: not yet."""
         if answer.error is not None:
-            return lowered_error(request, answer, has_tasks=self._tasks is not None)
+            return lowered_error(request, answer)
         try:
             return self._result(request, answer, n)
         except msgspec.DecodeError as exc:
@@ -277,7 +241,7 @@ class LegacyClient(Translator):
                 codes.INTERNAL_ERROR, f"the server's result is of an unknown type: {kind!r}"
             )
         version = LATEST_LEGACY if self.front.revision is None else self.front.revision.version
-        return lowered(method, members, version, has_tasks=self._tasks is not None)
+        return lowered(method, members, version)
 
     async def _round(self, request: Message, result: dict[str, Raw], n: int) -> None:
         """Ask the client, then send its request again."""

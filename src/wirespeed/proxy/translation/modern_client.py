@@ -28,7 +28,6 @@ from wirespeed.proxy.isolation.handshake import initialize
 from wirespeed.proxy.tags import whole
 from wirespeed.proxy.translation.edits import Lowering
 from wirespeed.proxy.translation.listening import Listening
-from wirespeed.proxy.translation.modern_tasks import ModernTasks
 from wirespeed.proxy.translation.results import (
     discovered,
     encode,
@@ -38,7 +37,6 @@ from wirespeed.proxy.translation.results import (
     raised_error,
 )
 from wirespeed.proxy.translation.rounds import CAPABILITY_OF, INPUT_METHODS, Rounds
-from wirespeed.proxy.translation.task_shapes import runs_tasks
 from wirespeed.proxy.translation.translator import Translator
 
 if TYPE_CHECKING:
@@ -66,7 +64,6 @@ class ModernClient(Translator):
         self._loggers: list[tuple[Message, int]] = []
         self._listening: Listening | None = None
         self._rounds: Rounds | None = None
-        self._tasks: ModernTasks | None = None
         self.front.requests = {"initialize": self._initialize}
 
     # -- handshakes ------------------------------------------------------------------------------
@@ -89,11 +86,6 @@ class ModernClient(Translator):
         self._rounds = Rounds(self.front, end)
         translation = Lowering(ending + end, self._answered, self._called)
         translation.tracks = any(name in capabilities for name in CAPABILITY_OF.values())
-        self._tasks = None
-        if runs_tasks(self._offered):
-            kept, cancels = self.front.service.kept_tasks, "cancel" in self._offered["tasks"]
-            self._tasks = ModernTasks(self, kept, self._info, cancels)
-            translation.tracks = True  # a call may have to be sent again, as a task
         self.front.translation = translation
 
     @property
@@ -125,17 +117,15 @@ class ModernClient(Translator):
             raise ProtocolError(codes.INVALID_PARAMS, "the envelope of the request is incomplete")
         if version not in MODERN_VERSIONS:
             raise ProtocolError(*unsupported(self._versions, version))
-        if self._tasks is not None and method in self._tasks.methods:
-            self._tasks.serve(message)
-            return None
-        if method in _REMOVED:
-            raise ProtocolError(
-                codes.METHOD_NOT_FOUND, f"Method not found: {method} (2026-07-28 does not have it)"
-            )
         if method.startswith("tasks/"):
             raise ProtocolError(
                 codes.METHOD_NOT_FOUND,
-                f"Method not found: {method} (the server has no tasks that 2026-07-28 knows)",
+                f"Method not found: {method} (the server is of a legacy era, whose tasks are not "
+                "translated)",
+            )
+        if method in _REMOVED:
+            raise ProtocolError(
+                codes.METHOD_NOT_FOUND, f"Method not found: {method} (2026-07-28 does not have it)"
             )
         if message.lease(_LEVEL) is not None:
             self._note_level(message)
@@ -143,12 +133,10 @@ class ModernClient(Translator):
             self.answer(message, discovered(self._hello, self._versions))
         elif method == "subscriptions/listen":
             assert self._listening is not None
-            if self._tasks is not None and b'"taskIds"' in bytes(message.params or b""):
-                self._tasks.require(message)
             self._listening.add(message)
         elif method in INPUT_METHODS and _OF_A_ROUND.search(message.params or b""):
             self._pass_round(message)
-        elif self._tasks is None or method != "tools/call" or not self._tasks.takes(message):
+        else:
             return self.backend
         return None
 
@@ -167,24 +155,15 @@ class ModernClient(Translator):
             assert self._rounds is not None
             text = msgspec.json.decode(handle)
             text = text if isinstance(text, str) else ""
-            if self._tasks is None or not self._tasks.resumes(message, text, responses):
-                self._rounds.resume(message, text, responses)
-        elif (
-            self._tasks is None or message.method != "tools/call" or not self._tasks.takes(message)
-        ):
+            self._rounds.resume(message, text, responses)
+        else:
             self.front.pass_request(message, self.backend, text=whole(message.method, params))
 
     # -- answers ---------------------------------------------------------------------------------
 
     def _answered(self, request: Message, answer: Message) -> Message | bytes | None:
         """What the client gets instead of an answer of the server; None: not yet."""
-        method = request.method or ""
-        if self._tasks is not None:
-            if method == "tools/call" and self._tasks.again(request, answer):
-                return None
-            if method == "tools/list" and answer.result is not None:
-                self._tasks.tools.learn(answer.result)
-        return self._raised(method, answer)
+        return self._raised(request.method or "", answer)
 
     def _called(self, answer: Message) -> Message | bytes:
         """The same for a tool, where its call was not kept."""
@@ -237,8 +216,7 @@ class ModernClient(Translator):
             if backend.link is not None:
                 backend.link.wrote()
         elif message.method in CAPABILITY_OF and self._rounds is not None:
-            if self._tasks is None or not self._tasks.asks(backend, message):
-                self._rounds.ask(backend, message)
+            self._rounds.ask(backend, message)
         else:
             backend.refuse(message, f"Method not found: {message.method}")
 
@@ -261,8 +239,6 @@ class ModernClient(Translator):
         """The connection is gone."""
         self.end()
         self.stop_works()
-        if self._tasks is not None:
-            self._tasks.close()
         if self._rounds is not None:
             self._rounds.close()
         self._loggers.clear()

@@ -17,7 +17,6 @@ from wirespeed.errors import ProtocolError, RemoteError
 from wirespeed.protocol import codes
 from wirespeed.proxy.translation.results import encode, members_of
 from wirespeed.proxy.translation.rounds import mode_of, unoffered
-from wirespeed.tasks.views import with_related
 
 if TYPE_CHECKING:
     from wirespeed._core.envelope import Message
@@ -62,14 +61,10 @@ async def answers(
 
 
 async def put(
-    front: Front,
-    request: Message,
-    question: dict[str, Raw],
-    declared: dict[str, Any],
-    task_id: str | None = None,
+    front: Front, request: Message, question: dict[str, Raw], declared: dict[str, Any]
 ) -> Raw:
-    """Ask the client one question, and return its answer. ``task_id``: Of the task that asks, as
-    the client knows it. ProtocolError: the client cannot be asked, or does not answer."""
+    """Ask the client one question, and return its answer. ProtocolError: the client cannot be
+    asked, or does not answer."""
     method = msgspec.json.decode(question.get("method", b"null"))
     params = members_of(question.get("params"))
     what = unoffered(declared, method, params)
@@ -83,11 +78,8 @@ async def put(
             params.setdefault("elicitationId", Raw(encode(secrets.token_urlsafe(16))))
         elif version < "2025-11-25":
             params.pop("mode", None)
-    text = encode(params)
-    if task_id is not None:
-        text = with_related(text, task_id)
     try:
-        answer = await front.ask(method, text, request.ref)
+        answer = await front.ask(method, encode(params), request.ref)
     except RemoteError as exc:
         raise ProtocolError(exc.code, f"the client refused {method}: {exc.message}") from exc
     return answer

@@ -11,7 +11,6 @@ from msgspec import Raw
 from wirespeed.errors import ProtocolError
 from wirespeed.protocol import codes
 from wirespeed.protocol.capabilities import understood
-from wirespeed.protocol.meta import TASKS_EXTENSION
 from wirespeed.protocol.revisions import (
     LATEST_MODERN,
     META_SERVER_INFO,
@@ -19,7 +18,6 @@ from wirespeed.protocol.revisions import (
     REVISIONS,
 )
 from wirespeed.protocol.shapes import fit, fit_tool, has_kind
-from wirespeed.proxy.translation.task_shapes import has_extension, runs_tasks
 
 if TYPE_CHECKING:
     from wirespeed._core.envelope import Message
@@ -82,17 +80,14 @@ def raised(method: str, result: Lease | bytes, info: object) -> bytes:
     return encode(members)
 
 
-def lowered(method: str, members: Members, version: str, *, has_tasks: bool = False) -> bytes:
-    """A complete result of a server of 2026-07-28 for a client of a legacy revision.
-
-    ``has_tasks``: Whether the client may ask for tasks: then each tool says so.
-    """
+def lowered(method: str, members: Members, version: str) -> bytes:
+    """A complete result of a server of 2026-07-28 for a client of a legacy revision."""
     for name in _ERA_MEMBERS:
         members.pop(name, None)
     if method in _LISTS:
         name, kind = _LISTS[method]
         if name in members:
-            members[name] = _fitted(members[name], kind, version, has_tasks=has_tasks)
+            members[name] = _fitted(members[name], kind, version)
     elif method == "tools/call":
         structured = members.get("structuredContent")
         if structured is not None and not bytes(structured).lstrip().startswith(b"{"):
@@ -108,18 +103,12 @@ def lowered(method: str, members: Members, version: str, *, has_tasks: bool = Fa
     return encode(members)
 
 
-def _fitted(entries: Raw, kind: str, version: str, *, has_tasks: bool = False) -> Raw:
+def _fitted(entries: Raw, kind: str, version: str) -> Raw:
     found = msgspec.json.decode(entries)
     if not isinstance(found, list):
         return entries
     cut = fit_tool if kind == "Tool" else lambda one, version: fit(kind, one, version)
-    if kind == "Tool" and has_tasks:
-        cut = _fitted_optional
     return Raw(encode([cut(one, version) if isinstance(one, dict) else one for one in found]))
-
-
-def _fitted_optional(tool: dict[str, Any], version: str) -> dict[str, Any]:
-    return {**fit_tool(tool, version), "execution": {"taskSupport": "optional"}}
 
 
 def _content(blocks: Raw, version: str) -> Raw:
@@ -147,10 +136,6 @@ def _may_differ(block: Raw) -> bool:
 def discovered(hello: dict[str, Any], versions: tuple[str, ...]) -> bytes:
     """What a legacy server said in ``initialize``, as the result of ``server/discover``."""
     offered = _cut(understood(hello.get("capabilities")), _LEGACY_ONLY)
-    if runs_tasks(hello.get("capabilities")):
-        extensions = offered.get("extensions")
-        extensions = extensions if isinstance(extensions, dict) else {}
-        offered["extensions"] = {**extensions, TASKS_EXTENSION: {}}
     result: dict[str, Any] = {
         "supportedVersions": [*versions, *MODERN_VERSIONS],
         "capabilities": offered,
@@ -213,18 +198,10 @@ def raised_error(answer: Message) -> Message:
     return answer
 
 
-def lowered_error(request: Message, answer: Message, *, has_tasks: bool = False) -> Message:
-    """The error of a server of 2026-07-28 for a legacy client: the answer, or ProtocolError.
-
-    ``has_tasks``: Whether the client may ask for tasks. Then -32601 says that a tool only runs as
-    one (2025-11-25 basic/utilities/tasks, "Tool-Level Negotiation").
-    """
+def lowered_error(request: Message, answer: Message) -> Message:
+    """The error of a server of 2026-07-28 for a legacy client: the answer, or ProtocolError."""
     error = _error(answer)
     code, data = error.get("code"), error.get("data")
-    if code == codes.MISSING_CLIENT_CAPABILITY and has_tasks and _wants_task(data):
-        raise ProtocolError(
-            codes.METHOD_NOT_FOUND, f"{_text(error)} (it only runs as a task)", data
-        )
     if code == codes.MISSING_CLIENT_CAPABILITY:
         raise ProtocolError(codes.INVALID_PARAMS, _text(error), data)
     if code in codes.MODERN_ERRORS:  # the proxy's fault, not the client's
@@ -237,12 +214,6 @@ def lowered_error(request: Message, answer: Message, *, has_tasks: bool = False)
     ):
         raise ProtocolError(codes.RESOURCE_NOT_FOUND, _text(error), data)
     return answer
-
-
-def _wants_task(data: Any) -> bool:
-    """Whether the extension for tasks is the capability that is missing."""
-    needed = data.get("requiredCapabilities") if isinstance(data, dict) else None
-    return has_extension(needed)
 
 
 def _error(answer: Message) -> dict[str, Any]:

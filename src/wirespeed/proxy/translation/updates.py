@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import math
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -16,9 +15,7 @@ from wirespeed.proxy.eras import params_of
 from wirespeed.proxy.failures import ServerLost
 from wirespeed.proxy.isolation.legacy import MAX_SUBSCRIPTIONS
 from wirespeed.proxy.ongoing import Ongoing
-from wirespeed.proxy.translation.asking import deadline
 from wirespeed.proxy.translation.results import encode, members_of
-from wirespeed.proxy.translation.task_shapes import with_extension
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -44,7 +41,6 @@ class Updates:
     Args:
         offered: The server's capabilities.
         meta: Returns the envelope of the client.
-        told_of_task: Takes the params of a notification about a task.
     """
 
     def __init__(
@@ -53,17 +49,15 @@ class Updates:
         backend: Backend,
         offered: dict[str, Any],
         meta: Callable[[], dict[str, Any]],
-        told_of_task: Callable[[bytes], None],
     ) -> None:
         self._front = front
         self._backend = backend
         self._meta = meta
         config = front.service.config
-        self._patience = math.inf
+        self._patience: float | None = None
         if config is not None and config.request_timeout is not None:
             # the server may have to start first
             self._patience = config.start_timeout + config.request_timeout
-        self._told_of_task = told_of_task
         self._lists = {
             flag: True
             for kind, flag in _FLAGS.items()
@@ -73,10 +67,6 @@ class Updates:
         self._listen: _Listen | None = None
         self._lock = asyncio.Lock()
         self._again: asyncio.Task[None] | None = None
-        self._task_ids: dict[str, None] = {}
-        self._following: asyncio.Task[None] | None = None
-        self._is_stale = False
-        self._tells_of_tasks = True
 
     @property
     def uris(self) -> list[str]:
@@ -90,9 +80,8 @@ class Updates:
 
     def stop(self) -> None:
         """The client or the server has left."""
-        for task in (self._again, self._following):
-            if task is not None:
-                task.cancel()
+        if self._again is not None:
+            self._again.cancel()
         self._end(self._listen)
         self._listen = None
 
@@ -121,32 +110,6 @@ class Updates:
             del self._uris[uri]
             await self._exchange()
 
-    def follow(self, task_id: str) -> None:
-        """Hear of a task, too, if the server tells of tasks. Several are asked for at once."""
-        if not self._tells_of_tasks or len(self._task_ids) >= MAX_SUBSCRIPTIONS:
-            return
-        self._task_ids[task_id] = None
-        self._is_stale = True
-        if self._following is None or self._following.done():
-            self._following = asyncio.ensure_future(self._follow())
-
-    def unfollow(self, task_id: str) -> None:
-        """A task has ended: the next exchange leaves it out."""
-        self._task_ids.pop(task_id, None)
-
-    async def _follow(self) -> None:
-        while self._is_stale:
-            self._is_stale = False
-            try:
-                await self._exchange()
-            except ProtocolError as exc:  # who waits looks at its task from time to time
-                if exc.code == codes.REQUEST_TIMEOUT:
-                    return
-                self._tells_of_tasks = False
-                self._task_ids.clear()
-            except WirespeedError:
-                return  # the next exchange asks for them, too
-
     async def _exchange(self) -> set[str]:
         """Subscribe anew. Returns the resources that the server takes."""
         async with self._lock:
@@ -155,16 +118,17 @@ class Updates:
             wanted: dict[str, Any] = dict(self._lists)
             if self._uris:
                 wanted["resourceSubscriptions"] = list(self._uris)
-            meta = self._meta()
-            if self._task_ids:
-                wanted["taskIds"] = list(self._task_ids)
-                meta = with_extension(meta)
             if wanted:
                 new = _Listen(self, self._front.loop)
-                new.send(self._backend, {"notifications": wanted, "_meta": meta})
+                new.send(self._backend, {"notifications": wanted, "_meta": self._meta()})
                 try:
-                    async with deadline(self._patience):
+                    async with asyncio.timeout(self._patience):
                         taken = await new.taken
+                except TimeoutError:
+                    self._end(new)
+                    raise ProtocolError(
+                        codes.REQUEST_TIMEOUT, f"no answer within {self._patience:g} s"
+                    ) from None
                 except BaseException:  # the client has cancelled its request, too
                     self._end(new)
                     raise
@@ -195,9 +159,6 @@ class Updates:
 
     def said(self, message: Message) -> None:
         """Show the client a change, as its revision has it."""
-        if message.method == "notifications/tasks":
-            self._told_of_task(bytes(message.params or b"{}"))
-            return
         params = members_of(message.params)
         meta = members_of(params.pop("_meta", None))
         meta.pop(META_SUBSCRIPTION_ID, None)
