@@ -525,8 +525,8 @@ class Server:
         return self._service.completions.find(ref).complete(argument, **options)
 
     def remove_completion(self, ref: str | Callable[..., Any], argument: str) -> None:
-        """Remove the function of an argument: it completes by its type again, or not at all.
-        KeyError: it has none; ValueError as of `completion`."""
+        """Remove the function of an argument, which no longer completes. KeyError: it has none;
+        ValueError as of `completion`."""
         self._service.completions.find(ref).remove_completer(argument)
 
     # -- dependencies and the lifespan -----------------------------------------------------------

@@ -8,17 +8,13 @@ parameter, the arguments that have values already; and a context for a parameter
     def languages(value: str, others: dict[str, str]) -> list[str]:
         return [name for name in LANGUAGES if name.startswith(value)]
 
-It returns strings, the best first, or a `Completion`. Arguments of type ``bool``, ``Literal`` and
-`Enum`, also ``| None``, complete by themselves. A known argument without a completer gets no
+It returns strings, the best first, or a `Completion`. A known argument without a completer gets no
 values; an unknown one is an error.
 """
 
 from __future__ import annotations
 
-import types
-import typing
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
-from enum import Enum
+from collections.abc import Callable, Iterable, Mapping, Sized
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 import msgspec
@@ -28,7 +24,6 @@ from wirespeed.protocol import codes, shapes
 from wirespeed.protocol.messages import CompleteContext, CompleteParams, PromptReference, given
 from wirespeed.protocol.results import Completion
 from wirespeed.protocol.scopes import checked_scopes
-from wirespeed.schema.from_strings import Slot, text_of
 from wirespeed.server.catalog import LimitOptions, check_options
 from wirespeed.server.context import Context
 from wirespeed.server.requests.methods import params_of
@@ -129,33 +124,6 @@ def _encode(value: Any, revision: Revision) -> bytes:
     return to_json(_Result(_Values(values, total, has_more)))
 
 
-def _choices(tp: Any) -> list[str]:
-    """The values of a type as strings, for ``bool``, ``Literal`` and enums, and the examples of
-    others."""
-    return list(dict.fromkeys(_all_choices(tp)))
-
-
-def _all_choices(tp: Any) -> Iterator[str]:
-    # not by `msgspec.inspect`, which sorts the values of a Literal
-    origin = typing.get_origin(tp)
-    if origin is typing.Literal:
-        yield from (text_of(value) for value in typing.get_args(tp) if value is not None)
-    elif origin is typing.Annotated:
-        yield from _all_choices(tp.__origin__)
-        for meta in tp.__metadata__:  # a Literal beside its own type is kept as examples
-            if isinstance(meta, msgspec.Meta) and meta.examples:
-                yield from (text_of(value) for value in meta.examples)
-    elif origin in (typing.Union, types.UnionType):
-        for member in typing.get_args(tp):
-            yield from _all_choices(member)
-    elif hasattr(tp, "__supertype__"):
-        yield from _all_choices(tp.__supertype__)
-    elif isinstance(tp, type) and issubclass(tp, Enum):
-        yield from (text_of(member.value) for member in tp)
-    elif tp is bool:
-        yield from ("true", "false")
-
-
 class Completable:
     """Something with arguments that can be completed: a prompt or a resource template.
 
@@ -165,28 +133,26 @@ class Completable:
         scopes: What a client's token must permit; None for nothing in particular.
     """
 
-    __slots__ = ("_choices", "_completers", "_service", "_slots", "function", "key", "scopes")
+    __slots__ = ("_completers", "_names", "_service", "function", "key", "scopes")
 
     def __init__(
         self,
         key: str,
         function: Callable[..., Any],
-        slots: Iterable[Slot],
+        arguments: Iterable[str],
         scopes: Iterable[str],
     ) -> None:
         self.key = key
         self.function = function
         self.scopes = checked_scopes(scopes) or None
-        self._slots = {slot.name: slot for slot in slots}
-        choices = {name: _choices(slot.type) for name, slot in self._slots.items()}
-        self._choices = {name: found for name, found in choices.items() if found}
+        self._names = frozenset(arguments)
         self._completers: dict[str, Completer] = {}
         self._service: McpService | None = None
 
     @property
     def completes(self) -> bool:
         """Whether any argument can be completed."""
-        return bool(self._choices or self._completers)
+        return bool(self._completers)
 
     def registered(self, service: McpService) -> None:
         """A server registered this; the server is told when an argument can be completed."""
@@ -208,7 +174,7 @@ class Completable:
             SignatureError: The function does not take a value and, perhaps, the known arguments.
         """
         check_options("complete()", options, LimitOptions)
-        if argument not in self._slots:
+        if argument not in self._names:
             raise ValueError(f"{self!r} has no argument {argument!r}")
 
         def decorate(function: F) -> F:
@@ -234,7 +200,7 @@ class Completable:
     ) -> Body | None:
         """Answer a request, now or later (None). ProtocolError -32602: no such argument."""
         name, value = params.argument.name, params.argument.value
-        if name not in self._slots:
+        if name not in self._names:
             raise ProtocolError(codes.INVALID_PARAMS, f"Unknown argument: {name}")
         completer = self._completers.get(name)
         if completer is not None:
@@ -243,9 +209,7 @@ class Completable:
                 others = _known(params.context)
             completer.start(call, message, value, others)
             return None
-        start = value.casefold()
-        choices = self._choices.get(name, ())
-        return _encode([c for c in choices if c.casefold().startswith(start)], call.revision)
+        return _encode((), call.revision)
 
 
 def _known(context: msgspec.Raw) -> dict[str, str]:

@@ -93,7 +93,9 @@ class Prompt(Completable):
         service: "McpService",
         options: "PromptOptions",
     ) -> None:
-        super().__init__(entry.name, function, slots, options.get("scopes", ()))
+        super().__init__(
+            entry.name, function, (slot.name for slot in slots), options.get("scopes", ())
+        )
         self.entry = entry
         self._list = slots
         self._spec = spec

@@ -206,7 +206,7 @@ class ResourceTemplate(Completable):
         function: Callable[..., Any],
         scopes: Iterable[str],
     ) -> None:
-        super().__init__(entry.uri_template, function, arguments.slots.values(), scopes)
+        super().__init__(entry.uri_template, function, arguments.slots, scopes)
         self.entry = entry
         self._arguments = arguments
         self._reader = reader

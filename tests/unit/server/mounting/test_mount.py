@@ -106,9 +106,6 @@ def test_everything_shows_under_the_prefix(modern_peer: Any, server: Server) -> 
     assert read(modern_peer, "calc://about")["text"] == "a calculator"
     assert read(modern_peer, "calc://fixed")["text"] == "fixed text"
     assert read(modern_peer, "calc://table/7")["text"] == "table of 7"
-    assert complete(modern_peer, {"type": "ref/prompt", "name": "calc_explain"}, "style", "b") == [
-        "brief"
-    ]
     ref = {"type": "ref/resource", "uri": "calc://table/{n}"}
     assert complete(modern_peer, ref, "n", "1") == ["1", "12"]
 
