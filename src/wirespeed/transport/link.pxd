@@ -17,7 +17,6 @@ cdef class Endpoint:
 cdef class _Turn:
     cdef int phase
     cdef list written                  # links to flush; `flush_scheduled` is set in each
-    cdef object ready                  # weakly: what the loop runs next; None if unknown
 
     cdef int end_c(self) except -1
 
@@ -30,9 +29,7 @@ cdef class _Turn:
 # room, which `flush` does not. Inside the link's own `on_data` it only flushes. Every method may
 # be called through the endpoint's field: ``endpoint.link.flush()``. Afterwards look at that field,
 # for the link may be lost. `wrote_more_c` is a `wrote_c` for output that may wait for that of other
-# deliveries in this turn of the loop: it leaves in the next. `wrote_last_c` is one for output that
-# nothing follows soon (the only outstanding request): it is sent at once if the loop has nothing
-# else to run.
+# deliveries in this turn of the loop: it leaves in the next.
 cdef class Link:
     cdef readonly object loop
     cdef readonly Endpoint endpoint
@@ -51,7 +48,6 @@ cdef class Link:
 
     cdef int wrote_c(self) except -1
     cdef int wrote_more_c(self) except -1
-    cdef int wrote_last_c(self) except -1
     cdef int flush_later_c(self) except -1
     cdef int flush_for_c(self) except -1
     cdef int deliver_c(self) except -1

@@ -11,9 +11,8 @@ cimport cython
 
 from wirespeed._core.framing.close_codes cimport GOING_AWAY, TRY_AGAIN
 
-from collections import deque
 import logging
-from weakref import WeakKeyDictionary, ref
+from weakref import WeakKeyDictionary
 
 from wirespeed.transport.quiet import Quiet
 
@@ -38,28 +37,9 @@ cdef _Turn turn_of(loop):
         turn = turns.get(loop)
         if turn is None:
             turn = turns[loop] = _Turn()
-            turn.ready = ready_queue(loop)
     except TypeError:
         turn = _Turn()
     return turn
-
-
-cdef object ready_queue(loop):
-    """A weak reference to the deque of callbacks that a loop runs next; None for a loop that has no
-    such deque. The callbacks refer to the loop, which a table of loops must not keep.
-
-    asyncio's loop has it as an attribute. The fields of uvloop's are not visible to Python, only to
-    the collector. A callback must appear in the deque before it is believed."""
-    cdef object queue = getattr(loop, "_ready", None)
-    cdef object handle
-    if queue is None:
-        from gc import get_referents
-        found = [item for item in get_referents(loop) if type(item) is deque]
-        queue = found[0] if len(found) == 1 else None
-    if type(queue) is not deque:
-        return None
-    handle = loop.call_soon(int)
-    return ref(queue) if handle in queue else None
 
 
 cdef class Endpoint:
@@ -247,17 +227,6 @@ cdef class Link:
         if self.wire.outbox.size >= self.wire.output_high:
             self.was_full = True
         return self.flush_later_c()
-
-    cdef int wrote_last_c(self) except -1:
-        """Output was queued that nothing will follow soon. It leaves at once if the loop has
-        nothing else to run, which could add output; otherwise as after `wrote_c`."""
-        cdef _Turn turn = self.turn
-        if (
-            turn.phase != QUIET or turn.ready is None or turn.ready() or self.corked
-            or self.flush_scheduled or self.wire.wants_turn_c()
-        ):
-            return self.wrote_c()
-        return self.flush_for_c()
 
     cdef int flush_for_c(self) except -1:
         """As `flush_now`, for a caller who has nothing to do with errors of this link."""

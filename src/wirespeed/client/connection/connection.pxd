@@ -44,7 +44,6 @@ cdef class ClientConnection(Endpoint):
 
     cdef Waiter waiter_c(self, str method, object decode, object on_progress, bint cancellable,
                          double timeout)
-    cdef int asked_c(self) except -1
     cdef int resolve_c(self, Message m) except -1
     cdef int refuse_c(self, Message m) except -1
     cdef int progress_c(self, Waiter waiter, Message m) except -1

@@ -191,7 +191,7 @@ cdef class ClientConnection(Endpoint):
         finally:
             if not sent:
                 self.session.abort_request_c(waiter.id)
-        self.asked_c()
+        self.link.wrote_c()
         return waiter
 
     def request(self, str method not None, bytes params, decode, *, double timeout=INFINITY,
@@ -227,14 +227,8 @@ cdef class ClientConnection(Endpoint):
         finally:
             if not sent:
                 self.session.abort_request_c(waiter.id)
-        self.asked_c()
+        self.link.wrote_c()
         return waiter
-
-    cdef int asked_c(self) except -1:
-        """A request was queued. The only one that is outstanding does not wait for others."""
-        if self.session.pending.live == 1:
-            return self.link.wrote_last_c()
-        return self.link.wrote_c()
 
     def probe(self):
         """Send a request that every server answers, at least with an error. Returns the future of

@@ -31,10 +31,6 @@ cdef class SessionLink(Link):
         self.wrote_own_c()
         return 0 if self.via is None else self.via.wrote_c()
 
-    cdef int wrote_last_c(self) except -1:
-        self.wrote_own_c()
-        return 0 if self.via is None else self.via.wrote_last_c()
-
     cpdef object flush(self):
         cdef SessionLink me = self         # `carry` may close the link
         if self.lost or self.full or self.wire.outbox.size == 0:

@@ -190,8 +190,6 @@ cdef class Call(Completion):
         self.end_c(None)
         if connection.link is None:
             connection.session.set_token_c(self.ref, None)    # the token may hold other objects
-        elif connection.session.inflight.live == 0:
-            connection.link.wrote_last_c()
         else:
             connection.link.wrote_c()
         if connection.draining:
