@@ -1,7 +1,6 @@
 """What middleware sees of a request and of its answer."""
 
 cimport cython
-from cpython.object cimport PyTypeObject
 
 import msgspec
 
@@ -288,8 +287,3 @@ cdef tuple body_of(Reply reply):
     cdef dict members = decode_members(reply.data)
     cdef object kind = members.pop("resultType", COMPLETE), meta = members.pop("_meta", b"{}")
     return encode(members), bytes(meta), bytes(kind)
-
-
-# An extension type is immutable: its public home (`wirespeed._exports`) stands in its name in C.
-(<PyTypeObject *>InboundRequest).tp_name = "wirespeed.types.InboundRequest"
-(<PyTypeObject *>Reply).tp_name = "wirespeed.types.Reply"

@@ -4,7 +4,7 @@ What depends on the tool's signature alone is computed once, when the tool is re
 """
 
 cimport cython
-from cpython.object cimport PyObject, PyTypeObject
+from cpython.object cimport PyObject
 from cpython.ref cimport Py_DECREF
 from cpython.unicode cimport PyUnicode_AsUTF8AndSize
 from libc.stdint cimport uint8_t
@@ -318,7 +318,3 @@ cdef class Tool(Operation):
         return answer_content_c(
             connection.session, call.ref, content, structured, is_error, tail
         )
-
-
-# An extension type is immutable: its public home (`wirespeed._exports`) stands in its name in C.
-(<PyTypeObject *>Tool).tp_name = "wirespeed.types.Tool"
