@@ -2,8 +2,8 @@
 
 ``traces`` goes through the OpenTelemetry SDK's batch processor to an exporter that does nothing,
 with the SDK's default sampler, which keeps every trace; ``traces1`` keeps one of a hundred;
-``read`` is ``traces`` with an exporter that reads of each span what one for OTLP does; ``sdk``
-makes every span by the SDK.
+``hand`` and ``hand1`` make the same spans in a middleware; ``read`` is ``traces`` with an exporter
+that reads of each span what one for OTLP does.
 """
 
 import logging
@@ -29,12 +29,10 @@ def metrics() -> None:
     instrument(server, registry=CollectorRegistry())
 
 
-def traces(ratio: float | None = None, *, late: bool = True, read: bool = False) -> None:
-    from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
+def provider_of(ratio: float | None, read: bool) -> Any:
+    from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
     from opentelemetry.sdk.trace.sampling import ParentBased, TraceIdRatioBased
-
-    from wirespeed.ext.otel import instrument
 
     class Nothing(SpanExporter):
         def export(self, spans: Any) -> SpanExportResult:
@@ -46,17 +44,40 @@ def traces(ratio: float | None = None, *, late: bool = True, read: bool = False)
                 read_all(span)
             return SpanExportResult.SUCCESS
 
-    class Watching(SpanProcessor):
-        def on_start(self, span: Any, parent_context: Any = None) -> None:
-            pass
-
     logging.getLogger("opentelemetry").setLevel(logging.ERROR)  # a full queue drops
     sampler = None if ratio is None else ParentBased(TraceIdRatioBased(ratio))
     provider = TracerProvider(sampler=sampler)
     provider.add_span_processor(BatchSpanProcessor(Reading() if read else Nothing()))
-    if not late:
-        provider.add_span_processor(Watching())
-    instrument(server, tracer_provider=provider)
+    return provider
+
+
+def traces(ratio: float | None = None, *, read: bool = False) -> None:
+    from wirespeed.ext.otel import instrument
+
+    instrument(server, tracer_provider=provider_of(ratio, read))
+
+
+def by_hand(ratio: float | None = None) -> None:
+    from opentelemetry import propagate
+    from opentelemetry.trace import SpanKind
+
+    tracer = provider_of(ratio, False).get_tracer("by hand")
+
+    @server.add_middleware
+    async def traced(request: Any, call_next: Any) -> Any:
+        attributes = {
+            "mcp.method.name": request.method,
+            "mcp.protocol.version": request.protocol_version,
+            "gen_ai.tool.name": request.name or "",
+            "gen_ai.operation.name": "execute_tool",
+        }
+        with tracer.start_as_current_span(
+            f"{request.method} {request.name}",
+            propagate.extract(request.meta),
+            kind=SpanKind.SERVER,
+            attributes=attributes,
+        ):
+            return await call_next(request)
 
 
 def read_all(span: Any) -> list[Any]:
@@ -82,8 +103,10 @@ if __name__ == "__main__":
             traces(0.01)
         elif extra == "read":
             traces(read=True)
-        elif extra == "sdk":
-            traces(late=False)
+        elif extra == "hand":
+            by_hand()
+        elif extra == "hand1":
+            by_hand(0.01)
         else:
             sys.exit(f"no extra {extra}")
     server.run()

@@ -23,11 +23,6 @@ is the current span, so that their own spans become its children.
 A request that the proxy passes on becomes a span of kind SERVER, which ends with the answer. Its
 name is the method, and ``peer.service`` is the server that got it. That server's span
 becomes its child: the proxy edits ``_meta`` of the request, and nothing else of it.
-
-With a TracerProvider, a sampler and an id generator of the SDK, the SDK makes the span of a
-server's request only when a handler writes to the span or an exporter reads it. Until then the span
-has only ids and times (`wirespeed.server.requests.tracer`). Otherwise every span is made at the
-start of its request.
 """
 
 from __future__ import annotations
@@ -107,7 +102,7 @@ def instrument(
     observer = target.observe()
     if observer.tracer is not None:
         raise ValueError(f"{target!r} is traced already")
-    observer.tracer = _late_tracer(target, tracer) or _Tracer(target, tracer)
+    observer.tracer = _Tracer(target, tracer)
     trace_questions(target, tracer)
 
 
@@ -157,37 +152,33 @@ def provider_of_environment(name: str) -> TracerProvider:
     return provider
 
 
-def _late_tracer(server: Server, tracer: Any) -> Any:
-    """Return a tracer that makes spans on demand; None if a part of it is not the SDK's own."""
-    try:
-        from wirespeed.ext._late_spans import late_tracer
-    except ImportError:  # no SDK
-        return None
-    return late_tracer(server, tracer)
-
-
 class _Tracer:
-    """Makes each span at the start of its request, with any tracer."""
+    """Makes the spans of a server's requests."""
 
     def __init__(self, server: Server, tracer: Any) -> None:
         self._server = server
         self._tracer = tracer
 
-    def begin(self, message: Message, negotiated: Revision | None) -> _Span:
-        """Start and return the span of a request that the server received."""
-        context = propagate.extract(strings_of(message.lease("params._meta")))
+    def begin(self, message: Message, negotiated: Revision | None) -> _Span | None:
+        """Start and return the span of a request that the server received. None: a sampler or a
+        span processor failed, and the request has no span."""
         request = described(message, negotiated)
-        span = self._tracer.start_span(
-            server_span_name(self._server, request[0], request[1]),
-            context,
-            SpanKind.SERVER,
-            request_attributes(request),
-        )
+        try:
+            context = propagate.extract(strings_of(message.lease("params._meta")))
+            span = self._tracer.start_span(
+                server_span_name(self._server, request[0], request[1]),
+                context,
+                SpanKind.SERVER,
+                request_attributes(request),
+            )
+        except Exception:
+            logger.exception("a span cannot be made")
+            return None
         return _Span(span, trace.set_span_in_context(span, context))
 
 
 class _Span(RequestSpan):
-    """A span of any tracer, with the interface that connections use."""
+    """The span of a request, with the interface that connections use."""
 
     __slots__ = ("_context", "_span")
 

@@ -9,7 +9,6 @@ from wirespeed._core._simd cimport (
     WS_META_CLIENT_CAPABILITIES,
     WS_META_CLIENT_INFO,
     WS_META_LOG_LEVEL,
-    WS_META_PROGRESS_TOKEN,
     WS_META_PROTOCOL_VERSION,
     WS_METHOD,
     WS_NAME,
@@ -95,18 +94,6 @@ cdef bint has_other_params_c(Message m) noexcept:
     return span_of(m, WS_PARAMS).n >= known + 9     # at least ',"task":{}'
 
 
-cdef bint has_other_meta_c(Message m) noexcept:
-    """Whether `_meta` may have members besides those of the protocol: True if white space makes
-    that unclear."""
-    cdef size_t known = (
-        1 + member_c(m, WS_META_PROTOCOL_VERSION, VERSION_MEMBER)
-        + member_c(m, WS_META_CLIENT_CAPABILITIES, CAPABILITIES_MEMBER)
-        + member_c(m, WS_META_CLIENT_INFO, INFO_MEMBER)
-        + member_c(m, WS_META_PROGRESS_TOKEN, 16)
-    )
-    return span_of(m, WS_META).n > known + 5        # at least '"a":"",'
-
-
 cdef str name_of(Message m):
     """The target of a request. The method decides where it is: a request may have other members."""
     return m.text_c(WS_URI if m.method.startswith("resources/") else WS_NAME)
@@ -117,11 +104,6 @@ cdef str cut_c(str text):
 
 
 def described(Message m not None, negotiated):
-    """What logs and traces say of a request: (method, target, version, JSON text of the id)."""
-    return described_c(m, negotiated)
-
-
-cdef tuple described_c(Message m, object negotiated):
     """What logs and traces say of a request: (method, target, version, JSON text of the id). Texts
     are cut; a long id is left out. ``negotiated`` is the connection's revision, or None."""
     cdef bint is_tool = poi_is(m, WS_METHOD, b'"tools/call"')
