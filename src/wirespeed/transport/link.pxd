@@ -39,6 +39,7 @@ cdef class Link:
     cdef bint corked                   # events are being delivered: `deliver_c` flushes after them
     cdef bint was_full                 # the outbox reached its high mark: `on_drained` is owed
     cdef public bint closing           # no more requests are taken
+    cdef public bint at_once           # output does not wait for more: each message leaves alone
     cdef readonly bint ending          # our goodbye is sent; the peer's is awaited
     cdef bint half_closed              # both goodbyes are sent; the peer's end is awaited
     cdef object close_timer            # bounds these two waits

@@ -19,6 +19,7 @@ class Endpoint:
 @disjoint_base
 class Link:
     closing: bool
+    at_once: bool
     close_timeout: float
     farewell: tuple[int, str] | None
     def __init__(self, loop: AbstractEventLoop, endpoint: Endpoint) -> None: ...

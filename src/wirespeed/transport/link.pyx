@@ -208,10 +208,12 @@ cdef class Link:
 
     cdef int wrote_c(self) except -1:
         """Output was queued. It leaves in one write: at the end of the delivery that runs on this
-        loop, or else in the next turn of the loop."""
+        loop, or else in the next turn of the loop, or now if it never waits (`at_once`)."""
         if self.wire.outbox.size >= self.wire.output_high:
             self.was_full = True
         if not self.flush_scheduled and not self.corked and self.flush_callback is not None:
+            if self.at_once and self.turn.phase == QUIET:
+                return self.flush_for_c()
             if self.turn.phase == DELIVERING:
                 self.flush_scheduled = True
                 self.turn.written.append(self)

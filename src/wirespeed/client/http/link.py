@@ -95,6 +95,7 @@ class HttpLink(Link):
         make_pool: Callable[[int], HttpPool],
     ) -> None:
         super().__init__(connection.loop, connection)
+        self.at_once = True
         self.connection = connection
         self.pool = make_pool(target.max_connections)
         self.failure: TransportError | None = None
