@@ -23,7 +23,7 @@ import uvloop
 from client_lab import our_threads
 from hypothesis import HealthCheck, settings
 from wire_recorder import Recorder
-from wire_transcripts import RANDOM, Transcript
+from wire_transcripts import UNHEARD, Transcript
 
 import wirespeed
 from wirespeed import core
@@ -315,8 +315,8 @@ def runner(loop_factory: MakeLoop) -> Iterator[asyncio.Runner]:
 @pytest.fixture(autouse=True)
 def recorder(request: pytest.FixtureRequest) -> Iterator[Recorder]:
     """All that the package's servers and clients send during a test fits the revision in force."""
-    is_random = not {*RANDOM}.isdisjoint(request.path.relative_to(HERE).parts)
-    transcript = None if is_random else request.config.stash.get(TRANSCRIPT, None)
+    is_heard = UNHEARD.isdisjoint(request.path.relative_to(HERE).parts)
+    transcript = request.config.stash.get(TRANSCRIPT, None) if is_heard else None
     heard = Recorder(transcript)
     asked_for = "recorder" in inspect.signature(request.function).parameters
     off_schema = request.node.get_closest_marker("off_schema") is not None
