@@ -57,6 +57,8 @@ def fill(server: Server) -> Server:
     server.add_prompt(found, name="p", scopes=["b"])
     server.add_resource("n://fixed", "text", scopes=["b"])
     server.add_resource("n://one/{x}", content, scopes=["b"])
+    for ref in ("p", "n://one/{x}"):
+        server.completion(ref, "x")(lambda value: ["true", "false"])
     server.add_tool(found, name="free")
     return server
 

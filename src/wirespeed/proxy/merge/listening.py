@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from wirespeed._core.envelope import Message
+    from wirespeed.proxy.backend import Backend
     from wirespeed.proxy.front import Front
     from wirespeed.proxy.merge.client import MergedClient
     from wirespeed.proxy.merge.merged import Offer
@@ -31,8 +32,15 @@ _DELAY = 1.0
 class _Heard(Updates):
     """What one server tells."""
 
-    def __init__(self, hear: Callable[[Message], None], *args: Any) -> None:
-        super().__init__(*args)
+    def __init__(
+        self,
+        hear: Callable[[Message], None],
+        front: Front,
+        backend: Backend,
+        offered: dict[str, Any],
+        meta: Callable[[], dict[str, Any]],
+    ) -> None:
+        super().__init__(front, backend, offered, meta)
         self._hear = hear
 
     def said(self, message: Message) -> None:
@@ -91,9 +99,7 @@ class Subscriptions:
                     member = self._client.member(offer)
                     backend = member.connect()
                     hear = partial(self._client.heard, member)
-                    heard = _Heard(
-                        hear, self._front, backend, offered, lambda: self._client.meta, _drop
-                    )
+                    heard = _Heard(hear, self._front, backend, offered, lambda: self._client.meta)
                     heard.start()
                     try:
                         for uri in uris:
@@ -137,7 +143,3 @@ class Subscriptions:
             await updates.subscribe(uri)
         else:
             await updates.unsubscribe(uri)
-
-
-def _drop(_: bytes) -> None:
-    """Drop what is told of a task."""
