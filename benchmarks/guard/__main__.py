@@ -6,8 +6,8 @@
 
 callgrind counts the instructions of N and of 2N calls; the difference, divided by N, is what one
 call costs, without start and end. The hash seed, the kernels (AVX2) and the loop (asyncio's) are
-fixed, so that a count comes out the same each time, within about 0.2 %. A path that seems slower is
-counted again, and the smaller count is compared.
+fixed, so that a count comes out the same each time, within about 0.2 % (of the proxy: 0.7 %). A path
+that seems slower is counted again, three times at most, and the smallest count is compared.
 
 A baseline belongs to a version of CPython, of msgspec and of the compiler. For others the base
 commit is built and counted in the same run: where the branch left `origin/main` or `main`, or the
@@ -32,6 +32,7 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 BASELINE = HERE / "baseline.json"
 TOLERANCE = 0.02
+RECOUNTS = 3
 
 sys.path.insert(0, str(HERE))
 
@@ -206,11 +207,14 @@ def guard(options: argparse.Namespace, folder: Path) -> int:
         print(f"{BASELINE}: {here}")
         return 0
     assert old is not None
-    if again := slower(new, old):
+    for n in range(RECOUNTS):
+        again = slower(new, old)
+        if not again:
+            break
         # Sockets that become ready one by one take more turns of the loop: that only adds.
-        second = folder / "second"
-        second.mkdir()
-        counted = finish(second, start(second, None, factor, again))
+        further = folder / f"again{n}"
+        further.mkdir()
+        counted = finish(further, start(further, None, factor, again))
         new |= {name: min(count, new[name]) for name, count in counted.items()}
     return 0 if report(new, old, against) else 1
 
