@@ -6,8 +6,8 @@
 
 callgrind counts the instructions of N and of 2N calls; the difference, divided by N, is what one
 call costs, without start and end. The hash seed, the kernels (AVX2) and the loop (asyncio's) are
-fixed, so that a count comes out the same each time, within about 0.2 % (of the proxy: 0.7 %). A path
-that seems slower is counted again, three times at most, and the smallest count is compared.
+fixed, so that a count comes out the same each time, within about 0.2 % (of the proxy: 0.7 %). A
+path that seems slower is counted again, three times at most, and the smallest count is compared.
 
 A baseline belongs to a version of CPython, of msgspec and of the compiler. For others the base
 commit is built and counted in the same run: where the branch left `origin/main` or `main`, or the
