@@ -1,4 +1,4 @@
-"""What the package sends in the tests, and the digest of it that a redesign must not change.
+"""Transcripts of the tests: the messages that the package sends, which a redesign must not change.
 
     pytest --transcripts build/now    write down what is sent
     python tests/wire_schemas/wire_transcripts.py build/now    compare it with the digest
