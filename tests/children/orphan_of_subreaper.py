@@ -1,15 +1,19 @@
 """A client that is a subreaper, as init in a container is: ends a child with a grandchild.
 
 Prints which child, zombies included, is left when the shutdown is over and the guard had time.
+With "late", the grandchild ends right after the shutdown has seen that it runs.
 """
 
 import asyncio
 import ctypes
 import os
+import signal
 import sys
 import time
 
+from wirespeed.transport.child import process
 from wirespeed.transport.child.command import Stdio
+from wirespeed.transport.child.group import ProcessGroup
 from wirespeed.transport.child.process import Child
 
 PR_SET_CHILD_SUBREAPER = 36
@@ -21,6 +25,22 @@ async def main() -> None:
     await child.shutdown(grace=5, term_grace=0.05)
 
 
+class LateGroup(ProcessGroup):
+    looks = False
+
+    def alive(self) -> bool:
+        self.looks = True
+        return super().alive()
+
+    def _probe(self) -> None:
+        super()._probe()
+        if self.looks and not self.gone:
+            os.killpg(self.pid, signal.SIGKILL)
+            os.waitid(os.P_PGID, self.pid, os.WEXITED | os.WNOWAIT)
+
+
+if sys.argv[2:] == ["late"]:
+    process.ProcessGroup = LateGroup
 ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 asyncio.run(main())
 try:

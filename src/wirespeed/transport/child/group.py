@@ -99,17 +99,22 @@ class ProcessGroup:
         """Whether a process of the group is left, as far as this process can know."""
         with self.lock:
             if self.ended and not self.gone:
-                # Orphans become our children if we are init (a container) or a subreaper.
-                with contextlib.suppress(ChildProcessError):
-                    while os.waitpid(-self.pid, os.WNOHANG)[0]:
-                        pass
+                self._reap_orphans()
                 self._probe()
                 if not self.gone and os.path.exists(_SELF_STAT):
                     # In a container whose init does not reap, zombies keep a group for ever.
                     known = [pid for pid in self._members if _group_of(str(pid)) == self.pid]
                     self._members = known or _members(self.pid)
-                    self.gone = not self._members
+                    if not self._members:
+                        self._reap_orphans()  # one may have ended since the first time
+                        self.gone = True
             return not self.gone
+
+    def _reap_orphans(self) -> None:
+        """Orphans become our children if we are init (a container) or a subreaper."""
+        with contextlib.suppress(ChildProcessError):
+            while os.waitpid(-self.pid, os.WNOHANG)[0]:
+                pass
 
     def _probe(self) -> None:
         try:

@@ -209,8 +209,10 @@ async def test_a_group_that_we_may_not_signal_is_given_up(monkeypatch: Any) -> N
 
 if sys.platform == "linux":
 
-    def test_orphans_of_a_subreaper_are_reaped() -> None:
-        assert output_of("orphan_of_subreaper.py", "leaves_grandchild.sh") == "none left\n"
+    @pytest.mark.parametrize("ends", [[], ["late"]])
+    def test_orphans_of_a_subreaper_are_reaped(ends: list[str]) -> None:
+        left = output_of("orphan_of_subreaper.py", "leaves_grandchild.sh", *ends)
+        assert left == "none left\n"
 
 
 # -- who shuts it down, and when ---------------------------------------------------------
@@ -372,10 +374,10 @@ def test_forgotten_child_dies_with_the_interpreter() -> None:
     wait_dead(int(output_of("forgets_child.py", "ignores_term.sh")))
 
 
-def output_of(program: str, child: str) -> str:
+def output_of(program: str, child: str, *args: str) -> str:
     """What a program with a child prints; it writes nothing to stderr."""
     done = subprocess.run(
-        [sys.executable, str(CHILDREN / program), str(CHILDREN / child)],
+        [sys.executable, str(CHILDREN / program), str(CHILDREN / child), *args],
         capture_output=True,
         text=True,
         timeout=FOREVER,
