@@ -158,10 +158,10 @@ class _Links:
 
     def __init__(self, pkg: griffe.Module) -> None:
         homes = runpy.run_path(str(EXPORTS))["HOMES"]
-        homes["wirespeed.errors"] = {"": " ".join(pkg["errors"].exports)}
+        homes["wirespeed.errors"] = {"": pkg["errors"].exports}
         self.paths: dict[bool, dict[str, str]] = {False: {}, True: {}}  # outside, in LiteMCP
         for package, modules in homes.items():
-            for name in " ".join(modules.values()).split():
+            for name in (name for home in modules if home != package for name in modules[home]):
                 if package == "wirespeed.litemcp":  # its names hide those of the other packages
                     self.paths[True][name] = f"{package}.{name}"
                 else:

@@ -34,20 +34,6 @@ be looked at, but not used. Errors, logs and ``repr`` show the command and the U
 variables as they are written.
 """
 
-from typing import TYPE_CHECKING
-
 from wirespeed._exports import exports
 
-if TYPE_CHECKING:  # isort: off
-    from wirespeed.config.document import (
-        load as load,
-        loads as loads,
-    )
-    from wirespeed.config.servers import (
-        AuthConfig as AuthConfig,
-        Era as Era,
-        ServerConfig as ServerConfig,
-    )
-    from wirespeed.config.shapes import Transport as Transport
-else:  # type checkers would take any name
-    __all__, __getattr__ = exports(__name__)
+__all__, __getattr__ = exports(__name__)

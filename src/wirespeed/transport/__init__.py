@@ -12,28 +12,10 @@ Cython code.
 
 from __future__ import annotations
 
-from wirespeed._exports import TYPE_CHECKING, exports
+from wirespeed._exports import exports
 
-if TYPE_CHECKING:  # isort: off
-    from wirespeed.transport.child.process import Child as Child
-    from wirespeed.transport.fd import FdLink as FdLink
-    from wirespeed.transport.files import FileLink as FileLink
-    from wirespeed.transport.link import Endpoint as Endpoint, Link as Link
-    from wirespeed.transport.memory import MemoryLink as MemoryLink, pair as pair
-    from wirespeed.transport.service import (
-        Connection as Connection,
-        Peer as Peer,
-        Service as Service,
-    )
-    from wirespeed.transport.stdio import (
-        claimed as claimed,
-        non_blocking as non_blocking,
-        pollable as pollable,
-    )
-    from wirespeed.transport.taskpool import Running as Running, TaskPool as TaskPool
-    from wirespeed.transport.taskpool_choice import close_pool as close_pool, open_pool as open_pool
-else:  # type checkers would take any name
-    __all__, __getattr__ = exports(__name__)
+__all__, __getattr__ = exports(__name__)
 
-    def __dir__() -> list[str]:
-        return sorted(__all__)
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
