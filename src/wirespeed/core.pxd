@@ -72,15 +72,13 @@ from wirespeed._core.envelope cimport (
     span_of,
     valid_id,
 )
-from wirespeed._core.frames cimport FrameStream
-from wirespeed._core.framing.base cimport FRAME_MORE, FRAME_OVERSIZE, FRAME_READY, Framer
-from wirespeed._core.framing.inlet cimport Inlet
+from wirespeed._core.streams cimport FrameStream, MessageStream
+from wirespeed._core.framing.base cimport FRAME_MORE, FRAME_OVERSIZE, FRAME_READY, Framer, Inlet
 from wirespeed._core.framing.line cimport LineFramer
 from wirespeed._core.framing.websocket cimport WebSocketFramer
 from wirespeed._core.framing.writer cimport FrameWriter
 from wirespeed._core.inflight cimport InFlight, InFlightSlot, inflight_id
-from wirespeed._core.memory_reply cimport MemoryReply
-from wirespeed._core.message_stream cimport MessageStream
+from wirespeed._core.reply_route cimport MemoryReply, ReplyRoute
 from wirespeed._core.outbox cimport (
     Mark,
     Outbox,
@@ -93,7 +91,6 @@ from wirespeed._core.outbox cimport (
 )
 from wirespeed._core.pending cimport Pending
 from wirespeed._core.reader cimport MessageReader
-from wirespeed._core.reply_route cimport ReplyRoute
 from wirespeed._core.session cimport Session
 from wirespeed._core.slab cimport Lease, Slab
 from wirespeed._core.span cimport Span, span_byte, span_equals

@@ -33,15 +33,13 @@ provisional before 1.0.
 from wirespeed._core._simd import ABI
 from wirespeed._core._simd import level as simd_level
 from wirespeed._core.envelope import POINTS, Message, parse
-from wirespeed._core.frames import FrameStream
 from wirespeed._core.framing.line import LineFramer
 from wirespeed._core.framing.websocket import WebSocketFramer
-from wirespeed._core.memory_reply import MemoryReply
-from wirespeed._core.message_stream import MessageStream
 from wirespeed._core.reader import MessageReader
-from wirespeed._core.reply_route import ReplyRoute
+from wirespeed._core.reply_route import MemoryReply, ReplyRoute
 from wirespeed._core.session import Session
 from wirespeed._core.slab import Lease
+from wirespeed._core.streams import FrameStream, MessageStream
 from wirespeed.limits import Limits
 
 __all__ = [

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from model import blank_lines
 from model.streams import cuts
 
-from wirespeed._core.frames import FrameStream
 from wirespeed._core.framing.blankline import BlankLineFramer
+from wirespeed._core.streams import FrameStream
 
 PIECES = (
     b"\n", b"\n\n", b"\n\n\n", b"\r\n", b"\r\n\r\n\r\n", b"\r", b" ", b"\t", b"x", b'"', b"\\",

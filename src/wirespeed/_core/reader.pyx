@@ -5,10 +5,10 @@ For proxies and SDKs that do their own multiplexing; `wirespeed._core.session` b
 
 cimport cython
 from cpython.ref cimport Py_REFCNT
-from libc.stdint cimport uint8_t
+from libc.stdint cimport uint8_t, uint32_t
 from libc.string cimport memchr
 
-from wirespeed._core.batch cimport split_c
+from wirespeed._core._simd cimport WS_OK, kernels, ws_status
 from wirespeed._core.envelope cimport (
     BATCH,
     FAULT_PARSE,
@@ -152,6 +152,62 @@ cdef class MessageReader:
         if values_in(frame.p, frame.n, self.max_values) <= self.max_values:
             return None
         return f"more than the limit of {self.max_values} JSON values"
+
+
+cdef inline size_t skip_blank(const uint8_t *p, size_t i, size_t n) noexcept:
+    while i < n and (p[i] == 0x20 or p[i] == 0x0A or p[i] == 0x0D or p[i] == 0x09):
+        i += 1
+    return i
+
+
+cdef list split_c(Message batch, Py_ssize_t max_length, uint32_t max_depth):
+    """The elements of the array that the text of `batch` is, as messages that lie where it lies.
+
+    Each byte is looked at once: the elements are validated one by one, and the array around them
+    here. Only a text of more than max_length elements is validated again, as a whole, because the
+    rest of it may not be JSON. Returns None, and makes `batch` invalid, when the text is not JSON,
+    too deep, empty or of more than max_length elements.
+    """
+    cdef list elements = []
+    cdef Message element
+    cdef const uint8_t *p = batch.p
+    cdef size_t i = 1
+    cdef size_t n = batch.n
+    cdef ws_status status
+    i = skip_blank(p, i, n)
+    if i < n and p[i] == c']':
+        i += 1
+    else:
+        while True:
+            if len(elements) == max_length:
+                status = kernels.json(p, n, max_depth, &batch.scan)
+                if status == WS_OK:
+                    batch.invalid_c(FAULT_REQUEST, f"a batch of more than {max_length} messages")
+                else:
+                    batch.refuse_c(status, max_depth, batch.scan.error_at)
+                return None
+            element = Message.new()
+            if not element.read_element_c(batch, i, max_depth):
+                return None
+            i += element.n
+            elements.append(element)
+            i = skip_blank(p, i, n)
+            if i < n and p[i] == c',':
+                i = skip_blank(p, i + 1, n)
+                continue
+            break
+        if i >= n or p[i] != c']':
+            batch.invalid_c(FAULT_PARSE, f"not JSON at byte {i}")
+            return None
+        i += 1
+    i = skip_blank(p, i, n)
+    if i < n:
+        batch.invalid_c(FAULT_PARSE, f"not JSON at byte {i}")
+    elif not elements:
+        batch.invalid_c(FAULT_REQUEST, "an empty batch")
+    else:
+        return elements
+    return None
 
 
 cdef size_t values_in(const uint8_t *p, size_t n, size_t most) noexcept nogil:

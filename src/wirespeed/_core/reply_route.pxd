@@ -28,3 +28,21 @@ cdef class ReplyRoute(FrameWriter):
     cdef FrameWriter notices_c(self)
     # Override: nothing is open any more. Called once for each body; may run any code.
     cdef int ended_c(self) except -1
+
+
+cdef class BatchReply(ReplyRoute):
+    cdef FrameWriter joined      # where the array goes; `out` has it without the closing bracket
+
+    @staticmethod
+    cdef BatchReply new(FrameWriter writer, ReplyRoute parent)
+
+
+cdef class CallbackWriter(FrameWriter):
+    cdef object on_notice
+
+
+cdef class MemoryReply(ReplyRoute):
+    cdef readonly bytes data     # the answer, or None
+    cdef readonly bint done      # nothing more will come
+    cdef object on_done
+    cdef CallbackWriter notices

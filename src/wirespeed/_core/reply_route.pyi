@@ -1,3 +1,6 @@
+from collections.abc import Callable
+from typing import final
+
 from typing_extensions import disjoint_base
 
 from wirespeed._core.framing.writer import FrameWriter
@@ -12,3 +15,22 @@ class ReplyRoute(FrameWriter):
     def holds(self) -> bool: ...
     def retry_after(self, seconds: int) -> None: ...
     def unserved(self) -> None: ...
+
+@final
+class BatchReply(ReplyRoute): ...
+
+@final
+class CallbackWriter(FrameWriter): ...
+
+@final
+class MemoryReply(ReplyRoute):
+    def __new__(
+        cls,
+        *,
+        on_notice: Callable[[bytes], object] | None = None,
+        on_done: Callable[[MemoryReply], object] | None = None,
+    ) -> MemoryReply: ...
+    @property
+    def data(self) -> bytes | None: ...
+    @property
+    def done(self) -> bool: ...

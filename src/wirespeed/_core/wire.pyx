@@ -2,8 +2,8 @@
 """One end of a byte stream: bytes in, bytes out, and when to pause. Links move its bytes.
 
 Subclasses give the bytes a meaning: `wirespeed._core.session.Session` (JSON-RPC messages),
-`wirespeed._core.message_stream.MessageStream` (messages without a state of requests),
-`wirespeed._core.frames.FrameStream` (frames without envelopes).
+`wirespeed._core.streams.MessageStream` (messages without a state of requests),
+`wirespeed._core.streams.FrameStream` (frames without envelopes).
 """
 
 from cpython.bytes cimport PyBytes_FromStringAndSize

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
-from wirespeed._core.frames import FrameStream
+from wirespeed._core.streams import FrameStream
 from wirespeed.errors import InvalidResponse
 from wirespeed.litemcp.envelope import BadMessage, id_of
 from wirespeed.litemcp.messages import VERSION, IOBasic

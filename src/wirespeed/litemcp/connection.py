@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from wirespeed._core.frames import FrameStream
+from wirespeed._core.streams import FrameStream
 from wirespeed.litemcp.arguments import ArgumentError
 from wirespeed.litemcp.call import SHOWN, Call, Calls
 from wirespeed.litemcp.envelope import BadMessage, id_of

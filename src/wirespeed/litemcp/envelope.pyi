@@ -1,7 +1,7 @@
 from typing_extensions import Buffer
 
-from wirespeed._core.frames import FrameStream
 from wirespeed._core.slab import Lease
+from wirespeed._core.streams import FrameStream
 
 class BadMessage(ValueError): ...
 

@@ -15,7 +15,7 @@ from wirespeed._core._simd cimport (
     ws_scan,
     ws_status,
 )
-from wirespeed._core.frames cimport FrameStream
+from wirespeed._core.streams cimport FrameStream
 from wirespeed._core.outbox cimport locate_c, payload_of
 from wirespeed._core.slab cimport Lease
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from wirespeed._core.framing.close_codes import CloseCode
+from wirespeed._core.framing.rfc6455 import CloseCode
 from wirespeed.client.client import Client
 from wirespeed.errors import WirespeedError
 from wirespeed.litemcp.bridge import as_lite_server

@@ -9,7 +9,7 @@ endpoints report to links that output is queued.
 
 cimport cython
 
-from wirespeed._core.framing.close_codes cimport GOING_AWAY, TRY_AGAIN
+from wirespeed._core.framing.rfc6455 cimport GOING_AWAY, TRY_AGAIN
 
 import logging
 from weakref import WeakKeyDictionary

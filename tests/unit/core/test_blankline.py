@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from core_lab import chunkings
 
-from wirespeed._core.frames import FrameStream
 from wirespeed._core.framing.blankline import BlankLineFramer
+from wirespeed._core.streams import FrameStream
 from wirespeed.limits import Limits
 
 BOM = b"\xef\xbb\xbf"

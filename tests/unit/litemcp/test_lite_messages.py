@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wirespeed._core.frames import FrameStream
 from wirespeed._core.framing.blankline import BlankLineFramer
+from wirespeed._core.streams import FrameStream
 from wirespeed.litemcp import Parameter, Tool, VersionTuple
 from wirespeed.litemcp.envelope import BadMessage, id_of
 from wirespeed.litemcp.ids import SeenIds

@@ -1,6 +1,15 @@
 from typing_extensions import disjoint_base
 
-from wirespeed._core.framing.inlet import Inlet
+from wirespeed._core.slab import InputBudget
+
+@disjoint_base
+class Inlet:
+    eof: bool
+    budget: InputBudget | None
+    @property
+    def buffered(self) -> int: ...
+    @property
+    def bytes_moved(self) -> int: ...
 
 @disjoint_base
 class Framer(Inlet):

@@ -12,8 +12,7 @@ from libc.stdint cimport uint8_t
 from libc.string cimport memcmp, memcpy
 
 from wirespeed._core._simd cimport kernels
-from wirespeed._core.framing.base cimport FRAME_MORE, FRAME_OVERSIZE, FRAME_READY, Framer
-from wirespeed._core.framing.inlet cimport Inlet
+from wirespeed._core.framing.base cimport FRAME_MORE, FRAME_OVERSIZE, FRAME_READY, Framer, Inlet
 from wirespeed._core.framing.writer cimport FrameWriter
 from wirespeed._core.slab cimport Slab
 from wirespeed._core.span cimport Span

@@ -18,30 +18,10 @@ from libc.string cimport memcmp, memcpy, memmove
 import os
 
 from wirespeed._core._simd cimport kernels
-from wirespeed._core.framing.base cimport FRAME_MORE, FRAME_READY, Framer
-from wirespeed._core.framing.close_codes cimport (
-    BAD_TEXT,
-    NO_CODE,
-    NORMAL,
-    POLICY,
-    PROTOCOL_ERROR,
-    TOO_BIG,
-    UNSUPPORTED,
-    VANISHED,
-    is_close_code,
-)
-from wirespeed._core.framing.inlet cimport MIN_READ, Inlet
+from wirespeed._core.framing.base cimport FRAME_MORE, FRAME_READY, Framer, Inlet, MIN_READ
 from wirespeed._core.framing.rfc6455 cimport (
-    BINARY,
-    CLOSE,
-    CONTINUATION,
-    FIN,
-    MAX_CONTROL,
-    PING,
-    PONG,
-    RESERVED,
-    RSV1,
-    TEXT,
+    BAD_TEXT, BINARY, CLOSE, CONTINUATION, FIN, MAX_CONTROL, NORMAL, NO_CODE, PING, POLICY, PONG,
+    PROTOCOL_ERROR, RESERVED, RSV1, TEXT, TOO_BIG, UNSUPPORTED, VANISHED, is_close_code,
 )
 from wirespeed._core.framing.websocket_writer cimport WebSocketWriter
 from wirespeed._core.outbox cimport Payload

@@ -6,16 +6,8 @@ from libc.stdint cimport uint8_t
 from libc.string cimport memcpy
 
 from wirespeed._core._simd cimport kernels
-from wirespeed._core.framing.close_codes cimport NO_CODE
 from wirespeed._core.framing.rfc6455 cimport (
-    BINARY,
-    CLOSE,
-    FIN,
-    MAX_CONTROL,
-    MAX_HEAD,
-    RSV1,
-    TEXT,
-    write_head,
+    BINARY, CLOSE, FIN, MAX_CONTROL, MAX_HEAD, NO_CODE, RSV1, TEXT, write_head,
 )
 from wirespeed._core.framing.writer cimport FrameWriter
 from wirespeed._core.outbox cimport locate_c, payload_of

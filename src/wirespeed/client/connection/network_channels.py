@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Protocol
 
-from wirespeed._core.framing.close_codes import CloseCode, describe
+from wirespeed._core.framing.rfc6455 import CloseCode, describe
 from wirespeed.errors import ConnectionLost
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from urllib.parse import unquote, urlsplit
 import msgspec
 
 import wirespeed
-from wirespeed._core.frames import FrameStream
 from wirespeed._core.framing.http.framer import HttpFramer
+from wirespeed._core.streams import FrameStream
 from wirespeed.errors import TransportError
 from wirespeed.transport.address import Address, is_loopback, public
 

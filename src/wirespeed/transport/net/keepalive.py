@@ -12,7 +12,7 @@ import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from wirespeed._core.framing.close_codes import CloseCode
+from wirespeed._core.framing.rfc6455 import CloseCode
 
 if TYPE_CHECKING:
     from wirespeed._core.framing.websocket import WebSocketFramer

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
-from wirespeed._core.framing.close_codes import CloseCode
+from wirespeed._core.framing.rfc6455 import CloseCode
 from wirespeed._core.slab import InputBudget, give_back
 from wirespeed.transport.address import Address
 from wirespeed.transport.http.options import default_name

@@ -15,9 +15,9 @@ from raw import encode, initialize
 from serve_lab import lab_server, serving
 from websockets.utils import accept_key
 
-from wirespeed._core.frames import FrameStream
 from wirespeed._core.framing.line import LineFramer
 from wirespeed._core.framing.websocket import WebSocketFramer
+from wirespeed._core.streams import FrameStream
 from wirespeed.errors import TransportError, UpgradeRefused
 from wirespeed.transport.address import Address, parse
 from wirespeed.transport.link import Endpoint

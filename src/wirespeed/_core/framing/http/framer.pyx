@@ -10,7 +10,7 @@ cimport cython
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stdint cimport uint64_t, uint8_t
 
-from wirespeed._core.framing.base cimport FRAME_MORE, FRAME_READY, Framer
+from wirespeed._core.framing.base cimport FRAME_MORE, FRAME_READY, Framer, Inlet
 from wirespeed._core.framing.http.chunks cimport (
     CHUNKS_BAD,
     CHUNKS_DONE,
@@ -20,7 +20,6 @@ from wirespeed._core.framing.http.chunks cimport (
 from wirespeed._core.framing.http.fields cimport CONNECT, HEAD, OTHER_METHOD, Method, method_of
 from wirespeed._core.framing.http.head cimport HEAD_BAD, HEAD_READY, HttpHead
 from wirespeed._core.framing.http.writer cimport HttpWriter
-from wirespeed._core.framing.inlet cimport Inlet
 from wirespeed._core.framing.http.rfc9112 cimport (
     CR,
     CUT_SHORT,

@@ -1,4 +1,4 @@
-"""The close codes of WebSocket in words. The `.pxd` file says which event leads to which code."""
+"""The close codes of RFC 6455 in words. The `.pxd` file says which event leads to which code."""
 
 # Section 7.4.1, and the registry of section 11.7.
 cdef dict WORDS = {

@@ -1,5 +1,6 @@
 from typing import Self, final
 
+from wirespeed._core.envelope import Message
 from wirespeed._core.framing.base import Framer
 from wirespeed._core.outbox import _Data
 from wirespeed._core.slab import Lease
@@ -20,4 +21,23 @@ class FrameStream(Wire):
     def __next__(self) -> Lease | None: ...
     def send(self, data: _Data, /) -> None: ...
 
-__pyx_capi__: dict[str, object]  # what other compiled modules cimport
+@final
+class MessageStream(Wire):
+    paused: bool
+    def __new__(
+        cls,
+        *,
+        limits: Limits | None = None,
+        batches: bool = False,
+        reads_always: bool = False,
+        framer: Framer | None = None,
+    ) -> MessageStream: ...
+    @property
+    def messages_in(self) -> int: ...
+    @property
+    def messages_out(self) -> int: ...
+    @property
+    def reads_always(self) -> bool: ...
+    def __iter__(self) -> Self: ...
+    def __next__(self) -> Message: ...
+    def send(self, data: _Data, /) -> None: ...
