@@ -90,7 +90,7 @@ INSIDE = {
         stdio
     """,
     "auth": """
-        addresses challenge access_token jose
+        challenge access_token jose
         dpop_proofs
         fetch
         metadata

@@ -1,11 +1,13 @@
-"""Verified access tokens, and the interface of verifiers."""
+"""Verified access tokens, the interface of verifiers, and `AnyOf`, which joins verifiers."""
 
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Iterator, Mapping
+from inspect import isawaitable
 from typing import Any, Protocol
 
 import msgspec
 
 from wirespeed._exports import set_public_home
+from wirespeed.errors import CannotVerify, InvalidToken
 
 
 class AccessToken(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,7 +48,7 @@ class AccessToken(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Verifier(Protocol):
-    """What checks the access tokens of a server's clients."""
+    """The check of the access tokens of a server's clients."""
 
     def verify(self, token: str) -> AccessToken | Awaitable[AccessToken]:
         """Verify a token and return its contents.
@@ -56,6 +58,61 @@ class Verifier(Protocol):
             wirespeed.errors.CannotVerify: The verifier itself failed.
         """
         ...
+
+
+class AnyOf:
+    """Verifies access tokens by several verifiers in turn: the first that accepts a token decides.
+    It is for servers with several authorization servers, or with tokens of their own besides::
+
+        AnyOf(TokenHashes(own), JwtVerifier("https://auth.example", "https://mcp.example/mcp"))
+
+    An `IntrospectionVerifier` sends every token that it has to verify to its authorization server:
+    name it last.
+
+    ValueError: no verifier is given.
+    """
+
+    def __init__(self, *verifiers: Verifier) -> None:
+        if not verifiers:
+            raise ValueError("give one verifier or more")
+        self._verifiers = verifiers
+
+    def verify(self, token: str) -> AccessToken | Awaitable[AccessToken]:
+        """Verify a token and return its contents, or an awaitable if a verifier returns one.
+
+        Raises:
+            wirespeed.errors.InvalidToken: Each verifier refuses the token.
+            wirespeed.errors.CannotVerify: None accepts the token, and one cannot tell.
+        """
+        return self._try(token, iter(self._verifiers), [])
+
+    def _try(
+        self, token: str, rest: Iterator[Verifier], failures: list[Exception]
+    ) -> AccessToken | Awaitable[AccessToken]:
+        for verifier in rest:
+            try:
+                found = verifier.verify(token)
+            except (InvalidToken, CannotVerify) as exc:
+                failures.append(exc)
+            else:
+                return self._wait(token, found, rest, failures) if isawaitable(found) else found
+        down = any(isinstance(one, CannotVerify) for one in failures)
+        kind = CannotVerify if down else InvalidToken
+        raise kind("; ".join(str(one) for one in failures if isinstance(one, kind)))
+
+    async def _wait(
+        self,
+        token: str,
+        found: Awaitable[AccessToken],
+        rest: Iterator[Verifier],
+        failures: list[Exception],
+    ) -> AccessToken:
+        try:
+            return await found
+        except (InvalidToken, CannotVerify) as exc:
+            failures.append(exc)
+        again = self._try(token, rest, failures)
+        return await again if isawaitable(again) else again
 
 
 set_public_home(globals())

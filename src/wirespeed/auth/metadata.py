@@ -60,8 +60,9 @@ class ServerMetadata(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 
 def resource_metadata_urls(resource: str) -> list[str]:
-    """Where the metadata of a protected resource may lie: the well-known path before the path of
-    the resource (RFC 9728 section 3.1), then at the root. FetchError: not such a URL."""
+    """The URLs at which the metadata of a protected resource may lie: the well-known path before
+    the path of the resource (RFC 9728 section 3.1), then at the root. FetchError: not such a
+    URL."""
     origin, path = _split(resource)
     query = checked_url(resource).query
     with_path = f"{origin}{RESOURCE}{path}" + (f"?{query}" if query else "")
@@ -69,8 +70,9 @@ def resource_metadata_urls(resource: str) -> list[str]:
 
 
 def server_metadata_urls(issuer: str) -> list[str]:
-    """Where the metadata of an authorization server may lie, in the order of MCP (2025-11-25
-    basic/authorization, "Authorization Server Metadata Discovery"). FetchError: not such a URL."""
+    """The URLs at which the metadata of an authorization server may lie, in the order of MCP
+    (2025-11-25 basic/authorization, "Authorization Server Metadata Discovery"). FetchError: not
+    such a URL."""
     origin, path = _split(issuer)
     found = [f"{origin}{OAUTH}{path}", f"{origin}{OPENID}{path}"]
     return [*found, f"{origin}{path}{OPENID}"] if path else found

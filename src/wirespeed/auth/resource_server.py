@@ -60,7 +60,8 @@ class _Known(NamedTuple):
 
 
 class ResourceServer:
-    """Which access tokens a server accepts, and how it answers clients without one::
+    """The access check of a server: the tokens that it accepts, and its answers to clients without
+    one::
 
         server = Server(
             "notes",

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from wirespeed.auth.client.discovery import canonical
-from wirespeed.auth.client.file_storage import FileStorage
 from wirespeed.auth.client.oauth import OAuth
 from wirespeed.auth.client.session import Login, stored_login
+from wirespeed.auth.client.storage import FileStorage
 from wirespeed.cli import credentials, session, targets
 from wirespeed.cli.failures import Exit, complain, print_json, printable, usage
 from wirespeed.config import AuthConfig

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Never
 import msgspec
 
 from wirespeed.auth.client.discovery import canonical
-from wirespeed.auth.client.file_storage import FileStorage
 from wirespeed.auth.client.oauth import OAuth
 from wirespeed.auth.client.session import stored_login
+from wirespeed.auth.client.storage import FileStorage
 from wirespeed.config import AuthConfig
 from wirespeed.errors import AuthorizationError
 

@@ -176,7 +176,7 @@ def _grant(url: str, access: Access, auth: AuthConfig | None) -> Grant | None:
     if access.grant is not None:
         return access.grant(url, auth)
     if auth is None:
-        from wirespeed.auth.client.file_storage import FileStorage
+        from wirespeed.auth.client.storage import FileStorage
 
         if not FileStorage().folder.exists():  # then the modules of a login need not be loaded
             return None

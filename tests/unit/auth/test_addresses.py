@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from wirespeed.auth.addresses import Reach, reach_of, reach_of_host
+from wirespeed.auth.fetch import Reach, reach_of, reach_of_host
 
 pytestmark = pytest.mark.smoke
 

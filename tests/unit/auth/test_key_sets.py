@@ -11,7 +11,7 @@ from issuer_lab import AUDIENCE, NOW, Clock, Issuer, public, verified
 
 from wirespeed.auth import AccessToken, JwtVerifier
 from wirespeed.auth.jose import new_key, secret_key
-from wirespeed.auth.verifiers.key_sets import MAX_KEYS, MAX_TRIED, read_key_set
+from wirespeed.auth.verifiers.jwt import MAX_KEYS, MAX_TRIED, read_key_set
 from wirespeed.errors import CannotVerify, InvalidToken
 
 pytestmark = pytest.mark.smoke

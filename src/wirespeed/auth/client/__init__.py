@@ -1,1 +1,1 @@
-"""How a client gets tokens: the values of ``Client(url, auth=…)``."""
+"""Authorization of clients: the values of ``Client(url, auth=…)``."""

@@ -1,4 +1,4 @@
-"""What a client over HTTP or WebSocket asks of the value of ``Client(url, auth=…)``."""
+"""The interface of the values of ``Client(url, auth=…)``, for clients over HTTP and WebSocket."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class AuthorizationSession(Protocol):
     """The authorization of one connection. All methods are called on the connection's loop."""
 
     n_tokens: int
-    """How many tokens there were. It changes whenever `fields` has another token."""
+    """The number of tokens so far. It changes whenever `fields` has another token."""
 
     def fields(self, method: str, url: str, *, long: bool = False) -> bytes | None:
         """The header lines of a request, each with its CR LF; empty while no token is known. None:
@@ -54,7 +54,7 @@ class AuthorizationSession(Protocol):
         """
 
     def secrets(self) -> list[str]:
-        """What no text may show."""
+        """The secrets that no text may show."""
 
     async def close(self) -> None:
         """Release what is held. Tokens are kept in their storage."""

@@ -30,7 +30,7 @@ __all__ = ["Found", "canonical", "discover", "server_metadata"]
 
 
 class Found(msgspec.Struct, frozen=True, kw_only=True):
-    """What discovery found.
+    """The authorization server and the resource of an MCP server.
 
     Attributes:
         resource: The MCP server's name for tokens (RFC 8707).

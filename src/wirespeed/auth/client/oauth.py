@@ -1,22 +1,26 @@
-"""`OAuth`: a user logs in, and the client acts for the user."""
+"""The authorization code grant: `OAuth`, and one authorization request with its response (OAuth 2.1
+section 4.1, RFC 7636, RFC 9207)."""
 
 from __future__ import annotations
 
 import asyncio
+import base64
 import contextlib
+import hashlib
+import hmac
 import inspect
 import logging
+import secrets
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
-from urllib.parse import urlsplit
+from urllib.parse import parse_qs, parse_qsl, urlencode, urlsplit
 
 from wirespeed._exports import set_public_home
 from wirespeed.auth.client import browser
-from wirespeed.auth.client.authorization_code import AuthorizationRequest
+from wirespeed.auth.client.browser import Loopback, check_endpoint, is_loopback_redirect, port_of
 from wirespeed.auth.client.grant import Grant
-from wirespeed.auth.client.loopback import Loopback, is_loopback_redirect, port_of
 from wirespeed.auth.client.registration import give_client, is_current, register
-from wirespeed.auth.client.tokens import ClientIdentity, request_tokens
+from wirespeed.auth.client.tokens import ClientIdentity, oauth_words, request_tokens
 from wirespeed.errors import AuthorizationError
 
 if TYPE_CHECKING:
@@ -25,7 +29,7 @@ if TYPE_CHECKING:
     from wirespeed.auth.client.storage import TokenStorage
     from wirespeed.auth.client.tokens import Tokens
 
-__all__ = ["OAuth", "OpenUrl", "Redirect"]
+__all__ = ["AuthorizationRequest", "OAuth", "OpenUrl", "Redirect"]
 
 logger = logging.getLogger("wirespeed.client")
 
@@ -35,6 +39,7 @@ Redirect: TypeAlias = Callable[[str], Awaitable[str]]
 """Logs the user in. Called with the address of the page; returns the whole address to which the
 authorization server redirected the user."""
 
+MAX_CODE = 8192  # characters of an authorization code
 # An error of the authorization server after which a registration of this client is forgotten.
 FORGOTTEN = ("invalid_client", "unauthorized_client")
 
@@ -98,7 +103,7 @@ class OAuth(Grant):
         allow_private: bool = False,
     ) -> None:
         if storage is None:
-            from wirespeed.auth.client.file_storage import FileStorage
+            from wirespeed.auth.client.storage import FileStorage
 
             storage = FileStorage()
         super().__init__(
@@ -303,6 +308,103 @@ class OAuth(Grant):
                 "'wirespeed login URL' in a terminal first, or give OAuth(redirect=…)"
             )
         return await browser.from_terminal(url)
+
+
+class AuthorizationRequest:
+    """One authorization request, and what its response must match.
+
+    AuthorizationError: the authorization server cannot be used.
+
+    Attributes:
+        url: The page at which the user logs in.
+        verifier: Proves to the token endpoint that this client began the login (RFC 7636).
+    """
+
+    def __init__(
+        self, found: Found, client_id: str, redirect_uri: str, scopes: tuple[str, ...]
+    ) -> None:
+        server = found.server
+        where = f"the authorization server {server.issuer}"
+        endpoint = server.authorization_endpoint
+        if endpoint is None:
+            raise AuthorizationError(f"{where} has no authorization endpoint")
+        check_endpoint(endpoint, f"the authorization endpoint of {where}")
+        if "S256" not in (server.code_challenge_methods_supported or ()):
+            raise AuthorizationError(
+                f"{where} does not say that it supports PKCE with S256 "
+                "(code_challenge_methods_supported): the login would not be safe"
+            )
+        self._issuer = server.issuer
+        self._has_issuer = bool(server.authorization_response_iss_parameter_supported)
+        self._state = secrets.token_urlsafe(32)
+        self._redirect_uri = redirect_uri
+        self.verifier = secrets.token_urlsafe(64)
+        digest = hashlib.sha256(self.verifier.encode()).digest()
+        query = {
+            "response_type": "code",
+            "client_id": client_id,
+            "redirect_uri": redirect_uri,
+            "state": self._state,
+            "code_challenge": base64.urlsafe_b64encode(digest).rstrip(b"=").decode(),
+            "code_challenge_method": "S256",
+            "resource": found.resource,
+        }
+        if scopes:
+            query["scope"] = " ".join(scopes)
+        own = urlsplit(endpoint)
+        if own.fragment or {name for name, _ in parse_qsl(own.query)} & query.keys():
+            raise AuthorizationError(
+                f"the authorization endpoint of {where} has parameters of a login already"
+            )
+        mark = "&" if own.query else "?"
+        url = endpoint + mark + urlencode(query)
+        self.url = check_endpoint(url, f"the authorization endpoint of {where}")
+
+    def accepts(self, query: str) -> str:
+        """Return "done" or "refused" if the query of a redirect answers this request, "" if it
+        answers another request."""
+        values = parse_qs(query)
+        state = values.get("state", [""])
+        if len(state) != 1 or not hmac.compare_digest(state[0].encode(), self._state.encode()):
+            return ""
+        return "done" if "code" in values else "refused"
+
+    def code(self, redirected: str) -> str:
+        """The code in the address to which the user was redirected. AuthorizationError: the
+        response is of another request or of another server, or refuses."""
+        parts = urlsplit(redirected)
+        values = parse_qs(parts.query)
+        twice = [name for name, found in values.items() if len(found) > 1]
+        if not self.accepts(parts.query) or twice:
+            raise AuthorizationError(
+                "the redirect does not answer this login (its state differs): begin again, and "
+                "paste the whole address"
+            )
+        issuer = values.get("iss", [""])[0]
+        if issuer != self._issuer and (issuer or self._has_issuer):
+            said = "another authorization server" if issuer else "no authorization server"
+            raise AuthorizationError(
+                f"the response to the login at {self._issuer} names {said} (iss): it may be forged "
+                "(RFC 9207), and its code is not used"
+            )
+        if "error" in values:
+            error = values["error"][0]
+            said = oauth_words(error, values.get("error_description", [""])[0])
+            raise AuthorizationError(f"the login at {self._issuer} was refused{said}", error)
+        code = values.get("code", [""])[0]
+        if not code or len(code) > MAX_CODE:
+            raise AuthorizationError(f"the response to the login at {self._issuer} has no code")
+        return code
+
+    def form(self, code: str, resource: str) -> dict[str, str]:
+        """The token request (RFC 6749 section 4.1.3, RFC 8707)."""
+        return {
+            "grant_type": "authorization_code",
+            "code": code,
+            "redirect_uri": self._redirect_uri,
+            "code_verifier": self.verifier,
+            "resource": resource,
+        }
 
 
 def _check_metadata_url(url: str) -> None:

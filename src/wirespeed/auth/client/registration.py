@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["is_current", "register"]
 
 
-class _Answer(msgspec.Struct):
+class _Registered(msgspec.Struct):
     client_id: str
     client_secret: str | None = None
     client_secret_expires_at: float | None = None
@@ -66,7 +66,7 @@ async def register(
         failed = refused(where, found.status, refusal)
         raise AuthorizationError(f"{failed}; {give_client(server)}", failed.error)
     try:
-        answer = msgspec.json.decode(found.body, type=_Answer)
+        answer = msgspec.json.decode(found.body, type=_Registered)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         raise AuthorizationError(f"{where} answered without a client_id") from None
     return ClientIdentity(
@@ -80,7 +80,7 @@ async def register(
 
 
 def give_client(server: ServerMetadata) -> str:
-    """What a user does where a client cannot register itself."""
+    """The advice to a user where a client cannot register itself."""
     return (
         f"register a client at {server.issuer} by hand, and give its id: "
         "OAuth(client_id=…, client_secret=…)"
@@ -88,8 +88,8 @@ def give_client(server: ServerMetadata) -> str:
 
 
 def _method(server: ServerMetadata) -> str:
-    """How a registered client authenticates itself: not at all if the server allows that, because a
-    program on a user's machine cannot keep a secret (RFC 8252 section 8.4)."""
+    """The method by which a registered client authenticates itself: none if the server allows that,
+    because a program on a user's machine cannot keep a secret (RFC 8252 section 8.4)."""
     supported = server.token_endpoint_auth_methods_supported
     if supported is None:
         return BASIC  # RFC 8414 section 2

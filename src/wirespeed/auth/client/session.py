@@ -11,9 +11,8 @@ import msgspec
 
 from wirespeed.auth.challenge import read_challenges
 from wirespeed.auth.client.discovery import Found, canonical, discover, server_metadata
-from wirespeed.auth.client.logout import revoke
 from wirespeed.auth.client.tokens import ClientIdentity, Tokens
-from wirespeed.auth.fetch import Fetcher
+from wirespeed.auth.fetch import Fetcher, FetchError
 from wirespeed.errors import AuthorizationError, shortened
 from wirespeed.transport.address import as_http
 
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     from wirespeed.auth.client.tokens import Proofs
     from wirespeed.transport.options import Headers
 
-__all__ = ["Login", "TokenSession", "stored_login"]
+__all__ = ["Login", "TokenSession", "revoke", "stored_login"]
 
 logger = logging.getLogger("wirespeed.client")
 
@@ -43,7 +42,7 @@ MAX_CLIENTS = 8  # registrations of one login, by issuer
 
 
 class Login(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """What a storage keeps for one MCP server.
+    """The login at one MCP server, as a storage keeps it.
 
     Attributes:
         server: The canonical URL of the MCP server.
@@ -345,6 +344,35 @@ class TokenSession:
     def save(self) -> None:
         """Store the login."""
         self.grant.storage.save(self.server, msgspec.json.encode(self.login).decode())
+
+
+async def revoke(grant: Grant, login: Login, fetcher: Fetcher) -> bool:
+    """Revoke the tokens of a login at the authorization server that issued them. Returns whether
+    the tokens were revoked; the log has the reason if they were not."""
+    try:
+        return await _revoke(grant, login, fetcher)
+    except (AuthorizationError, FetchError) as exc:
+        logger.warning("%s: its tokens were not revoked: %s", login.server, exc)
+        return False
+
+
+async def _revoke(grant: Grant, login: Login, fetcher: Fetcher) -> bool:
+    assert login.tokens is not None
+    server = await server_metadata(fetcher, login.issuer, bare=login.bare)
+    client = grant.client(login, login.issuer)
+    if server.revocation_endpoint is None or client is None:
+        return False
+    # A refresh token ends the access tokens of its grant with it, where the server can do that.
+    named = {"refresh_token": login.tokens.refresh_token, "access_token": login.tokens.access_token}
+    for kind, token in named.items():
+        if token is None:
+            continue
+        form = {"token": token, "token_type_hint": kind}
+        headers = client.authenticate(server, form)
+        found = await fetcher.post(server.revocation_endpoint, form=form, headers=headers)
+        if found.status != 200:
+            raise AuthorizationError(f"{login.issuer} answered {found.status}")
+    return True
 
 
 def _challenge(headers: Headers) -> Challenge | None:

@@ -44,7 +44,7 @@ _SECRET = (
 
 
 class Tokens(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a token endpoint returned (RFC 6749 section 5.1).
+    """The tokens of a token endpoint (RFC 6749 section 5.1).
 
     Attributes:
         access_token: Sent with each request to the MCP server.
@@ -113,7 +113,8 @@ class ClientIdentity(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
         return [("client_id", self.client_id), ("issuer", self.issuer)]
 
     def method_for(self, server: ServerMetadata) -> str:
-        """How the client authenticates itself at the token endpoint (RFC 8414 section 2)."""
+        """The method by which the client authenticates itself at the token endpoint (RFC 8414
+        section 2)."""
         if self.client_secret is None:
             return NONE
         if self.method:
@@ -138,7 +139,7 @@ class ClientIdentity(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
         return []
 
 
-class _Answer(msgspec.Struct):
+class _TokenResponse(msgspec.Struct):
     access_token: str
     token_type: str = "Bearer"
     expires_in: float | str | None = None
@@ -214,7 +215,7 @@ async def ask_token_endpoint(
 def _tokens(body: bytes, url: str, scopes: tuple[str, ...], *, dpop: bool) -> Tokens:
     where = f"the token endpoint {public(url)}"
     try:
-        answer = msgspec.json.decode(body, type=_Answer)
+        answer = msgspec.json.decode(body, type=_TokenResponse)
         seconds = None if answer.expires_in is None else float(answer.expires_in)
     except (msgspec.MsgspecError, ValueError, RecursionError):
         raise AuthorizationError(f"{where} answered without a token") from None

@@ -14,7 +14,7 @@ from wirespeed.errors import InvalidToken
 # The beginning of the subject of a token without ``sub``, before the name of its client.
 CLIENT_SUBJECT = "client:"
 CLIENT_CLAIMS = ("client_id", "azp", "cid", "appid")
-"""Where authorization servers say which client a token was issued to, the standard claim first."""
+"""The claims that name the client to which a token was issued, the standard claim first."""
 
 
 class ClaimRules(msgspec.Struct, frozen=True, kw_only=True):

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from wirespeed.auth.access_token import AccessToken
+from wirespeed.auth.access_token import AccessToken, AnyOf
 from wirespeed.auth.resource_server import ResourceServer
-from wirespeed.auth.verifiers.any_of import AnyOf
 from wirespeed.auth.verifiers.hashes import PREFIX, TokenHash, TokenHashes
 from wirespeed.proxy.access.grants import Grant, Grants
 from wirespeed.transport.gate import Admission, Refused, digest
