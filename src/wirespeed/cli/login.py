@@ -21,7 +21,7 @@ from wirespeed.config import AuthConfig
 
 if TYPE_CHECKING:
     from wirespeed import Http, WebSocket
-    from wirespeed.auth.client.grant import Grant
+    from wirespeed.auth.client.grant import TokenGrant
 
 SECRET = "WIRESPEED_CLIENT_SECRET"
 _TIMEOUT = 300.0
@@ -108,7 +108,7 @@ async def _login(word: str, choices: Choices, as_json: bool) -> int:
     storage = _Anew(FileStorage())
     seconds = _TIMEOUT if choices.timeout is None else choices.timeout or _FOREVER
 
-    def grant(url: str, config: AuthConfig | None) -> Grant:
+    def grant(url: str, config: AuthConfig | None) -> TokenGrant:
         return choices.over(config).grant(
             functools.partial(
                 OAuth,
@@ -167,9 +167,9 @@ def logout(word: str, ca: str | None, *, as_json: bool) -> int:
 
 
 async def _logout(word: str, ca: str | None, as_json: bool) -> int:
-    grants: list[Grant] = []
+    grants: list[TokenGrant] = []
 
-    def grant(url: str, config: AuthConfig | None) -> Grant:
+    def grant(url: str, config: AuthConfig | None) -> TokenGrant:
         config = config or AuthConfig()
         if config.type == "oauth":
             login = stored_login(FileStorage(), canonical(url))

@@ -15,7 +15,7 @@ from wirespeed.errors import AuthorizationError
 
 if TYPE_CHECKING:
     from wirespeed.auth.client.discovery import Found
-    from wirespeed.auth.client.grant import Grant
+    from wirespeed.auth.client.grant import TokenGrant
     from wirespeed.auth.client.session import TokenSession
 
 
@@ -23,7 +23,7 @@ class StoredLogin(OAuth):
     """Uses stored tokens and renews them. It never shows a page: a command may run in a script."""
 
     async def obtain(self, session: TokenSession, found: Found, scopes: tuple[str, ...]) -> Never:
-        """As `Grant.obtain`."""
+        """As `TokenGrant.obtain`."""
         before = session.login.asked or scopes
         more = "".join(f" --scope {scope}" for scope in scopes if scope not in before)
         if self.dpop:
@@ -33,7 +33,7 @@ class StoredLogin(OAuth):
         )
 
 
-def stored(url: str, config: AuthConfig | None) -> Grant | None:
+def stored(url: str, config: AuthConfig | None) -> TokenGrant | None:
     """Return what gets the tokens of a server without a page; None if there was no login.
 
     ValueError: the configuration cannot be used. AuthorizationError: the store is not safe.

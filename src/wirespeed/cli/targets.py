@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from ssl import SSLContext
 
     from wirespeed import Http, Socket, Stdio, WebSocket
-    from wirespeed.auth.client.grant import Grant
+    from wirespeed.auth.client.grant import TokenGrant
     from wirespeed.config import AuthConfig, ServerConfig
 
     Endpoint: TypeAlias = Stdio | Http | WebSocket | Socket
-    Grants: TypeAlias = Callable[[str, AuthConfig | None], Grant | None]
+    Grants: TypeAlias = Callable[[str, AuthConfig | None], TokenGrant | None]
 
 KINDS = "a URL, a FILE.py, an mcpServers FILE.json with #name, or -- COMMAND…"
 
@@ -172,7 +172,7 @@ def _remote(
         raise usage(f"{place or 'TARGET'}: {exc}") from None
 
 
-def _grant(url: str, access: Access, auth: AuthConfig | None) -> Grant | None:
+def _grant(url: str, access: Access, auth: AuthConfig | None) -> TokenGrant | None:
     if access.grant is not None:
         return access.grant(url, auth)
     if auth is None:

@@ -12,7 +12,7 @@ from wirespeed.transport.address import public
 from wirespeed.transport.options import Names
 
 if TYPE_CHECKING:
-    from wirespeed.auth.client.grant import Grant
+    from wirespeed.auth.client.grant import TokenGrant
     from wirespeed.auth.client.oauth import OAuth
     from wirespeed.client.client import Client
     from wirespeed.client.targets.remote import Http, Socket, WebSocket
@@ -53,7 +53,7 @@ class AuthConfig(msgspec.Struct, frozen=True, kw_only=True):
     dpop: bool = False
     token: str | None = None
 
-    def grant(self, oauth: "Callable[..., OAuth] | None" = None) -> "Grant":
+    def grant(self, oauth: "Callable[..., OAuth] | None" = None) -> "TokenGrant":
         """The value of ``Client(url, auth=…)``. ``oauth``: makes that of the type ``oauth``.
         TypeError or ValueError: the type has none, or its arguments do not go together."""
         given: dict[str, Any] = {
@@ -129,7 +129,7 @@ class ServerConfig(msgspec.Struct, frozen=True):
     unread: tuple[str, ...] = ()
 
     def target(
-        self, *, stderr: "StderrTarget" = "inherit", auth: "Grant | None" = None
+        self, *, stderr: "StderrTarget" = "inherit", auth: "TokenGrant | None" = None
     ) -> "Stdio | Http | WebSocket | Socket":
         """What a client connects to: a ``Stdio`` (with this ``stderr``), an ``Http`` or
         ``WebSocket`` with the file's headers and ``auth``, or a ``Socket``. ``auth`` goes before

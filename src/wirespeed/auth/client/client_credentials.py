@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 import msgspec
 
 from wirespeed._exports import set_public_home
-from wirespeed.auth.client.grant import Grant
+from wirespeed.auth.client.grant import TokenGrant
 from wirespeed.auth.client.tokens import BASIC, POST, ClientIdentity, request_tokens
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class MachineOptions(TypedDict, total=False):
     allow_private: bool
 
 
-class MachineGrant(Grant):
+class MachineGrant(TokenGrant):
     """A grant without a user. Tokens that expire are replaced by the same grant, without refresh
     tokens. Tokens are kept in memory, unless there is a ``storage``."""
 

@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from wirespeed.auth.client.session import Login
     from wirespeed.auth.client.tokens import ClientIdentity, Proofs, Tokens
 
-__all__ = ["Grant"]
+__all__ = ["TokenGrant"]
 
 
-class Grant:
+class TokenGrant:
     """A way to get tokens: the base of `OAuth`, `ClientCredentials` and the others.
 
     A subclass implements `obtain`, which gets tokens, and `client`, which names the OAuth client.

@@ -18,7 +18,7 @@ from urllib.parse import parse_qs, parse_qsl, urlencode, urlsplit
 from wirespeed._exports import set_public_home
 from wirespeed.auth.client import browser
 from wirespeed.auth.client.browser import Loopback, check_endpoint, is_loopback_redirect, port_of
-from wirespeed.auth.client.grant import Grant
+from wirespeed.auth.client.grant import TokenGrant
 from wirespeed.auth.client.registration import give_client, is_current, register
 from wirespeed.auth.client.tokens import ClientIdentity, oauth_words, request_tokens
 from wirespeed.errors import AuthorizationError
@@ -44,7 +44,7 @@ MAX_CODE = 8192  # characters of an authorization code
 FORGOTTEN = ("invalid_client", "unauthorized_client")
 
 
-class OAuth(Grant):
+class OAuth(TokenGrant):
     """A user logs in with a browser (the authorization code grant of OAuth 2.1, with PKCE)::
 
         async with Client("https://mcp.example.com/mcp", auth=OAuth()) as client:
@@ -143,7 +143,7 @@ class OAuth(Grant):
     # -- the client ------------------------------------------------------------------------------
 
     def client(self, login: Login, issuer: str) -> ClientIdentity | None:
-        """As `Grant.client`."""
+        """As `TokenGrant.client`."""
         known = login.clients.get(issuer)
         if self.client_id is not None and known is not None:
             return ClientIdentity(
@@ -152,7 +152,7 @@ class OAuth(Grant):
         return known
 
     def accepts(self, login: Login) -> bool:
-        """As `Grant.accepts`."""
+        """As `TokenGrant.accepts`."""
         client = login.clients.get(login.issuer)
         if not super().accepts(login):
             return False
@@ -216,7 +216,7 @@ class OAuth(Grant):
     def choose_scopes(
         self, found: Found, asked: Sequence[str], before: tuple[str, ...]
     ) -> tuple[str, ...]:
-        """As `Grant.choose_scopes`; with ``offline_access`` where the authorization server supports
+        """As `TokenGrant.choose_scopes`; with ``offline_access`` where the authorization server supports
         it, for a refresh token (2026-07-28 basic/authorization, "Refresh Tokens")."""
         scopes = super().choose_scopes(found, asked, before)
         offline = "offline_access"
@@ -225,7 +225,7 @@ class OAuth(Grant):
         return scopes
 
     async def obtain(self, session: TokenSession, found: Found, scopes: tuple[str, ...]) -> Tokens:
-        """As `Grant.obtain`."""
+        """As `TokenGrant.obtain`."""
         issuer = found.server.issuer
         known = session.login.clients.get(issuer)
         port = 0 if known is None else port_of(known.redirect_uri)
@@ -260,7 +260,7 @@ class OAuth(Grant):
             raise
 
     async def renew(self, session: TokenSession, found: Found, tokens: Tokens) -> Tokens:
-        """As `Grant.renew`."""
+        """As `TokenGrant.renew`."""
         try:
             return await super().renew(session, found, tokens)
         except AuthorizationError as exc:

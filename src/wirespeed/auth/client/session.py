@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ssl import SSLContext
 
     from wirespeed.auth.challenge import Challenge
-    from wirespeed.auth.client.grant import Grant
+    from wirespeed.auth.client.grant import TokenGrant
     from wirespeed.auth.client.storage import TokenStorage
     from wirespeed.auth.client.tokens import Proofs
     from wirespeed.transport.options import Headers
@@ -107,7 +107,7 @@ class TokenSession:
         proofs: The proofs of possession that go with the token; None for bearer tokens.
     """
 
-    def __init__(self, grant: Grant, url: str, ssl: SSLContext | None) -> None:
+    def __init__(self, grant: TokenGrant, url: str, ssl: SSLContext | None) -> None:
         self.grant = grant
         self.url = as_http(url)
         self.server = canonical(url)
@@ -346,7 +346,7 @@ class TokenSession:
         self.grant.storage.save(self.server, msgspec.json.encode(self.login).decode())
 
 
-async def revoke(grant: Grant, login: Login, fetcher: Fetcher) -> bool:
+async def revoke(grant: TokenGrant, login: Login, fetcher: Fetcher) -> bool:
     """Revoke the tokens of a login at the authorization server that issued them. Returns whether
     the tokens were revoked; the log has the reason if they were not."""
     try:
@@ -356,7 +356,7 @@ async def revoke(grant: Grant, login: Login, fetcher: Fetcher) -> bool:
         return False
 
 
-async def _revoke(grant: Grant, login: Login, fetcher: Fetcher) -> bool:
+async def _revoke(grant: TokenGrant, login: Login, fetcher: Fetcher) -> bool:
     assert login.tokens is not None
     server = await server_metadata(fetcher, login.issuer, bare=login.bare)
     client = grant.client(login, login.issuer)
