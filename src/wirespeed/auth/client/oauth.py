@@ -216,8 +216,8 @@ class OAuth(TokenGrant):
     def choose_scopes(
         self, found: Found, asked: Sequence[str], before: tuple[str, ...]
     ) -> tuple[str, ...]:
-        """As `TokenGrant.choose_scopes`; with ``offline_access`` where the authorization server supports
-        it, for a refresh token (2026-07-28 basic/authorization, "Refresh Tokens")."""
+        """As `TokenGrant.choose_scopes`; with ``offline_access`` where the authorization server
+        supports it, for a refresh token (2026-07-28 basic/authorization, "Refresh Tokens")."""
         scopes = super().choose_scopes(found, asked, before)
         offline = "offline_access"
         if scopes and offline not in scopes and offline in (found.server.scopes_supported or ()):
