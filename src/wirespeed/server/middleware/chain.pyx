@@ -35,39 +35,6 @@ logger = logging.getLogger("wirespeed.server")
 cdef extern from "Python.h":
     bint PyCoro_CheckExact(object)
 
-cdef extern from *:
-    """
-    typedef PyObject *(*ws_stepper)(PyObject *, PyObject *, PySendResult *);
-    static ws_stepper ws_step;
-
-    /* One step of a coroutine; NULL with an exception set at PYGEN_ERROR. */
-    static PyObject *ws_send(PyObject *coro, PyObject *value, PySendResult *status) {
-        PyObject *out = NULL;
-        *status = PyIter_Send(coro, value, &out);
-        return out;
-    }
-
-    static PySendResult ws_am_send(PyObject *self, PyObject *value, PyObject **result) {
-        PySendResult status = PYGEN_ERROR;
-        *result = ws_step(self, value, &status);
-        return *result == NULL ? PYGEN_ERROR : status;
-    }
-
-    /* Let `await` step the instances of a type without a StopIteration for the result. */
-    static void ws_enable_send(PyObject *type, ws_stepper step) {
-        ws_step = step;
-        ((PyTypeObject *)type)->tp_as_async->am_send = ws_am_send;
-    }
-    """
-    ctypedef enum PySendResult:
-        PYGEN_RETURN
-        PYGEN_ERROR
-        PYGEN_NEXT
-
-    ctypedef object (*ws_stepper)(object, object, PySendResult *)
-    object ws_send(object coro, object value, PySendResult *status)
-    void ws_enable_send(object type, ws_stepper step)
-
 cdef object CancelledError = asyncio.CancelledError
 cdef object current_task = asyncio.current_task
 
@@ -88,12 +55,13 @@ cdef class Step:
         """
         cdef ChainCall chain_call = self.chain_call
         cdef tuple links = chain_call.chain.links
-        cdef Served last
+        cdef HandlerAnswer answer
         if self.at == len(links):
-            last = served(chain_call)
+            answer = HandlerAnswer.__new__(HandlerAnswer)
+            answer.chain_call = chain_call
             if request is not chain_call.request:
-                last.message = replacement(chain_call, request)
-            return last
+                answer.message = replacement(chain_call, request)
+            return call_next(answer)
         if request is not chain_call.request:
             replacement(chain_call, request)
         return links[self.at](request, step(chain_call, self.at + 1))
@@ -122,68 +90,43 @@ async def awaited(work):
     return await work
 
 
-@cython.final
-cdef class Served(AnswerSink):
-    """What the last ``call_next`` returns: awaiting it calls the handler, whose answer it gets.
+async def call_next(HandlerAnswer self):
+    """Call the handler, and return or raise its answer."""
+    cdef object work = self.call_handler_c()
+    if work is not None:
+        try:
+            value = await work
+        except BaseException as exc:
+            self.raised_c(exc)
+        else:
+            self.returned_c(value)
+    return self.outcome_c()
 
-    It can be awaited once. The handler runs in the steps of the awaiter: a coroutine around the
-    handler would cost a frame, a wrapper for ``await`` and a StopIteration.
-    """
+
+@cython.final
+cdef class HandlerAnswer(AnswerSink):
+    """The handler's answer, for which `call_next` waits in the task of the chain."""
 
     def __init__(self):
         raise TypeError("made by call_next")
 
-    def __await__(self):
-        return self
-
-    def __next__(self):
-        return self.send(None)
-
-    def send(self, value):
-        """One step, for awaiters that do not use ``am_send``."""
-        cdef PySendResult status = PYGEN_ERROR
-        given = served_step_c(self, value, &status)
-        if status == PYGEN_RETURN:
-            raise StopIteration(given)
-        return given
-
-    def throw(self, *exc):
-        """Raise an exception where the handler waits."""
-        self.started = True
-        if self.work is None:
-            raise exc[0] if len(exc) < 2 or exc[1] is None else exc[1]
-        try:
-            return self.work.throw(*exc)
-        except StopIteration as stop:
-            self.returned_c(stop.value)
-        except BaseException as error:
-            self.raised_c(error)
-        raise StopIteration(self.outcome_c())
-
-    def close(self):
-        """End the handler where it waits."""
-        self.started = True
-        if self.work is not None:
-            try:
-                self.work.close()
-            finally:
-                self.abandon_c()
-
-    cdef int call_handler_c(self) except -1:
-        """Call the handler, in the first step. `work` is what is left to do."""
+    cdef object call_handler_c(self):
+        """Call the handler. Returns the awaitable that is left to wait for, or None."""
         cdef ChainCall chain_call = self.chain_call
-        cdef Served last = chain_call.served
+        cdef HandlerAnswer last = chain_call.answer
         cdef Call call
         if last is not None and not last.ended or chain_call.is_open:
             raise RuntimeError("call_next was called before its last call had ended")
-        chain_call.served = self
+        chain_call.answer = self
         call = self.call = Call.__new__(Call)
         call.connection = chain_call.connection
         call.ref = chain_call.ref
         call.sink = self
-        return (<ServerConnection> call.connection).dispatch_c(
+        (<ServerConnection> call.connection).dispatch_c(
             call, chain_call.message if self.message is None else self.message
         )
+        work, self.work = self.work, None
+        return work
 
     cdef dict state_c(self):
         cdef InboundRequest request = self.chain_call.request
@@ -200,7 +143,7 @@ cdef class Served(AnswerSink):
             work = self.waiter
         elif call.operation.timeout is not None or call.operation.wants_context:
             call.task = current_task()     # where the timeout, and questions, cancel the handler
-        self.work = work if PyCoro_CheckExact(work) else awaited(work)
+        self.work = work
         if call.operation.timeout is not None:
             call.start_timer_c()
         return 0
@@ -234,7 +177,6 @@ cdef class Served(AnswerSink):
 
     cdef int leave_c(self) except -1:
         self.ended = True
-        self.work = None
         if self.waiter is None:
             self.call.task = None
         return 0
@@ -278,37 +220,6 @@ cdef class Served(AnswerSink):
         if self.waiter is not None and not self.waiter.done():
             self.waiter.set_result(None)
         return 0
-
-
-cdef object served_step_c(object awaitable, object value, PySendResult *status):
-    """One step: what the handler yields, or the reply at the last step."""
-    cdef Served self = <Served> awaitable
-    cdef object given
-    if not self.started:
-        self.started = True
-        self.call_handler_c()
-    elif self.work is None:
-        raise RuntimeError("the awaitable of call_next can be awaited only once")
-    if self.work is not None:
-        try:
-            given = ws_send(self.work, value, status)
-        except BaseException as exc:
-            self.raised_c(exc)
-        else:
-            if status[0] == PYGEN_NEXT:
-                return given
-            self.returned_c(given)
-    status[0] = PYGEN_RETURN
-    return self.outcome_c()
-
-
-ws_enable_send(Served, served_step_c)
-
-
-cdef Served served(ChainCall chain_call):
-    cdef Served served = Served.__new__(Served)
-    served.chain_call = chain_call
-    return served
 
 
 @cython.final
@@ -356,24 +267,24 @@ cdef class ChainCall(Call):
     """One request in the chain: a call of its own, around the handler's."""
 
     cdef int done_c(self, object result, object exc) except -1:
-        cdef Served served = self.served
+        cdef HandlerAnswer answer = self.answer
         try:
             Call.done_c(self, result, exc)
         finally:
-            self.request = self.served = None
-            if served is not None:
-                served.fault = None    # the frames that it went through refer to us
+            self.request = self.answer = None
+            if answer is not None:
+                answer.fault = None    # the frames that it went through refer to us
         return 0
 
     cdef Series series_c(self):
-        cdef Served served = self.served
-        if served is not None and served.call.operation is not None:
-            return served.call.series_c()
+        cdef HandlerAnswer answer = self.answer
+        if answer is not None and answer.call.operation is not None:
+            return answer.call.series_c()
         return self.connection.observer.of_request_c(self.message, self.connection.service)
 
     cpdef object cancel(self):
-        if self.served is not None and not self.served.ended:
-            self.served.call.phase = ENDED     # a handler in a thread looks at it
+        if self.answer is not None and not self.answer.ended:
+            self.answer.call.phase = ENDED     # a handler in a thread looks at it
         Call.cancel(self)
 
 
@@ -387,7 +298,7 @@ cdef class Through(Operation):
 
     cdef int respond_c(self, Call call, object value) except -1:
         cdef ChainCall chain_call = <ChainCall> call
-        cdef Served served = chain_call.served
+        cdef HandlerAnswer answer = chain_call.answer
         cdef bytes text
         try:
             if value is None and chain_call.is_open:
@@ -398,8 +309,8 @@ cdef class Through(Operation):
                 raise TypeError("subscriptions/listen is open: it has no other answer")
             text = (<Reply> value).data
             if call.began != 0:
-                if served is not None and text is served.body:
-                    call.failed = served.call.failed
+                if answer is not None and text is answer.body:
+                    call.failed = answer.call.failed
                 else:
                     call.failed = (<Reply> value).is_error
             if (<Reply> value).whole:
@@ -410,20 +321,20 @@ cdef class Through(Operation):
 
     cdef int fail_c(self, Call call, object exc) except -1:
         cdef ChainCall chain_call = <ChainCall> call
-        cdef Served served = chain_call.served
+        cdef HandlerAnswer answer = chain_call.answer
         if chain_call.is_open:
             logger.error("middleware failed behind an open subscription", exc_info=exc)
             return 0
         if isinstance(exc, ProtocolError):
             return call.refuse_c(exc)
-        if served is not None:
-            if served.cancelled_with_chain and isinstance(exc, CancelledError):
+        if answer is not None:
+            if answer.cancelled_with_chain and isinstance(exc, CancelledError):
                 # the handler cancelled itself: the same answer as without middleware
-                served.call.operation.fail_c(served.call, exc)
-                call.code, call.failed = served.call.code, served.call.failed
+                answer.call.operation.fail_c(answer.call, exc)
+                call.code, call.failed = answer.call.code, answer.call.failed
                 return 0
-            if served.body is not None and isinstance(exc, (KeyboardInterrupt, SystemExit)):
-                return call.connection.session.result_c(call.ref, served.body)
+            if answer.body is not None and isinstance(exc, (KeyboardInterrupt, SystemExit)):
+                return call.connection.session.result_c(call.ref, answer.body)
         if isinstance(exc, ToolError) and chain_call.message.method == "tools/call":
             call.failed = True
             return call.reply_c(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
@@ -12,7 +12,7 @@ from raw import call
 from server_lab import pass_on, text_of
 
 from wirespeed import Server
-from wirespeed.server.middleware.chain import Served
+from wirespeed.server.middleware.chain import HandlerAnswer
 from wirespeed.server.middleware.inbound import InboundRequest, Reply
 
 pytestmark = pytest.mark.compiled
@@ -104,7 +104,8 @@ def test_nothing_runs_before_it_is_awaited(connect: Any, server: Server, tool: s
 
     assert answer(connect, tool)["content"] == []
     (ahead,) = seen
-    assert isinstance(ahead, Served)
+    assert isinstance(ahead, Coroutine)
+    ahead.close()
 
 
 @TOOLS
@@ -197,4 +198,4 @@ def test_a_failure_in_the_first_step_shows_where(connect: Any, server: Server, c
 
 def test_it_is_made_by_call_next_only() -> None:
     with pytest.raises(TypeError):
-        Served()
+        HandlerAnswer()
