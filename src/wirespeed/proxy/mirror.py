@@ -84,7 +84,6 @@ class Mirror:
         )
         self._shown: dict[str, dict[str, Any]] = {}
         self._uris: set[str] = set()
-        self.server.add_middleware(self._subscribe)
 
     @contextlib.asynccontextmanager
     async def _life(self, _: Server) -> AsyncIterator[None]:
@@ -98,6 +97,7 @@ class Mirror:
             if "resources" in offered:
                 self.server.enable_resources()
                 await self._resources_changed(await self.client.list_resources())
+                self._hear_subscriptions()
             yield
 
     # -- what is offered -------------------------------------------------------------------------
@@ -220,6 +220,14 @@ class Mirror:
 
     # -- subscriptions ---------------------------------------------------------------------------
 
+    def _hear_subscriptions(self) -> None:
+        """Put the middleware in place, also for clients that are connected. A server without
+        resources does without it: it costs each call a third more time."""
+        middleware = self.server.service.middleware
+        if self._subscribe not in middleware.links:
+            self.server.add_middleware(self._subscribe)
+            middleware.chain_changed(for_all=True)
+
     async def _subscribe(self, request: InboundRequest, call_next: CallNext) -> Reply | None:
         """A middleware that subscribes at the server behind to what a client subscribes to."""
         if request.method == "resources/subscribe" and request.name is not None:
@@ -232,13 +240,25 @@ class Mirror:
         return await call_next(request)
 
     async def _hear_of(self, uris: Iterable[str]) -> None:
-        for uri in uris:
+        for uri in filter(None, map(self._behind, uris)):
             if uri in self._uris:
                 continue
             if len(self._uris) >= MAX_SUBSCRIPTIONS:
                 raise ProtocolError(codes.OVERLOADED, "too many subscriptions")
             await _asked(self.client.subscribe_resource(uri))
             self._uris.add(uri)
+
+    def _behind(self, uri: str) -> str | None:
+        """Return the URI at the server behind; None for what is not a resource of that server."""
+        service = self.server.service
+        prefixes = ["", *(mount.uri_prefix for mount in service.mounts.elsewhere)]
+        for inner in (uri.removeprefix(one) for one in prefixes if uri.startswith(one)):
+            template = service.resources.template_of(inner)
+            if inner in self._shown["resources"] or (
+                template is not None and template.key in self._shown["templates"]
+            ):
+                return inner
+        return None
 
 
 class _Variable(msgspec.Struct):

@@ -202,6 +202,39 @@ async def test_mounted(server: Server, era: Any) -> None:
         assert (await client.call_tool("far_add", {"a": 1, "b": 2})).data == 3
 
 
+async def test_subscriptions_to_resources_of_its_own(server: Server, era: Any) -> None:
+    """The server behind is asked for what it has, and for nothing else."""
+    updated: asyncio.Queue[str] = asyncio.Queue()
+    front = Mirror(server, name="front").server
+    front.add_resource("own://a", lambda: "mine", name="own")
+    async with Client(front, era=era, on_resource_updated=updated.put_nowait) as client:
+        await client.subscribe_resource("own://a")
+        front.resource_updated("own://a")
+        assert await updated.get() == "own://a"
+
+
+async def test_resources_of_its_own_before_a_server_without_resources(era: Any) -> None:
+    updated: asyncio.Queue[str] = asyncio.Queue()
+    front = Mirror(Server("behind"), name="front").server
+    front.add_resource("own://a", lambda: "mine", name="own")
+    async with Client(front, era=era, on_resource_updated=updated.put_nowait) as client:
+        await client.subscribe_resource("own://a")
+        front.resource_updated("own://a")
+        assert await updated.get() == "own://a"
+    assert front.service.middleware.chain is None
+
+
+async def test_a_mounted_resource_by_its_own_uri_and_by_one_with_a_prefix(server: Server) -> None:
+    updated: asyncio.Queue[str] = asyncio.Queue()
+    outer = Server("outer")
+    outer.mount("far", Mirror(server, name="front").server, uri_prefix="p+")
+    async with Client(outer, era="legacy", on_resource_updated=updated.put_nowait) as client:
+        for uri in ("notes://today", "notes://of/anne"):
+            await client.subscribe_resource(f"p+{uri}")
+            server.resource_updated(uri)
+            assert await updated.get() == f"p+{uri}"
+
+
 async def test_a_server_that_cannot_be_started() -> None:
     from wirespeed import Stdio
     from wirespeed.errors import StartupError
