@@ -6,9 +6,9 @@ from wirespeed import types as types
 from wirespeed.client.answering.progress import report_progress as report_progress
 from wirespeed.client.client import Client as Client
 from wirespeed.client.sync import SyncClient as SyncClient
-from wirespeed.client.targets.remote import Http as Http
-from wirespeed.client.targets.remote import Socket as Socket
-from wirespeed.client.targets.remote import WebSocket as WebSocket
+from wirespeed.client.targets import Http as Http
+from wirespeed.client.targets import Socket as Socket
+from wirespeed.client.targets import WebSocket as WebSocket
 from wirespeed.client.tasks.calls import TASKS as TASKS
 from wirespeed.client.timeouts import CLIENT_DEFAULT as CLIENT_DEFAULT
 from wirespeed.limits import Limits as Limits

@@ -10,15 +10,15 @@ from wirespeed.client.results.features import ListResourcesResult as ListResourc
 from wirespeed.client.results.features import (
     ListResourceTemplatesResult as ListResourceTemplatesResult,
 )
+from wirespeed.client.results.features import ListToolsResult as ListToolsResult
+from wirespeed.client.results.features import LogMessage as LogMessage
 from wirespeed.client.results.features import PromptArgument as PromptArgument
 from wirespeed.client.results.features import PromptInfo as PromptInfo
 from wirespeed.client.results.features import PromptRef as PromptRef
 from wirespeed.client.results.features import ResourceInfo as ResourceInfo
 from wirespeed.client.results.features import ResourceRef as ResourceRef
 from wirespeed.client.results.features import ResourceTemplateInfo as ResourceTemplateInfo
-from wirespeed.client.results.tools import ListToolsResult as ListToolsResult
-from wirespeed.client.results.tools import LogMessage as LogMessage
-from wirespeed.client.results.tools import ToolInfo as ToolInfo
+from wirespeed.client.results.features import ToolInfo as ToolInfo
 from wirespeed.client.subscriptions.events import Event as Event
 from wirespeed.client.subscriptions.events import Notice as Notice
 from wirespeed.client.subscriptions.events import Overflowed as Overflowed
@@ -30,8 +30,8 @@ from wirespeed.client.subscriptions.events import SubscriptionFilter as Subscrip
 from wirespeed.client.subscriptions.events import ToolsChanged as ToolsChanged
 from wirespeed.client.subscriptions.subscription import Subscription as Subscription
 from wirespeed.client.sync import BlockingSubscription as BlockingSubscription
+from wirespeed.client.sync import BlockingTask as BlockingTask
 from wirespeed.client.tasks.messages import TaskState as TaskState
-from wirespeed.client.tasks.sync import BlockingTask as BlockingTask
 from wirespeed.client.tasks.task import ToolTask as ToolTask
 from wirespeed.protocol.asking import ListRootsParams as ListRootsParams
 from wirespeed.protocol.asking import ModelHint as ModelHint

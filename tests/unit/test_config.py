@@ -17,7 +17,7 @@ from rich.pretty import pretty_repr
 
 from wirespeed import Client
 from wirespeed.auth import ClientCredentials, OAuth
-from wirespeed.client.targets.remote import Http, Socket, WebSocket
+from wirespeed.client.targets import Http, Socket, WebSocket
 from wirespeed.config import AuthConfig, ServerConfig, load, loads
 from wirespeed.errors import ConfigError, LaunchError, WirespeedError
 from wirespeed.transport.child.command import Stdio

@@ -131,13 +131,13 @@ INSIDE = {
         document
     """,
     "client": """
-        timeouts callback_queue validation loop_thread
+        timeouts callback_queue validation loop_thread python_file
         targets results
         answering
         http
         connection
         requests
-        cache pagination
+        cache
         subscriptions
         feature_requests
         tasks

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 from wirespeed.cli import credentials, logs, modules
 from wirespeed.cli.failures import cannot_start, usage
 from wirespeed.cli.targets import check_file
-from wirespeed.client.targets.python_file import python_file
+from wirespeed.client.python_file import python_file
 
 if TYPE_CHECKING:
     from wirespeed.cli.listen import Listening

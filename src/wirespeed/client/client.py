@@ -7,13 +7,17 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Mappi
 from typing import TYPE_CHECKING, Any, Never, Self, TypeVar, Unpack, overload
 
 from wirespeed._exports import set_public_home
-from wirespeed.client import pagination as lists
 from wirespeed.client.answering.options import HandlerOptions, SharedRoots, answering_of
 from wirespeed.client.cache import ResponseCache
-from wirespeed.client.connection.channels import as_target
 from wirespeed.client.connection.handshake import Identity
 from wirespeed.client.connection.lifecycle import Era, Lifecycle
-from wirespeed.client.feature_requests import FeatureRequests
+from wirespeed.client.feature_requests import (
+    PROMPTS,
+    RESOURCES,
+    TEMPLATES,
+    TOOLS,
+    FeatureRequests,
+)
 from wirespeed.client.requests.middleware import ClientMiddleware, OutboundChain, OutboundRequest
 from wirespeed.client.requests.rounds import MAX_ROUNDS, Rounds
 from wirespeed.client.requests.send import (
@@ -31,18 +35,22 @@ from wirespeed.client.results.features import (
     ListPromptsResult,
     ListResourcesResult,
     ListResourceTemplatesResult,
+    ListToolsResult,
+    LogMessage,
     PromptInfo,
     PromptRef,
     ResourceInfo,
     ResourceRef,
     ResourceTemplateInfo,
+    ToolInfo,
 )
-from wirespeed.client.results.tools import ListToolsResult, LogMessage, ToolInfo
+from wirespeed.client.results.tool_values import ResultType
 from wirespeed.client.subscriptions.callbacks import ChangeCallbacks, Consumers
 from wirespeed.client.subscriptions.router import SubscriptionRouter
+from wirespeed.client.targets import as_target
 from wirespeed.client.tasks.calls import TaskCalls, declared_extensions
 from wirespeed.client.timeouts import CLIENT_DEFAULT, Timeout, seconds_of
-from wirespeed.client.validation.checks import OutputChecks, Validate
+from wirespeed.client.validation import OutputChecks, Validate
 from wirespeed.errors import ConnectionClosed, InputNeeded, Unsupported, WirespeedError
 from wirespeed.limits import Limits
 from wirespeed.protocol.results import (
@@ -61,9 +69,9 @@ if TYPE_CHECKING:
 
     from wirespeed import Server
     from wirespeed.auth.client.authorization import Authorization
-    from wirespeed.client.answering.roots import AnyRoot
+    from wirespeed.client.answering.answerer import AnyRoot
     from wirespeed.client.subscriptions.subscription import Subscription
-    from wirespeed.client.targets.remote import Http, Socket, WebSocket
+    from wirespeed.client.targets import Http, Socket, WebSocket
     from wirespeed.client.tasks.messages import TaskState
     from wirespeed.client.tasks.task import ToolTask
     from wirespeed.transport.child.command import Stdio
@@ -399,8 +407,6 @@ class Client:
         if not options and through is None:
             return by.call_tool(name, arguments)  # the commonest call: one coroutine
         if "type" in options:
-            from wirespeed.client.results.typed import ResultType
-
             wanted = ResultType(options.pop("type"))
             call = self.call_tool(name, arguments, **options)
             return wanted.of(name, call)
@@ -505,66 +511,66 @@ class Client:
 
     async def list_tools(self, **options: Unpack[RequestOptions]) -> list[ToolInfo]:
         """All tools, from all pages, which take ``timeout`` together."""
-        return await self._features.whole(lists.TOOLS, **options)
+        return await self._features.whole(TOOLS, **options)
 
     def iter_tools(self, **options: Unpack[RequestOptions]) -> AsyncGenerator[ToolInfo, None]:
         """The tools, page by page, each requested when it is needed; ``timeout`` is for each page.
         InvalidResponse for a server whose pages never end."""
-        return self._features.walk(lists.TOOLS, **options)
+        return self._features.walk(TOOLS, **options)
 
     async def list_tools_page(
         self, cursor: str | None = None, **options: Unpack[RequestOptions]
     ) -> ListToolsResult:
         """One page of tools/list; ``next_cursor`` is None on the last."""
-        return await self._features.page(lists.TOOLS, cursor, **options)
+        return await self._features.page(TOOLS, cursor, **options)
 
     async def list_resources(self, **options: Unpack[RequestOptions]) -> list[ResourceInfo]:
         """All resources, from all pages (server/resources, "Listing Resources")."""
-        return await self._features.whole(lists.RESOURCES, **options)
+        return await self._features.whole(RESOURCES, **options)
 
     def iter_resources(
         self, **options: Unpack[RequestOptions]
     ) -> AsyncGenerator[ResourceInfo, None]:
         """The resources, page by page, as `iter_tools`."""
-        return self._features.walk(lists.RESOURCES, **options)
+        return self._features.walk(RESOURCES, **options)
 
     async def list_resources_page(
         self, cursor: str | None = None, **options: Unpack[RequestOptions]
     ) -> ListResourcesResult:
         """One page of resources/list."""
-        return await self._features.page(lists.RESOURCES, cursor, **options)
+        return await self._features.page(RESOURCES, cursor, **options)
 
     async def list_resource_templates(
         self, **options: Unpack[RequestOptions]
     ) -> list[ResourceTemplateInfo]:
         """All templates of resources, from all pages (server/resources, "Resource Templates")."""
-        return await self._features.whole(lists.TEMPLATES, **options)
+        return await self._features.whole(TEMPLATES, **options)
 
     def iter_resource_templates(
         self, **options: Unpack[RequestOptions]
     ) -> AsyncGenerator[ResourceTemplateInfo, None]:
         """The templates, page by page, as `iter_tools`."""
-        return self._features.walk(lists.TEMPLATES, **options)
+        return self._features.walk(TEMPLATES, **options)
 
     async def list_resource_templates_page(
         self, cursor: str | None = None, **options: Unpack[RequestOptions]
     ) -> ListResourceTemplatesResult:
         """One page of resources/templates/list."""
-        return await self._features.page(lists.TEMPLATES, cursor, **options)
+        return await self._features.page(TEMPLATES, cursor, **options)
 
     async def list_prompts(self, **options: Unpack[RequestOptions]) -> list[PromptInfo]:
         """All prompts, from all pages (server/prompts, "Listing Prompts")."""
-        return await self._features.whole(lists.PROMPTS, **options)
+        return await self._features.whole(PROMPTS, **options)
 
     def iter_prompts(self, **options: Unpack[RequestOptions]) -> AsyncGenerator[PromptInfo, None]:
         """The prompts, page by page, as `iter_tools`."""
-        return self._features.walk(lists.PROMPTS, **options)
+        return self._features.walk(PROMPTS, **options)
 
     async def list_prompts_page(
         self, cursor: str | None = None, **options: Unpack[RequestOptions]
     ) -> ListPromptsResult:
         """One page of prompts/list."""
-        return await self._features.page(lists.PROMPTS, cursor, **options)
+        return await self._features.page(PROMPTS, cursor, **options)
 
     # -- resources -------------------------------------------------------------------------------
 

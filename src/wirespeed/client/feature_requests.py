@@ -1,18 +1,24 @@
 """The requests for a server's features: lists, resources, prompts, completion, discovery.
 
 Results of a modern server are cached as long as they are fresh: see `wirespeed.client.cache`.
+
+All pages of a list (server/utilities/pagination): cursors are opaque. ``""`` is a cursor too: only
+an absent ``nextCursor`` ends a list. A cursor that was followed before, and ``""`` where the server
+refuses it, end the list with what came.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from typing import Any, TypeVar
+from contextlib import aclosing
+from typing import Any, Generic, Protocol, TypeVar
 
-from wirespeed.client import pagination as lists
 from wirespeed.client.cache import READ, CachingDecoder, ResponseCache
-from wirespeed.client.pagination import Listing, Page
 from wirespeed.client.requests.send import Meta, OnProgress, Sender, params_text
 from wirespeed.client.results.decode import (
+    PageDecoder,
+    ResultDecoder,
     Unfinished,
     decode_completion,
     decode_discovery,
@@ -21,26 +27,148 @@ from wirespeed.client.results.decode import (
 )
 from wirespeed.client.results.features import (
     Discovery,
+    ListPromptsResult,
+    ListResourcesResult,
+    ListResourceTemplatesResult,
+    ListToolsResult,
     PromptInfo,
     PromptRef,
+    ResourceInfo,
     ResourceRef,
     ResourceTemplateInfo,
+    ToolInfo,
 )
-from wirespeed.client.results.tools import ListToolsResult, ToolInfo
 from wirespeed.client.timeouts import CLIENT_DEFAULT, Timeout
-from wirespeed.errors import RemoteError, Unsupported
-from wirespeed.protocol import shapes
-from wirespeed.protocol.results import (
-    Completion,
-    GetPromptResult,
-    ReadResourceResult,
-)
+from wirespeed.errors import InvalidResponse, RemoteError, Unsupported
+from wirespeed.protocol import codes, shapes
+from wirespeed.protocol.results import Completion, GetPromptResult, ReadResourceResult
 
 __all__ = ["FeatureRequests"]
 
-P = TypeVar("P", bound=Page)
+logger = logging.getLogger("wirespeed.client")
+
+# The most pages of one list.
+MAX_PAGES = 10_000
+
+P = TypeVar("P", bound="ListPage")
 R = TypeVar("R")
 T = TypeVar("T")
+
+
+class ListPage(Protocol):
+    """The members of every page that pagination needs."""
+
+    next_cursor: str | None
+    result_type: str
+
+
+class ListMethod(Generic[P, T]):
+    """One of the lists: its method, the type of its pages, their items, and the key of an item."""
+
+    def __init__(
+        self, method: str, page: type[P], items: Callable[[P], list[T]], key: Callable[[T], str]
+    ) -> None:
+        self.method = method
+        self.items = items
+        self.key = key
+        self.decode: ResultDecoder[P] = ResultDecoder(PageDecoder(method, page))
+
+    async def pages(
+        self, fetch: Callable[[str | None], Awaitable[P]]
+    ) -> AsyncGenerator[P | None, None]:
+        """Yields the pages that ``fetch(cursor)`` returns.
+
+        Yields None when the list starts again: discard all pages before it.
+
+        A list starts again, once, when a server refuses the cursor that it returned (2026-07-28
+        server/utilities/caching, "Interaction with Pagination"). InvalidResponse: the pages never
+        end.
+        """
+        cursor: str | None = None
+        seen: set[str] = set()
+        again = False
+        for _ in range(MAX_PAGES):
+            try:
+                page = await fetch(cursor)
+            except RemoteError as exc:
+                if cursor == "" and refuses_cursor(exc, cursor):
+                    logger.warning(
+                        '%s ends with the cursor "", which the server refuses', self.method
+                    )
+                    return
+                if again or not refuses_cursor(exc, cursor):
+                    raise
+                again = True
+                cursor = None
+                seen.clear()
+                yield None
+                continue
+            yield page
+            cursor = page.next_cursor
+            if cursor is None:
+                return
+            if cursor in seen:
+                logger.warning(
+                    "%s ends early: its next page is one before it (cursor %.100r)",
+                    self.method,
+                    cursor,
+                )
+                return
+            seen.add(cursor)
+        raise InvalidResponse(f"{self.method} has more than {MAX_PAGES} pages")
+
+    async def walk(self, fetch: Callable[[str | None], Awaitable[P]]) -> AsyncGenerator[T, None]:
+        """Yields the items of all pages. Items of which a page before had one with the same key are
+        skipped: the list has started again, or its pages go in a circle."""
+        given: set[str] = set()
+        async with aclosing(self.pages(fetch)) as all_pages:
+            async for page in all_pages:
+                items = [] if page is None else self.items(page)
+                fresh = [item for item in items if self.key(item) not in given]
+                given.update(map(self.key, fresh))
+                for item in fresh:
+                    yield item
+
+    async def whole(self, fetch: Callable[[str | None], Awaitable[P]]) -> list[T]:
+        """The items of all pages. When the list starts again, the items before that are dropped;
+        of a key that several pages have, the first page's are kept."""
+        items: list[T] = []
+        given: set[str] = set()
+        async with aclosing(self.pages(fetch)) as all_pages:
+            async for page in all_pages:
+                if page is None:
+                    items.clear()
+                    given.clear()
+                    continue
+                fresh = [item for item in self.items(page) if self.key(item) not in given]
+                given.update(map(self.key, fresh))
+                items += fresh
+        return items
+
+
+TOOLS: ListMethod[ListToolsResult, ToolInfo] = ListMethod(
+    "tools/list", ListToolsResult, lambda page: page.tools, lambda tool: tool.name
+)
+PROMPTS: ListMethod[ListPromptsResult, PromptInfo] = ListMethod(
+    "prompts/list", ListPromptsResult, lambda page: page.prompts, lambda prompt: prompt.name
+)
+RESOURCES: ListMethod[ListResourcesResult, ResourceInfo] = ListMethod(
+    "resources/list",
+    ListResourcesResult,
+    lambda page: page.resources,
+    lambda resource: resource.uri,
+)
+TEMPLATES: ListMethod[ListResourceTemplatesResult, ResourceTemplateInfo] = ListMethod(
+    "resources/templates/list",
+    ListResourceTemplatesResult,
+    lambda page: page.resource_templates,
+    lambda template: template.uri_template,
+)
+
+
+def refuses_cursor(exc: RemoteError, cursor: str | None) -> bool:
+    """Whether an error means that the server does not know the cursor."""
+    return cursor is not None and exc.code == codes.INVALID_PARAMS
 
 
 class FeatureRequests:
@@ -65,7 +193,7 @@ class FeatureRequests:
     # -- lists -----------------------------------------------------------------------------------
 
     async def whole(
-        self, listing: Listing[P, T], timeout: Timeout = CLIENT_DEFAULT, meta: Meta | None = None
+        self, listing: ListMethod[P, T], timeout: Timeout = CLIENT_DEFAULT, meta: Meta | None = None
     ) -> list[T]:
         """The items of all pages, which take ``timeout`` together."""
         sender = self._sender
@@ -74,24 +202,24 @@ class FeatureRequests:
         def fetch(cursor: str | None) -> Awaitable[P]:
             return self.page(listing, cursor, sender.rest(until), meta)
 
-        return await lists.whole(listing, fetch)
+        return await listing.whole(fetch)
 
     async def tools_again(self, until: float) -> list[ToolInfo]:
         """All tools, requested again without the cache."""
         if self._cache is not None:
-            self._cache.drop(lists.TOOLS.method)
-        return await self.whole(lists.TOOLS, self._sender.rest(until))
+            self._cache.drop(TOOLS.method)
+        return await self.whole(TOOLS, self._sender.rest(until))
 
     def walk(
-        self, listing: Listing[P, T], timeout: Timeout = CLIENT_DEFAULT, meta: Meta | None = None
+        self, listing: ListMethod[P, T], timeout: Timeout = CLIENT_DEFAULT, meta: Meta | None = None
     ) -> AsyncGenerator[T, None]:
         """The items, page by page, each requested when it is needed; ``timeout`` is for each
         page."""
-        return lists.walk(listing, lambda cursor: self.page(listing, cursor, timeout, meta))
+        return listing.walk(lambda cursor: self.page(listing, cursor, timeout, meta))
 
     async def page(
         self,
-        listing: Listing[P, T],
+        listing: ListMethod[P, T],
         cursor: str | None,
         timeout: Timeout = CLIENT_DEFAULT,
         meta: Meta | None = None,
@@ -101,7 +229,7 @@ class FeatureRequests:
         try:
             page = await self._fresh(listing.method, params, listing.decode, timeout, None, meta)
         except RemoteError as exc:
-            if self._cache is not None and lists.refuses_cursor(exc, cursor):
+            if self._cache is not None and refuses_cursor(exc, cursor):
                 self._cache.drop(listing.method)
             raise
         if isinstance(page, ListToolsResult):

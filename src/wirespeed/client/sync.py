@@ -4,12 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import (
-    AsyncGenerator,
-    Callable,
-    Coroutine,
-    Iterator,
-)
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Mapping
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -19,12 +14,14 @@ from typing import (
     ParamSpec,
     Self,
     TypeVar,
+    cast,
     overload,
 )
 
 from wirespeed._exports import set_public_home
 from wirespeed.client.client import Client
 from wirespeed.client.loop_thread import Blocking, like, walk
+from wirespeed.client.timeouts import CLIENT_DEFAULT, Timeout
 from wirespeed.errors import ConnectionClosed
 
 if TYPE_CHECKING:
@@ -32,8 +29,9 @@ if TYPE_CHECKING:
 
     from wirespeed.client.subscriptions.events import Event, SubscriptionFilter
     from wirespeed.client.subscriptions.subscription import Subscription
-    from wirespeed.client.tasks.sync import BlockingTask
+    from wirespeed.client.tasks.messages import TaskState
     from wirespeed.client.tasks.task import ToolTask
+    from wirespeed.protocol.results import CallToolResult
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -116,6 +114,52 @@ class BlockingSubscription:
         return self._subscription.honoured
 
 
+class BlockingTask:
+    """A call of a tool as a task: a `ToolTask` with blocking methods. ``for`` iterates over its
+    states."""
+
+    def __init__(self, client: SyncClient, task: ToolTask) -> None:
+        self._client = client
+        self._task = task
+
+    def __repr__(self) -> str:
+        return f"<BlockingTask {self.id}: {self.state.status}>"
+
+    @property
+    def id(self) -> str | None:
+        """As `ToolTask.id`."""
+        return self._task.id
+
+    @property
+    def tool(self) -> str | None:
+        """As ``ToolTask.tool``."""
+        return self._task.tool
+
+    @property
+    def state(self) -> TaskState:
+        """As ``ToolTask.state``."""
+        return self._task.state
+
+    def status(self, *, timeout: Timeout = CLIENT_DEFAULT) -> TaskState:
+        """As `ToolTask.status`."""
+        return self._client._run(self._task.status(timeout=timeout))
+
+    def result(self, *, timeout: Timeout = None) -> CallToolResult:
+        """As `ToolTask.result`."""
+        return self._client._run(self._task.result(timeout=timeout))
+
+    def cancel(self, *, timeout: Timeout = CLIENT_DEFAULT) -> TaskState:
+        """As `ToolTask.cancel`."""
+        return self._client._run(self._task.cancel(timeout=timeout))
+
+    def answer(self, answers: Mapping[str, Any], *, timeout: Timeout = CLIENT_DEFAULT) -> None:
+        """As `ToolTask.answer`."""
+        self._client._run(self._task.answer(answers, timeout=timeout))
+
+    def __iter__(self) -> Iterator[TaskState]:
+        return walk(self._client, cast("AsyncGenerator[TaskState, None]", aiter(self._task)))
+
+
 def wrapping(
     method: Callable[Concatenate[Client, P], T], wrap: Callable[[SyncClient, T], R]
 ) -> Callable[Concatenate[SyncClient, P], R]:
@@ -141,7 +185,7 @@ def opening(
     return call
 
 
-class Mirrored(Generic[T]):
+class _ClientProperty(Generic[T]):
     """Return a property of `SyncClient` that reads the property of `Client`."""
 
     def __init__(self, read: Callable[[Client], T]) -> None:
@@ -161,12 +205,6 @@ class Mirrored(Generic[T]):
 
     def __set__(self, client: SyncClient, value: Never) -> Never:
         raise AttributeError("a property of the client cannot be set")
-
-
-def _blocking_task(client: SyncClient, task: ToolTask) -> BlockingTask:
-    from wirespeed.client.tasks.sync import BlockingTask
-
-    return BlockingTask(client, task)
 
 
 class SyncClient(Blocking[Client]):
@@ -215,20 +253,20 @@ class SyncClient(Blocking[Client]):
     remove_root = blocking(Client.remove_root)
     roots_changed = blocking(Client.roots_changed)
 
-    start_tool = opening(Client.start_tool, _blocking_task)
-    get_task = opening(Client.get_task, _blocking_task)
+    start_tool = opening(Client.start_tool, BlockingTask)
+    get_task = opening(Client.get_task, BlockingTask)
     subscribe = wrapping(Client.subscribe, BlockingSubscription)
 
     def clear_cache(self) -> None:
         """As `Client.clear_cache`."""
         self._client.clear_cache()
 
-    timeout = Mirrored(lambda client: client.timeout)
-    protocol_version = Mirrored(lambda client: client.protocol_version)
-    server_info = Mirrored(lambda client: client.server_info)
-    server_capabilities = Mirrored(lambda client: client.server_capabilities)
-    instructions = Mirrored(lambda client: client.instructions)
-    counters = Mirrored(lambda client: client.counters)
+    timeout = _ClientProperty(lambda client: client.timeout)
+    protocol_version = _ClientProperty(lambda client: client.protocol_version)
+    server_info = _ClientProperty(lambda client: client.server_info)
+    server_capabilities = _ClientProperty(lambda client: client.server_capabilities)
+    instructions = _ClientProperty(lambda client: client.instructions)
+    counters = _ClientProperty(lambda client: client.counters)
 
 
 async def _close(subscription: Subscription) -> None:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from wirespeed.auth.client.grant import TokenGrant
     from wirespeed.auth.client.oauth import OAuth
     from wirespeed.client.client import Client
-    from wirespeed.client.targets.remote import Http, Socket, WebSocket
+    from wirespeed.client.targets import Http, Socket, WebSocket
     from wirespeed.transport.child.command import StderrTarget, Stdio
 
 AuthType: TypeAlias = Literal["oauth", "client_credentials", "bearer"]
@@ -146,7 +146,7 @@ class ServerConfig(msgspec.Struct, frozen=True):
                 *(self.command, self.args, self.env or None, self.cwd), stderr=stderr, shown=shown
             )
         assert self.url is not None
-        from wirespeed.client.targets.remote import Http, Socket, WebSocket
+        from wirespeed.client.targets import Http, Socket, WebSocket
 
         written = self.shown[0] if _has_variable(self.shown) else ""
         try:

@@ -37,7 +37,7 @@ from wirespeed.transport.quiet import Quiet
 
 if TYPE_CHECKING:
     from wirespeed.client.client import Client
-    from wirespeed.client.results.tools import ToolInfo
+    from wirespeed.client.results.features import ToolInfo
     from wirespeed.litemcp.client import LiteClient
     from wirespeed.litemcp.messages import CallResult, Tool
     from wirespeed.protocol.results import CallToolResult

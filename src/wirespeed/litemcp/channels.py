@@ -11,7 +11,7 @@ from wirespeed.client.connection.channels import Channel, MemoryChannel
 from wirespeed.client.connection.channels import channel_for as mcp_channel_for
 
 if TYPE_CHECKING:
-    from wirespeed.client.targets.remote import Http, Socket, WebSocket
+    from wirespeed.client.targets import Http, Socket, WebSocket
     from wirespeed.litemcp.server import LiteServer
     from wirespeed.transport.child.command import Stdio
 
@@ -23,7 +23,7 @@ def as_target(
 ) -> Stdio | Http | WebSocket | Socket | LiteServer:
     """Return the target that a client's arguments name. No process is started and no host name is
     resolved. TypeError, ValueError: the arguments do not name a target."""
-    from wirespeed.client.targets.remote import Http, WebSocket, from_url
+    from wirespeed.client.targets import Http, WebSocket, from_url
 
     if isinstance(target, str):
         target = from_url(target)
@@ -31,7 +31,7 @@ def as_target(
         return _with_credentials(target, token, headers, both_headers)
     if token is not None or headers or both_headers:
         raise ValueError("token and headers are for HTTP and WebSocket only")
-    from wirespeed.client.targets.remote import Socket
+    from wirespeed.client.targets import Socket
     from wirespeed.transport.child.command import Stdio
 
     if isinstance(target, (Stdio, Socket)):
@@ -70,7 +70,7 @@ def _with_credentials(
 def restarts_of(target: Any) -> int:
     """Return how many consecutive times a lost link is made again. The default for WebSocket and
     `Socket` is `RECONNECTS`, because LiteMCP connections have no state."""
-    from wirespeed.client.targets.remote import RECONNECTS, Socket, WebSocket
+    from wirespeed.client.targets import RECONNECTS, Socket, WebSocket
 
     restart = getattr(target, "restart", 0)
     if restart is None and isinstance(target, (WebSocket, Socket)):
@@ -80,7 +80,7 @@ def restarts_of(target: Any) -> int:
 
 def channel_for(target: Any) -> Channel:
     """Return a new channel to the target, for one link."""
-    from wirespeed.client.targets.remote import WebSocket
+    from wirespeed.client.targets import WebSocket
     from wirespeed.litemcp.server import LiteServer
 
     if isinstance(target, LiteServer):

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from wirespeed._core.framing.http.writer import field_lines
+from wirespeed.client.connection.network_channels import pools_to
 from wirespeed.client.http.answers import status_error
-from wirespeed.client.http.channel import pools_to
 from wirespeed.errors import ConnectionClosed, InvalidResponse
 from wirespeed.litemcp.envelope import BadMessage, check_json
 from wirespeed.litemcp.messages import VERSION, IOBasic
 from wirespeed.litemcp.requests import Requests, Waiter
 
 if TYPE_CHECKING:
-    from wirespeed.client.targets.remote import Http
+    from wirespeed.client.targets import Http
     from wirespeed.limits import Limits
     from wirespeed.transport.options import Headers
 

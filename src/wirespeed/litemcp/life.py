@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from wirespeed._core.framing.blankline import BlankLineFramer
 from wirespeed.client.connection.lifecycle import Lifecycle
-from wirespeed.client.targets.remote import Http
+from wirespeed.client.targets import Http
 from wirespeed.litemcp.channels import channel_for, restarts_of
 from wirespeed.litemcp.client_connection import LiteClientConnection
 

@@ -12,7 +12,7 @@ from wirespeed.proxy.field_types import check_types
 from wirespeed.transport.address import quote_path
 
 if TYPE_CHECKING:
-    from wirespeed.client.targets.remote import Http, Socket, WebSocket
+    from wirespeed.client.targets import Http, Socket, WebSocket
     from wirespeed.server.server import Server
     from wirespeed.transport.child.command import Stdio
 

@@ -27,7 +27,7 @@ def check_types(config: Any) -> None:
 @cache
 def _kinds(config: Any) -> dict[str, Any]:
     """The annotations of a class, as they mean in its module."""
-    from wirespeed.client.targets.remote import Http, Socket, WebSocket
+    from wirespeed.client.targets import Http, Socket, WebSocket
     from wirespeed.server.server import Server
     from wirespeed.transport.child.command import Stdio
 

@@ -34,7 +34,7 @@ from wirespeed.transport.taskpool_choice import LAST_WAIT
 if TYPE_CHECKING:
     from wirespeed._core.framing.base import Framer
     from wirespeed.client.requests.middleware import OutboundRequest
-    from wirespeed.client.results.tools import ToolInfo
+    from wirespeed.client.results.features import ToolInfo
     from wirespeed.limits import Limits
     from wirespeed.litemcp.connection import LiteConnection
     from wirespeed.proxy.access.principals import Authority

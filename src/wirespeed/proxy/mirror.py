@@ -32,8 +32,8 @@ if TYPE_CHECKING:
         PromptArgument,
         ResourceInfo,
         ResourceTemplateInfo,
+        ToolInfo,
     )
-    from wirespeed.client.results.tools import ToolInfo
     from wirespeed.server.middleware.functions import CallNext
     from wirespeed.server.middleware.inbound import InboundRequest, Reply
 

@@ -9,16 +9,21 @@ The handlers are the same for both eras. Up to 2025-11-25 a server sends request
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import contextvars
 import inspect
+import os
+import re
+import threading
 from collections.abc import Callable, Iterable, Mapping
 from contextvars import ContextVar
-from typing import Any
+from pathlib import Path
+from typing import Any, TypeAlias
+from urllib.parse import unquote, urlsplit
 
 import msgspec
 
 from wirespeed.client.answering.progress import Reporter, telling
-from wirespeed.client.answering.roots import AnyRoot, Roots, as_root
-from wirespeed.client.answering.threads import in_thread
 from wirespeed.client.answering.types import ElicitParams, elicit_result, sample_result
 from wirespeed.errors import Declined, HandlerFailed, ProtocolError
 from wirespeed.protocol import codes
@@ -32,6 +37,7 @@ from wirespeed.protocol.asking import (
     ListRootsParams,
     ListRootsResult,
     Params,
+    Root,
     SampleParams,
 )
 from wirespeed.protocol.asking_rules import (
@@ -42,20 +48,36 @@ from wirespeed.protocol.asking_rules import (
     missing_capability,
 )
 from wirespeed.protocol.shapes import fit_struct
-from wirespeed.transport.workers import is_coroutine_function
+from wirespeed.transport.workers import Workers, is_coroutine_function
 
-__all__ = ["Answering", "Question", "answer_text", "question_of"]
+__all__ = [
+    "MAX_THREADS",
+    "Answering",
+    "AnyRoot",
+    "Question",
+    "Root",
+    "Roots",
+    "answer_text",
+    "as_root",
+    "in_thread",
+    "question_of",
+]
 
 Handler = Callable[[Any], Any]
+AnyRoot: TypeAlias = "Root | str | os.PathLike[str]"
 
 # The most handlers nested in each other in the modern era: a handler may call a tool whose question
 # starts another handler. For legacy servers ``Limits.max_in_flight`` is the limit.
 MAX_NESTED = 32
+# The most plain functions that run at once for all clients of the process; further ones wait.
+MAX_THREADS = 64
 
 _nested: ContextVar[int] = ContextVar("wirespeed_nested_handlers", default=0)
 
 encode = msgspec.json.Encoder().encode
 _decoders = {method: msgspec.json.Decoder(kind).decode for method, kind in PARAMS.items()}
+
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
 
 _TOP = {ELICIT: "elicitation", CREATE_MESSAGE: "sampling", LIST_ROOTS: "roots"}
 
@@ -259,3 +281,187 @@ def _async(function: Callable[[], Any]) -> Handler:
         return await value if inspect.isawaitable(value) else value
 
     return run
+
+
+# -- roots -----------------------------------------------------------------------------------------
+
+
+def as_root(root: AnyRoot) -> Root:
+    """A root from a path (relative to the current directory), a ``file://`` URI or a `Root`.
+
+    ValueError: the root is not a path or an absolute ``file://`` URI, or the URI contains ``..``
+    (clients must validate URIs: client/roots, "Security Considerations"). TypeError: the root is of
+    another type.
+    """
+    if isinstance(root, Root):
+        return root if root.uri == _checked(root.uri) else Root(_checked(root.uri), root.name)
+    if isinstance(root, str) and _SCHEME.match(root) and not os.path.splitdrive(root)[0]:
+        return Root(_checked(root))
+    if not isinstance(root, (str, os.PathLike)):
+        raise TypeError(f"a root is a path, a file:// URI or a Root, not {type(root).__name__}")
+    path = os.fspath(root)
+    if not isinstance(path, str) or not path or "\0" in path:
+        raise ValueError(f"not a path: {path!r}")
+    return Root(Path(os.path.abspath(path)).as_uri())
+
+
+def _checked(uri: str) -> str:
+    parts = urlsplit(uri)
+    if parts.scheme != "file" or not uri[5:].startswith("//"):
+        raise ValueError(f"a root is a file:// URI or a path, not {uri!r}")
+    if parts.query or parts.fragment:
+        raise ValueError(f"the URI of a root cannot have a query or fragment: {uri!r}")
+    path = unquote(parts.path)
+    if not path.startswith("/") or "\0" in path:
+        raise ValueError(f"the URI of a root needs an absolute path: {uri!r}")
+    if ".." in re.split(r"[/\\]", path):
+        raise ValueError(f"the URI of a root cannot have '..' in it: {uri!r}")
+    return uri
+
+
+class Roots:
+    """A list of roots that can change, or a function that is called each time.
+
+    The function takes no argument. It may be a coroutine function; a plain function runs in a
+    worker thread.
+    """
+
+    def __init__(self, roots: Iterable[AnyRoot] | Callable[[], Any]) -> None:
+        self.function: Callable[[], Any] | None = None
+        self._list: list[Root] = []
+        if callable(roots):
+            self.function = roots
+        elif isinstance(roots, (str, bytes, Root)):
+            raise TypeError("roots is a list of roots, or a function that returns one")
+        else:
+            for root in roots:
+                self.add(root)
+
+    def current(self) -> list[Root]:
+        """The roots of the list."""
+        return list(self._list)
+
+    def add(self, root: AnyRoot) -> bool:
+        """Add a root, or rename it. False: nothing changed."""
+        self._changeable()
+        new = as_root(root)
+        for at, old in enumerate(self._list):
+            if old.uri == new.uri:
+                self._list[at] = new
+                return old != new
+        self._list.append(new)
+        return True
+
+    def remove(self, root: AnyRoot) -> bool:
+        """Remove a root. False: it is not in the list."""
+        self._changeable()
+        uri = as_root(root).uri
+        before = len(self._list)
+        self._list = [old for old in self._list if old.uri != uri]
+        return len(self._list) != before
+
+    def _changeable(self) -> None:
+        if self.function is not None:
+            raise TypeError("the roots are a function: change its result and call roots_changed")
+
+
+# -- worker threads --------------------------------------------------------------------------------
+
+_executor: Workers | None = None
+
+
+async def in_thread(function: Callable[[Any], Any], argument: Any) -> Any:
+    """Call a function in a thread, in a copy of this context.
+
+    After a cancellation the result is dropped, and a function that still waits is not called. A
+    running function keeps its thread until it returns, so a server that sends and cancels requests
+    in turn cannot run more than `MAX_THREADS` functions at once.
+    """
+    job = _Job(function, argument)
+    _queue.enter(job)
+    try:
+        return await job.waiter
+    except BaseException:
+        _queue.leave(job)
+        raise
+
+
+class _Job:
+    """A call in a thread, which cannot be stopped once it runs."""
+
+    __slots__ = ("abandoned", "argument", "context", "function", "loop", "waiter")
+
+    def __init__(self, function: Callable[[Any], Any], argument: Any) -> None:
+        self.function = function
+        self.argument = argument
+        self.abandoned = False
+        self.context = contextvars.copy_context()
+        self.loop = asyncio.get_running_loop()
+        self.waiter: asyncio.Future[Any] = self.loop.create_future()
+
+    def work(self) -> None:
+        """Call the function. Runs in the worker thread."""
+        value: Any = None
+        failure: BaseException | None = None
+        try:
+            if not self.abandoned:
+                value = self.context.run(self.function, self.argument)
+        except StopIteration as exc:  # a future cannot hold StopIteration
+            failure = RuntimeError(f"the handler raised {exc!r}")
+        except BaseException as exc:
+            failure = exc
+        _queue.over()
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            self.loop.call_soon_threadsafe(self._settle, value, failure)
+
+    def _settle(self, value: Any, failure: BaseException | None) -> None:
+        if self.waiter.done():
+            return
+        if failure is not None:
+            self.waiter.set_exception(failure)
+        else:
+            self.waiter.set_result(value)
+
+
+class _Queue:
+    """The running and the waiting jobs of the whole process."""
+
+    def __init__(self) -> None:
+        # reentrant: a finalizer may use a client in a thread that holds the lock
+        self._lock = threading.RLock()
+        self._waiting: dict[_Job, None] = {}  # in order
+        self._running = 0
+
+    def enter(self, job: _Job) -> None:
+        """Run a job as soon as a thread is free."""
+        with self._lock:
+            if self._running < MAX_THREADS:
+                self._start(job)
+                self._running += 1
+            else:
+                self._waiting[job] = None
+
+    def leave(self, job: _Job) -> None:
+        """The caller of a job was cancelled: drop the job."""
+        job.abandoned = True
+        with self._lock:
+            self._waiting.pop(job, None)
+
+    def over(self) -> None:
+        """A job has ended: start the next one."""
+        with self._lock:
+            if self._waiting:
+                job = next(iter(self._waiting))
+                del self._waiting[job]
+                self._start(job)
+            else:
+                self._running -= 1
+
+    def _start(self, job: _Job) -> None:
+        global _executor
+        if _executor is None:
+            _executor = Workers(MAX_THREADS)
+        _executor.submit(job.work)
+
+
+_queue = _Queue()

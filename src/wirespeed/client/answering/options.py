@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict
 if TYPE_CHECKING:
     import os
 
-    from wirespeed.client.answering.answerer import Answering
-    from wirespeed.client.answering.roots import AnyRoot, Roots
+    from wirespeed.client.answering.answerer import Answering, AnyRoot, Roots
     from wirespeed.client.answering.types import ElicitParams
     from wirespeed.client.connection.handshake import Identity
     from wirespeed.client.requests.send import Sender

@@ -6,18 +6,18 @@ import asyncio
 import logging
 import os
 from array import array
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
+from wirespeed.client.targets import Http, Socket, WebSocket
 from wirespeed.errors import ConnectionClosed, TransportError
 from wirespeed.transport.service import service_of
 
 if TYPE_CHECKING:
     from wirespeed import Server
     from wirespeed._core.framing.base import Framer
-    from wirespeed.auth.client.authorization import Authorization
     from wirespeed.client.connection.connection import ClientConnection
-    from wirespeed.client.targets.remote import Http, Socket, WebSocket
+    from wirespeed.client.targets import Target
     from wirespeed.limits import Limits
     from wirespeed.transport.child.command import Stdio
     from wirespeed.transport.child.process import Child
@@ -37,7 +37,6 @@ SETTLED = 2.0
 HURRIED = 2.0
 
 Join: TypeAlias = "Callable[[Framer | None], ClientConnection]"
-Target: TypeAlias = "Stdio | Http | WebSocket | Socket | Server"
 
 
 class Channel(Protocol):
@@ -245,58 +244,19 @@ def flush_and_close(connection: ClientConnection | None) -> None:
         connection.link.close()
 
 
-def as_target(
-    target: Any,
-    headers: Mapping[str, str] | None = None,
-    token: str | None = None,
-    auth: Authorization | None = None,
-) -> Target:
-    """Return the target of a client from the arguments of its user. Nothing is launched or looked
-    up. TypeError, ValueError: the argument is not a target, or not one with headers."""
-    from wirespeed.client.targets import remote
-    from wirespeed.transport.child.command import Stdio
-
-    if isinstance(target, (str, os.PathLike)):
-        from wirespeed.client.targets.python_file import from_file
-
-        word = os.fspath(target)
-        found = from_file(word)
-        if found is None:
-            return remote.from_url(word, headers, token, auth)
-        target = found
-    if headers is not None or token is not None or auth is not None:
-        raise TypeError(
-            "headers, token and auth are for a client of a URL: Http and WebSocket have their own"
-        )
-    if isinstance(target, (Stdio, remote.Http, remote.WebSocket, remote.Socket)):
-        return target
-    if getattr(service_of(target), "subprotocol", None) == "mcp":
-        server: Server = target
-        return server
-    raise TypeError(
-        "a target is Stdio(command, args), Http(url), WebSocket(url), Socket(url), a URL, a "
-        f"FILE.py or a Server, not {type(target).__name__}"
-    )
-
-
 def channel_for(target: Target) -> Channel:
     """Return a new channel to the target, for one link."""
     from wirespeed.transport.child.command import Stdio
 
     if isinstance(target, Stdio):
         return StdioChannel(target)
-    from wirespeed.client.targets import remote
 
-    if isinstance(target, remote.Http):
-        from wirespeed.client.http.channel import HttpChannel
+    if not isinstance(target, Http | WebSocket | Socket):
+        return MemoryChannel(target)
+    from wirespeed.client.connection import network_channels
 
-        return HttpChannel(target)
-    if isinstance(target, remote.WebSocket):
-        from wirespeed.client.connection.network_channels import WebSocketChannel
-
-        return WebSocketChannel(target)
-    if isinstance(target, remote.Socket):
-        from wirespeed.client.connection.network_channels import SocketChannel
-
-        return SocketChannel(target)
-    return MemoryChannel(target)
+    if isinstance(target, Http):
+        return network_channels.HttpChannel(target)
+    if isinstance(target, WebSocket):
+        return network_channels.WebSocketChannel(target)
+    return network_channels.SocketChannel(target)

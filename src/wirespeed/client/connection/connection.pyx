@@ -30,7 +30,7 @@ from wirespeed.client.results.decode import (
     decode_legacy_call_result,
     legacy_form,
 )
-from wirespeed.client.results.tools import Progress
+from wirespeed.client.results.features import Progress
 from wirespeed.client.timeouts import timed_out
 from wirespeed.errors import ConnectionClosed, InvalidResponse, LimitExceeded, RemoteError
 from wirespeed.protocol import codes

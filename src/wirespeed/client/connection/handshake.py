@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from wirespeed.client.http.statuses import NO_VERDICT
+from wirespeed.client.http.answers import NO_VERDICT
 from wirespeed.client.results.decode import complete
 from wirespeed.errors import (
     CallTimeout,

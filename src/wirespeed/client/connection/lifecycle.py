@@ -17,9 +17,10 @@ from collections.abc import Awaitable, Coroutine
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypeVar
 
 from wirespeed.client.connection import handshake
-from wirespeed.client.connection.channels import Channel, Target, channel_for
+from wirespeed.client.connection.channels import Channel, channel_for
 from wirespeed.client.connection.connection import ClientConnection
-from wirespeed.client.http.statuses import Challenged
+from wirespeed.client.http.answers import Challenged
+from wirespeed.client.targets import RECONNECTS
 from wirespeed.client.timeouts import shown
 from wirespeed.errors import (
     AuthorizationError,
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from wirespeed._core.envelope import Message
     from wirespeed._core.framing.base import Framer
     from wirespeed.client.connection.handshake import Agreement, Identity
+    from wirespeed.client.targets import Target
     from wirespeed.limits import Limits
 
 T = TypeVar("T")
@@ -433,8 +435,6 @@ class Lifecycle:
             return restart
         if self._found != "modern":
             return 0  # a legacy session ends with its connection
-        from wirespeed.client.targets.remote import RECONNECTS
-
         return RECONNECTS
 
     def _may_revive(self) -> bool:

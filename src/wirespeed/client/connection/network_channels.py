@@ -1,23 +1,39 @@
-"""Channels to servers elsewhere: WebSocket and stream sockets."""
+"""Channels to servers elsewhere: HTTP, WebSocket and stream sockets."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from wirespeed._core.framing.rfc6455 import CloseCode, describe
-from wirespeed.errors import ConnectionLost
+from wirespeed.client.http.answers import CHALLENGES
+from wirespeed.client.http.authorization import MAX_CHALLENGES, described
+from wirespeed.errors import (
+    ConnectionClosed,
+    ConnectionLost,
+    TransportError,
+    UpgradeRefused,
+    WirespeedError,
+)
+from wirespeed.transport.address import as_http
+from wirespeed.transport.options import Headers
 
 if TYPE_CHECKING:
+    from wirespeed._core.framing.base import Framer
     from wirespeed._core.framing.websocket import WebSocketFramer
+    from wirespeed.auth.client.authorization import AuthorizationSession
     from wirespeed.client.connection.channels import Join
     from wirespeed.client.connection.connection import ClientConnection
-    from wirespeed.client.targets.remote import Socket, WebSocket
+    from wirespeed.client.http.link import HttpLink
+    from wirespeed.client.targets import Http, Socket, WebSocket
     from wirespeed.limits import Limits
+    from wirespeed.transport.http.pool import HttpPool
     from wirespeed.transport.link import Link
     from wirespeed.transport.net.connect import Connected, ConnectedWebSocket
+
+T = TypeVar("T")
 
 SUBPROTOCOL = "mcp"
 
@@ -137,8 +153,6 @@ class WebSocketChannel(_Remote):
         if target.auth is None:
             connected = await self._upgrade(target.request_headers())
         else:
-            from wirespeed.client.connection.authorized_upgrade import open_authorized
-
             connected = await open_authorized(target, self._upgrade)
         framer = self._framer = WebSocketFramer(
             "client", max_message=limits.max_message, deflate=connected.extension
@@ -268,3 +282,135 @@ class Pulse:
     def _go_on(self) -> None:
         assert self._interval is not None
         self._wait(max(0.0, self._interval - self._timeout), self._beat)
+
+
+async def open_authorized(
+    target: WebSocket, upgrade: Callable[[Mapping[str, str]], Awaitable[T]]
+) -> T:
+    """Return what ``upgrade`` returns, which is called with the header fields of a request. A user
+    may log in meanwhile: the time limit of a request does not run.
+
+    UpgradeRefused: the server refused for another reason than the token. AuthorizationError: there
+    is no token that the server accepts.
+    """
+    assert target.auth is not None
+    url = as_http(target.url)
+    session = target.auth.session(url, ssl=target.ssl)
+    try:
+        n = 0
+        while True:
+            fields = {**target.request_headers(), **await _fields(session, url)}
+            n_tokens = session.n_tokens
+            try:
+                return await upgrade(fields)
+            except UpgradeRefused as exc:
+                if exc.status not in CHALLENGES or n == MAX_CHALLENGES:
+                    raise
+                headers = Headers(exc.headers)
+                if not await _described(session.challenged(exc.status, headers, n_tokens, n)):
+                    raise
+            n += 1
+    finally:
+        await session.close()
+
+
+async def _fields(session: AuthorizationSession, url: str) -> dict[str, str]:
+    """The header fields of a token. A connection lasts, so the token must not end soon."""
+    await _described(session.prepare())
+    while (lines := session.fields("GET", url, long=True)) is None:
+        await _described(session.prepare())
+    return dict(line.split(": ", 1) for line in lines.decode("ascii").splitlines())
+
+
+async def _described(work: Awaitable[T]) -> T:
+    """Wait for work of a session. A storage or a handler of the user may raise anything."""
+    try:
+        return await work
+    except WirespeedError:
+        raise
+    except Exception as exc:
+        raise described(exc) from exc
+
+
+class HttpChannel:
+    """A server of Streamable HTTP. Nothing is sent before the first message."""
+
+    # An error of the probe is no verdict about the era: another connection would fail as well.
+    probe_was_read = False
+
+    def __init__(self, target: Http) -> None:
+        self.target = target
+        self._link: HttpLink | None = None
+
+    async def open(self, join: Callable[[Framer | None], ClientConnection], limits: Limits) -> None:
+        """Make the link, and load its token. The first message connects."""
+        from wirespeed.client.http.link import HttpLink
+
+        make_pool = pools_to(self.target, asyncio.get_running_loop(), limits)
+        self._link = HttpLink(join(None), self.target, make_pool)
+        if self._link.auth is not None:
+            await self._link.auth.session.prepare()
+
+    def hang_up(self) -> None:
+        """Send what is queued, and end all requests."""
+        link = self._link
+        if link is not None and not link.lost:
+            link.flush()
+            link.close()
+
+    def released(self) -> None:
+        """The link is gone. Its connections are closed by `close`, or here if the loop is closed,
+        which closes none."""
+        link = self._link
+        if link is not None and link.loop.is_closed():
+            link.abandon()
+
+    async def failure(
+        self, reason: str, *, patient: bool = True
+    ) -> TransportError | ConnectionClosed:
+        """Return the error that tells why the link ended."""
+        link = self._link
+        if link is not None and link.failure is not None:
+            return link.failure
+        return ConnectionLost(f"{self.target.where}: {reason}")
+
+    async def close(self, *, hurry: bool = False) -> None:
+        """End the session, within the target's time limit, and close all connections."""
+        link, self._link = self._link, None
+        if link is None:
+            return
+        try:
+            async with asyncio.timeout(self.target.close_timeout):
+                await link.finish()
+        except TimeoutError:
+            pass
+        finally:
+            await link.release()
+
+
+def pools_to(
+    target: Http, loop: asyncio.AbstractEventLoop, limits: Limits
+) -> Callable[[int], HttpPool]:
+    """Return a function of n that makes a pool of at most n connections to a target.
+    TransportError: the proxy that the environment names is not valid."""
+    from wirespeed.transport.http.pool import HttpPool
+    from wirespeed.transport.http.proxy import proxy_of
+
+    try:
+        proxy = proxy_of(target.address)
+    except ValueError as exc:
+        raise TransportError(f"cannot connect to {target.where}: {exc}") from None
+    target.warn_if_exposed()
+
+    def make_pool(max_connections: int) -> HttpPool:
+        return HttpPool(
+            target.address,
+            loop=loop,
+            ssl=target.ssl,
+            proxy=proxy,
+            limits=limits,
+            max_connections=max_connections,
+            connect_timeout=target.open_timeout,
+        )
+
+    return make_pool

@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
-from wirespeed.client.http.statuses import CHALLENGES, Challenged
+from wirespeed.client.http.answers import CHALLENGES, Challenged
 from wirespeed.errors import AuthorizationError, WirespeedError
 
 if TYPE_CHECKING:

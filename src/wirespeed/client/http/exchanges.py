@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from asyncio import TimerHandle
+    from asyncio import Future, TimerHandle
 
     from wirespeed.client.http.link import HttpLink
     from wirespeed.errors import HttpStatusError, RemoteError
@@ -260,3 +260,23 @@ class OldStream(Exchange):
         self.call = None
         if not self.over:
             self.link.old_ended(self, exc)
+
+
+class EndWaiter:
+    """Waits for the end of an exchange."""
+
+    def __init__(self, ended: Future[None]) -> None:
+        self._ended = ended
+
+    def on_response(self, status: int, headers: Headers, streaming: bool) -> None:
+        pass
+
+    def on_body(self, data: Any) -> None:
+        pass
+
+    def on_event(self, event: str, data: Any, id: str | None, retry: int | None) -> None:
+        pass
+
+    def on_end(self, exc: BaseException | None, sent: bool) -> None:
+        if not self._ended.done():
+            self._ended.set_result(None)

@@ -16,23 +16,27 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from wirespeed._core.envelope import parse
-from wirespeed.client.http.answers import reason_of, retry_after, same_origin, status_error
-from wirespeed.client.http.exchanges import (
-    MAX_FAILURES,
-    EventStream,
-    Exchange,
-    OldStream,
-    Post,
-)
-from wirespeed.client.http.mirrored import MirroredArguments
-from wirespeed.client.http.statuses import (
+from wirespeed.client.http.answers import (
     BUSY,
     NO_VERDICT,
     NOT_STREAMABLE,
     TRY_LATER,
     UNAUTHORIZED,
     SessionGone,
+    reason_of,
+    retry_after,
+    same_origin,
+    status_error,
 )
+from wirespeed.client.http.exchanges import (
+    MAX_FAILURES,
+    EndWaiter,
+    EventStream,
+    Exchange,
+    OldStream,
+    Post,
+)
+from wirespeed.client.http.headers import MirroredArguments, field_value, name_value
 from wirespeed.errors import (
     ConnectionLost,
     HttpStatusError,
@@ -42,7 +46,7 @@ from wirespeed.errors import (
     WirespeedError,
 )
 from wirespeed.protocol import codes
-from wirespeed.protocol.header_values import NAMED_BY, encode_text
+from wirespeed.protocol.header_values import NAMED_BY
 from wirespeed.protocol.messages import ErrorObject
 from wirespeed.protocol.revisions import META_PROTOCOL_VERSION
 from wirespeed.transport.link import Link
@@ -54,7 +58,7 @@ if TYPE_CHECKING:
     from wirespeed._core.envelope import Message
     from wirespeed.client.connection.connection import ClientConnection
     from wirespeed.client.http.authorization import AuthorizedExchanges
-    from wirespeed.client.targets.remote import Http
+    from wirespeed.client.targets import Http
     from wirespeed.transport.http.client_connection import HttpCall
     from wirespeed.transport.http.pool import HttpPool
     from wirespeed.transport.options import Headers
@@ -203,7 +207,7 @@ class HttpLink(Link):
                 if more is None:
                     return
                 fields += more
-            self.pool.request("DELETE", self._place, fields, None, _Ended(ended))
+            self.pool.request("DELETE", self._place, fields, None, EndWaiter(ended))
             await ended
 
     async def release(self) -> None:
@@ -320,15 +324,15 @@ class HttpLink(Link):
             return self._session_fields(self._base)
         # a client of a proxy may have named another one
         version = message.text(_VERSION) or revision.version
-        name = _name(method, message)
+        name = name_value(method, message)
         key = (version, method, name)
         head = self._heads.get(key)
         if head is None:
-            text = f"MCP-Protocol-Version: {_field(version)}\r\n"
+            text = f"MCP-Protocol-Version: {field_value(version)}\r\n"
             if method:
-                text += f"Mcp-Method: {_field(method)}\r\n"
+                text += f"Mcp-Method: {field_value(method)}\r\n"
             if method in NAMED_BY:
-                text += f"Mcp-Name: {_field(name)}\r\n"
+                text += f"Mcp-Name: {field_value(name)}\r\n"
             head = self._base + text.encode("ascii")
             if len(self._heads) < MAX_NAMES:
                 self._heads[key] = head
@@ -643,41 +647,3 @@ class HttpLink(Link):
                 note = f"; the server speaks WebSocket there: use {scheme}://"
             refusal = self.status_error(post, body=post.body, note=note)
         self._fail(post, refusal)
-
-
-class _Ended:
-    """Waits for the end of an exchange."""
-
-    def __init__(self, ended: asyncio.Future[None]) -> None:
-        self._ended = ended
-
-    def on_response(self, status: int, headers: Headers, streaming: bool) -> None:
-        pass
-
-    def on_body(self, data: Any) -> None:
-        pass
-
-    def on_event(self, event: str, data: Any, id: str | None, retry: int | None) -> None:
-        pass
-
-    def on_end(self, exc: BaseException | None, sent: bool) -> None:
-        if not self._ended.done():
-            self._ended.set_result(None)
-
-
-def _field(text: str) -> str:
-    """The value of a header field. A lone surrogate has none: the server refuses what stands for
-    it."""
-    return encode_text(text.encode("utf-8", "replace").decode())
-
-
-def _name(method: str, message: Message) -> str:
-    """The value of Mcp-Name; "" for a method without."""
-    member = NAMED_BY.get(method)
-    if member is None:
-        return ""
-    if member == "taskId":
-        params = message.params
-        found = {} if params is None else msgspec.json.decode(params)
-        return str(found.get(member, ""))
-    return message.text(f"params.{member}") or ""

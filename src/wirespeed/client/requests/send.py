@@ -11,10 +11,10 @@ import msgspec
 
 from wirespeed.client.callback_queue import CallbackQueue
 from wirespeed.client.connection.lifecycle import NOT_OPEN
-from wirespeed.client.http.statuses import SessionGone
+from wirespeed.client.http.answers import SessionGone
 from wirespeed.client.requests.middleware import OutboundRequest
 from wirespeed.client.results.decode import Unfinished, decode_call_result
-from wirespeed.client.results.listed_tools import ListedTools
+from wirespeed.client.results.tool_values import ListedTools
 from wirespeed.client.timeouts import CLIENT_DEFAULT, Timeout, seconds_of, shown, timed_out
 from wirespeed.errors import CallTimeout, ConnectionClosed, InvalidResponse, RemoteError
 from wirespeed.protocol import codes
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from wirespeed.client.connection.handshake import Agreement
     from wirespeed.client.connection.lifecycle import Lifecycle
     from wirespeed.client.requests.middleware import OutboundChain
-    from wirespeed.client.validation.checks import OutputChecks
+    from wirespeed.client.validation import OutputChecks
     from wirespeed.protocol.revisions import Revision
 
 __all__ = [

@@ -17,7 +17,7 @@ from wirespeed.client.cache import ResponseCache
 from wirespeed.client.callback_queue import CallbackQueue, finish
 from wirespeed.client.connection.lifecycle import NOT_OPEN
 from wirespeed.client.requests.send import Meta, any_result, encode
-from wirespeed.client.results.tools import LogMessage
+from wirespeed.client.results.features import LogMessage
 from wirespeed.client.subscriptions.events import (
     Event,
     ResourceUpdated,

@@ -22,7 +22,7 @@ from msgspec import UNSET
 from wirespeed._exports import set_public_home
 from wirespeed.client.requests.send import any_result, encode
 from wirespeed.client.results.decode import Unfinished, decode_call_result
-from wirespeed.client.results.tools import Progress
+from wirespeed.client.results.features import Progress
 from wirespeed.client.tasks.input_requests import Helper
 from wirespeed.client.tasks.messages import Seen, TaskState, seen_of
 from wirespeed.client.timeouts import CLIENT_DEFAULT, Timeout, shown, timed_out
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from wirespeed.client.answering.answerer import Question
     from wirespeed.client.requests.send import OnProgress
     from wirespeed.client.tasks.calls import TaskCalls
-    from wirespeed.client.validation.checks import Check
+    from wirespeed.client.validation import Check
 
 __all__ = ["ProgressSink", "TaskHandles", "ToolTask"]
 

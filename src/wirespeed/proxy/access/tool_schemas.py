@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from wirespeed.client.results.tools import ToolInfo
+from wirespeed.client.results.features import ToolInfo
 from wirespeed.errors import WirespeedError
 from wirespeed.protocol.header_values import ParamField, param_fields
 from wirespeed.proxy.eras import envelope

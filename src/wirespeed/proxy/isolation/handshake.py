@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from wirespeed.client.connection.handshake import FallBack, first_answer
-from wirespeed.client.http.statuses import NO_VERDICT, Challenged
+from wirespeed.client.http.answers import NO_VERDICT, Challenged
 from wirespeed.errors import (
     HttpStatusError,
     InvalidResponse,
@@ -193,7 +193,7 @@ async def learn_tools(backend: Backend, retries: Retries, timeout: float) -> Non
     """Learn from the list of its tools which arguments of a server over HTTP are header fields,
     too, and which tools change nothing, where either is needed. What it does not say within
     ``timeout`` seconds is not known. TransportError: it has ended."""
-    from wirespeed.client.results.tools import ToolInfo
+    from wirespeed.client.results.features import ToolInfo
 
     learn = getattr(getattr(backend.link, "mirrored", None), "learn", None)
     if learn is None and not retries.learns:

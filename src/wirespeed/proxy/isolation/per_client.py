@@ -8,7 +8,7 @@ from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING, cast
 
-from wirespeed.client.targets.remote import Http
+from wirespeed.client.targets import Http
 from wirespeed.errors import RemoteError, TransportError, WirespeedError
 from wirespeed.protocol import codes
 from wirespeed.protocol.capabilities import understood

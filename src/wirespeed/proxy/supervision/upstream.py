@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 import msgspec
 
 from wirespeed.client.connection.channels import channel_for
-from wirespeed.client.targets.remote import Http
+from wirespeed.client.targets import Http
 from wirespeed.errors import TransportError, WirespeedError
 from wirespeed.proxy.backend import Backend, Owner
 from wirespeed.proxy.failures import is_down

@@ -12,7 +12,7 @@ from client_lab import Run, until
 from peer_lab import MODERN_PEER, LinePeer
 
 from wirespeed import Client
-from wirespeed.client.answering.roots import as_root
+from wirespeed.client.answering.answerer import as_root
 from wirespeed.protocol.asking import Root
 
 

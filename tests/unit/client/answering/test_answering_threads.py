@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from client_lab import FOREVER, Run, turns, until
 
-from wirespeed.client.answering import threads
-from wirespeed.client.answering.threads import in_thread
+from wirespeed.client.answering import answerer
+from wirespeed.client.answering.answerer import in_thread
 
 
 async def test_it_runs_in_the_callers_context() -> None:
@@ -47,9 +47,9 @@ class Blocking:
 
 
 async def test_abandoned_work_keeps_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
-    workers = threads.Workers(2)
-    monkeypatch.setattr(threads, "MAX_THREADS", 2)
-    monkeypatch.setattr(threads, "_executor", workers)
+    workers = answerer.Workers(2)
+    monkeypatch.setattr(answerer, "MAX_THREADS", 2)
+    monkeypatch.setattr(answerer, "_executor", workers)
     handler = Blocking()
     kept: weakref.WeakSet[Any] = weakref.WeakSet()
     for _ in range(20):  # a peer that asks and cancels in turn
@@ -77,8 +77,8 @@ async def test_abandoned_work_keeps_its_place(monkeypatch: pytest.MonkeyPatch) -
 async def test_what_has_not_begun_does_not_begin(
     once: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    workers = threads.Workers(1)
-    monkeypatch.setattr(threads, "_executor", workers)
+    workers = answerer.Workers(1)
+    monkeypatch.setattr(answerer, "_executor", workers)
     first, second = Blocking(), Blocking()
     running = asyncio.create_task(in_thread(first, None))
     await until(lambda: first.begun)
@@ -95,7 +95,7 @@ async def test_what_has_not_begun_does_not_begin(
 
 
 def test_a_client_may_move_to_another_loop(once: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(threads, "MAX_THREADS", 1)
+    monkeypatch.setattr(answerer, "MAX_THREADS", 1)
 
     async def main() -> None:
         each = [in_thread(lambda x: x, n) for n in range(5)]

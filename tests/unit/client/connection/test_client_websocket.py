@@ -11,7 +11,7 @@ from client_lab import Run, open_fds, until
 from peer_lab import ERAS, LEGACY_PEER, MODERN_PEER, Rules, Talk, WebPeer, WebTalk, nothing, target
 
 from wirespeed import Client, SyncClient, WebSocket
-from wirespeed.client.targets import remote
+from wirespeed.client import targets
 from wirespeed.errors import (
     CallTimeout,
     ConnectionClosed,
@@ -214,7 +214,7 @@ async def test_what_answers_is_no_websocket_server() -> None:
 def test_credentials_in_the_clear_are_warned_of_once(
     once: Run, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(remote, "_warned", set())
+    monkeypatch.setattr(targets, "_warned", set())
     monkeypatch.setattr(WebSocket, "exposed", True)
 
     async def main() -> None:

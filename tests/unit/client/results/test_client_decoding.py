@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wirespeed import Client
-from wirespeed.client import pagination as lists
+from wirespeed.client import feature_requests as lists
 from wirespeed.client.results import decode as decoding
 from wirespeed.errors import InvalidResponse
 from wirespeed.protocol.blocks import Text, UnknownContent

@@ -10,7 +10,7 @@ import pytest
 from client_lab import LEGACY, MODERN, Fake, Run, text_result, turns, until
 
 from wirespeed import Client, Server
-from wirespeed.client import pagination as lists_module
+from wirespeed.client import feature_requests as lists_module
 from wirespeed.errors import InvalidResponse
 from wirespeed.types import ToolInfo
 

@@ -12,7 +12,7 @@ import pytest
 from rich.pretty import pretty_repr
 
 from wirespeed import Client, Http, Socket, Stdio, WebSocket
-from wirespeed.client.targets.remote import RECONNECTS
+from wirespeed.client.targets import RECONNECTS
 
 WS = "ws://h/mcp"
 HTTP = "http://h/mcp"

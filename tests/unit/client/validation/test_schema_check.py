@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from msgspec import UNSET
 
-from wirespeed.client.validation.checks import check_of
+from wirespeed.client.validation import check_of
 from wirespeed.errors import InvalidResponse
 from wirespeed.protocol.results import CallToolResult
 

@@ -13,7 +13,7 @@ from client_lab import Run, text_result
 from peer_lab import MODERN_PEER, Rules, Talk, nothing, with_client
 
 from wirespeed import Client
-from wirespeed.client.validation import checks as validation
+from wirespeed.client import validation as validation
 from wirespeed.errors import CallTimeout, InvalidResponse, RemoteError
 
 SCHEMA = {
@@ -287,7 +287,7 @@ async def test_a_schema_that_cannot_be_used_stops_the_call_before_it_is_made(
 
 def test_what_is_known_of_tools_is_bounded(monkeypatch: pytest.MonkeyPatch, once: Run) -> None:
     monkeypatch.setattr(validation, "MAX_TOOLS", 10)
-    from wirespeed.client.results.tools import ToolInfo
+    from wirespeed.client.results.features import ToolInfo
 
     async def fetch(until: float) -> None:
         pass

@@ -1,4 +1,4 @@
-"""The arguments of tools that a request repeats in header fields (2026-07-28
+"""Values of header fields of a request: Mcp-Name, and arguments of tools (2026-07-28
 basic/transports/streamable-http, "Custom Headers from Tool Parameters")."""
 
 from __future__ import annotations
@@ -9,15 +9,40 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from wirespeed.protocol.header_values import ParamField, param_fields, values_of
+from wirespeed.protocol.header_values import (
+    NAMED_BY,
+    ParamField,
+    encode_text,
+    param_fields,
+    values_of,
+)
 
 if TYPE_CHECKING:
-    from wirespeed.client.results.tools import ToolInfo
+    from wirespeed._core.envelope import Message
+    from wirespeed.client.results.features import ToolInfo
 
 logger = logging.getLogger("wirespeed.client")
 
 # Tools with such arguments, and tools that were left out, that are kept.
 MAX_MIRRORED = 10_000
+
+
+def field_value(text: str) -> str:
+    """The value of a header field. A lone surrogate has none: the server refuses what stands for
+    it."""
+    return encode_text(text.encode("utf-8", "replace").decode())
+
+
+def name_value(method: str, message: Message) -> str:
+    """The value of Mcp-Name; "" for a method without."""
+    member = NAMED_BY.get(method)
+    if member is None:
+        return ""
+    if member == "taskId":
+        params = message.params
+        found = {} if params is None else msgspec.json.decode(params)
+        return str(found.get(member, ""))
+    return message.text(f"params.{member}") or ""
 
 
 class MirroredArguments:

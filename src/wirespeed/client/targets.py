@@ -1,24 +1,32 @@
-"""The targets for servers that run elsewhere: `Http`, `WebSocket` and `Socket`."""
+"""The targets of a client: `Http`, `WebSocket` and `Socket`, for servers that run elsewhere, and
+whatever else its user may pass."""
 
 import logging
 import math
+import os
 from collections.abc import Iterable, Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import msgspec
 from msgspec.structs import force_setattr
 
 from wirespeed._exports import set_public_home
+from wirespeed.client.python_file import from_file
 from wirespeed.transport.address import Address, is_loopback, parse
 from wirespeed.transport.options import HANDSHAKE, Names, check_headers, is_token
+from wirespeed.transport.service import service_of
 
 if TYPE_CHECKING:
     from ssl import SSLContext
 
+    from wirespeed import Server
     from wirespeed.auth.client.authorization import Authorization
+    from wirespeed.transport.child.command import Stdio
 
-__all__ = ["RECONNECTS", "Http", "Socket", "WebSocket", "from_url"]
+__all__ = ["RECONNECTS", "Http", "Socket", "Target", "WebSocket", "as_target", "from_url"]
+
+Target: TypeAlias = "Stdio | Http | WebSocket | Socket | Server"
 
 logger = logging.getLogger("wirespeed.client")
 
@@ -369,6 +377,37 @@ def _seconds(what: str, value: float, *, zero: bool = False) -> float:
     if not number or not (0 <= value < math.inf) or (value == 0 and not zero):
         raise ValueError(f"{what} must be seconds {'>=' if zero else '>'} 0, not {value!r}")
     return float(value)
+
+
+def as_target(
+    target: Any,
+    headers: Mapping[str, str] | None = None,
+    token: str | None = None,
+    auth: "Authorization | None" = None,
+) -> Target:
+    """Return the target of a client from the arguments of its user. Nothing is launched or looked
+    up. TypeError, ValueError: the argument is not a target, or not one with headers."""
+    from wirespeed.transport.child.command import Stdio
+
+    if isinstance(target, (str, os.PathLike)):
+        word = os.fspath(target)
+        found = from_file(word)
+        if found is None:
+            return from_url(word, headers, token, auth)
+        target = found
+    if headers is not None or token is not None or auth is not None:
+        raise TypeError(
+            "headers, token and auth are for a client of a URL: Http and WebSocket have their own"
+        )
+    if isinstance(target, (Stdio, Http, WebSocket, Socket)):
+        return target
+    if getattr(service_of(target), "subprotocol", None) == "mcp":
+        server: Server = target
+        return server
+    raise TypeError(
+        "a target is Stdio(command, args), Http(url), WebSocket(url), Socket(url), a URL, a "
+        f"FILE.py or a Server, not {type(target).__name__}"
+    )
 
 
 set_public_home(globals())

@@ -1,24 +1,30 @@
-"""What the client has to know about the tools that its server listed."""
+"""Values of tools: those that a server wraps, and those that a caller wants as a type of its own
+(``call_tool(…, type=T)``)."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import math
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from typing import TYPE_CHECKING, Any
 
-from wirespeed.client.validation.checks import MAX_TOOLS
-from wirespeed.errors import WirespeedError
-from wirespeed.protocol.results import WRAP_MARKER, is_wrap
+import msgspec
+from msgspec import UNSET
+
+from wirespeed.client.validation import MAX_TOOLS
+from wirespeed.errors import InvalidResponse, WirespeedError
+from wirespeed.protocol.results import WRAP_MARKER, CallToolResult, is_wrap
 
 if TYPE_CHECKING:
-    from wirespeed.client.results.tools import ToolInfo
-    from wirespeed.protocol.results import CallToolResult
+    from wirespeed.client.results.features import ToolInfo
 
-__all__ = ["ListedTools"]
+__all__ = ["ListedTools", "ResultType"]
 
 logger = logging.getLogger("wirespeed.client")
+
+_FAULTS = (msgspec.DecodeError, RecursionError)
 
 
 class ListedTools:
@@ -86,3 +92,47 @@ class ListedTools:
             await self.fetch()
         except WirespeedError as exc:  # the call succeeded: its result is read as it is
             logger.warning("which tools wrap their values is not known: %s", exc)
+
+
+class ResultType:
+    """A type for values of tools: what msgspec decodes, pydantic models, paths. TypeError: the type
+    has no JSON form."""
+
+    __slots__ = ("_hook", "_name", "_type")
+
+    def __init__(self, tp: Any) -> None:
+        from wirespeed.schema.json_schema import dec_hook, prepare_type, type_name
+
+        self._hook = dec_hook
+        self._name = type_name(tp)
+        self._type = prepare_type(tp, "the type of the result")
+
+    async def of(self, tool: str, call: Awaitable[CallToolResult]) -> Any:
+        """Wait for a call of a tool, and return its value. See `Client.call_tool`."""
+        return self._read(tool, (await call).raise_for_error())
+
+    def _read(self, tool: str, result: CallToolResult) -> Any:
+        """The value of a result. InvalidResponse: the value does not fit the type; the text names
+        the tool and the place.
+
+        A value that does not fit is tried in two other forms: the only text as JSON, because a
+        server before 2025-06-18 has no structured content, and the value of ``{"result": …}``,
+        because some servers wrap values without a marker in the schema.
+        """
+        data, content = result.data, result.structured_content
+        try:
+            return self._convert(data)
+        except _FAULTS as exc:
+            fault = exc
+        with contextlib.suppress(*_FAULTS):
+            if content is UNSET and isinstance(data, str):
+                return msgspec.json.decode(data, type=self._type, dec_hook=self._hook)
+            if is_wrap(content) and not result.wrapped:
+                return self._convert(content["result"])
+        from wirespeed.schema.json_schema import describe_validation_error
+
+        reason = describe_validation_error(fault, "result")
+        raise InvalidResponse(f"tool {tool} did not return {self._name}: {reason}") from fault
+
+    def _convert(self, data: Any) -> Any:
+        return msgspec.convert(data, self._type, dec_hook=self._hook, str_keys=True)
