@@ -1,4 +1,4 @@
-"""The grammar of the command line: commands, options, the bounds of a command after ``--``.
+"""The commands of the command line.
 
 The other modules do the work of a command. A command loads its module when it runs, so that
 ``--help`` is quick.
@@ -6,30 +6,37 @@ The other modules do the work of a command. A command loads its module when it r
 
 from __future__ import annotations
 
-import difflib
-import functools
 import inspect
 import io
 import sys
-from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Sequence
+from typing import Any
 
 import click
 
 from wirespeed import __version__
 from wirespeed.cli import failures
 from wirespeed.cli.failures import Exit, usage
-
-F = TypeVar("F", bound=Callable[..., Any])
-
-_ERAS = ("auto", "legacy", "modern")
-# A copy of wirespeed.protocol.revisions.LOG_LEVELS, whose import would take longer than --help.
-# A test compares the two.
-LOG_LEVELS = (
-    "debug", "info", "notice", "warning", "error", "critical", "alert", "emergency",
-)  # fmt: skip
-SERVE_LOG_LEVELS = ("debug", "info", "warning", "error", "critical")  # those of `logging`
-LOG_FORMATS = ("text", "json")
+from wirespeed.cli.grammar import (
+    HTTP_TARGET,
+    CallCommand,
+    Command,
+    CommandGroup,
+    TargetCommand,
+    ca_option,
+    complete_target,
+    debug_option,
+    hint,
+    http_options,
+    json_option,
+    listening_options,
+    options_of,
+    seconds,
+    takes,
+    target_only,
+    token_file_option,
+    token_option,
+)
 
 _TARGET_HELP = """
 \b
@@ -66,83 +73,6 @@ Shell completion:
 """
 
 
-# -- click's classes, with our errors --------------------------------------------------------------
-
-
-class Command(click.Command):
-    """A command that returns its exit code, and reports failures of its work."""
-
-    def invoke(self, ctx: click.Context) -> Any:
-        json = bool(ctx.params.get("as_json"))
-        debug = bool(ctx.params.pop("debug", False))
-        seen = not ctx.params.get("quiet_server", True)
-        try:
-            status = super().invoke(ctx)
-            sys.stdout.flush()
-            return int(status)
-        except click.exceptions.Exit:
-            raise
-        except (Exception, KeyboardInterrupt) as exc:
-            lost = failures.output_lost(exc) if isinstance(exc, OSError) else None
-            if lost is not None:
-                return lost
-            _hint(exc, ctx)
-            return failures.report(exc, json=json, debug=debug, seen_stderr=seen)
-
-
-def _hint(exc: BaseException, ctx: click.Context) -> None:
-    """Add the ``--help`` command to the text of a usage error."""
-    if isinstance(exc, failures.Failure) and exc.code == Exit.USAGE:
-        exc.args = (f"{exc}; see {ctx.command_path} --help",)
-
-
-class TargetCommand(Command):
-    """A command of this program whose arguments may contain ``-- COMMAND``.
-
-    If ``ends`` is true, the last ``--`` ends COMMAND and further arguments follow. Otherwise
-    COMMAND extends to the end of the line. COMMAND itself may contain ``--``. Its words are in
-    ``ctx.meta["wirespeed.command"]``, which is None without COMMAND.
-    """
-
-    ends = False
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        words, command = args, None
-        if "--" in args:
-            first = args.index("--")
-            last = len(args) - 1 - args[::-1].index("--")
-            if not self.ends:
-                words, command = args[:first], args[first + 1 :]
-            elif last > first:
-                words, command = [*args[:first], *args[last + 1 :]], args[first + 1 : last]
-            # a single -- only ends the options, as usual
-        ctx.meta["wirespeed.command"] = command
-        return super().parse_args(ctx, list(words))
-
-
-class CallCommand(TargetCommand):
-    """``call``, whose TOOL and JSON follow COMMAND."""
-
-    ends = True
-
-
-class Group(click.Group):
-    """The commands in their order of use. The error of an unknown command names a similar one."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(self.commands)
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        name = args[0]
-        if self.get_command(ctx, name) is None and not ctx.resilient_parsing:
-            near = difflib.get_close_matches(name, self.commands, n=1)
-            guess = f"did you mean {near[0]}?" if near else f"there are {', '.join(self.commands)}"
-            raise click.UsageError(f"there is no command {name!r}: {guess}", ctx)
-        return super().resolve_command(ctx, args)
-
-
 def run(argv: Sequence[str]) -> int:
     """Run the command line and return its exit code."""
     for stream in (sys.stdout, sys.stderr):
@@ -157,7 +87,7 @@ def run(argv: Sequence[str]) -> int:
         ctx = exc.ctx if isinstance(exc, click.UsageError) else None
         failure = usage(exc.format_message().rstrip("."))
         if ctx is not None:
-            _hint(failure, ctx)
+            hint(failure, ctx)
         return failures.report(failure, json=_wants_json(argv), debug=False)
     except click.Abort:
         return failures.report(KeyboardInterrupt(), json=False, debug=False)
@@ -172,218 +102,11 @@ def _wants_json(argv: Sequence[str]) -> bool:
     return "--json" in words
 
 
-# -- options ---------------------------------------------------------------------------------------
-
-
-def _complete_target(
-    ctx: click.Context, param: click.Parameter, incomplete: str
-) -> list[click.shell_completion.CompletionItem]:
-    return [click.shell_completion.CompletionItem(incomplete, type="file")]
-
-
-def _seconds(ctx: click.Context, param: click.Parameter, value: float | None) -> float | None:
-    if value is not None and not 0 <= value <= 1e9:
-        raise click.BadParameter("expected seconds, or 0 for no limit", ctx, param)
-    return value
-
-
-_json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-_debug_option = click.option("--debug", is_flag=True, help="Show the traceback of a failure.")
-_token_option = click.option(
-    "--token",
-    metavar="TOKEN",
-    help="The bearer token. Process lists show it, so prefer the variable WIRESPEED_TOKEN.",
-)
-_token_file_option = click.option(
-    "--token-file", metavar="FILE", help="Read the bearer token from a file."
-)
-
-
-_ca_option = click.option(
-    "--ca", metavar="FILE", help="https://, wss://: trust these certificates (PEM) only."
-)
-_HTTP_TARGET = "URL|FILE.json[#NAME]"
-
-
-def _takes(arguments: str) -> Callable[[F], F]:
-    """Add the options of commands with a TARGET, and ``command``, the arguments after ``--``."""
-
-    def decorate(function: F) -> F:
-        @functools.wraps(function)
-        def passes(*args: Any, **kwargs: Any) -> Any:
-            ctx = click.get_current_context()
-            return function(*args, command=ctx.meta["wirespeed.command"], **kwargs)
-
-        for option in (
-            _debug_option,
-            click.option(
-                "--quiet-server", is_flag=True, help="Show the server's stderr only if it fails."
-            ),
-            click.option(
-                "--log-level",
-                type=click.Choice(LOG_LEVELS),
-                metavar="LEVEL",
-                help=f"Ask for the server's log messages: {', '.join(LOG_LEVELS)}.",
-            ),
-            click.option(
-                "--era",
-                type=click.Choice(_ERAS),
-                help="The protocol's era; by default detected (auto).",
-            ),
-            click.option("--lite", is_flag=True, help="The target speaks LiteMCP, not MCP."),
-            _ca_option,
-            click.option(
-                "--header",
-                "headers",
-                multiple=True,
-                metavar="'NAME: VALUE'",
-                help="HTTP and WebSocket: send a header; may be repeated.",
-            ),
-            _token_file_option,
-            _token_option,
-            click.option(
-                "--timeout",
-                type=float,
-                metavar="SECONDS",
-                callback=_seconds,
-                help="Time for the handshake and for each request; default 60, 0 for no limit.",
-            ),
-            _json_option,
-            click.argument("words", nargs=-1, metavar=arguments, shell_complete=_complete_target),
-        ):
-            passes = option(passes)
-        return passes  # type: ignore[return-value]
-
-    return decorate
-
-
-def _options(command: list[str] | None, word: str | None, settings: dict[str, Any]) -> Any:
-    from wirespeed.cli.session import Options
-
-    return Options(word, command, **settings)
-
-
-def _target_only(words: tuple[str, ...], command: list[str] | None, name: str) -> str | None:
-    """Return the word that names the target; None if the target is a command."""
-    if command is not None:
-        if words:
-            raise usage(f"give a TARGET or a command after --, not both ({words[0]!r})")
-        return None
-    if not words:
-        raise usage("TARGET is missing")
-    if len(words) > 1:
-        if "://" in words[0]:  # the further arguments are not a program, and may hold a token
-            raise usage("one TARGET is enough; there are further arguments after it")
-        line = " ".join(words)
-        raise usage(f"one TARGET is enough; to start a program: wirespeed {name} -- {line}")
-    return words[0]
-
-
-def _http_options(command: F) -> F:
-    """The options of a command that listens for HTTP."""
-    for option in reversed(
-        (
-            click.option(
-                "--stateless",
-                is_flag=True,
-                help="HTTP: serve without sessions. --workers needs it for https://.",
-            ),
-            click.option(
-                "--access-log",
-                type=click.Choice(LOG_FORMATS),
-                metavar="FORMAT",
-                help="HTTP: write a line for each request to stderr, as text or json.",
-            ),
-            click.option(
-                "--trusted-proxy",
-                "trusted_proxies",
-                multiple=True,
-                metavar="ADDRESS",
-                help="HTTP: the address or network of a proxy that names the "
-                "client; may be repeated.",
-            ),
-        )
-    ):
-        command = option(command)
-    return command
-
-
-def _listening_options(command: F) -> F:
-    """The options of a command that listens: those of `Settings`, and of the log."""
-    for option in reversed(
-        (
-            click.option(
-                "--workers",
-                type=click.IntRange(1, 1024),
-                default=1,
-                metavar="N",
-                help="The number of processes that share the port.",
-            ),
-            click.option(
-                "--name",
-                metavar="NAME",
-                help="The name with which session ids begin, for load balancers.",
-            ),
-            click.option(
-                "--certfile",
-                metavar="FILE",
-                help="https://, wss://: the certificate and its chain (PEM).",
-            ),
-            click.option(
-                "--keyfile",
-                metavar="FILE",
-                help="TLS: the certificate's key (PEM), if it is in a file of its "
-                "own. The password of an "
-                "encrypted key is read from WIRESPEED_KEY_PASSWORD or the terminal.",
-            ),
-            _token_option,
-            _token_file_option,
-            click.option(
-                "--origin",
-                "origins",
-                multiple=True,
-                metavar="ORIGIN",
-                help="HTTP, WebSocket: let pages of this origin connect, such as "
-                "https://app.example; may be "
-                "repeated.",
-            ),
-            click.option(
-                "--host-name",
-                "hosts",
-                multiple=True,
-                metavar="HOST",
-                help="HTTP, WebSocket: the name in the URL that clients use; may be repeated.",
-            ),
-            click.option(
-                "--max-connections",
-                type=click.IntRange(1, 10_000_000),
-                metavar="N",
-                help="The most connections of each process.",
-            ),
-            click.option(
-                "--log-level",
-                type=click.Choice(SERVE_LOG_LEVELS),
-                metavar="LEVEL",
-                help="Log to stderr from this level on: "
-                f"{', '.join(SERVE_LOG_LEVELS)}; default warning.",
-            ),
-            click.option(
-                "--log-format",
-                type=click.Choice(LOG_FORMATS),
-                metavar="FORMAT",
-                help="text, or json for one JSON object a line; default text.",
-            ),
-        )
-    ):
-        command = option(command)
-    return command
-
-
 # -- commands --------------------------------------------------------------------------------------
 
 
 @click.group(
-    cls=Group,
+    cls=CommandGroup,
     epilog=_EPILOG,
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
@@ -408,7 +131,7 @@ def cli(ctx: click.Context) -> None:
     "  wirespeed serve server.py --on wss://0.0.0.0:443/mcp --workers 4 \\\n"
     "      --certfile cert.pem --keyfile key.pem --host-name tools.example",
 )
-@click.argument("file", metavar="FILE.py[:NAME]", type=str, shell_complete=_complete_target)
+@click.argument("file", metavar="FILE.py[:NAME]", type=str, shell_complete=complete_target)
 @click.option(
     "--on",
     "urls",
@@ -418,9 +141,9 @@ def cli(ctx: click.Context) -> None:
     "tcp://HOST:PORT, port 0 for a free one; may be repeated; without --on: stdio.",
 )
 @click.option("--lite", is_flag=True, help="Serve the LiteMCP servers of the file.")
-@_listening_options
-@_http_options
-@_debug_option
+@listening_options
+@http_options
+@debug_option
 def serve(
     file: str,
     urls: tuple[str, ...],
@@ -493,8 +216,8 @@ def serve(
     metavar="FILE",
     help="The token for --admin; or in WIRESPEED_ADMIN_TOKEN; otherwise one is made and shown.",
 )
-@_listening_options
-@_debug_option
+@listening_options
+@debug_option
 @click.pass_context
 def proxy(
     ctx: click.Context,
@@ -539,8 +262,8 @@ def proxy(
     "  wirespeed top http://127.0.0.1:9464 --json | jq .totals",
 )
 @click.argument("url")
-@_token_option
-@_token_file_option
+@token_option
+@token_file_option
 @click.option(
     "--interval",
     type=click.FloatRange(0.1, 3600),
@@ -550,8 +273,8 @@ def proxy(
     help="Seconds between two looks.",
 )
 @click.option("--once", is_flag=True, help="Print once, as in a pipe.")
-@_json_option
-@_debug_option
+@json_option
+@debug_option
 def top(
     url: str,
     token: str | None,
@@ -585,15 +308,15 @@ def top(
     "  wirespeed list wss://tools.example/mcp --token-file ~/.tools-token\n"
     "  wirespeed list --json -- npx -y some-server --its-option",
 )
-@_takes("TARGET")
+@takes("TARGET")
 def list_(words: tuple[str, ...], command: list[str] | None, as_json: bool, **settings: Any) -> int:
     """List the tools of a server: name, parameters, description."""
-    word = _target_only(words, command, "list")
+    word = target_only(words, command, "list")
     if settings["lite"]:
         from wirespeed.cli.lite import list_tools
     else:
         from wirespeed.cli.tools import list_tools
-    return list_tools(_options(command, word, settings), as_json=as_json)
+    return list_tools(options_of(command, word, settings), as_json=as_json)
 
 
 @cli.command(
@@ -605,7 +328,7 @@ def list_(words: tuple[str, ...], command: list[str] | None, as_json: bool, **se
     '  wirespeed call -- python server.py -- add \'{"a": 1, "b": 2}\'\n'
     "  wirespeed call --lite ws://127.0.0.1:8765/add add '[1, 2]'",
 )
-@_takes("TARGET TOOL [JSON]")
+@takes("TARGET TOOL [JSON]")
 def call(words: tuple[str, ...], command: list[str] | None, as_json: bool, **settings: Any) -> int:
     """Call a tool and print the content of its result.
 
@@ -632,7 +355,7 @@ def call(words: tuple[str, ...], command: list[str] | None, as_json: bool, **set
         from wirespeed.cli.lite import call as work
     else:
         from wirespeed.cli.tools import call as work
-    options = _options(command, word, settings)
+    options = options_of(command, word, settings)
     return work(options, tool, rest[0] if rest else None, as_json=as_json)
 
 
@@ -645,7 +368,7 @@ def call(words: tuple[str, ...], command: list[str] | None, as_json: bool, **set
     "  wirespeed login https://tools.example/mcp --client-id 4f2a --scope tools:read\n"
     "  wirespeed login mcp.json#tools",
 )
-@click.argument("target", metavar=_HTTP_TARGET, shell_complete=_complete_target)
+@click.argument("target", metavar=HTTP_TARGET, shell_complete=complete_target)
 @click.option(
     "--client-id",
     metavar="ID",
@@ -687,12 +410,12 @@ def call(words: tuple[str, ...], command: list[str] | None, as_json: bool, **set
     "--timeout",
     type=float,
     metavar="SECONDS",
-    callback=_seconds,
+    callback=seconds,
     help="Time for the person; default 300, 0 for no limit.",
 )
-@_ca_option
-@_json_option
-@_debug_option
+@ca_option
+@json_option
+@debug_option
 def login(target: str, as_json: bool, **settings: Any) -> int:
     """Log in to a server in the browser (OAuth 2.1), and store the tokens.
 
@@ -706,10 +429,10 @@ def login(target: str, as_json: bool, **settings: Any) -> int:
 
 
 @cli.command(cls=Command, short_help="Forget the tokens of a server.")
-@click.argument("target", metavar=_HTTP_TARGET, shell_complete=_complete_target)
-@_ca_option
-@_json_option
-@_debug_option
+@click.argument("target", metavar=HTTP_TARGET, shell_complete=complete_target)
+@ca_option
+@json_option
+@debug_option
 def logout(target: str, ca: str | None, as_json: bool) -> int:
     """Delete the tokens of "wirespeed login", and revoke them if the authorization server can."""
     from wirespeed.cli.login import logout as work
@@ -726,10 +449,10 @@ def logout(target: str, ca: str | None, as_json: bool) -> int:
     "  wirespeed config server.py --vscode > .vscode/mcp.json\n"
     "  wirespeed config wss://tools.example/mcp --key tools",
 )
-@click.argument("file", metavar="FILE.py[:NAME]|URL", type=str, shell_complete=_complete_target)
+@click.argument("file", metavar="FILE.py[:NAME]|URL", type=str, shell_complete=complete_target)
 @click.option("--key", metavar="KEY", help="The key of the server; by default the server's name.")
 @click.option("--vscode", is_flag=True, help='Print the form of VS Code: "servers", with a type.')
-@_debug_option
+@debug_option
 def config(file: str, key: str | None, vscode: bool) -> int:
     """Print the JSON with which a host (Claude, Cursor, VS Code) starts the server of a file, or
     reaches a server at a URL.
@@ -743,15 +466,15 @@ def config(file: str, key: str | None, vscode: bool) -> int:
 
 
 @cli.command(cls=TargetCommand, short_help="Show versions and limits, or facts about a server.")
-@_takes("[TARGET]")
+@takes("[TARGET]")
 def info(words: tuple[str, ...], command: list[str] | None, as_json: bool, **settings: Any) -> int:
     """Show facts about this installation; with TARGET, facts about the server."""
     from wirespeed.cli.info import info as work
 
     if command is None and not words:
         return work(None, as_json=as_json)
-    word = _target_only(words, command, "info")
-    return work(_options(command, word, settings), as_json=as_json)
+    word = target_only(words, command, "info")
+    return work(options_of(command, word, settings), as_json=as_json)
 
 
 @cli.command(cls=Command, short_help="Call a bundled server 20,000 times, and measure.")
@@ -763,8 +486,8 @@ def info(words: tuple[str, ...], command: list[str] | None, as_json: bool, **set
     "--in-flight", type=click.IntRange(1, 10_000), default=64, show_default=True, metavar="W",
     help="How many of them at once.",
 )  # fmt: skip
-@_json_option
-@_debug_option
+@json_option
+@debug_option
 def demo(calls: int, in_flight: int, as_json: bool) -> int:
     """Start the bundled calculator server as a child, list its tools, call one, then make many
     calls multiplexed on one link, and show their throughput and a histogram of their latency. Then

@@ -19,7 +19,7 @@ def set_up(level: str | None, form: str | None) -> None:
     ``json``, messages of this program are records, too.
     """
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(Json() if form == "json" else Text())
+    handler.setFormatter(JsonLines() if form == "json" else TextLines())
     if level is None and form is None:
         handler.setLevel(logging.WARNING)
         logging.lastResort = handler
@@ -33,7 +33,7 @@ def set_up(level: str | None, form: str | None) -> None:
 def show_requests(form: str) -> None:
     """Write the access log to stderr, whatever the level of the rest."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(Text() if form == "text" else logging.Formatter("%(message)s"))
+    handler.setFormatter(TextLines() if form == "text" else logging.Formatter("%(message)s"))
     log = logging.getLogger("wirespeed.access")
     log.setLevel(logging.INFO)
     log.addHandler(handler)
@@ -50,7 +50,7 @@ def _time(record: logging.LogRecord) -> str:
     return moment.isoformat(timespec="milliseconds")
 
 
-class Text(logging.Formatter):
+class TextLines(logging.Formatter):
     """``TIME LEVEL LOGGER: MESSAGE``, with a traceback on the lines below. Control characters are
     escaped."""
 
@@ -62,7 +62,7 @@ class Text(logging.Formatter):
         return line
 
 
-class Json(logging.Formatter):
+class JsonLines(logging.Formatter):
     """One JSON object a line, with the members ``time``, ``level``, ``logger``, ``message``,
     ``process`` (a number) and, after a failure, ``traceback``."""
 

@@ -12,13 +12,19 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from wirespeed.cli import credentials, logs
 from wirespeed.cli.failures import Exit, Failure, complain, usage
-from wirespeed.cli.serve import Settings, places_of
+from wirespeed.cli.serve import (
+    ListenSpec,
+    Settings,
+    key_password,
+    places_of,
+    renew,
+    serve_at,
+)
 from wirespeed.errors import ConfigError
 from wirespeed.proxy.config import ListenConfig
 from wirespeed.transport.watch import Watch
 
 if TYPE_CHECKING:
-    from wirespeed.cli.listen import Listening
     from wirespeed.proxy import Proxy
     from wirespeed.proxy.backend_config import BackendConfig, Isolation
     from wirespeed.proxy.config import ProxyConfig
@@ -127,11 +133,9 @@ def run_proxy(
         return checking.end(config.backends)
     attendant.serves(proxy, places, _traced(file, proxy) if config.tracing else None)
     if places or configured:
-        from wirespeed.cli.listen import Listening, serve_at
-
         for form in {one.access_log for one in config.listeners if one.access_log is not None}:
             logs.show_requests(form)
-        places += [Listening(url, settings, None, one) for url, one in configured]
+        places += [ListenSpec(url, settings, None, one) for url, one in configured]
         proxy.listening.expect(place.url for place in places)
         found: list[Any] = []
         for place in places:
@@ -146,14 +150,14 @@ def run_proxy(
                 except Failure as exc:
                     raise ConfigError(str(exc)) from None
             else:
-                place = Listening(url, settings, None, _options(listen.url, proxy, listen))
+                place = ListenSpec(url, settings, None, _options(listen.url, proxy, listen))
             place.options = {**proxy.listen_fields, **place.options}
             places.append(place)
             return place.with_services(routes)
 
         proxy.listening.place = place_of
         if config.admin is not None:
-            place = Listening(config.admin.listen, Settings(), None)
+            place = ListenSpec(config.admin.listen, Settings(), None)
             place.options |= proxy.admin_fields
             found.append((place, proxy.admin))
         serve_at(found, settings.workers, attendant)
@@ -172,7 +176,7 @@ class Traces(Protocol):
 
 
 class _Check:
-    """What ``--check`` finds.
+    """The findings of ``--check``.
 
     Args:
         file: The file.
@@ -226,14 +230,14 @@ class _Attendant:
     def __init__(self, file: str | None, load: Callable[[], ProxyConfig]) -> None:
         self._file = file
         self._load = load
-        self._places: list[Listening] = []
+        self._places: list[ListenSpec] = []
         self._traces: Traces | None = None
         self._n = 0  # listeners
         self._watch = Watch(self._files, self._read)
         self._proxy: Proxy
 
-    def serves(self, proxy: Proxy, places: list[Listening], traces: Traces | None) -> None:
-        """What serves, and where. ``traces``: What has its spans."""
+    def serves(self, proxy: Proxy, places: list[ListenSpec], traces: Traces | None) -> None:
+        """Take what is served at which places. ``traces``: The provider of its spans."""
         self._proxy, self._places, self._traces = proxy, places, traces
         proxy.source = self._file
         self._watch.polls = proxy.config.watch
@@ -246,8 +250,6 @@ class _Attendant:
         return [one.certificate for one in self._places if one.certificate is not None]
 
     async def _read(self) -> None:
-        from wirespeed.cli.listen import renew
-
         self._proxy.reopen_logs()
         if certificates := self._certificates():
             await renew(certificates)
@@ -312,7 +314,6 @@ def _options(
     place: str, proxy: Proxy, listen: ListenConfig
 ) -> tuple[ListenFields, Certificate | None]:
     """The options of a listener of the file, and its certificate. ConfigError: they are wrong."""
-    from wirespeed.cli.listen import key_password
     from wirespeed.proxy.listen_options import options_of
     from wirespeed.transport.net.serve import plan
 
@@ -326,7 +327,7 @@ def _options(
 
 
 def _key(name: str) -> str:
-    """What a field of a listener is called in the file. Other words stay as they are."""
+    """Return the name of a listener's field in the file. Other words stay as they are."""
     if name not in ListenConfig.__dataclass_fields__:
         return name
     first, *rest = name.split("_")

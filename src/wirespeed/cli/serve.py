@@ -1,19 +1,41 @@
-"""``wirespeed serve``: serves the servers of a Python file, on stdio or at a URL."""
+"""``wirespeed serve``: serves the servers of a Python file, on stdio or at URLs. Checks the options
+of listening, for ``wirespeed proxy`` too, loads certificates, and announces the server."""
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import itertools
+import logging
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
 from wirespeed.cli import credentials, logs, modules
-from wirespeed.cli.failures import cannot_start, usage
+from wirespeed.cli.credentials import ENVIRON
+from wirespeed.cli.failures import Failure, cannot_start, complain, usage
+from wirespeed.cli.modules import title
 from wirespeed.cli.targets import check_file
 from wirespeed.client.python_file import python_file
+from wirespeed.transport.address import Address, is_loopback, parse
+from wirespeed.transport.watch import Watch
 
 if TYPE_CHECKING:
-    from wirespeed.cli.listen import Listening
-    from wirespeed.cli.modules import Service
+    from wirespeed import HttpOptions
+    from wirespeed.cli.credentials import Secret
+    from wirespeed.cli.modules import Routes, Service
+    from wirespeed.transport.net.certificate import Certificate
+    from wirespeed.transport.net.group import Attendant
+    from wirespeed.transport.net.serve import Place
+    from wirespeed.transport.options import ListenFields
+
+
+logger = logging.getLogger("wirespeed.server")
+
+KEY_PASSWORD = "WIRESPEED_KEY_PASSWORD"
 
 
 @dataclass(frozen=True, repr=False)
@@ -86,8 +108,6 @@ def serve(
     path, name = python_file(word) or (word, None)
     check_file(path)
     if places:
-        from wirespeed.cli.listen import serve_at
-
         module = modules.load(path)
         routes = all(place.has_paths for place in places)
         found = modules.pick(module, path, name, lite=lite, routes=routes)
@@ -105,18 +125,16 @@ def serve(
     return 0
 
 
-def places_of(urls: tuple[str, ...], settings: Settings, option: str) -> list[Listening]:
+def places_of(urls: tuple[str, ...], settings: Settings, option: str) -> list[ListenSpec]:
     """Return where to listen; nowhere for stdio. ``option`` names the URLs. Failure (2 or 3): an
     option is wrong, or fits none of them."""
     if not urls:
         if given := settings.given():
             raise usage(f"{given[0]} needs {option} URL: stdio has no such option")
         return []
-    from wirespeed.cli.listen import Listening, check_used, parsed
-
     secret = settings.secret
     check_used([parsed(url, option) for url in urls], settings, secret)
-    places = [Listening(url, settings, secret) for url in urls]
+    places = [ListenSpec(url, settings, secret) for url in urls]
     if settings.access_log is not None:
         logs.show_requests(settings.access_log)
     return places
@@ -131,3 +149,217 @@ def check(service: Service, path: str) -> None:
             _ = service.info
         except ValueError:
             raise cannot_start(f"{path}: the LiteServer {service.name} has no tool") from None
+
+
+def parsed(url: str, option: str = "--on") -> Address:
+    """The address of a URL. Failure (2): it is not one."""
+    try:
+        return parse(url)
+    except ValueError as exc:
+        raise usage(f"{option}: {exc}") from None
+
+
+def serve_at(
+    places: Sequence[tuple[ListenSpec, Service | Routes]],
+    workers: int,
+    attendant: Attendant | None = None,
+) -> None:
+    """Serve at all places, each with its servers, until the process is told to end. Certificates
+    are read again when they change, and on SIGHUP.
+
+    ``attendant``: Knows the listeners, and does that for the places itself.
+    """
+    from wirespeed.transport.net.serve import run_together
+    from wirespeed.transport.net.succession import Succession
+
+    os.environ.pop(KEY_PASSWORD, None)  # not for tools and their child processes
+    n = itertools.count(1)
+    if attendant is None and any(place.certificate for place, _ in places):
+        attendant = _Certificates([place for place, _ in places])
+    try:
+        run_together(
+            [place.with_services(found, lambda: next(n) == len(places)) for place, found in places],
+            workers=workers,
+            attendant=attendant,
+            succession=Succession([sys.executable, *sys.orig_argv[1:]], ENVIRON),
+        )
+    except ValueError as exc:
+        raise usage(f"--on: {exc}") from None
+
+
+class _Certificates:
+    """An `Attendant` that reads certificates again."""
+
+    def __init__(self, places: Sequence[ListenSpec]) -> None:
+        found = [place.certificate for place in places if place.certificate is not None]
+        self._watch = Watch(lambda: found[0].files, lambda: renew(found))
+
+    drain_delay = 0.0
+
+    def begin(self, group: object) -> None:
+        """The watch begins with the first listener."""
+
+    @contextlib.contextmanager
+    def attend(self, group: object, number: int, listener: object) -> Iterator[None]:
+        with self._watch.running():
+            yield
+
+
+async def renew(certificates: Iterable[Certificate]) -> None:
+    """Read certificates again, in a thread. One that cannot be used is logged, and the earlier one
+    stays."""
+    loop = asyncio.get_running_loop()
+    for certificate in certificates:
+        try:
+            changed = certificate.use(await loop.run_in_executor(None, certificate.read))
+        except (Failure, ValueError) as exc:
+            logger.error("the certificate stays as it was: %s", exc)
+        else:
+            if changed:
+                logger.info("the certificate was read again: %s", certificate.files[0])
+
+
+def check_used(addresses: Sequence[Address], settings: Settings, secret: Secret | None) -> None:
+    """Check that each option is for one of the URLs. Failure (2): one is for none."""
+    schemes = ", ".join(f"{scheme}:" for scheme in dict.fromkeys(a.scheme for a in addresses))
+    given = settings.given()
+    if not any(address.has_paths for address in addresses):
+        only = f"is for HTTP and WebSocket; {schemes} has no handshake that could check it"
+        if secret is not None:
+            if secret.from_option:
+                raise usage(f"a token {only}")
+            complain(f"{secret.source} {only}", level="warning")
+        for option in ("--origin", "--host-name"):
+            if option in given:
+                raise usage(f"{option} {only}")
+    if not any(address.secure for address in addresses):
+        for option in ("--certfile", "--keyfile"):
+            if option in given:
+                raise usage(f"{option} is for https:// and wss://, not for {schemes}")
+    if not any(address.is_http for address in addresses):
+        for option in ("--name", "--stateless", "--access-log", "--trusted-proxy"):
+            if option in given:
+                raise usage(f"{option} is for http:// and https://, not for {schemes}")
+
+
+class ListenSpec:
+    """The address and the options of a listener. They are checked before the user's file is
+    imported.
+
+    Args:
+        options: These options and this certificate, in place of those of the command line.
+
+    Failure (2 or 3): an option is wrong.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        settings: Settings,
+        secret: Secret | None,
+        options: tuple[ListenFields, Certificate | None] | None = None,
+    ) -> None:
+        self.address = parsed(url)
+        self.url = url
+        self.settings = settings
+        self.scheme = self.address.scheme
+        self.options: ListenFields = {}
+        self.certificate: Certificate | None = None
+        if options is not None:
+            self.options, self.certificate = options
+            return
+        if settings.max_connections is not None:
+            self.options["max_connections"] = settings.max_connections
+        if self.has_paths:
+            if secret is not None:
+                self.options["token"] = secret.tokens
+            if settings.origins:
+                self.options["origins"] = settings.origins
+            if settings.hosts:
+                self.options["hosts"] = settings.hosts
+        if self.address.secure:
+            self.certificate = self._certificate()
+            self.options["ssl"] = self.certificate.context
+        if self.address.is_http:
+            self.options["http"] = self._http()
+
+    @property
+    def has_paths(self) -> bool:
+        """Whether several servers can share the address, each with a path of its own."""
+        return self.address.has_paths
+
+    def with_services(
+        self, found: Service | Routes, is_last: Callable[[], bool] = lambda: False
+    ) -> Place:
+        """The services, options and announcement of this place. ``is_last``: Returns whether all
+        others are announced."""
+        return self.url, found, lambda urls: self._announce(found, urls, is_last()), self.options
+
+    def _http(self) -> HttpOptions:
+        from wirespeed import HttpOptions
+        from wirespeed.transport.http.options import check_name
+
+        settings = self.settings
+        if settings.name is not None:
+            try:
+                check_name(settings.name)
+            except ValueError as exc:
+                raise usage(f"--name: {exc}") from None
+        try:
+            return HttpOptions(
+                name=settings.name,
+                stateless=settings.stateless,
+                access_log=settings.access_log,
+                trusted_proxies=settings.trusted_proxies,
+            )
+        except ValueError as exc:
+            raise usage(f"--trusted-proxy: {exc}") from None
+
+    def _announce(self, found: Service | Routes, urls: Sequence[str], is_last: bool) -> None:
+        """Print the address, with the last one how to end the server, and warn about an unencrypted
+        token."""
+        n = self.settings.workers
+        workers = f" with {n} workers" if n > 1 else ""
+        services = list(found.values()) if isinstance(found, dict) else [found]
+        for service, url in zip(services, urls, strict=True):
+            end = "; Ctrl-C ends it" if is_last and url == urls[-1] else ""
+            complain(f"serving {title(service)}{workers} on {url}{end}", level="note")
+        if self.address.file or is_loopback(self.address.host):
+            return
+        if "token" in self.options and not self.address.secure:
+            plain, secure = f"{self.scheme}://", f"{self.scheme}s://"
+            complain(
+                f"{plain} is not encrypted, and neither is the token: use {secure}",
+                level="warning",
+            )
+
+    # -- TLS ---------------------------------------------------------------------------------------
+
+    def _certificate(self) -> Certificate:
+        from wirespeed.transport.net.certificate import Certificate
+
+        certfile, keyfile = self.settings.certfile, self.settings.keyfile
+        if certfile is None:
+            raise usage(
+                f"{self.scheme}:// needs --certfile FILE, and --keyfile FILE unless both are in one"
+            )
+        for path in filter(None, (certfile, keyfile)):
+            check_file(path)
+        try:
+            return Certificate(certfile, keyfile, key_password, option="--keyfile FILE")
+        except ValueError as exc:
+            raise cannot_start(str(exc)) from None
+
+
+def key_password(path: str) -> str:
+    """Return the password of a key. Failure (3): nobody knows it."""
+    password = ENVIRON.get(KEY_PASSWORD)
+    if password is not None:
+        return password
+    if not sys.stdin.isatty():
+        raise cannot_start(
+            f"the key {path} is encrypted, and its password is not in {KEY_PASSWORD}"
+        )
+    import getpass
+
+    return getpass.getpass(f"Password of {path}: ")

@@ -16,10 +16,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from wirespeed import Client, Server
-from wirespeed.cli import histogram, show
-from wirespeed.cli.bundled import bundled
+from wirespeed.cli import demo, show
+from wirespeed.cli.demo import Load, bundled
 from wirespeed.cli.failures import Exit, Failure
-from wirespeed.cli.load import Load
 from wirespeed.demo import calculator
 from wirespeed.errors import RemoteError
 from wirespeed.transport.loop import run
@@ -195,7 +194,7 @@ seconds = st.floats(min_value=1e-9, max_value=1e4)
 @example([1.0] * 99 + [1.12], 2)
 def test_bins_hold_every_value_once(values: list[float], rows: int) -> None:
     ordered = sorted(values)
-    found = histogram.bins(ordered, rows)
+    found = demo.bins(ordered, rows)
     assert 1 <= len(found) <= rows
     assert sum(count for _, _, count in found) == len(ordered)
     assert found[0][0] <= ordered[0]
@@ -209,18 +208,18 @@ def test_bins_hold_every_value_once(values: list[float], rows: int) -> None:
 
 def test_percentiles_are_nearest_rank() -> None:
     ordered = [float(n) for n in range(1, 101)]
-    assert [histogram.percentile(ordered, p) for p in (0, 1, 50, 99, 100)] == [1, 1, 50, 99, 100]
-    assert histogram.percentile([7.0], 99) == 7
+    assert [demo.percentile(ordered, p) for p in (0, 1, 50, 99, 100)] == [1, 1, 50, 99, 100]
+    assert demo.percentile([7.0], 99) == 7
 
 
 def test_bars() -> None:
-    assert histogram.bar(1.0, 10, blocks=True) == "█" * 10
-    assert histogram.bar(0.55, 10, blocks=True) == "█████▌"
-    assert histogram.bar(1e-9, 10, blocks=True) == "▏"
-    assert histogram.bar(0.0, 10, blocks=True) == ""
-    assert histogram.bar(0.55, 10, blocks=False) == "######"
-    assert histogram.bar(1e-9, 10, blocks=False) == "#"
-    assert histogram.bar(0.0, 10, blocks=False) == ""
+    assert demo.bar(1.0, 10, blocks=True) == "█" * 10
+    assert demo.bar(0.55, 10, blocks=True) == "█████▌"
+    assert demo.bar(1e-9, 10, blocks=True) == "▏"
+    assert demo.bar(0.0, 10, blocks=True) == ""
+    assert demo.bar(0.55, 10, blocks=False) == "######"
+    assert demo.bar(1e-9, 10, blocks=False) == "#"
+    assert demo.bar(0.0, 10, blocks=False) == ""
 
 
 def test_durations(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,8 +20,8 @@ from cli_lab import (
 
 from wirespeed import __version__
 from wirespeed.cli import targets
-from wirespeed.cli.app import LOG_LEVELS
 from wirespeed.cli.failures import Exit, Failure
+from wirespeed.cli.grammar import LOG_LEVELS
 from wirespeed.cli.tools import read_arguments
 from wirespeed.protocol import revisions
 
