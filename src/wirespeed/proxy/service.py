@@ -15,6 +15,7 @@ from wirespeed.protocol.revisions import LEGACY_VERSIONS, MODERN_VERSIONS
 from wirespeed.proxy.access.mirrored import Mirrored
 from wirespeed.proxy.access.tool_schemas import ToolSchemas
 from wirespeed.proxy.backend import Backend, Owner
+from wirespeed.proxy.eras import modern_version
 from wirespeed.proxy.flow.admission import Limited
 from wirespeed.proxy.front import Front
 from wirespeed.proxy.isolation.assignment import WithoutSession
@@ -345,14 +346,17 @@ class ProxyService:
 
         ``own``: Its own connection to the server, or None.
         """
-        from wirespeed.proxy.translation.start import translate
+        from wirespeed.proxy.translation.legacy_client import LegacyClient
+        from wirespeed.proxy.translation.modern_client import ModernClient
 
         def join(owner: Owner, client: Front) -> tuple[Backend, Front]:
             return self.join(owner, client, translate=False)
 
         if own is None:
             front.admission = None  # of the requests of the new connection
-        translate(join, front, message, own)
+        kind = LegacyClient if modern_version(message) is None else ModernClient
+        to = kind(front, join, own).route(front, message)
+        assert to is None  # it connects first
 
     def http_target(
         self, options: HttpOptions, *, loop: asyncio.AbstractEventLoop, pool: TaskPool

@@ -288,7 +288,7 @@ async def test_malformed_questions(tmp_path: Path, method: Any, params: Any) -> 
 async def test_a_request_that_fails_unexpectedly(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("wirespeed.proxy.translation.questions.MAX_ROUNDS", None)
+    monkeypatch.setattr("wirespeed.proxy.translation.input_requests.MAX_ROUNDS", None)
     lab = EraLab(tmp_path, "shared", modern=True)
     async with lab.serving():
         one, _ = await lab.legacy(**ALL)
@@ -338,7 +338,7 @@ async def test_a_subscription_that_takes_too_long(tmp_path: Path) -> None:
 
 
 async def test_rounds_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("wirespeed.proxy.translation.questions.DELAY", 0.0)
+    monkeypatch.setattr("wirespeed.proxy.translation.input_requests.DELAY", 0.0)
     lab = EraLab(tmp_path, "shared", modern=True)
     async with lab.serving():
         one, _ = await lab.legacy()

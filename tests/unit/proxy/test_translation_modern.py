@@ -17,7 +17,6 @@ from tests.unit.proxy.proxy_lab import MODERN
 from tests.unit.proxy.translation_lab import EraLab, request, text_in, tool
 from wirespeed import Client
 from wirespeed.proxy import Proxy
-from wirespeed.proxy.translation import rounds
 
 pytestmark = [pytest.mark.compiled, pytest.mark.off_schema]
 
@@ -403,7 +402,7 @@ async def test_no_request_over_http_sets_the_level_of_a_shared_server(tmp_path: 
 async def test_a_round_whose_client_does_not_come_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rounds, "ROUND_TTL", 0.05)
+    monkeypatch.setattr("wirespeed.proxy.translation.input_requests.ROUND_TTL", 0.05)
     lab = EraLab(tmp_path, "session", modern=False)
     async with lab.serving():
         one = await lab.client(ALL)

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 from wirespeed.errors import RemoteError, WirespeedError
 from wirespeed.protocol import codes
 from wirespeed.proxy.failures import ServerLost
-from wirespeed.proxy.translation.listening import Listening
-from wirespeed.proxy.translation.updates import Updates
+from wirespeed.proxy.translation.subscriptions import ListenRequests, Updates
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -55,8 +54,7 @@ class Subscriptions:
     def __init__(self, client: MergedClient, front: Front) -> None:
         self._client = client
         self._front = front
-        servers: Any = self  # in the place of the one server that `Listening` asks
-        self._listening = Listening(front, servers, _OFFERED)
+        self._listening = ListenRequests(front, self, _OFFERED)
         self._following: dict[str, asyncio.Task[None]] = {}
         self._heard: dict[str, asyncio.Future[_Heard]] = {}
 
@@ -74,7 +72,7 @@ class Subscriptions:
 
     def said(self, message: Message) -> None:
         """Tell of a change."""
-        self._listening.said(message.method or "", message)
+        self._listening.said(message)
 
     # -- the servers -----------------------------------------------------------------------------
 
@@ -115,7 +113,7 @@ class Subscriptions:
             self._following.pop(name, None)
             self._heard.pop(name).cancel()
 
-    # -- as the one server of `Listening` --------------------------------------------------------
+    # -- as a `ListenServer` ---------------------------------------------------------------------
 
     @property
     def link(self) -> object:

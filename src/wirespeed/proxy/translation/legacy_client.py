@@ -27,8 +27,8 @@ from wirespeed.proxy.eras import modern_version, params_of, unsupported
 from wirespeed.proxy.isolation.handshake import learn_tools
 from wirespeed.proxy.supervision.retries import Retries
 from wirespeed.proxy.tags import whole
-from wirespeed.proxy.translation.edits import Raising
-from wirespeed.proxy.translation.questions import answers
+from wirespeed.proxy.translation.input_requests import INPUT_METHODS, input_responses
+from wirespeed.proxy.translation.requests import Raising
 from wirespeed.proxy.translation.results import (
     encode,
     initialized,
@@ -37,9 +37,8 @@ from wirespeed.proxy.translation.results import (
     malformed,
     members_of,
 )
-from wirespeed.proxy.translation.rounds import INPUT_METHODS
+from wirespeed.proxy.translation.subscriptions import Updates
 from wirespeed.proxy.translation.translator import Translator
-from wirespeed.proxy.translation.updates import Updates
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -127,7 +126,7 @@ class LegacyClient(Translator):
             self._greeted = True
             front.speak(self._hello["protocolVersion"])
             self._declare()
-            self.answer(message, encode(self._hello))
+            self.front.answer(message, encode(self._hello))
             front.across = self.backend
             front.admits_legacy = True
             front.translation = self._translation
@@ -159,23 +158,25 @@ class LegacyClient(Translator):
 
     def _initialize(self, front: Any, message: Message) -> None:
         if self._greeted:
-            self.refuse(message, codes.INVALID_REQUEST, "the connection is initialized already")
+            self.front.refuse(
+                message, codes.INVALID_REQUEST, "the connection is initialized already"
+            )
         else:
             front.session.pauses_requests = True  # what follows waits, too
             self.route(front, message)
 
     def _ping(self, front: Any, message: Message) -> None:
-        self.answer(message, b"{}")
+        self.front.answer(message, b"{}")
 
     def _unknown(self, front: Any, message: Message) -> None:
-        self.refuse(
+        self.front.refuse(
             message,
             codes.METHOD_NOT_FOUND,
             f"Method not found: {message.method} (it is of 2026-07-28)",
         )
 
     def _task(self, front: Any, message: Message) -> None:
-        self.refuse(
+        self.front.refuse(
             message,
             codes.METHOD_NOT_FOUND,
             f"Method not found: {message.method} (the server is of 2026-07-28, whose tasks are "
@@ -186,21 +187,25 @@ class LegacyClient(Translator):
         """Keep the level: each request names it."""
         level = params_of(message).get("level")
         if "logging" not in self._offered:
-            self.refuse(message, codes.METHOD_NOT_FOUND, "Method not found: logging/setLevel")
+            self.front.refuse(message, codes.METHOD_NOT_FOUND, "Method not found: logging/setLevel")
         elif level not in LOG_LEVELS:
-            self.refuse(message, codes.INVALID_PARAMS, f"level is one of {', '.join(LOG_LEVELS)}")
+            self.front.refuse(
+                message, codes.INVALID_PARAMS, f"level is one of {', '.join(LOG_LEVELS)}"
+            )
         else:
             self._level = level
             self._declare()
-            self.answer(message, b"{}")
+            self.front.answer(message, b"{}")
 
     def _subscribe(self, front: Any, message: Message) -> None:
         uri = params_of(message).get("uri")
         resources = self._offered.get("resources")
         if not isinstance(resources, dict) or resources.get("subscribe") is not True:
-            self.refuse(message, codes.METHOD_NOT_FOUND, f"Method not found: {message.method}")
+            self.front.refuse(
+                message, codes.METHOD_NOT_FOUND, f"Method not found: {message.method}"
+            )
         elif not isinstance(uri, str):
-            self.refuse(message, codes.INVALID_PARAMS, "uri must be a string")
+            self.front.refuse(message, codes.INVALID_PARAMS, "uri must be a string")
         else:
             assert self._updates is not None
             self.work(message, self._empty(message, self._updates.subscribe(uri)))
@@ -208,15 +213,15 @@ class LegacyClient(Translator):
     def _unsubscribe(self, front: Any, message: Message) -> None:
         uri = params_of(message).get("uri")
         if not isinstance(uri, str):
-            self.refuse(message, codes.INVALID_PARAMS, "uri must be a string")
+            self.front.refuse(message, codes.INVALID_PARAMS, "uri must be a string")
         elif self._updates is None:
-            self.refuse(message, codes.INVALID_PARAMS, "the connection is not initialized")
+            self.front.refuse(message, codes.INVALID_PARAMS, "the connection is not initialized")
         else:
             self.work(message, self._empty(message, self._updates.unsubscribe(uri)))
 
     async def _empty(self, message: Message, work: Coroutine[Any, Any, None]) -> None:
         await work
-        self.answer(message, b"{}")
+        self.front.answer(message, b"{}")
 
     # -- answers ---------------------------------------------------------------------------------
 
@@ -245,7 +250,7 @@ class LegacyClient(Translator):
 
     async def _round(self, request: Message, result: dict[str, Raw], n: int) -> None:
         """Ask the client, then send its request again."""
-        more = await answers(self.front, request, result, self.capabilities, n)
+        more = await input_responses(self.front, request, result, self.capabilities, n)
         params = members_of(request.params)
         meta = self.meta() | members_of(params.get("_meta"))
         text = whole(request.method, {**params, **more, "_meta": meta})

@@ -26,8 +26,13 @@ from wirespeed.protocol.revisions import (
 from wirespeed.proxy.eras import modern_version, params_of, unsupported
 from wirespeed.proxy.isolation.handshake import initialize
 from wirespeed.proxy.tags import whole
-from wirespeed.proxy.translation.edits import Lowering
-from wirespeed.proxy.translation.listening import Listening
+from wirespeed.proxy.translation.input_requests import (
+    CAPABILITIES,
+    CAPABILITY_OF,
+    INPUT_METHODS,
+    InputRequests,
+)
+from wirespeed.proxy.translation.requests import Lowering
 from wirespeed.proxy.translation.results import (
     discovered,
     encode,
@@ -36,7 +41,7 @@ from wirespeed.proxy.translation.results import (
     raised,
     raised_error,
 )
-from wirespeed.proxy.translation.rounds import CAPABILITY_OF, INPUT_METHODS, Rounds
+from wirespeed.proxy.translation.subscriptions import ListenRequests
 from wirespeed.proxy.translation.translator import Translator
 
 if TYPE_CHECKING:
@@ -44,7 +49,6 @@ if TYPE_CHECKING:
     from wirespeed.proxy.backend import Backend
 
 _LEVEL = f"params._meta.{META_LOG_LEVEL}"
-_CAPABILITIES = f"params._meta.{META_CLIENT_CAPABILITIES}"
 _OF_A_ROUND = re.compile(rb'"(?:requestState|inputResponses|task)"')
 # Requests that 2026-07-28 does not have.
 _REMOVED = frozenset().union(*(REVISIONS[v].requests for v in LEGACY_VERSIONS)) - (
@@ -62,8 +66,8 @@ class ModernClient(Translator):
         self._info: object = None
         self._level: str | None = None
         self._loggers: list[tuple[Message, int]] = []
-        self._listening: Listening | None = None
-        self._rounds: Rounds | None = None
+        self._listening: ListenRequests | None = None
+        self._rounds: InputRequests | None = None
         self.front.requests = {"initialize": self._initialize}
 
     # -- handshakes ------------------------------------------------------------------------------
@@ -82,8 +86,8 @@ class ModernClient(Translator):
         if self._info is not None:
             end = b',"_meta":' + encode({META_SERVER_INFO: self._info})
         self._level = None
-        self._listening = Listening(self.front, backend, self._offered)
-        self._rounds = Rounds(self.front, end)
+        self._listening = ListenRequests(self.front, backend, self._offered)
+        self._rounds = InputRequests(self.front, end)
         translation = Lowering(ending + end, self._answered, self._called)
         translation.tracks = any(name in capabilities for name in CAPABILITY_OF.values())
         self.front.translation = translation
@@ -96,7 +100,7 @@ class ModernClient(Translator):
     def _initialize(self, front: Any, message: Message) -> None:
         """The client has only asked what there is, and goes on in a legacy era."""
         if not self.hand_back(message):
-            self.refuse(
+            self.front.refuse(
                 message, codes.INVALID_REQUEST, "the connection is one of 2026-07-28 already"
             )
 
@@ -107,13 +111,13 @@ class ModernClient(Translator):
         try:
             return self._handle(message)
         except ProtocolError as exc:
-            self.refuse(message, exc.code, exc.message, exc.data)
+            self.front.refuse(message, exc.code, exc.message, exc.data)
             return None
 
     def _handle(self, message: Message) -> Backend | None:
         version = modern_version(message)
         method = message.method or ""
-        if not version or message.lease(_CAPABILITIES) is None:
+        if not version or message.lease(CAPABILITIES) is None:
             raise ProtocolError(codes.INVALID_PARAMS, "the envelope of the request is incomplete")
         if version not in MODERN_VERSIONS:
             raise ProtocolError(*unsupported(self._versions, version))
@@ -130,7 +134,7 @@ class ModernClient(Translator):
         if message.lease(_LEVEL) is not None:
             self._note_level(message)
         if method == "server/discover":
-            self.answer(message, discovered(self._hello, self._versions))
+            self.front.answer(message, discovered(self._hello, self._versions))
         elif method == "subscriptions/listen":
             assert self._listening is not None
             self._listening.add(message)
@@ -226,7 +230,7 @@ class ModernClient(Translator):
         if method == "notifications/message":
             self._logged(message)
         elif method in REVISIONS[LATEST_MODERN].server_notifications and self._listening:
-            self._listening.said(method, message)
+            self._listening.said(message)
 
     # -- ends ------------------------------------------------------------------------------------
 

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from wirespeed._core.envelope import Message
     from wirespeed.proxy.backend import Backend, Owner
     from wirespeed.proxy.front import Front
-    from wirespeed.proxy.isolation.assignment import Router
     from wirespeed.proxy.side import Side
 
 logger = logging.getLogger("wirespeed.proxy")
@@ -34,34 +33,31 @@ class Translator:
 
     Args:
         front: The client.
-        connect: What makes a connection, of the server's era.
-        leave: Called when the client has left.
-        router: What served the client before, and can again; None: it cannot.
+        join: Makes both ends of one more connection to the server.
+        own: The client's own connection, which is used instead; None: it has none.
 
     Attributes:
         backend: The connection; None while there is none, or it is not ready.
-        before: Who had the client's own connection, and counts its failures; None: nobody.
-        inner: The other end of `backend`, where that is a client of the same service; or None.
     """
 
     def __init__(
         self,
         front: Front,
-        connect: Callable[[Translator], Backend],
-        leave: Callable[[], None],
-        router: Router | None,
+        join: Callable[[Owner, Front], tuple[Backend, Front]],
+        own: Backend | None,
     ) -> None:
         self.front = front
         self.backend: Backend | None = None
-        self.before: Owner | None = None
-        self.inner: Front | None = None
-        self._connect = connect
-        self._leave = leave
-        self._router = router
+        self._before: Owner | None = None
+        self._join = join
+        self._own = own
+        self._earlier = front.router
         self._connecting: Backend | None = None
         self._starting: asyncio.Task[None] | None = None
         self._waiting = Waiting()
         self._works: set[Work] = set()
+        if own is None:
+            front.router.left(front)  # the translator is a client of that router now
         front.router = self
         front.on_drain = self.end
         front.across = None
@@ -70,7 +66,7 @@ class Translator:
     @property
     def is_shared(self) -> bool:
         """Whether other clients have the same server."""
-        return self._router is not None and self._router.is_shared
+        return self._own is None and self._earlier.is_shared
 
     # -- for subclasses --------------------------------------------------------------------------
 
@@ -81,6 +77,10 @@ class Translator:
 
     def handle(self, message: Message) -> Backend | None:
         """Return the server of a request, or None if it was or will be answered."""
+        raise NotImplementedError
+
+    def server_asks(self, backend: Backend, message: Message) -> None:
+        """Take a request of the server."""
         raise NotImplementedError
 
     def said(self, message: Message) -> None:
@@ -100,8 +100,8 @@ class Translator:
 
     def failed(self) -> None:
         """Report a failure to the earlier owner of the connection, if that is the client's own."""
-        if self.before is not None:
-            self.before.failed()
+        if self._before is not None:
+            self._before.failed()
 
     def again(self, asker: Side, message: Message) -> bool:
         """Returns False: the owner of the server sends requests again."""
@@ -116,17 +116,18 @@ class Translator:
             if backend is not None and backend.link is not None:
                 backend.abort()
         self.backend = None
-        self._leave()
+        if self._own is not None:
+            self._earlier.left(front)
 
     def hand_back(self, message: Message) -> bool:
         """Let what served the client before serve it from this legacy request on. Returns whether
         it can."""
-        if self._router is None or self.front.link is None or self._starting is not None:
-            return False
         front = self.front
+        if self._own is not None or front.link is None or self._starting is not None:
+            return False
         self.left(front)
         front.translation = front.on_drain = None
-        front.router, front.admission = self._router, front.service.flow
+        front.router, front.admission = self._earlier, front.service.flow
         front.router.joined(front)
         front.requests["initialize"](front, message)
         return True
@@ -144,7 +145,7 @@ class Translator:
         """Connect to the server, and let the requests go on."""
         refusal: tuple[int, str, Any]
         try:
-            backend = self._connecting = self._connect(self)
+            backend = self._connecting = self._connect()
             async with asyncio.timeout(self._patience):
                 await self.greet(backend, message)
             self.backend = backend
@@ -172,12 +173,20 @@ class Translator:
                     if (to := self.handle(one)) is not None:
                         self.front.pass_request(one, to)
 
+    def _connect(self) -> Backend:
+        if self._own is None:
+            return self._join(self, self.front)[0]
+        self._before, self._own.owner = self._own.owner, self
+        self._own.across = None
+        self._own.admits_legacy = self._own.admits_modern = False
+        return self._own
+
     @property
     def _patience(self) -> float | None:
         """Seconds for the handshake with a server of the client's own. Who owns a shared one limits
         that."""
         config = self.front.service.config
-        return None if self._router is not None or config is None else config.start_timeout
+        return None if self._own is None or config is None else config.start_timeout
 
     def _hang_up(self) -> None:
         backend, self._connecting = self._connecting, None
@@ -210,14 +219,6 @@ class Translator:
             self.said(message)
         except (ProtocolError, msgspec.DecodeError):
             backend.garbage.add(backend, BAD_MESSAGE, f"a malformed {message.method}")
-
-    def answer(self, message: Message, result: bytes) -> None:
-        """Answer a request of the client."""
-        self.front.answer(message, result)
-
-    def refuse(self, message: Message, code: int, text: str, data: Any = None) -> None:
-        """Answer a request of the client with an error."""
-        self.front.refuse(message, code, text, data)
 
     def work(self, message: Message, work: Coroutine[Any, Any, None]) -> None:
         """Answer a request of the client later: see `Work`."""

@@ -1,10 +1,15 @@
-"""What the eras have in different places, as edits of text.
+"""Requests that are passed from one era to the other, and the answers to them, as edits of text.
 
 A request of 2026-07-28 says in ``params._meta`` what a legacy client says in ``initialize``. These
 members are left out, or put in. To the result of a tool the members are added that each result of
 that revision has. Arguments and content are not decoded. What no edit can express is left to
 functions.
+
+A request is suspended where its client has got an ``input_required`` and the legacy server goes on
+with it. The client's next request takes its place.
 """
+
+from operator import itemgetter
 
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
@@ -16,15 +21,17 @@ from wirespeed._core._simd cimport (
     WS_META_CLIENT_CAPABILITIES,
     WS_META_CLIENT_INFO,
     WS_META_LOG_LEVEL,
+    WS_META_PROGRESS_TOKEN,
     WS_META_PROTOCOL_VERSION,
     WS_METHOD,
     WS_PARAMS,
     WS_RESULT,
 )
-from wirespeed._core.envelope cimport RESULT, Message, is_modern, nothing_c, poi_is, span_of
+from wirespeed._core.envelope cimport Message, RESULT, is_modern, nothing_c, poi_is, span_of
 from wirespeed._core.span cimport Span, memmem, span_holds
 from wirespeed._core.splice cimport Edit
-from wirespeed.proxy.side cimport Route, Side, Translation
+from wirespeed.proxy.side cimport Route, Side, Translation, set_token_of
+from wirespeed.server.requests.observer cimport CANCELLED
 
 cdef enum:
     N_ERA = 4                    # members of the envelope
@@ -143,7 +150,7 @@ cdef class Asked:
 
 
 cdef bint is_call(object after) noexcept:
-    """Whether it was a tool that was called."""
+    """Whether a tool was called."""
     return type(after) is Asked and (<Asked> after).is_call
 
 
@@ -258,3 +265,67 @@ cdef class Raising(Translation):
             return False
         asker.session.splice_reply_c(route.ref, m, 0, NULL)
         return True
+
+
+def open_requests(Side side not None):
+    """Return the requests of a side that were passed on and may be suspended, the oldest first."""
+    cdef list found = []
+    for token in side.session.inflight.tokens:
+        if type(token) is Route and type((<Route> token).after) is Asked:
+            found.append(((<Route> token).id, (<Asked> (<Route> token).after).request))
+    return [request for _, request in sorted(found, key=itemgetter(0))]
+
+
+@cython.final
+cdef class Suspended:
+    """Answers a request of a client, and keeps it open at the server.
+
+    Args:
+        side: The client.
+        request: One of `open_requests`.
+        result: The JSON text of the answer.
+
+    Attributes:
+        answer: What the server has answered meanwhile, or None.
+    """
+
+    def __init__(self, Side side not None, Message request not None, bytes result not None):
+        cdef object token = side.session.inflight.token_c(request.ref)
+        if type(token) is not Route or type((<Route> token).after) is not Asked:
+            raise ValueError("the request is not open")
+        self.route = <Route> token
+        self.function = (<Asked> self.route.after).function
+        side.session.result_c(self.route.ref, result)
+        self.route.ref = 0
+        self.route.n_token = 0
+        self.route.long_token = None
+        self.route.after = self
+        side.passed_c()
+
+    def __call__(self, Message answer):
+        self.answer = answer
+
+    @property
+    def is_open(self):
+        """Whether the server has answered, or works on it still."""
+        return self.answer is not None or self.route.answerer.session.pending.is_live_c(
+            self.route.id
+        )
+
+    def resume(self, Message request not None):
+        """Let another request of the same client get the answer, and the progress."""
+        cdef Route route = self.route
+        cdef Span token = span_of(request, WS_META_PROGRESS_TOKEN)
+        route.ref = request.ref
+        route.after = asked(self.function, request)
+        set_token_of(route, token)
+        route.asker.session.set_token_c(request.ref, route)
+        if self.answer is not None:
+            route.answerer.pass_answer_c(route, self.answer)
+
+    def drop(self):
+        """Nobody will ask for the answer: cancel the request at the server."""
+        cdef Route route = self.route
+        if route.answerer.session.pending.take_c(route.id) is not None:
+            route.answerer.cancel(route.id, "the client has left")
+        route.over_c(CANCELLED)

@@ -1,7 +1,6 @@
 from wirespeed._core.envelope cimport Message
-from wirespeed._core.span cimport Span
 from wirespeed._core.splice cimport Edit
-from wirespeed.proxy.side cimport Translation
+from wirespeed.proxy.side cimport Route, Translation
 
 
 # `Route.after` of a request that is needed until it is answered.
@@ -26,6 +25,7 @@ cdef class Raising(Translation):
     cdef Edit envelope_c(self, Message m) noexcept
 
 
-cdef Asked asked(object function, Message m)
-cdef int without_envelope_c(Message m, Edit *edits) noexcept
-cdef bint always_c(Span text, bytes key, bytes value) noexcept
+cdef class Suspended:
+    cdef Route route
+    cdef object function         # of its `after`
+    cdef readonly Message answer

@@ -1,39 +1,47 @@
-"""Questions of a legacy server to a client of 2026-07-28.
+"""Questions of a server to a client of another era.
 
-Such a client is asked in the answer to a request of its own (basic/patterns/mrtr of 2026-07-28).
-The request stays open at the server. The client gets a handle as ``requestState``. Its next request
-with that handle brings the answers, and takes the place of the first one.
+A client of 2026-07-28 is asked in the answer to a request of its own (basic/patterns/mrtr of
+2026-07-28). The request stays open at the legacy server. The client gets a handle as
+``requestState``. Its next request with that handle brings the answers, and takes the place of the
+first one.
+
+A legacy client is asked by requests of its own revision. The server of 2026-07-28 has answered the
+client's request with ``input_required``, and gets it again, with the answers.
 """
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 from msgspec import Raw
 
-from wirespeed.errors import ProtocolError
+from wirespeed.errors import ProtocolError, RemoteError
 from wirespeed.protocol import codes
 from wirespeed.protocol.capabilities import understood
 from wirespeed.protocol.revisions import LATEST_MODERN, META_CLIENT_CAPABILITIES, REVISIONS
 from wirespeed.proxy.front import principal_of
+from wirespeed.proxy.translation.requests import Suspended, open_requests
 from wirespeed.proxy.translation.results import encode, members_of
-from wirespeed.proxy.translation.suspended import Suspended, open_requests
 
 if TYPE_CHECKING:
-    import asyncio
-
     from wirespeed._core.envelope import Message
     from wirespeed.proxy.backend import Backend
     from wirespeed.proxy.front import Front
 
-# Rounds that wait for a client at a time, questions that wait for a round, and seconds that a
-# client has for an answer.
-MAX_ROUNDS = 64
-MAX_QUESTIONS = 64
+# Of a client of 2026-07-28: rounds that wait for it at a time, questions that wait for a round, and
+# seconds that it has for an answer.
+MAX_OPEN_ROUNDS = 64
+MAX_WAITING = 64
 ROUND_TTL = 600.0
+# Of a legacy client: rounds of one request, questions of one round, and seconds before a round
+# without questions.
+MAX_ROUNDS = 16
+MAX_QUESTIONS = 16
+DELAY = 0.05
 
 INPUT_METHODS = REVISIONS[LATEST_MODERN].input_methods
 # The capability that a client declares for a question.
@@ -45,11 +53,11 @@ CAPABILITY_OF = {
 _NOBODY = "no request of the client is open that may be answered with this question"
 # Members of questions that 2026-07-28 does not have.
 _LEGACY_ONLY = ("_meta", "task", "elicitationId")
-_CAPABILITIES = f"params._meta.{META_CLIENT_CAPABILITIES}"
+CAPABILITIES = f"params._meta.{META_CLIENT_CAPABILITIES}"
 
 
-class Rounds:
-    """The open rounds of one client."""
+class InputRequests:
+    """The questions of legacy servers to one client of 2026-07-28, in rounds."""
 
     def __init__(self, front: Front, end: bytes) -> None:
         self._front = front
@@ -61,12 +69,12 @@ class Rounds:
         """The server has a question: ask the client in the answer to one of its requests."""
         for request in open_requests(self._front):
             if request.method in INPUT_METHODS and _declares(request, question):
-                if len(self._open) >= MAX_ROUNDS:
+                if len(self._open) >= MAX_OPEN_ROUNDS:
                     backend.refuse(question, "the client has too many questions to answer")
                 else:
                     self._begin(request, [(backend, question)])
                 return
-        if self._open and len(self._questions) < MAX_QUESTIONS:
+        if self._open and len(self._questions) < MAX_WAITING:
             self._questions.append((backend, question))  # the client will be back
         else:
             backend.refuse(question, _NOBODY)
@@ -77,10 +85,13 @@ class Rounds:
         asked = {str(n): embedded(one) for n, (_, one) in enumerate(questions, 1)}
         parts = encode({"inputRequests": asked, "requestState": handle})
         result = parts[:-1] + b',"resultType":"input_required"' + self._end + b"}"
-        one = _Round(request, Suspended(self._front, request, result), questions)
-        one.principal = principal_of(self._front)
-        one.timer = self._front.loop.call_later(ROUND_TTL, self._expire, handle)
-        self._open[handle] = one
+        self._open[handle] = _Round(
+            identity(request),
+            principal_of(self._front),
+            questions,
+            Suspended(self._front, request, result),
+            self._front.loop.call_later(ROUND_TTL, self._expire, handle),
+        )
 
     def resume(self, message: Message, handle: str, responses: Raw | None) -> None:
         """A request brings the answers of the client. ProtocolError: it does not fit."""
@@ -89,7 +100,7 @@ class Rounds:
             raise ProtocolError(
                 codes.INVALID_PARAMS, "requestState is not known here, or has expired"
             )
-        if not one.fits(message):
+        if one.identity != identity(message):
             raise ProtocolError(codes.INVALID_PARAMS, "requestState belongs to another request")
         given = members_of(responses) if responses is not None else {}
         if not all(bytes(value).lstrip().startswith(b"{") for value in given.values()):
@@ -134,33 +145,107 @@ class Rounds:
             decline(*self._questions.popleft())
 
 
-class _Round:
-    principal: Any
+class _Round(NamedTuple):
+    identity: tuple[str | None, str | None]
+    principal: bytes | None
+    questions: list[tuple[Backend, Message]]
+    suspended: Suspended
     timer: asyncio.TimerHandle
-
-    def __init__(
-        self, request: Message, suspended: Suspended, questions: list[tuple[Backend, Message]]
-    ) -> None:
-        self.suspended = suspended
-        self.questions = questions
-        self._of = identity(request)
-
-    def fits(self, message: Message) -> bool:
-        """Whether a request is the same as the first one."""
-        return identity(message) == self._of
 
 
 def identity(request: Message) -> tuple[str | None, str | None]:
-    """What all requests of one round have in common."""
+    """Return what all requests of one round have in common."""
     target = "params.uri" if request.method == "resources/read" else "params.name"
     return request.method, request.text(target)
 
 
 def _declares(request: Message, question: Message) -> bool:
     """Whether the client of a request declares what a question needs."""
-    lease = request.lease(_CAPABILITIES)
+    lease = request.lease(CAPABILITIES)
     declared = understood(None if lease is None else msgspec.json.decode(lease))
     return unoffered(declared, question.method, members_of(question.params)) is None
+
+
+def embedded(question: Message) -> dict[str, Any]:
+    """Make an entry of ``inputRequests`` of a question."""
+    params = members_of(question.params)
+    for name in _LEGACY_ONLY:
+        params.pop(name, None)
+    return {"method": question.method, "params": params}
+
+
+def decline(backend: Backend, question: Message) -> None:
+    """Answer a question in place of the client."""
+    if backend.link is None:
+        return
+    if question.method == "elicitation/create":
+        backend.session.send_result(question, msgspec.json.encode({"action": "cancel"}))
+    else:
+        backend.session.send_error(question, codes.USER_REJECTED, "the client does not answer")
+    backend.link.wrote()
+
+
+# -- a legacy client -------------------------------------------------------------------------------
+
+
+async def input_responses(
+    front: Front, request: Message, result: dict[str, Raw], declared: dict[str, Any], n: int
+) -> dict[str, Raw]:
+    """Ask the client what a server wants to know. Returns what the next request has besides.
+
+    ``n``: How many rounds there were. ProtocolError: the client cannot be asked, or does not
+    answer; it is the answer to its request.
+    """
+    if n >= MAX_ROUNDS:
+        raise ProtocolError(
+            codes.INTERNAL_ERROR, f"the server wants input for the {n + 1}th time: it gets no more"
+        )
+    inputs = members_of(result.get("inputRequests"))
+    if len(inputs) > MAX_QUESTIONS:
+        raise ProtocolError(codes.INTERNAL_ERROR, "the server has too many questions at once")
+    more: dict[str, Raw] = {}
+    if "requestState" in result:
+        more["requestState"] = result["requestState"]
+    if not inputs:
+        await asyncio.sleep(min(DELAY * 2**n, 5.0))
+        return more
+    questions = [members_of(one) for one in inputs.values()]
+    asked = [asyncio.ensure_future(ask_client(front, request, one, declared)) for one in questions]
+    try:
+        given = await asyncio.gather(*asked)
+    finally:
+        for one in asked:  # those that are open when another one has failed
+            one.cancel()
+    more["inputResponses"] = Raw(encode(dict(zip(inputs, given, strict=True))))
+    return more
+
+
+async def ask_client(
+    front: Front, request: Message, question: dict[str, Raw], declared: dict[str, Any]
+) -> Raw:
+    """Ask the client one question, and return its answer. ProtocolError: the client cannot be
+    asked, or does not answer."""
+    method = msgspec.json.decode(question.get("method", b"null"))
+    params = members_of(question.get("params"))
+    what = unoffered(declared, method, params)
+    if what is not None:
+        raise ProtocolError(
+            codes.INVALID_PARAMS, f"the server asks for {what}, which the client does not offer"
+        )
+    version = "" if front.revision is None else front.revision.version
+    if method == "elicitation/create":
+        if mode_of(params) == "url":
+            params.setdefault("elicitationId", Raw(encode(secrets.token_urlsafe(16))))
+        elif version < "2025-11-25":
+            params.pop("mode", None)
+    try:
+        answer = await front.ask(method, encode(params), request.ref)
+    except RemoteError as exc:
+        raise ProtocolError(exc.code, f"the client refused {method}: {exc.message}") from exc
+    return answer
+
+
+# -- both ------------------------------------------------------------------------------------------
 
 
 def unoffered(declared: dict[str, Any], method: object, params: dict[str, Raw]) -> str | None:
@@ -182,22 +267,3 @@ def unoffered(declared: dict[str, Any], method: object, params: dict[str, Raw]) 
 def mode_of(params: dict[str, Raw]) -> str:
     """Return the mode of an elicitation, by the params of the question."""
     return str(msgspec.json.decode(params.get("mode", b'"form"')))
-
-
-def embedded(question: Message) -> dict[str, Any]:
-    """A question as an entry of ``inputRequests``."""
-    params = members_of(question.params)
-    for name in _LEGACY_ONLY:
-        params.pop(name, None)
-    return {"method": question.method, "params": params}
-
-
-def decline(backend: Backend, question: Message) -> None:
-    """Answer a question in place of the client."""
-    if backend.link is None:
-        return
-    if question.method == "elicitation/create":
-        backend.session.send_result(question, msgspec.json.encode({"action": "cancel"}))
-    else:
-        backend.session.send_error(question, codes.USER_REJECTED, "the client does not answer")
-    backend.link.wrote()
