@@ -72,7 +72,7 @@ INSIDE = {
         session
     """,
     "transport": """
-        quiet
+        quiet wire_trace
         signals watch workers pipes link address _task_api
         http.options
         options

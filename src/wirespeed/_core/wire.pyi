@@ -7,10 +7,11 @@ from wirespeed._core.framing.base import Framer
 from wirespeed._core.outbox import Chunk, Outbox
 from wirespeed.limits import Limits
 
-_Tap: TypeAlias = Callable[[Wire, Literal["made", "sent", "received"], bytes], object]
+_Tap: TypeAlias = Callable[[Wire, Literal["made", "carried", "sent", "received"], bytes], object]
 
 def set_tap(function: _Tap | None) -> None: ...
 def show_whole(wire: Wire, data: Buffer) -> None: ...
+def show_carried(wire: Wire) -> None: ...
 
 @disjoint_base
 class Wire:

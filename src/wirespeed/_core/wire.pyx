@@ -16,7 +16,8 @@ cdef enum:
     TAPPED_VECTORS = 64      # no link writes more at once
     HEAP_TYPE = 512          # Py_TPFLAGS_HEAPTYPE: a class made by Python code
 
-# Set by tests only; checked once for each read and write of a stream.
+# Set by tests and `wirespeed.transport.wire_trace` only; checked once for each read and write of a
+# stream.
 cdef object tap = None
 
 
@@ -24,8 +25,9 @@ def set_tap(function):
     """For tests and debugging: call a function with all bytes that pass through the wires of this
     process. None ends it.
 
-    Its arguments are the wire, the event ("made", "sent" or "received"), and a copy of the bytes,
-    which are not framed yet.
+    Its arguments are the wire, the event ("made", "carried", "sent" or "received"), and a copy of
+    the bytes, which are not framed yet. "carried" says that the messages of a wire are the bodies
+    of HTTP messages, which another wire shows.
     """
     global tap
     tap = function
@@ -35,6 +37,12 @@ def show_whole(wire, data):
     """Show the tap, if there is one, a message that came whole beside the stream of a wire."""
     if tap is not None:
         tap(wire, "received", bytes(data).replace(b"\n", b" ") + b"\n")
+
+
+def show_carried(wire):
+    """Tell the tap, if there is one, that the messages of a wire are bodies of HTTP messages."""
+    if tap is not None:
+        tap(wire, "carried", b"")
 
 
 cdef class Wire:

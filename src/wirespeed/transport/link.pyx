@@ -12,11 +12,16 @@ cimport cython
 from wirespeed._core.framing.rfc6455 cimport GOING_AWAY, TRY_AGAIN
 
 import logging
+import os
 from weakref import WeakKeyDictionary
 
 from wirespeed.transport.quiet import Quiet
 
 _quiet = Quiet(logging.getLogger("wirespeed.transport"))
+if os.environ.get("WIRESPEED_TRACE") == "1":
+    from wirespeed.transport import wire_trace
+
+    wire_trace.start()
 cdef int ERROR = logging.ERROR
 
 cdef enum:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from wirespeed._core.envelope import parse
+from wirespeed._core.wire import show_carried
 from wirespeed.client.http.answers import (
     BUSY,
     NO_VERDICT,
@@ -99,6 +100,7 @@ class HttpLink(Link):
         make_pool: Callable[[int], HttpPool],
     ) -> None:
         super().__init__(connection.loop, connection)
+        show_carried(self.wire)
         self.at_once = True
         self.connection = connection
         self.pool = make_pool(target.max_connections)

@@ -5,6 +5,8 @@ cimport cython
 
 from wirespeed.transport.link cimport Link
 
+from wirespeed._core.wire import show_carried
+
 
 @cython.final
 cdef class SessionLink(Link):
@@ -17,6 +19,10 @@ cdef class SessionLink(Link):
         on_room: Called without arguments while the session reads on; or None.
         full: Whether the messages stay queued, because what carries them has no room.
     """
+
+    def __init__(self, loop, endpoint):
+        Link.__init__(self, loop, endpoint)
+        show_carried(self.wire)
 
     def start(self):
         """Nothing is read."""
