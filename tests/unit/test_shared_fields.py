@@ -24,7 +24,7 @@ PLACES = {
     "Front": "proxy/party.pxd proxy/side.pxd:Side proxy/front.py:Front",
     "MergedClient": "proxy/merge/client.py:MergedClient",
     "Member": "proxy/merge/member.py:Member",
-    "Catalog": "proxy/merge/catalog.py:Catalog",
+    "MergedCatalog": "proxy/merge/catalog.py:MergedCatalog",
     "StreamableHttp": "server/http/endpoint.pxd",
     "HttpConnection": "transport/http/exchange.pxd:Carrier transport/http/entrance.pxd "
     "transport/http/connection.pxd",

@@ -14,7 +14,7 @@ from wirespeed.errors import ConfigError, WirespeedError
 from wirespeed.proxy.flow.rates import Rates
 from wirespeed.proxy.listen_options import options_of
 from wirespeed.proxy.listening import Listening, Moves, Routes, routes
-from wirespeed.proxy.merge.names import Names, names_of_tool
+from wirespeed.proxy.merge.lists import ShownNames, names_of_tool
 from wirespeed.proxy.operation.meter import Meter
 from wirespeed.proxy.reload import Changes, Coming, Reloads, compare, same_server
 from wirespeed.proxy.service import Attached, ProxyService
@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from wirespeed.proxy.access.principals import Principals
     from wirespeed.proxy.backend_config import BackendConfig
     from wirespeed.proxy.config import ProxyConfig
-    from wirespeed.proxy.merge.merged import Merged, Offer
+    from wirespeed.proxy.merge.member import Offer
+    from wirespeed.proxy.merge.merged import Merged
     from wirespeed.proxy.operation.admin import AdminService
     from wirespeed.proxy.operation.status import Facts
     from wirespeed.transport.options import (
@@ -191,7 +192,7 @@ class Proxy:
         if self.rates is None or not self.rates.are(config.rate, by_principal):
             given = config.rate is not None or by_principal
             self.rates = Rates(config.rate, by_principal) if given else None
-        names = {one.name: Names(one) for one in config.backends}
+        names = {one.name: ShownNames(one) for one in config.backends}
         for one in config.backends:
             service = services.get(one.name)
             if service is not None:
@@ -518,10 +519,10 @@ def _merged(whole: ProxyService) -> Merged | None:
 
 
 def _offers(config: ProxyConfig, services: dict[str, ProxyService]) -> list[Offer]:
-    from wirespeed.proxy.merge.merged import Offer
+    from wirespeed.proxy.merge.member import Offer
 
     return [
-        Offer(services[one.name], Names(one), one.start_timeout)
+        Offer(services[one.name], ShownNames(one), one.start_timeout)
         for one in config.backends
         if one.name in services
     ]

@@ -20,6 +20,7 @@ import msgspec
 
 from wirespeed.errors import ProtocolError, RemoteError, TransportError, WirespeedError
 from wirespeed.protocol import codes
+from wirespeed.protocol.meta import TASKS_EXTENSION
 from wirespeed.protocol.revisions import (
     META_CLIENT_CAPABILITIES,
     META_CLIENT_INFO,
@@ -29,16 +30,26 @@ from wirespeed.protocol.revisions import (
 )
 from wirespeed.proxy.eras import params_of, unsupported
 from wirespeed.proxy.failures import ServerLost
-from wirespeed.proxy.merge.discovery import checked
-from wirespeed.proxy.merge.lists import KINDS, Kind, Listing, merge
-from wirespeed.proxy.merge.lists import Merged as MergedList
-from wirespeed.proxy.merge.member import Member, text_of
+from wirespeed.proxy.merge.lists import (
+    KINDS,
+    LISTED,
+    Kind,
+    MergedList,
+    ServerListing,
+    identity,
+    merge,
+    modern,
+)
+from wirespeed.proxy.merge.member import Hello, Member, checked, text_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from wirespeed._core.envelope import Message
     from wirespeed.proxy.access.grants import Grant
     from wirespeed.proxy.merge.client import MergedClient
-    from wirespeed.proxy.merge.merged import Merged, Offer
+    from wirespeed.proxy.merge.member import Offer
+    from wirespeed.proxy.merge.merged import Merged
 
 logger = logging.getLogger("wirespeed.proxy")
 
@@ -50,10 +61,13 @@ _DELAY, _MAX_DELAY = 1.0, 30.0
 # What of a client's capabilities a server may look at before it says what it has.
 _LOOKED_AT = ("sampling", "elicitation", "roots", "tasks", "extensions")
 
+# What need not be known of a server but that it has it.
+_PLAIN = ("logging", "completions")
+# Extensions without methods of their own: what they add are members of tools and resources.
+_WITHOUT_METHODS = ("io.modelcontextprotocol/ui",)
 # What stands in ``_meta`` of requests that the proxy makes for all clients of a kind.
 _ENVELOPE = (META_PROTOCOL_VERSION, META_CLIENT_CAPABILITIES, META_CLIENT_INFO)
 
-Hello = dict[str, Any]
 _NOTHING: Hello = {"capabilities": {}}
 
 
@@ -143,11 +157,11 @@ class _Asking:
 
     def __init__(self, began: float) -> None:
         self.began = began
-        self.listing: Listing | None = None
+        self.listing: ServerListing | None = None
         self.is_late = False
 
 
-class Catalog:
+class MergedCatalog:
     """See the module.
 
     Attributes:
@@ -318,7 +332,7 @@ class Catalog:
         """A server is ready that clients have not seen."""
         for client in list(self.clients):
             client.came(name)
-            for capability in ("tools", "prompts", "resources"):
+            for capability in LISTED:
                 if capability in hello["capabilities"]:
                     client.tell_change(capability)
 
@@ -337,7 +351,7 @@ class Catalog:
             for offer in client.offers
             if kind.capability in hellos.get(offer.service.name, _NOTHING)["capabilities"]
         ]
-        found: dict[str, Listing] = {}
+        found: dict[str, ServerListing] = {}
         asked: dict[str, _Asking] = {}
         is_own = False
         for offer in offers:
@@ -439,3 +453,73 @@ class Catalog:
             for key, kept in list(found.items()):
                 if kept.member is member and kept.until == math.inf:
                     del found[key]  # type: ignore[arg-type]
+
+
+# -- what the servers say of themselves, as one ----------------------------------------------------
+
+
+def capabilities(hellos: Iterable[Hello], *, is_whole: bool) -> dict[str, Any]:
+    """What the endpoint can do: what a server can, as far as its requests can be told apart. Tasks
+    are missing if several servers have them: their ids do not say whose they are.
+
+    ``is_whole``: Whether no server is missing. One that comes later may have any list.
+    """
+    found = [hello["capabilities"] for hello in hellos]
+    union: dict[str, Any] = {}
+    for name in LISTED:
+        having = [one[name] for one in found if name in one]
+        if having or not is_whole:
+            union[name] = {"listChanged": True}  # servers come and go
+        if any(one.get("subscribe") is True for one in having):
+            union[name]["subscribe"] = True
+    for name in _PLAIN:
+        if any(name in one for one in found):
+            union[name] = {}
+    having = [one["tasks"] for one in found if "tasks" in one]
+    if len(having) == 1:
+        union["tasks"] = having[0]
+    if extensions := _extensions([one.get("extensions") for one in found]):
+        union["extensions"] = extensions
+    return union
+
+
+def _extensions(found: list[Any]) -> dict[str, Any]:
+    """The extensions whose methods the endpoint serves."""
+    found = [one for one in found if isinstance(one, dict)]
+    union: dict[str, Any] = {}
+    for name in (*_WITHOUT_METHODS, TASKS_EXTENSION):
+        having = [one[name] for one in found if name in one]
+        if having and (name != TASKS_EXTENSION or len(having) == 1):
+            union[name] = having[0]
+    return union
+
+
+def instructions(hellos: dict[str, Hello]) -> dict[str, str]:
+    """The servers' instructions below their names, as a member of the result."""
+    parts = [
+        f"# {name}\n\n{hello['instructions']}"
+        for name, hello in hellos.items()
+        if isinstance(hello.get("instructions"), str) and hello["instructions"]
+    ]
+    return {"instructions": "\n\n".join(parts)} if parts else {}
+
+
+def initialize_result(version: str, hellos: dict[str, Hello], *, is_whole: bool) -> Hello:
+    """The result of ``initialize``. ``is_whole``: Whether no server is missing."""
+    return {
+        "protocolVersion": version,
+        "capabilities": capabilities(hellos.values(), is_whole=is_whole),
+        "serverInfo": identity(),
+        **instructions(hellos),
+    }
+
+
+def discover_result(hellos: dict[str, Hello], *, is_whole: bool) -> Hello:
+    """The result of ``server/discover``. ``is_whole``: Whether no server is missing."""
+    first, *others = (hello.get("supportedVersions", []) for hello in hellos.values())
+    return {
+        "supportedVersions": [v for v in first if all(v in other for other in others)],
+        "capabilities": capabilities(hellos.values(), is_whole=is_whole),
+        **instructions(hellos),
+        **modern([*hellos.values(), *([] if is_whole else [{}])]),
+    }

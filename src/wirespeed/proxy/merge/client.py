@@ -3,58 +3,51 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Coroutine
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from wirespeed._core.envelope import parse
-from wirespeed.errors import ProtocolError, RemoteError
+from wirespeed.errors import ProtocolError, RemoteError, WirespeedError
 from wirespeed.protocol import codes
-from wirespeed.protocol.meta import TASKS_EXTENSION
-from wirespeed.protocol.revisions import (
-    LATEST_LEGACY,
-    LATEST_MODERN,
-    LEGACY_VERSIONS,
-    LOG_LEVELS,
-)
+from wirespeed.protocol.revisions import LATEST_LEGACY, LATEST_MODERN, LEGACY_VERSIONS, LOG_LEVELS
 from wirespeed.proxy.eras import modern_version, params_of, unsupported
 from wirespeed.proxy.failures import ServerLost
-from wirespeed.proxy.merge import discovery
-from wirespeed.proxy.merge.catalog import CatalogKey, envelope_of
-from wirespeed.proxy.merge.lists import KINDS, Kind
-from wirespeed.proxy.merge.lists import Merged as MergedList
-from wirespeed.proxy.merge.member import Member
-from wirespeed.proxy.merge.resources import Resources
+from wirespeed.proxy.merge.catalog import (
+    CatalogKey,
+    discover_result,
+    envelope_of,
+    initialize_result,
+)
+from wirespeed.proxy.merge.lists import KINDS, LISTED, Kind
+from wirespeed.proxy.merge.member import Hello, Member, Offer
+from wirespeed.proxy.merge.requests import BY_URI, NAMED, MergedRequests
 from wirespeed.proxy.ongoing import Work
-from wirespeed.server.http.headers import copy_of
+from wirespeed.proxy.translation.subscriptions import ListenRequests, Updates
 
 if TYPE_CHECKING:
     from wirespeed._core.envelope import Message
-    from wirespeed._core.framing.http.head import HttpHead
-    from wirespeed.protocol.header_values import ParamField
     from wirespeed.proxy.access.grants import Grant
     from wirespeed.proxy.backend import Backend
     from wirespeed.proxy.front import Front
-    from wirespeed.proxy.merge.catalog import Catalog, Hello
-    from wirespeed.proxy.merge.listening import Subscriptions
-    from wirespeed.proxy.merge.merged import Merged, Offer
+    from wirespeed.proxy.merge.catalog import MergedCatalog
+    from wirespeed.proxy.merge.lists import MergedList
+    from wirespeed.proxy.merge.merged import Merged
     from wirespeed.proxy.side import Side
 
-# Methods whose `params.name` is edited, and the list that the name is of.
-_NAMED = {"tools/call": KINDS["tools/list"], "prompts/get": KINDS["prompts/list"]}
-
-# Methods of a resource: the server that has it gets them.
-_BY_URI = frozenset({"resources/read", "resources/subscribe", "resources/unsubscribe"})
-_LISTS = ("tools", "prompts", "resources")
+# Servers come and go, so the endpoint itself tells of changes.
+_OFFERED = {name: {"listChanged": True, "subscribe": True} for name in LISTED}
+# Seconds until a server that was lost is subscribed at again.
+_DELAY = 1.0
 _CHANGED = {
     name: b'{"jsonrpc":"2.0","method":"notifications/%b/list_changed"}' % name.encode()
-    for name in _LISTS
+    for name in LISTED
 }
 
 Params = dict[str, Any]
-Fields: TypeAlias = "tuple[ParamField, ...]"
 
 
 class MergedClient:
@@ -75,11 +68,11 @@ class MergedClient:
         self.lists: dict[str, MergedList] = {}
         self.is_closed = False
         self.meta: Params = {}
-        self.catalog: Catalog | None = None
-        self._merged = merged
+        self.catalog: MergedCatalog | None = None
+        self.merged = merged
         self.front = front
-        self._members: dict[str, Member] = {}
-        self._catalogs: dict[Catalog, None] = {}
+        self.members: dict[str, Member] = {}
+        self._catalogs: dict[MergedCatalog, None] = {}
         self._hello: Params | None = None  # what it said in `initialize`
         self._greeted = False
         self._told: frozenset[str] = frozenset()  # the capabilities of which it knows
@@ -87,7 +80,7 @@ class MergedClient:
         self._level: str | None = None
         self._works: set[Work] = set()
         self._subscriptions: Subscriptions | None = None
-        self._resources = Resources(self)
+        self._requests = MergedRequests(self)
         self._methods: dict[str, Callable[[Message, Params, bool], Coroutine[Any, Any, Any]]] = {
             "server/discover": self._discover,
             "logging/setLevel": self._set_level,
@@ -101,7 +94,7 @@ class MergedClient:
             self._subscriptions.end()
         for work in self._works:
             work.task.cancel()
-        for member in self._members.values():
+        for member in self.members.values():
             member.close()
         for catalog in self._catalogs:
             catalog.leave(self)
@@ -109,15 +102,15 @@ class MergedClient:
     def replace(self, offers: list[Offer]) -> None:
         """The configuration has changed: other servers, or other names for their tools."""
         by_name = {one.service.name: one for one in offers}
-        for name, member in list(self._members.items()):
+        for name, member in list(self.members.items()):
             offer = by_name.get(name)
             if offer is not None and member.offer.service is offer.service:
                 member.offer = offer
             else:
-                del self._members[name]
+                del self.members[name]
                 member.leave(None if offer is None else self.member(offer))
         self.lists.clear()
-        for capability in _LISTS:
+        for capability in LISTED:
             self.tell_change(capability)
 
     # -- its servers -----------------------------------------------------------------------------
@@ -125,18 +118,18 @@ class MergedClient:
     @property
     def _grant(self) -> Grant | None:
         """What the client may use; None: everything. Others were refused before."""
-        access = self._merged.access
+        access = self.merged.access
         return None if access is None else access.of(self.front.principal)
 
     @property
     def offers(self) -> list[Offer]:
         """The servers that the client may use."""
-        return [one for one in self._merged.offers if self._sees(one)]
+        return [one for one in self.merged.offers if self.sees(one)]
 
-    def _sees(self, offer: Offer) -> bool:
+    def sees(self, offer: Offer) -> bool:
         if self.front.shared and offer.service.assignment.refuses_lanes:
             return False
-        if self._merged.access is None:
+        if self.merged.access is None:
             return True
         grant = self._grant
         return grant is not None and grant.may_use(offer.service.name)
@@ -149,20 +142,20 @@ class MergedClient:
 
     def member(self, offer: Offer) -> Member:
         """Return the client's connection to a server, which it has from now on."""
-        found = self._members.get(offer.service.name)
+        found = self.members.get(offer.service.name)
         if found is None:
-            found = self._members[offer.service.name] = Member(offer, self.front, self)
+            found = self.members[offer.service.name] = Member(offer, self.front, self)
             found.level = self._level
         return found
 
     def joined(self, offer: Offer) -> Member | None:
         """Return the client's connection to a server, if there is one."""
-        found = self._members.get(offer.service.name)
+        found = self.members.get(offer.service.name)
         return None if found is None or found.backend is None else found
 
     def has_joined(self, name: str) -> bool:
         """Whether the client has a connection to a server."""
-        found = self._members.get(name)
+        found = self.members.get(name)
         return found is not None and found.backend is not None
 
     async def ready(self, member: Member) -> Member:
@@ -174,7 +167,7 @@ class MergedClient:
         member.now.connect()
         return member.now
 
-    def catalog_of(self, message: Message, modern: bool) -> Catalog:
+    def catalog_of(self, message: Message, modern: bool) -> MergedCatalog:
         """Return what is known of the servers, for clients like this one. ProtocolError: the
         envelope of the request is incomplete."""
         if modern:
@@ -183,41 +176,36 @@ class MergedClient:
             assert self._hello is not None
             version, offered = self._hello["protocolVersion"], self._hello.get("capabilities", {})
         key = CatalogKey.of(self._grant, self.front.shared, modern, version, offered)
-        self.catalog = self._merged.catalog(key, self.front.loop, self.meta)
+        self.catalog = self.merged.catalog(key, self.front.loop, self.meta)
         self._catalogs[self.catalog] = None
         return self.catalog
 
     # -- requests --------------------------------------------------------------------------------
 
-    def route(self, message: Message) -> Side | None:
-        """Return the server that a request goes to, or None if it was or will be answered."""
+    def route(self, message: Message) -> None:
+        """Answer a request, or pass it on to its server, now or later."""
         method = message.method or ""
         modern = modern_version(message) is not None
-        if not modern:
-            if method == "ping":
-                self.answer(message, {})
-                return None
-            if method == "initialize":
-                self._initialize(message)
-                return None
-            if self._hello is None:
-                self.refuse(message, codes.INVALID_PARAMS, "the connection is not initialized")
-                return None
-        if method in _NAMED:
-            return self._named(message, _NAMED[method], modern)
-        if method in _BY_URI and not (modern and method != "resources/read"):
-            self._resources.pass_on(message, modern)
+        if not modern and method == "ping":
+            self.answer(message, {})
+        elif not modern and method == "initialize":
+            self._initialize(message)
+        elif not modern and self._hello is None:
+            self.refuse(message, codes.INVALID_PARAMS, "the connection is not initialized")
+        elif method in NAMED:
+            self._requests.pass_by_name(message, NAMED[method], modern)
+        elif method in BY_URI and not (modern and method != "resources/read"):
+            self._requests.pass_by_uri(message, modern)
         elif method == "completion/complete":
-            self.start(message, self._complete(message, modern))
+            self.start(message, self._requests.complete(message, modern))
         elif method.startswith("tasks/"):
-            self.start(message, self._pass_to_the_only_one(message, modern))
+            self.start(message, self._requests.pass_to_the_only_one(message, modern))
         elif method == "subscriptions/listen" and modern:
             self.start(message, self._subscribe(message))
         elif (function := self._methods.get(method)) is not None:
             self.start(message, self._answered_by(function, message, modern))
         else:
             self.refuse(message, codes.METHOD_NOT_FOUND, f"Method not found: {method}")
-        return None
 
     def start(self, message: Message, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Answer a request later. What the work raises is the answer."""
@@ -269,7 +257,7 @@ class MergedClient:
             raise ServerLost("none of the servers is there")
         version = params["protocolVersion"]
         is_whole = len(hellos) == len(self.offers)
-        answer = discovery.initialized(version, hellos, is_whole=is_whole)
+        answer = initialize_result(version, hellos, is_whole=is_whole)
         self._told = frozenset(answer["capabilities"])
         self.answer(message, answer)
         self.front.speak(version)
@@ -281,13 +269,13 @@ class MergedClient:
             self._hello = None
         self.front.release()
 
-    async def meet(self, catalog: Catalog) -> dict[str, Hello]:
+    async def meet(self, catalog: MergedCatalog) -> dict[str, Hello]:
         """Return what the servers say of themselves that are ready."""
         while True:
             found = await catalog.meet(self)
             if not catalog.is_over:  # else the configuration has changed meanwhile
                 return found
-            catalog = self._merged.renewed(catalog)
+            catalog = self.merged.renewed(catalog)
 
     async def _discover(self, message: Message, params: Params, modern: bool) -> Params:
         """Join what all servers say. Those that do not serve clients of 2026-07-28 are left out. If
@@ -295,9 +283,9 @@ class MergedClient:
         if not modern:
             raise ProtocolError(codes.METHOD_NOT_FOUND, "Method not found: server/discover")
         refusals: list[RemoteError] = []
-        for service in (one.service for one in self._merged.offers):
+        for service in (one.service for one in self.merged.offers):
             if self.front.shared and (reason := service.assignment.refuses_lanes):
-                self._merged.complain(service.name, "entries", reason, of_lanes=True)
+                self.merged.complain(service.name, "entries", reason, of_lanes=True)
                 code, text, data = unsupported(self.front.service.legacy_versions, LATEST_MODERN)
                 refusals.append(RemoteError(code, f"{text}; {service.name}: {reason}", data))
         catalog = self.catalog_of(message, modern)
@@ -308,7 +296,7 @@ class MergedClient:
             if refusals:
                 raise refusals[0]
             raise ServerLost("none of the servers is there")
-        return discovery.discovered(hellos, is_whole=len(hellos) == len(self.offers))
+        return discover_result(hellos, is_whole=len(hellos) == len(self.offers))
 
     # -- lists -----------------------------------------------------------------------------------
 
@@ -322,119 +310,30 @@ class MergedClient:
         merged = None if cursor is None else self.list_of(kind, catalog)
         if merged is None:
             merged = await self.merge(kind, catalog)
-        return merged.page(cursor, self._merged.page_size, modern)
+        return merged.page(cursor, self.merged.page_size, modern)
 
-    def list_of(self, kind: Kind, catalog: Catalog) -> MergedList | None:
+    def list_of(self, kind: Kind, catalog: MergedCatalog) -> MergedList | None:
         """The list that the client got last; None: it has changed since."""
         return self.lists.get(kind.method) or catalog.list_of(kind)
 
-    async def merge(self, kind: Kind, catalog: Catalog) -> MergedList:
+    async def merge(self, kind: Kind, catalog: MergedCatalog) -> MergedList:
         """Return what the servers list that are ready."""
         while True:
             found = await catalog.list(kind, self)
             if not catalog.is_over:
                 return found
-            catalog = self._merged.renewed(catalog)
+            catalog = self.merged.renewed(catalog)
 
     async def _subscribe(self, message: Message) -> None:
         """Tell the client of changes."""
         await self.meet(self.catalog_of(message, modern=True))
         if self._subscriptions is None:
-            from wirespeed.proxy.merge.listening import Subscriptions
+            from wirespeed.proxy.merge.client import Subscriptions
 
             self._subscriptions = Subscriptions(self, self.front)
             self.front.on_drain = self._subscriptions.end
         if self.front.is_open(message):
             self._subscriptions.add(message)
-
-    # -- requests that name a tool or a prompt ---------------------------------------------------
-
-    def _named(self, message: Message, kind: Kind, modern: bool) -> Side | None:
-        """Pass a request on with the name that the server knows."""
-        shown = message.text("params.name")
-        if shown is None:
-            self.refuse(message, codes.INVALID_PARAMS, "params.name must be a string")
-            return None
-        found = self._candidates(kind, shown)
-        head = self.front.head if modern and kind.name == "tools" else None
-        if len(found) == 1:
-            offer, real = found[0]
-            member = self._members.get(offer.service.name)
-            if member is not None and member.backend is not None:
-                fields: Fields | None = ()
-                if head is not None:
-                    fields = offer.service.mirrored.fields(self.front, real)
-                if fields is not None and (modern or member.hello is not None):
-                    self._pass(message, member, shown, real, head, fields)
-                    return None
-        elif not found:
-            self._unknown(message, kind, shown)
-            return None
-        head = None if head is None else copy_of(head)
-        self.start(message, self._choose(message, kind, shown, modern, head))
-        return None
-
-    def _candidates(self, kind: Kind, shown: str) -> list[tuple[Offer, str]]:
-        found = self._merged.owners(kind.name, shown)
-        if self._merged.access is None and not self.front.shared:
-            return found
-        return [one for one in found if self._sees(one[0])]
-
-    async def _owner_of_name(
-        self, message: Message, kind: Kind, shown: str, modern: bool
-    ) -> tuple[Offer | None, str]:
-        """Return whose a name is, and what the server calls it. The lists tell if the names of
-        several servers may be so."""
-        found = self._candidates(kind, shown)
-        if len(found) > 1:
-            catalog = self.catalog_of(message, modern)
-            merged = self.list_of(kind, catalog)
-            if merged is None or shown not in merged.owners:
-                merged = await self.merge(kind, catalog)
-            owner = merged.owners.get(shown)
-            found = [one for one in found if one[0].service.name == owner]
-        return found[0] if found else (None, "")
-
-    async def _choose(
-        self, message: Message, kind: Kind, shown: str, modern: bool, head: HttpHead | None
-    ) -> None:
-        offer, real = await self._owner_of_name(message, kind, shown, modern)
-        if offer is None:
-            self._unknown(message, kind, shown)
-            return
-        fields: Fields = ()
-        if head is not None:
-            mirrored = offer.service.mirrored
-            known = mirrored.fields(self.front, real)
-            fields = await mirrored.learned(self.front, real) if known is None else known
-        member = self.member(offer)
-        if not modern:
-            member = await self.ready(member)
-        self._pass(message, member, shown, real, head, fields)
-
-    def _pass(
-        self,
-        message: Message,
-        member: Member,
-        shown: str,
-        real: str,
-        head: HttpHead | None,
-        fields: Fields,
-    ) -> None:
-        """Pass a request on, if it says what the fields of its HTTP request say."""
-        if head is not None and not member.offer.service.mirrored.agrees(
-            self.front, message, head, fields
-        ):
-            return
-        backend = member.connect()
-        member.is_used = True
-        name = None if real == shown else msgspec.json.encode(real)
-        self.front.pass_request(message, backend, name)
-
-    def _unknown(self, message: Message, kind: Kind, shown: str) -> None:
-        self.refuse(message, codes.INVALID_PARAMS, f"Unknown {kind.name[:-1]}: {shown[:200]}")
-
-    # -- resources, completions, tasks -----------------------------------------------------------
 
     async def joined_to(self, offer: Offer, modern: bool) -> tuple[Member, Backend]:
         """Return a server for a request of the client."""
@@ -443,48 +342,6 @@ class MergedClient:
             member = await self.ready(member)
         member.is_used = True
         return member, member.connect()
-
-    async def _complete(self, message: Message, modern: bool) -> None:
-        """Pass a completion on to the server of its prompt or resource."""
-        params = params_of(message)
-        ref = params.get("ref")
-        ref = ref if isinstance(ref, dict) else {}
-        name, uri = ref.get("name"), ref.get("uri")
-        if isinstance(name, str):
-            offer, real = await self._owner_of_name(message, KINDS["prompts/list"], name, modern)
-            if offer is None:
-                self._unknown(message, KINDS["prompts/list"], name)
-                return
-            _, backend = await self.joined_to(offer, modern)
-            params["ref"] = {**ref, "name": real}
-            text = {"jsonrpc": "2.0", "id": 0, "method": message.method, "params": params}
-            self.front.pass_request(message, backend, text=msgspec.json.encode(text))
-        elif isinstance(uri, str):
-            offer = await self._resources.offer_of(uri, self.catalog_of(message, modern))
-            if offer is None:
-                raise self._resources.not_found(uri, modern)
-            _, backend = await self.joined_to(offer, modern)
-            self.front.pass_request(message, backend)
-        else:
-            self.refuse(message, codes.INVALID_PARAMS, "params.ref names nothing")
-
-    async def _pass_to_the_only_one(self, message: Message, modern: bool) -> None:
-        """Pass a request about a task on, where a single server has tasks."""
-        hellos = await self.meet(self.catalog_of(message, modern))
-        found = []
-        for offer in self.offers:
-            offered = hellos.get(offer.service.name, {"capabilities": {}})["capabilities"]
-            if modern:
-                offered, name = offered.get("extensions"), TASKS_EXTENSION
-            else:
-                name = "tasks"
-            if isinstance(offered, dict) and name in offered:
-                found.append(offer)
-        if len(found) != 1:
-            text = f"Method not found: {message.method}"
-            raise ProtocolError(codes.METHOD_NOT_FOUND, text)
-        _, backend = await self.joined_to(found[0], modern)
-        self.front.pass_request(message, backend)
 
     async def _set_level(self, message: Message, params: Params, modern: bool) -> Params:
         """Tell the log level to all servers that the client has. Others get it when they come."""
@@ -499,7 +356,7 @@ class MergedClient:
         if level not in LOG_LEVELS:
             raise ProtocolError(codes.INVALID_PARAMS, f"level is one of {', '.join(LOG_LEVELS)}")
         self._level = level
-        members = list(self._members.values())
+        members = list(self.members.values())
         for member in members:
             member.level = level
         ended = await asyncio.gather(*map(tell, members), return_exceptions=True)
@@ -524,7 +381,7 @@ class MergedClient:
         """Not called."""
 
     def _member_of(self, backend: Backend) -> Member | None:
-        return next((one for one in self._members.values() if one.backend is backend), None)
+        return next((one for one in self.members.values() if one.backend is backend), None)
 
     def closed(self, backend: Backend) -> None:
         """A server is gone for this client: what it had is shown no more."""
@@ -537,15 +394,15 @@ class MergedClient:
         for catalog in self._catalogs:
             catalog.lost(member)
         if hello is not None:
-            for capability in _LISTS:
+            for capability in LISTED:
                 if capability in hello["capabilities"]:
                     self.tell_change(capability)
 
     async def offer_of(self, uri: str) -> Offer | None:
         """Return the server that lists a resource; None: none does."""
-        return None if self.catalog is None else await self._resources.offer_of(uri, self.catalog)
+        return None if self.catalog is None else await self._requests.offer_of(uri, self.catalog)
 
-    def forget(self, catalog: Catalog) -> None:
+    def forget(self, catalog: MergedCatalog) -> None:
         """Another catalog has taken the place of one."""
         self._catalogs.pop(catalog, None)
 
@@ -581,7 +438,7 @@ class MergedClient:
         self._note_change(member, message.method or "")
         # a reload may have taken the server from the client
         is_ready = self._greeted or self._hello is None  # a client of 2026-07-28 is not greeted
-        if is_ready and self._sees(member.offer):
+        if is_ready and self.sees(member.offer):
             if message.method == "notifications/message":
                 backend.pass_on(message, self.front)
             else:
@@ -590,7 +447,7 @@ class MergedClient:
     def heard(self, member: Member, message: Message) -> None:
         """A server of 2026-07-28 has told of a change."""
         self._note_change(member, message.method or "")
-        if self._subscriptions is not None and self._sees(member.offer):
+        if self._subscriptions is not None and self.sees(member.offer):
             self._subscriptions.said(message)
 
     def _note_change(self, member: Member, method: str) -> None:
@@ -602,13 +459,119 @@ class MergedClient:
             if kind.capability == capability:
                 self.lists.pop(kind.method, None)
         if member.is_shared:
-            self._merged.changed(member.name, capability)
+            self.merged.changed(member.name, capability)
 
     def said(self, message: Message) -> None:
         """Tell the servers what the client says of itself."""
         if message.method == "notifications/initialized":
             self._initialized = True
-        for member in self._members.values():
+        for member in self.members.values():
             if member.backend is not None and member.hello is not None:
                 member.is_used |= message.method != "notifications/initialized"
                 self.front.pass_notification(message, member.backend)
+
+
+class _Heard(Updates):
+    """The changes that one server tells of."""
+
+    hear: Callable[[Message], None]
+
+    def said(self, message: Message) -> None:
+        """Take a change."""
+        self.hear(message)
+
+
+class Subscriptions:
+    """The subscriptions of one client of 2026-07-28. Each server that tells of changes has one of
+    the proxy."""
+
+    def __init__(self, client: MergedClient, front: Front) -> None:
+        self._client = client
+        self._front = front
+        self._listening = ListenRequests(front, self, _OFFERED)
+        self._following: dict[str, asyncio.Task[None]] = {}
+        self._heard: dict[str, asyncio.Future[_Heard]] = {}
+
+    def add(self, message: Message) -> None:
+        """Subscribe. ProtocolError: the request is wrong, or one too many."""
+        self._listening.add(message)
+        for offer in self._client.offers:
+            self.follow(offer)
+
+    def end(self) -> None:
+        """The client is to leave."""
+        self._listening.end()
+        for task in self._following.values():
+            task.cancel()
+
+    def said(self, message: Message) -> None:
+        """Tell of a change."""
+        self._listening.said(message)
+
+    # -- the servers -----------------------------------------------------------------------------
+
+    def follow(self, offer: Offer, *, always: bool = False) -> None:
+        """Hear of the changes of a server, if it tells of any. ``always``: of a resource."""
+        name = offer.service.name
+        catalog = self._client.catalog
+        hello = None if catalog is None else catalog.hello(name)
+        if name in self._following or hello is None:
+            return
+        offered = hello["capabilities"]
+        if always or any(offered.get(one, {}).get("listChanged") is True for one in LISTED):
+            self._heard[name] = self._front.loop.create_future()
+            self._following[name] = asyncio.ensure_future(self._follow(offer, offered))
+
+    async def _follow(self, offer: Offer, offered: dict[str, Any]) -> None:
+        name = offer.service.name
+        uris: list[str] = []
+        try:
+            while offer in self._client.offers:
+                with contextlib.suppress(WirespeedError):
+                    member = self._client.member(offer)
+                    backend = member.connect()
+                    heard = _Heard(self._front, backend, offered, lambda: self._client.meta)
+                    heard.hear = partial(self._client.heard, member)
+                    heard.start()
+                    try:
+                        for uri in uris:
+                            await heard.subscribe(uri)
+                        self._heard[name].set_result(heard)
+                        await asyncio.shield(backend.lost)
+                    finally:
+                        heard.stop()
+                        uris = heard.uris
+                    self._heard[name] = self._front.loop.create_future()
+                await asyncio.sleep(_DELAY)
+        finally:
+            self._following.pop(name, None)
+            self._heard.pop(name).cancel()
+
+    # -- as a `ListenServer` ---------------------------------------------------------------------
+
+    @property
+    def link(self) -> object:
+        """None: the client has left."""
+        return self._front.link
+
+    def ask(self, method: str, params: dict[str, Any]) -> asyncio.Future[Any]:
+        """Subscribe at the server that has a resource, or end that."""
+        return asyncio.ensure_future(self._ask(method, params["uri"]))
+
+    async def _ask(self, method: str, uri: str) -> None:
+        offer = await self._client.offer_of(uri)
+        if offer is None:
+            raise RemoteError(codes.INVALID_PARAMS, "Resource not found", {"uri": uri})
+        self.follow(offer, always=True)
+        heard = self._heard.get(offer.service.name)
+        if heard is None:
+            raise ServerLost(f"the server {offer.service.name} is not there")
+        try:
+            async with asyncio.timeout(offer.patience):
+                updates = await asyncio.shield(heard)
+        except TimeoutError:
+            raise ServerLost(f"the server {offer.service.name} is not there") from None
+        if method == "resources/subscribe":
+            await updates.subscribe(uri)
+        else:
+            await updates.unsubscribe(uri)

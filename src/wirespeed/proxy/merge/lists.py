@@ -1,23 +1,28 @@
-"""The lists of several servers as one."""
+"""Lists of several servers as one: what is shown of each, by which name, and whose an entry is."""
 
 from __future__ import annotations
 
+import functools
 import logging
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import Raw
 
-from wirespeed.proxy.merge.discovery import modern
+from wirespeed.protocol.revisions import META_SERVER_INFO
+from wirespeed.protocol.uri_template import Matcher, UriTemplate
 from wirespeed.server.pagination import page_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
-    from wirespeed.proxy.merge.names import Names
+    from wirespeed.proxy.backend_config import BackendConfig
 
 logger = logging.getLogger("wirespeed.proxy")
+
+_members = msgspec.json.Decoder(dict[str, Raw]).decode
 
 
 @dataclass(frozen=True)
@@ -55,9 +60,82 @@ KINDS = {
     )
 }
 
+# Capabilities with a list.
+LISTED = ("tools", "prompts", "resources")
+
+
+class ShownNames:
+    """The names of one server's tools and prompts, the server's and the shown ones.
+
+    A prefix stands before each name. A tool that is renamed is shown by that name alone.
+    """
+
+    def __init__(self, config: BackendConfig) -> None:
+        self._tools = config.tools
+        self._prefix = config.shown_prefix
+        self._renamed = {shown: real for real, shown in config.tools.rename.items()}
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, ShownNames)
+            and self._prefix == other._prefix
+            and self._tools == other._tools
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def shown(self, kind: str, real: str) -> str | None:
+        """Return what clients call a tool or prompt of the server; None: they do not see it."""
+        if kind == "tools":
+            return self.full(real) if self._tools.allows(real) else None
+        return self._prefix + real
+
+    def full(self, real: str) -> str:
+        """Return what clients call a tool, or would if they saw it."""
+        return self._tools.rename.get(real, self._prefix + real)
+
+    def of_tool(self, real: str, *, alone: bool) -> tuple[str, str]:
+        """Return both names of a tool. The first is that at the endpoint of all servers, which has
+        no prefix where the server is ``alone``."""
+        return (real, self.full(real)) if alone else (self.full(real), real)
+
+    def real(self, kind: str, shown: str) -> str | None:
+        """Return what the server may call it; None: it is not this server's, or hidden."""
+        real = self._renamed.get(shown) if kind == "tools" else None
+        if real is None:
+            if not shown.startswith(self._prefix):
+                return None
+            real = shown[len(self._prefix) :]
+        return real if self.shown(kind, real) == shown else None
+
+    def may_have(self, shown: str) -> bool:
+        """Whether a name is one of this server's by its form, hidden or not."""
+        return shown in self._renamed or (bool(self._prefix) and shown.startswith(self._prefix))
+
+    def described(self, kind: str, real: str, text: Raw) -> tuple[str, Raw] | None:
+        """Return the name and the text of an entry of the server's list as clients see it; None:
+        they do not."""
+        shown = self.shown(kind, real)
+        if shown is None:
+            return None
+        other = self._tools.describe.get(real) if kind == "tools" else None
+        if shown == real and other is None:
+            return shown, text
+        entry = _members(text)
+        entry["name"] = Raw(msgspec.json.encode(shown))
+        if other is not None:
+            entry["description"] = Raw(msgspec.json.encode(other))
+        return shown, Raw(msgspec.json.encode(entry))
+
+
+def names_of_tool(servers: Iterable[ShownNames], shown: str) -> list[str]:
+    """Return the name of a tool at the endpoint of all servers, and what its server calls it."""
+    found = (one.real("tools", shown) for one in servers)
+    return [shown, *(real for real in found if real is not None)]
+
 
 @dataclass(eq=False)
-class Listing:
+class ServerListing:
     """What one server listed: its entries by key, as text, and how long they may be kept.
 
     Attributes:
@@ -111,7 +189,7 @@ def fault_of(kind: Kind, entry: Any) -> str:
 
 
 @dataclass(eq=False)
-class Merged:
+class MergedList:
     """A list as clients see it.
 
     Attributes:
@@ -123,7 +201,7 @@ class Merged:
     """
 
     kind: Kind
-    listings: tuple[Listing, ...]
+    listings: tuple[ServerListing, ...]
     is_whole: bool
     entries: dict[str, Raw] = field(default_factory=dict)
     owners: dict[str, str] = field(default_factory=dict)
@@ -131,7 +209,7 @@ class Merged:
     collisions: int = 0
     _pages: dict[tuple[str | None, int, bool], bytes] = field(default_factory=dict)
 
-    def is_of(self, listings: tuple[Listing, ...], is_whole: bool) -> bool:
+    def is_of(self, listings: tuple[ServerListing, ...], is_whole: bool) -> bool:
         """Whether it was made of the same."""
         return (
             self.is_whole == is_whole
@@ -158,11 +236,11 @@ class Merged:
 
 def merge(
     kind: Kind,
-    found: dict[str, Listing],
-    names: dict[str, Names],
+    found: dict[str, ServerListing],
+    names: dict[str, ShownNames],
     shows: Callable[[str], bool] | None,
     is_whole: bool,
-) -> Merged:
+) -> MergedList:
     """Put the lists of servers together. Of entries with the same key the first one stays.
 
     Args:
@@ -171,7 +249,7 @@ def merge(
         shows: Whether the client sees a tool; None: it sees all.
         is_whole: Whether no server is missing.
     """
-    merged = Merged(kind, tuple(found.values()), is_whole)
+    merged = MergedList(kind, tuple(found.values()), is_whole)
     for server, listing in found.items():
         for key, text in listing.entries:
             if kind.key == "name":
@@ -193,3 +271,54 @@ def merge(
     parts = [{"ttlMs": one.ttl, "cacheScope": one.scope} for one in found.values()]
     merged.rest = modern(parts if is_whole else [*parts, {}])
     return merged
+
+
+def owner_of(uri: str, resources: MergedList | None, templates: MergedList | None) -> str | None:
+    """Return the server that lists a URI, else the first with a template that matches it."""
+    if resources is not None and uri in resources.owners:
+        return resources.owners[uri]
+    if templates is not None:
+        if uri in templates.owners:  # completions name the template itself
+            return templates.owners[uri]
+        for template, server in templates.owners.items():
+            if _matches(template, uri):
+                return server
+    return None
+
+
+def _matches(template: str, uri: str) -> bool:
+    try:
+        return _matcher(template).match(uri) is not None
+    except ValueError:  # not a template of RFC 6570
+        return False
+
+
+@functools.lru_cache(1024)
+def _matcher(template: str) -> Matcher:
+    return Matcher(UriTemplate(template), safe=False)
+
+
+def modern(parts: Iterable[dict[str, Any]]) -> dict[str, Any]:
+    """What a result of 2026-07-28 has that was put together of others, which may be kept."""
+    parts = list(parts)
+    return {
+        "resultType": "complete",
+        "ttlMs": min((ttl_of(part) for part in parts), default=0),
+        "cacheScope": "public"
+        if parts and all(part.get("cacheScope") == "public" for part in parts)
+        else "private",
+        "_meta": {META_SERVER_INFO: identity()},
+    }
+
+
+def ttl_of(result: dict[str, Any]) -> int:
+    """For how many milliseconds a result may be kept."""
+    ttl = result.get("ttlMs")
+    return ttl if isinstance(ttl, int) and not isinstance(ttl, bool) and ttl > 0 else 0
+
+
+def identity() -> dict[str, str]:
+    """The proxy as a server."""
+    from wirespeed import __version__
+
+    return {"name": "wirespeed-proxy", "version": __version__}

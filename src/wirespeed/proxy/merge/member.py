@@ -6,24 +6,54 @@ import asyncio
 import contextlib
 import math
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from wirespeed.errors import InvalidResponse, RemoteError, TransportError, WirespeedError
 from wirespeed.protocol import codes
+from wirespeed.protocol.capabilities import understood
 from wirespeed.proxy.failures import ServerLost
-from wirespeed.proxy.merge.discovery import checked, ttl_of
-from wirespeed.proxy.merge.lists import Kind, Listing
+from wirespeed.proxy.merge.lists import Kind, ServerListing, ttl_of
 from wirespeed.proxy.pages import pages
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
+    from wirespeed.proxy.access.mirrored import Mirrored
     from wirespeed.proxy.backend import Backend, Owner
     from wirespeed.proxy.front import Front
-    from wirespeed.proxy.merge.merged import Offer
+    from wirespeed.proxy.isolation.assignment import Assignment
+    from wirespeed.proxy.merge.lists import ShownNames
+
+# What a server says of itself, in the result of `initialize` or `server/discover`.
+Hello = dict[str, Any]
 
 # Seconds in which a server that failed is not tried again.
 _RETRY = 1.0
+
+
+class MergedService(Protocol):
+    """The service of a server that is behind the endpoint."""
+
+    name: str
+    mirrored: Mirrored
+    assignment: Assignment
+
+    async def hold(self) -> None:
+        """Start the server, if nobody else holds it."""
+
+    async def release(self, held: None) -> None:
+        """End the server, if nobody else holds it."""
+
+    def join(self, owner: Owner, client: Front) -> tuple[Backend, Front]:
+        """Return both ends of one more connection."""
+
+
+class Offer(NamedTuple):
+    """A server of the endpoint: its service, its names, and the seconds that it has to answer."""
+
+    service: MergedService
+    names: ShownNames
+    patience: float
 
 
 class Member:
@@ -48,7 +78,7 @@ class Member:
         self._client = front
         self._owner = owner
         self._inner: Front | None = None
-        self._listings: dict[str, Listing] = {}
+        self._listings: dict[str, ServerListing] = {}
         self._asking: dict[str, asyncio.Future[Any]] = {}
         self._failed: tuple[float, str] | None = None
         self._n_changes = 0
@@ -161,19 +191,19 @@ class Member:
             raise InvalidResponse(f"the answer of {self.name} to {method} is not an object")
         return result
 
-    async def list(self, kind: Kind, meta: dict[str, Any] | None) -> Listing:
+    async def list(self, kind: Kind, meta: dict[str, Any] | None) -> ServerListing:
         """Return what the server lists, asked for once for all who wait. RemoteError,
         TransportError, InvalidResponse: it does not.
 
         ``meta``: ``_meta`` of a client of a modern era.
         """
         if self._client.shared:
-            # Of the clients that come one by one, each has the list of its own kind (`Catalog`).
+            # Of the clients that come one by one, each has the list of its kind (`MergedCatalog`).
             return await self._list(kind, meta)
         listing = self._listings.get(kind.method)
         if listing is not None and self._client.loop.time() < listing.until:
             return listing
-        found: Listing = await self._once(kind.method, partial(self._list, kind, meta))
+        found: ServerListing = await self._once(kind.method, partial(self._list, kind, meta))
         return found
 
     async def _once(self, method: str, work: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
@@ -194,8 +224,8 @@ class Member:
         if not asking.cancelled():
             asking.exception()  # for those who do not wait any more
 
-    async def _list(self, kind: Kind, meta: dict[str, Any] | None) -> Listing:
-        found = Listing()
+    async def _list(self, kind: Kind, meta: dict[str, Any] | None) -> ServerListing:
+        found = ServerListing()
         params: dict[str, Any] = {} if meta is None else {"_meta": meta}
         n_changes = self._n_changes
         try:
@@ -232,3 +262,20 @@ class Member:
 def text_of(error: BaseException) -> str:
     """The first line of an error; all of one that is not foreseen."""
     return str(error).partition("\n")[0] if isinstance(error, WirespeedError) else repr(error)
+
+
+def checked(name: str, hello: Hello) -> Hello:
+    """Return what a server says of itself, with its capabilities. InvalidResponse: these are not
+    objects, or its versions are not a list.
+
+    ``name``: The server's.
+    """
+    found = hello.get("capabilities") or {}
+    if isinstance(found, dict):
+        found = understood(found)
+    hello["capabilities"] = found
+    if not isinstance(found, dict) or not all(isinstance(one, dict) for one in found.values()):
+        raise InvalidResponse(f"the capabilities of {name} are not objects")
+    if not isinstance(hello.get("supportedVersions", []), list):
+        raise InvalidResponse(f"the versions of {name} are not a list")
+    return hello

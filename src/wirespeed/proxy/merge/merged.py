@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-from wirespeed.proxy.merge.catalog import Catalog, CatalogKey
+from wirespeed.proxy.merge.catalog import CatalogKey, MergedCatalog
 from wirespeed.proxy.merge.client import MergedClient
 
 if TYPE_CHECKING:
     from wirespeed._core.envelope import Message
     from wirespeed.proxy.access.grants import Grants
     from wirespeed.proxy.front import Front
-    from wirespeed.proxy.merge.names import Names
-    from wirespeed.proxy.service import ProxyService
-    from wirespeed.proxy.side import Side
+    from wirespeed.proxy.merge.member import MergedService, Offer
     from wirespeed.proxy.supervision.upstream import Upstream
 
 logger = logging.getLogger("wirespeed.proxy")
@@ -27,14 +25,6 @@ _MAX_CATALOGS = 64
 _MAX_NAMES = 10_000
 _MAX_COMPLAINTS = 1_000
 _MAX_NAMED = 5
-
-
-class Offer(NamedTuple):
-    """A server of the endpoint: its service, its names, and the seconds that it has to answer."""
-
-    service: ProxyService
-    names: Names
-    patience: float
 
 
 class Merged:
@@ -59,9 +49,9 @@ class Merged:
         self.ready_within = ready_within
         self.access: Grants | None = None
         self.collisions = 0
-        self._held: list[ProxyService] = []
+        self._held: list[MergedService] = []
         self._clients: dict[Front, MergedClient] = {}
-        self._catalogs: dict[CatalogKey, Catalog] = {}
+        self._catalogs: dict[CatalogKey, MergedCatalog] = {}
         self._owners: dict[tuple[str, str], list[tuple[Offer, str]]] = {}
         self._complaints: dict[tuple[str, str], str] = {}
         self._releases: set[asyncio.Task[None]] = set()
@@ -121,9 +111,9 @@ class Merged:
         """A client has left."""
         self._clients.pop(front).close()
 
-    def route(self, front: Front, message: Message) -> Side | None:
-        """Return the server that a request goes to, or None if it was or will be answered."""
-        return self._clients[front].route(message)
+    def route(self, front: Front, message: Message) -> None:
+        """Answer a request, or pass it on. Returns None."""
+        self._clients[front].route(message)
 
     def server_of(self, name: str) -> str | None:
         """The server of a tool or prompt, as its name says. None: it says none, or several."""
@@ -154,17 +144,17 @@ class Merged:
 
     def catalog(
         self, key: CatalogKey, loop: asyncio.AbstractEventLoop, envelope: dict[str, Any]
-    ) -> Catalog:
+    ) -> MergedCatalog:
         """Return what is known for clients of one kind. ``envelope``: As of `envelope_of`."""
         found = self._catalogs.pop(key, None)
         if found is None:
-            found = Catalog(self, key, loop, envelope)
+            found = MergedCatalog(self, key, loop, envelope)
             if len(self._catalogs) >= _MAX_CATALOGS:
                 self._catalogs.pop(next(iter(self._catalogs))).retire()
         self._catalogs[key] = found
         return found
 
-    def renewed(self, catalog: Catalog) -> Catalog:
+    def renewed(self, catalog: MergedCatalog) -> MergedCatalog:
         """Return what has taken the place of a catalog that is over."""
         return self.catalog(catalog.key, catalog.loop, catalog.envelope)
 
