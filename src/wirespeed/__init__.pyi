@@ -20,10 +20,10 @@ from wirespeed.server.http.event_store import EventStore as EventStore
 from wirespeed.server.http.event_store import MemoryEventStore as MemoryEventStore
 from wirespeed.server.http.sqlite_events import SQLiteEventStore as SQLiteEventStore
 from wirespeed.server.server import Server as Server
+from wirespeed.transport.child.command import ProcessLimits as ProcessLimits
 from wirespeed.transport.child.command import Stdio as Stdio
-from wirespeed.transport.child.privileges import ProcessLimits as ProcessLimits
 from wirespeed.transport.http.options import HttpOptions as HttpOptions
-from wirespeed.transport.http.response import HttpResponse as HttpResponse
+from wirespeed.transport.http.routes import HttpResponse as HttpResponse
 from wirespeed.transport.net.serve import run as run
 from wirespeed.transport.net.serve import serve as serve
 from wirespeed.transport.options import HttpRequest as HttpRequest

@@ -25,7 +25,7 @@ from websockets.server import ServerProtocol
 from websockets.uri import parse_uri
 
 from wirespeed.core import FrameStream, WebSocketFramer
-from wirespeed.transport.websocket.deflate import MessageDeflate
+from wirespeed.transport.websocket.upgrade import MessageDeflate
 
 MAX_MESSAGE = 64 * 2**20
 MAX_FRAGMENTS = 2**17  # one case sends 4 MiB by 64 bytes

@@ -9,10 +9,10 @@ import signal
 import sys
 
 from wirespeed import Stdio
-from wirespeed.transport.child import guard
+from wirespeed.transport.child import group
 from wirespeed.transport.child.process import Child
 
-guard.GRACE = 3
+group.GRACE = 3
 
 
 async def launch(script: str) -> tuple[Child, str]:

@@ -20,7 +20,7 @@ from typing import Literal, NamedTuple
 from driver import main
 
 from wirespeed.core import FrameStream, Limits, Session, WebSocketFramer
-from wirespeed.transport.websocket.deflate import MessageDeflate
+from wirespeed.transport.websocket.upgrade import MessageDeflate
 
 Role = Literal["server", "client"]
 

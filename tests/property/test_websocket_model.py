@@ -26,7 +26,7 @@ from websocket_lab import (
 from websockets.frames import Frame
 from websockets.protocol import CLIENT, OPEN, SERVER, Protocol
 
-from wirespeed.transport.websocket.deflate import MessageDeflate
+from wirespeed.transport.websocket.upgrade import MessageDeflate
 
 roles: st.SearchStrategy[Role] = st.sampled_from(("server", "client"))
 TEXTS = ("", "x", "é", "日本" * 30, " [] \n", "\t \r\n", "ab" * 90, "𐍈\x00")

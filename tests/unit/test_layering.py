@@ -73,11 +73,11 @@ INSIDE = {
     """,
     "transport": """
         quiet wire_trace
-        signals watch workers pipes link address _task_api
+        signals link address _task_api
         http.options
         options
-        loop fd files memory service
-        served
+        loop fd memory service
+        served access_log
         taskpool
         pooled_tasks
         taskpool_choice

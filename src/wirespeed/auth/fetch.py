@@ -18,7 +18,7 @@ from wirespeed.errors import TransportError
 from wirespeed.limits import Limits
 from wirespeed.transport.address import Address, is_loopback, parse
 from wirespeed.transport.http.pool import HttpPool
-from wirespeed.transport.http.proxy import proxy_of
+from wirespeed.transport.net.connect import proxy_of
 from wirespeed.transport.options import Headers
 
 MAX_BYTES = 1 << 18  # of a response's body

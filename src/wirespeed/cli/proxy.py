@@ -22,16 +22,16 @@ from wirespeed.cli.serve import (
 )
 from wirespeed.errors import ConfigError
 from wirespeed.proxy.config import ListenConfig
-from wirespeed.transport.watch import Watch
+from wirespeed.transport.signals import FileWatch
 
 if TYPE_CHECKING:
     from wirespeed.proxy import Proxy
     from wirespeed.proxy.backend_config import BackendConfig, Isolation
     from wirespeed.proxy.config import ProxyConfig
-    from wirespeed.transport.net.certificate import Certificate
-    from wirespeed.transport.net.group import Group
+    from wirespeed.transport.net.group import ListenerGroup
     from wirespeed.transport.net.listener import Listener
     from wirespeed.transport.net.serve import Place
+    from wirespeed.transport.net.tls import Certificate
     from wirespeed.transport.options import ListenFields
 
 
@@ -233,7 +233,7 @@ class _Attendant:
         self._places: list[ListenSpec] = []
         self._traces: Traces | None = None
         self._n = 0  # listeners
-        self._watch = Watch(self._files, self._read)
+        self._watch = FileWatch(self._files, self._read)
         self._proxy: Proxy
 
     def serves(self, proxy: Proxy, places: list[ListenSpec], traces: Traces | None) -> None:
@@ -262,16 +262,16 @@ class _Attendant:
 
     @property
     def drain_delay(self) -> float:
-        """As of an `Attendant`."""
+        """As of an `ListenerObserver`."""
         return self._proxy.listening.drain_delay
 
-    def begin(self, group: Group) -> None:
-        """As an `Attendant`."""
+    def begin(self, group: ListenerGroup) -> None:
+        """As a `ListenerObserver`."""
         self._proxy.listening.begin(group)
 
     @contextlib.contextmanager
-    def attend(self, group: Group, number: int, listener: Listener) -> Iterator[None]:
-        """As an `Attendant`."""
+    def attend(self, group: ListenerGroup, number: int, listener: Listener) -> Iterator[None]:
+        """As a `ListenerObserver`."""
         self._n += 1
         with self._proxy.listening.attend(group, number, listener), self._watch.running():
             yield

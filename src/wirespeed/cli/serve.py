@@ -21,15 +21,15 @@ from wirespeed.cli.modules import title
 from wirespeed.cli.targets import check_file
 from wirespeed.client.python_file import python_file
 from wirespeed.transport.address import Address, is_loopback, parse
-from wirespeed.transport.watch import Watch
+from wirespeed.transport.signals import FileWatch
 
 if TYPE_CHECKING:
     from wirespeed import HttpOptions
     from wirespeed.cli.credentials import Secret
     from wirespeed.cli.modules import Routes, Service
-    from wirespeed.transport.net.certificate import Certificate
-    from wirespeed.transport.net.group import Attendant
+    from wirespeed.transport.net.group import ListenerObserver
     from wirespeed.transport.net.serve import Place
+    from wirespeed.transport.net.tls import Certificate
     from wirespeed.transport.options import ListenFields
 
 
@@ -162,37 +162,37 @@ def parsed(url: str, option: str = "--on") -> Address:
 def serve_at(
     places: Sequence[tuple[ListenSpec, Service | Routes]],
     workers: int,
-    attendant: Attendant | None = None,
+    observer: ListenerObserver | None = None,
 ) -> None:
     """Serve at all places, each with its servers, until the process is told to end. Certificates
     are read again when they change, and on SIGHUP.
 
-    ``attendant``: Knows the listeners, and does that for the places itself.
+    ``observer``: Knows the listeners, and does that for the places itself.
     """
+    from wirespeed.transport.net.activation import HotRestart
     from wirespeed.transport.net.serve import run_together
-    from wirespeed.transport.net.succession import Succession
 
     os.environ.pop(KEY_PASSWORD, None)  # not for tools and their child processes
     n = itertools.count(1)
-    if attendant is None and any(place.certificate for place, _ in places):
-        attendant = _Certificates([place for place, _ in places])
+    if observer is None and any(place.certificate for place, _ in places):
+        observer = _Certificates([place for place, _ in places])
     try:
         run_together(
             [place.with_services(found, lambda: next(n) == len(places)) for place, found in places],
             workers=workers,
-            attendant=attendant,
-            succession=Succession([sys.executable, *sys.orig_argv[1:]], ENVIRON),
+            observer=observer,
+            hot_restart=HotRestart([sys.executable, *sys.orig_argv[1:]], ENVIRON),
         )
     except ValueError as exc:
         raise usage(f"--on: {exc}") from None
 
 
 class _Certificates:
-    """An `Attendant` that reads certificates again."""
+    """A `ListenerObserver` that reads certificates again."""
 
     def __init__(self, places: Sequence[ListenSpec]) -> None:
         found = [place.certificate for place in places if place.certificate is not None]
-        self._watch = Watch(lambda: found[0].files, lambda: renew(found))
+        self._watch = FileWatch(lambda: found[0].files, lambda: renew(found))
 
     drain_delay = 0.0
 
@@ -336,7 +336,7 @@ class ListenSpec:
     # -- TLS ---------------------------------------------------------------------------------------
 
     def _certificate(self) -> Certificate:
-        from wirespeed.transport.net.certificate import Certificate
+        from wirespeed.transport.net.tls import Certificate
 
         certfile, keyfile = self.settings.certfile, self.settings.keyfile
         if certfile is None:

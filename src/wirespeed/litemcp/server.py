@@ -15,7 +15,7 @@ from wirespeed.litemcp.connection import LiteConnection
 from wirespeed.litemcp.messages import VERSION, Parameter, Tool, VersionTuple
 from wirespeed.litemcp.tool import LiteTool, raw_tool, typed_tool
 from wirespeed.server.requests.launchers import Threads
-from wirespeed.transport.workers import DEFAULT_SIZE
+from wirespeed.transport.loop import DEFAULT_SIZE
 
 if TYPE_CHECKING:
     from wirespeed._core.framing.base import Framer

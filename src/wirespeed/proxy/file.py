@@ -45,9 +45,8 @@ from wirespeed.proxy.keys import (
     Process,
     Top,
 )
-from wirespeed.transport.child.command import Stdio
-from wirespeed.transport.child.diagnose import launch_faults
-from wirespeed.transport.child.privileges import ProcessLimits
+from wirespeed.transport.child.command import ProcessLimits, Stdio
+from wirespeed.transport.child.process import launch_faults
 
 T = TypeVar("T")
 

@@ -20,7 +20,7 @@ from wirespeed.proxy.backend_config import (
     Isolation,
 )
 from wirespeed.proxy.config import SHA256, AuditEvent
-from wirespeed.transport.child.privileges import ProcessLimits
+from wirespeed.transport.child.command import ProcessLimits
 
 _Seconds = Annotated[float, Meta(gt=0, le=1e9)]
 _Count = Annotated[int, Meta(ge=1, le=1 << 31)]

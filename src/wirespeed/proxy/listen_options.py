@@ -10,7 +10,7 @@ from wirespeed.transport.address import parse
 from wirespeed.transport.http.options import HttpOptions
 
 if TYPE_CHECKING:
-    from wirespeed.transport.net.certificate import Certificate
+    from wirespeed.transport.net.tls import Certificate
     from wirespeed.transport.options import ListenFields
 
 
@@ -58,7 +58,7 @@ def options_of(
                 only = "is for http:// and https:// only"
                 raise ValueError(f"{given} {only}, not for {address.scheme}:")
     if listen.certfile is not None:
-        from wirespeed.transport.net.certificate import Certificate
+        from wirespeed.transport.net.tls import Certificate
 
         if not address.secure:
             raise ValueError(f"certfile is for https:// and wss:// only, not for {address.scheme}:")

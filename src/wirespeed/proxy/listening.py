@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from wirespeed.proxy.lite_front import LiteFront
     from wirespeed.proxy.service import ProxyService
     from wirespeed.transport.address import Address
-    from wirespeed.transport.net.certificate import Certificate, ServerContext
-    from wirespeed.transport.net.group import Group, Plan
+    from wirespeed.transport.net.group import ListenerGroup, ListenPlan
     from wirespeed.transport.net.listener import Listener
     from wirespeed.transport.net.serve import Place
+    from wirespeed.transport.net.tls import Certificate, ServerContext
 
 logger = logging.getLogger("wirespeed.proxy")
 
@@ -69,12 +69,12 @@ class Moves:
 
     stay: dict[int, Routes] = field(default_factory=dict)
     end: list[int] = field(default_factory=list)
-    begin: list[tuple[str, Plan]] = field(default_factory=list)
+    begin: list[tuple[str, ListenPlan]] = field(default_factory=list)
     refusal: str | None = None
 
 
 class Listening:
-    """A `wirespeed.transport.net.group.Attendant`.
+    """A `wirespeed.transport.net.group.ListenerObserver`.
 
     Args:
         delay: Returns `drain_delay`.
@@ -88,8 +88,8 @@ class Listening:
         self._delay = delay
         self.place: Callable[[ListenConfig, str, Routes], Place] = _place
         self._places: dict[int, str] = {}  # URLs by the number of the listener
-        self._open: dict[int, tuple[Group, Listener]] = {}
-        self._group: Group | None = None
+        self._open: dict[int, tuple[ListenerGroup, Listener]] = {}
+        self._group: ListenerGroup | None = None
         self._kept: set[asyncio.Task[None]] = set()
 
     def keep(self, task: asyncio.Task[None]) -> None:
@@ -123,7 +123,7 @@ class Listening:
         """Take the URLs of the listeners, in the order in which they are started."""
         self._places = dict(enumerate(urls))
 
-    def begin(self, group: Group) -> None:
+    def begin(self, group: ListenerGroup) -> None:
         """Listeners start."""
         self._group = group
 
@@ -134,7 +134,7 @@ class Listening:
             await self._group.settled()
 
     @contextlib.contextmanager
-    def attend(self, group: Group, number: int, listener: Listener) -> Iterator[None]:
+    def attend(self, group: ListenerGroup, number: int, listener: Listener) -> Iterator[None]:
         """Know a listener while it serves. That of the admin is none of them."""
         if number not in self._places:
             yield
@@ -223,7 +223,7 @@ def _base(url: str) -> str:
     return str(msgspec.structs.replace(address, path="/") if address.has_paths else address)
 
 
-def _telling(plan: Plan, listens: asyncio.Future[Any]) -> Plan:
+def _telling(plan: ListenPlan, listens: asyncio.Future[Any]) -> ListenPlan:
     def on_listening(urls: tuple[str, ...]) -> None:
         if plan.on_listening is not None:
             plan.on_listening(urls)

@@ -285,7 +285,7 @@ class Proxy:
             places.append((self.config.admin.listen, self.admin, on_listening, self.admin_fields))
         if self.config.listen:
             self.listening.expect(one.url for one in self.config.listeners)
-            await serve_together(places, attendant=self.listening)
+            await serve_together(places, observer=self.listening)
             return
         self.check_stdio()
         from wirespeed.transport.stdio import serve_stdio

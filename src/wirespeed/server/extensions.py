@@ -22,7 +22,7 @@ from wirespeed.protocol.meta import check_json
 from wirespeed.protocol.revisions import MODERN_VERSIONS, REVISIONS, Revision
 from wirespeed.server.context import Context
 from wirespeed.server.requests.reply import COMPLETE, Body
-from wirespeed.transport.workers import is_coroutine_function
+from wirespeed.transport.loop import is_coroutine_function
 
 if TYPE_CHECKING:
     from wirespeed._core.envelope import Message

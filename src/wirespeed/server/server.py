@@ -12,7 +12,7 @@ from wirespeed.protocol.blocks import Icon
 from wirespeed.server.asking.request_state import DEFAULT_TTL, Sealer, state_secrets
 from wirespeed.server.discovery import Discovery
 from wirespeed.server.service import McpService
-from wirespeed.transport.workers import DEFAULT_SIZE
+from wirespeed.transport.loop import DEFAULT_SIZE
 
 if TYPE_CHECKING:
     import os

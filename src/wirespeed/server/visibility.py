@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from wirespeed.server.requests.scopes import grants
-from wirespeed.transport.workers import is_coroutine_function
+from wirespeed.transport.loop import is_coroutine_function
 
 if TYPE_CHECKING:
     from wirespeed.server.entries import Entry

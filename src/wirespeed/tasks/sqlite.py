@@ -19,7 +19,7 @@ from wirespeed.database import connect, path_of, writing
 from wirespeed.protocol import codes
 from wirespeed.tasks.model import Task, TaskLimit
 from wirespeed.tasks.store import SMALL, Page, StoreLimits, TaskStore, now_ms
-from wirespeed.transport.workers import Workers
+from wirespeed.transport.loop import Workers
 
 T = TypeVar("T")
 

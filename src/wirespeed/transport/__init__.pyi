@@ -1,6 +1,5 @@
 from wirespeed.transport.child.process import Child as Child
 from wirespeed.transport.fd import FdLink as FdLink
-from wirespeed.transport.files import FileLink as FileLink
 from wirespeed.transport.link import Endpoint as Endpoint
 from wirespeed.transport.link import Link as Link
 from wirespeed.transport.memory import MemoryLink as MemoryLink
@@ -8,6 +7,7 @@ from wirespeed.transport.memory import pair as pair
 from wirespeed.transport.service import Connection as Connection
 from wirespeed.transport.service import Peer as Peer
 from wirespeed.transport.service import Service as Service
+from wirespeed.transport.stdio import FileLink as FileLink
 from wirespeed.transport.stdio import claimed as claimed
 from wirespeed.transport.stdio import non_blocking as non_blocking
 from wirespeed.transport.stdio import pollable as pollable

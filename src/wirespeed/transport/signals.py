@@ -1,12 +1,14 @@
-"""SIGTERM and SIGINT let a server finish its requests, then end it."""
+"""Signals: SIGTERM and SIGINT drain a server and end it; SIGHUP, and changed files, reload it."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
+import os
 import signal
-from collections.abc import Callable, Iterator, Sequence
-from typing import Protocol
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from typing import Protocol, TypeAlias
 
 
 class Drainable(Protocol):
@@ -106,3 +108,107 @@ class Together:
             if self.draining and not self._all:
                 for one in self._last:
                     one.drain()
+
+
+logger = logging.getLogger("wirespeed.server")
+
+# Seconds between two looks at the files.
+INTERVAL = 0.5
+
+# Device, inode, size and time of change; None for a file that is not there.
+Stamp: TypeAlias = "tuple[int, int, int, int] | None"
+
+
+class FileWatch:
+    """Calls a function when files have changed, and on SIGHUP.
+
+    A file counts as changed when it differs from what it was at the last call and has stayed the
+    same for one interval: editors write a file in steps, or put another one in its place. One call
+    runs at a time, and begins one interval after the last at the earliest. What happens meanwhile
+    causes one more call.
+
+    Args:
+        files: The files now.
+        act: What is called.
+
+    Attributes:
+        polls: Whether the files are looked at; SIGHUP counts always.
+    """
+
+    def __init__(
+        self, files: Callable[[], Iterable[str]], act: Callable[[], Awaitable[object]]
+    ) -> None:
+        self.polls = True
+        self._files = files
+        self._act = act
+        self._known = self._look()
+        self._due: asyncio.Event | None = None
+        self._n = 0
+        self._task: asyncio.Task[None] | None = None
+
+    def _look(self) -> dict[str, Stamp]:
+        return {path: _stamp(path) for path in self._files()}
+
+    @contextlib.contextmanager
+    def running(self) -> Iterator[None]:
+        """Watch meanwhile. Several may do so at once."""
+        self._n += 1
+        if self._n == 1:
+            self._start()
+        try:
+            yield
+        finally:
+            self._n -= 1
+            if self._n == 0:
+                self._stop()
+
+    def _start(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._due = asyncio.Event()
+        with contextlib.suppress(ValueError, RuntimeError, NotImplementedError, AttributeError):
+            loop.add_signal_handler(signal.SIGHUP, self._due.set)  # in the main thread only
+        self._task = loop.create_task(self._run(self._due))
+
+    def _stop(self) -> None:
+        assert self._task is not None
+        self._task.cancel()
+        with contextlib.suppress(ValueError, RuntimeError, NotImplementedError, AttributeError):
+            asyncio.get_running_loop().remove_signal_handler(signal.SIGHUP)
+            signal.signal(signal.SIGHUP, signal.SIG_IGN)  # the end is near
+
+    def _has_changed(self, seen: dict[str, Stamp]) -> bool:
+        """Whether a file has. One that is looked at for the first time has not."""
+        return any(self._known.setdefault(path, stamp) != stamp for path, stamp in seen.items())
+
+    async def _run(self, due: asyncio.Event) -> None:
+        seen = self._look()
+        if self._has_changed(seen):
+            due.set()  # in a worker that was forked later
+        loop = asyncio.get_running_loop()
+        earliest = loop.time()
+        while True:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(INTERVAL):
+                    await due.wait()
+            if not due.is_set():
+                if not self.polls:
+                    continue
+                before, seen = seen, self._look()
+                if seen != before or not self._has_changed(seen):
+                    continue
+            await asyncio.sleep(earliest - loop.time())
+            earliest = loop.time() + INTERVAL
+            due.clear()
+            seen = self._known = self._look()
+            try:
+                await self._act()
+            except Exception:
+                logger.exception("what has changed cannot be read")
+
+
+def _stamp(path: str) -> Stamp:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns

@@ -7,7 +7,7 @@ from typing import Any, Literal, NamedTuple
 from websockets.extensions.permessage_deflate import PerMessageDeflate
 
 from wirespeed.core import FrameStream, Lease, Limits, WebSocketFramer
-from wirespeed.transport.websocket.deflate import MessageDeflate
+from wirespeed.transport.websocket.upgrade import MessageDeflate
 
 Role = Literal["server", "client"]
 

@@ -24,7 +24,7 @@ from wirespeed import Client
 from wirespeed.proxy import AdminConfig, ListenConfig, Proxy
 from wirespeed.proxy.operation import turns
 from wirespeed.proxy.operation.snapshot import take
-from wirespeed.transport.net.certificate import Certificate, expiry_of
+from wirespeed.transport.net.tls import Certificate, expiry_of
 
 # off_schema: the proxy passes on what its test servers say, which is not always in the schema.
 pytestmark = pytest.mark.off_schema

@@ -20,7 +20,7 @@ from tests.unit.proxy.process_lab import HELLO, ProcessLab, ask, free_port, pid,
 from wirespeed import Http, SyncClient
 from wirespeed.errors import WirespeedError
 from wirespeed.litemcp import SyncLiteClient
-from wirespeed.transport.watch import INTERVAL
+from wirespeed.transport.signals import INTERVAL
 
 pytestmark = [pytest.mark.own_environment]
 

@@ -18,9 +18,9 @@ from wirespeed.transport import link as link_module
 from wirespeed.transport.child import stderr
 from wirespeed.transport.child.stderr import Drain
 from wirespeed.transport.fd import FdLink
-from wirespeed.transport.files import FileLink
 from wirespeed.transport.link import Endpoint
 from wirespeed.transport.quiet import Quiet
+from wirespeed.transport.stdio import FileLink
 
 pytestmark = [pytest.mark.both_loops]
 

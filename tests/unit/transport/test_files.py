@@ -9,7 +9,7 @@ import pytest
 from link_lab import Ends, server_of
 from raw import call, encode, initialize, request
 
-from wirespeed.transport.files import FileLink
+from wirespeed.transport.stdio import FileLink
 
 
 class Files(Ends):

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from wirespeed.transport.workers import Workers
+from wirespeed.transport.loop import Workers
 
 FOREVER = 20.0
 
@@ -146,7 +146,7 @@ async def test_it_may_be_a_loops_default_executor() -> None:
 
 def test_a_busy_thread_does_not_hold_the_end_of_the_process() -> None:
     script = (
-        "import time; from wirespeed.transport.workers import Workers;"
+        "import time; from wirespeed.transport.loop import Workers;"
         "w = Workers(); w.submit(time.sleep, 3600); w.submit(print, 'ran', flush=True).result();"
         "w.shutdown()"
     )

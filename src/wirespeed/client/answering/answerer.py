@@ -48,7 +48,7 @@ from wirespeed.protocol.asking_rules import (
     missing_capability,
 )
 from wirespeed.protocol.shapes import fit_struct
-from wirespeed.transport.workers import Workers, is_coroutine_function
+from wirespeed.transport.loop import Workers, is_coroutine_function
 
 __all__ = [
     "MAX_THREADS",

@@ -101,7 +101,7 @@ class StdioChannel:
 
         The exit alone does not end the link: a wrapper may have left its pipes to the server.
         """
-        from wirespeed.transport.child.diagnose import describe_status
+        from wirespeed.transport.child.process import describe_status
 
         assert self.child is not None
         connection.exit_note = f"; the server's program {describe_status(self.child.returncode)}"

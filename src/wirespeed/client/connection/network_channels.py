@@ -394,7 +394,7 @@ def pools_to(
     """Return a function of n that makes a pool of at most n connections to a target.
     TransportError: the proxy that the environment names is not valid."""
     from wirespeed.transport.http.pool import HttpPool
-    from wirespeed.transport.http.proxy import proxy_of
+    from wirespeed.transport.net.connect import proxy_of
 
     try:
         proxy = proxy_of(target.address)

@@ -25,8 +25,7 @@ from wirespeed.proxy.operation.status import Facts, status
 from wirespeed.proxy.operation.turns import in_turns
 from wirespeed.transport.gate import NOBODY, Admission, Refused, bearer, digest
 from wirespeed.transport.http.exchange import Exchange, HttpTarget
-from wirespeed.transport.http.response import HttpResponse
-from wirespeed.transport.http.routes import Route, send
+from wirespeed.transport.http.routes import CustomRoute, HttpResponse, send
 from wirespeed.transport.options import HttpRequest, Refusal
 
 if TYPE_CHECKING:
@@ -212,7 +211,7 @@ class AdminService:
         return HttpResponse(200, text, _FIELDS, media_type)
 
 
-class Guarded(Route):
+class Guarded(CustomRoute):
     """A route for those with the token."""
 
     def admit(self, gate: Gate, request: HttpRequest) -> Any:

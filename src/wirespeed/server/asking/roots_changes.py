@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from wirespeed._exports import set_public_home
 from wirespeed.errors import CallTimeout, ConnectionClosed, InvalidResponse, RemoteError
 from wirespeed.server.requests.launchers import Threads, coroutine
-from wirespeed.transport.workers import is_coroutine_function
+from wirespeed.transport.loop import is_coroutine_function
 
 if TYPE_CHECKING:
     from asyncio import Future

@@ -44,7 +44,7 @@ from wirespeed.server.http.media_types import accepts, is_json
 from wirespeed.server.http.http_session import HttpSession
 from wirespeed.server.http.sessions import SessionLimit
 from wirespeed.server.requests import methods
-from wirespeed.transport.http.exchange import Elsewhere
+from wirespeed.transport.http.exchange import WrongWorker
 from wirespeed.transport.service import Peer
 
 cdef enum:
@@ -276,14 +276,14 @@ cdef class StreamableHttp(HttpTarget):
         return session
 
     cdef Session known_c(self, Exchange ex, Span value):
-        """The session with an id; None: there is none. Elsewhere: another process has it."""
+        """The session with an id; None: there is none. WrongWorker: another process has it."""
         cdef str id = joined(text_of(value))
         cdef Session session = self.sessions.find(id, ex.principal)
         if session is not None and session.connection.link is not None:
             return session                     # else it ended in this turn
         worker = self.sessions.owner(id)
         if worker is not None:
-            raise Elsewhere(worker)
+            raise WrongWorker(worker)
         return None
 
     cdef bint is_one_c(self, Exchange ex, HttpHead head) except -1:

@@ -17,7 +17,7 @@ from wirespeed.server.http.media_types import accepts, is_json
 from wirespeed.server.http.session_link import SessionLink
 from wirespeed.server.http.sessions import Session, SessionLimit, Sessions
 from wirespeed.server.http.streams import Streams
-from wirespeed.transport.http.exchange import Elsewhere, Exchange, HttpTarget
+from wirespeed.transport.http.exchange import Exchange, HttpTarget, WrongWorker
 from wirespeed.transport.service import Peer
 
 if TYPE_CHECKING:
@@ -203,7 +203,7 @@ class SseEndpoint(HttpTarget):
         if session is None:
             worker = self._sessions.owner(ids[0])
             if worker is not None:
-                raise Elsewhere(worker)
+                raise WrongWorker(worker)
             refuse(exchange, 404, _OVER)
             return
         session.post(exchange, body.removeprefix(BOM_UTF8))

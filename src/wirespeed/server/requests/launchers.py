@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
-from wirespeed.transport.workers import DEFAULT_SIZE, Workers
+from wirespeed.transport.loop import DEFAULT_SIZE, Workers
 
 if TYPE_CHECKING:
     from wirespeed.server.tools.signature import ToolSpec

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from wirespeed.server.requests import launchers
 from wirespeed.server.requests.feature import Feature
 from wirespeed.server.requests.limiter import Limiter, limited
-from wirespeed.transport.workers import is_coroutine_function
+from wirespeed.transport.loop import is_coroutine_function
 
 if TYPE_CHECKING:
     from wirespeed.protocol.revisions import Revision

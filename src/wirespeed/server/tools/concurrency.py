@@ -12,7 +12,7 @@ from wirespeed.protocol.blocks import Text
 from wirespeed.server.requests import launchers
 from wirespeed.server.requests.limiter import Limiter
 from wirespeed.server.tools.results import ToolResult
-from wirespeed.transport.workers import is_coroutine_function
+from wirespeed.transport.loop import is_coroutine_function
 
 if TYPE_CHECKING:
     from wirespeed.server.requests.limiter import Launch

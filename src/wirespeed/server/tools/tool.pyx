@@ -33,7 +33,7 @@ from wirespeed.server.requests.failure import describe, masks_errors, report, re
 from wirespeed.server.tools.results import RawResult, ResultKind, error_content
 from wirespeed.server.requests.reply import Whole, merged_meta
 from wirespeed.schema.json_schema import describe_validation_error
-from wirespeed.transport.workers import is_coroutine_function
+from wirespeed.transport.loop import is_coroutine_function
 
 logger = logging.getLogger("wirespeed.server")
 

@@ -30,7 +30,7 @@ from wirespeed._core.framing.http.writer import field_lines
 from wirespeed.errors import shortened
 from wirespeed.transport.gate import Refused
 from wirespeed.transport.http import cors
-from wirespeed.transport.http.exchange import Elsewhere
+from wirespeed.transport.http.exchange import WrongWorker
 from wirespeed.transport.options import Refusal
 
 logger = logging.getLogger("wirespeed.server")
@@ -364,7 +364,7 @@ cdef class HttpConnection(Entrance):
             exchange.expires = self.admitted.expires
             exchange.principal = self.admitted.principal
             target.take_c(exchange, framer.slab, body.p, body.n)
-        except Elsewhere as exc:
+        except WrongWorker as exc:
             return me.pass_on_c(exchange, exc.worker, body)
         except Refused as exc:
             self._refuse(exchange, exc.refusal)
@@ -449,7 +449,7 @@ cdef class HttpConnection(Entrance):
         except asyncio.CancelledError:     # of this task, or of one of the gate's own
             if exchange.carrier is not None:
                 self._refuse(exchange, SHUTTING_DOWN)
-        except Elsewhere as exc:
+        except WrongWorker as exc:
             self.pass_on_c(exchange, exc.worker, Span(body.p, <size_t> body.n))
         except Refused as exc:
             self._refuse(exchange, exc.refusal)

@@ -15,8 +15,8 @@ from wirespeed._core.framing.http.fields cimport (
 )
 from wirespeed._core.framing.http.head cimport HttpHead
 from wirespeed._core.span cimport Span
+from wirespeed.transport.http.cors cimport PageOrigin
 from wirespeed.transport.http.exchange cimport Carrier, Exchange, HttpTarget, headers_c
-from wirespeed.transport.http.page cimport Page
 from wirespeed.transport.http.targets cimport value_of
 
 from wirespeed._core.framing.http.writer import field_lines
@@ -97,16 +97,16 @@ cdef class Entrance(Carrier):
 
     # -- web pages (Fetch, "CORS protocol") ----------------------------------------------------
 
-    cdef Page page_c(self, HttpHead head):
+    cdef PageOrigin page_c(self, HttpHead head):
         """The page that sends a request; None: no page does. Refused: it may not connect."""
-        cdef Page page = self.page
+        cdef PageOrigin page = self.page
         if page is not None and page.sends_c(head):
             return page
         request = self.read_request_c()
         self.site.gate.check_page(request)
         if "origin" not in request.headers:
             return None
-        page = Page(value_of(head, ORIGIN), value_of(head, HOST))
+        page = PageOrigin(value_of(head, ORIGIN), value_of(head, HOST))
         if head.n_authority == 0:
             self.page = page
         return page
@@ -114,7 +114,7 @@ cdef class Entrance(Carrier):
     cdef bint options_c(self, Exchange exchange, HttpHead head) except -1:
         """Let the browser of a web page show it the response. True: the request is OPTIONS, and was
         answered. Refused: the page may not connect."""
-        cdef Page page
+        cdef PageOrigin page
         cdef tuple methods = exchange.target.methods
         if exchange.target.for_pages:
             if head.method_c == OPTIONS:
@@ -136,7 +136,7 @@ cdef class Entrance(Carrier):
     cdef tuple shown_c(self):
         """The header fields that let a page read the refusal of its request."""
         cdef HttpHead head = self.framer.known_head_c()
-        cdef Page page = None
+        cdef PageOrigin page = None
         cdef Span field
         if head is None:
             # Its Origin is not known. The last page is asked for, unless others may use this

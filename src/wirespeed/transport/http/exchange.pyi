@@ -10,7 +10,7 @@ from wirespeed.transport.options import Headers, HttpRequest, User
 
 __pyx_capi__: dict[str, object]  # what other compiled modules cimport
 
-class Elsewhere(Exception):
+class WrongWorker(Exception):
     worker: int
     def __init__(self, worker: int) -> None: ...
 

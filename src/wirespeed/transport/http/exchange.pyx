@@ -20,7 +20,7 @@ cdef bytes STREAM_FIELDS = (
 )
 
 
-class Elsewhere(Exception):
+class WrongWorker(Exception):
     """A request is of a session of another process at the same port, the one with this number."""
 
     def __init__(self, int worker):
@@ -298,7 +298,7 @@ cdef class HttpTarget:
 
     def share(self, int worker, int n):
         """The target has the same path in n processes at one port; this is the one with that
-        number. `take` raises `Elsewhere` for a request that another one has to answer."""
+        number. `take` raises `WrongWorker` for a request that another one has to answer."""
 
     def leave(self):
         """The server will shut down soon. It still answers every request."""

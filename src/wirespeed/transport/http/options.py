@@ -11,7 +11,7 @@ from wirespeed._exports import set_public_home
 
 if TYPE_CHECKING:
     from wirespeed.server.http.event_store import EventStore
-    from wirespeed.transport.http.response import HttpResponse
+    from wirespeed.transport.http.routes import HttpResponse
     from wirespeed.transport.options import HttpRequest
 
 __all__ = ["HttpOptions", "RouteHandler"]

@@ -15,8 +15,7 @@ from wirespeed.errors import TransportError
 from wirespeed.limits import Limits
 from wirespeed.transport.address import Address, parse, public
 from wirespeed.transport.http.client_connection import HttpCall, HttpClientConnection
-from wirespeed.transport.http.proxy import Proxy
-from wirespeed.transport.net.connect import connect_http, reason_of
+from wirespeed.transport.net.connect import HttpProxy, connect_http, reason_of
 from wirespeed.transport.options import Headers
 
 CLOSED = "the server closed the connection"
@@ -70,7 +69,7 @@ class HttpPool:
         *,
         loop: asyncio.AbstractEventLoop,
         ssl: ssl_.SSLContext | None = None,
-        proxy: Proxy | None = None,
+        proxy: HttpProxy | None = None,
         limits: Limits | None = None,
         max_connections: int = 100,
         max_head: int = MAX_HEAD,

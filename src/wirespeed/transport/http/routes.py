@@ -1,19 +1,68 @@
-"""Answers beside the endpoint: functions of one's own, and the state of the server."""
-
-from __future__ import annotations
+"""The routes of one HTTP listener: MCP endpoints, custom routes, health."""
 
 import asyncio
 import logging
 from collections.abc import Mapping
+from typing import Any
 
-from wirespeed.transport.gate import NOBODY, Admission, Gate, bearer
+import msgspec
+from msgspec import structs
+
+from wirespeed._core.slab import InputBudget
+from wirespeed._exports import set_public_home
+from wirespeed.limits import Limits
+from wirespeed.transport.address import Address
+from wirespeed.transport.gate import NOBODY, Admission, Gate, authority_of, bearer
 from wirespeed.transport.http.exchange import Exchange, HttpTarget
-from wirespeed.transport.http.options import RouteHandler
-from wirespeed.transport.http.response import HttpResponse
-from wirespeed.transport.options import HttpRequest
+from wirespeed.transport.http.options import HttpOptions, RouteHandler
+from wirespeed.transport.http.targets import HttpSite
+from wirespeed.transport.options import LENGTH, HttpRequest, ListenOptions, check_headers
+from wirespeed.transport.service import sse_service
+from wirespeed.transport.taskpool import TaskPool
 from wirespeed.transport.taskpool_choice import LAST_WAIT
 
+__all__ = ["HttpResponse"]
+
 logger = logging.getLogger("wirespeed.server")
+
+
+class HttpResponse(msgspec.Struct, frozen=True):
+    """The answer of a function in `HttpOptions.routes`.
+
+    Attributes:
+        status: The HTTP status, 200 to 599.
+        body: Text is encoded as UTF-8.
+        headers: Header fields. The length and the connection's own fields are written by the
+            server.
+        media_type: The ``Content-Type``, unless ``headers`` has one.
+    """
+
+    status: int = 200
+    body: bytes | str = b""
+    headers: Mapping[str, str] = msgspec.field(default_factory=dict)
+    media_type: str = "text/plain; charset=utf-8"
+
+    def __post_init__(self) -> None:
+        if not 200 <= self.status <= 599:
+            raise ValueError("the status of a response is 200 to 599")
+        if not isinstance(self.body, (bytes, str)):
+            raise TypeError(f"the body is bytes or text, not {type(self.body).__name__}")
+        check_headers(self.headers, (*LENGTH, "connection"))
+        check_headers({"Content-Type": self.media_type})
+
+    @property
+    def content(self) -> bytes:
+        """The bytes of the body."""
+        return self.body.encode() if isinstance(self.body, str) else self.body
+
+    @property
+    def fields(self) -> list[tuple[str, str]]:
+        """The header fields, with Content-Type where there is a body."""
+        found = list(self.headers.items())
+        if self.body and not any(name.lower() == "content-type" for name in self.headers):
+            found.insert(0, ("Content-Type", self.media_type))
+        return found
+
 
 GRACE = 5.0  # seconds that a route has for its answer when the server shuts down
 INTERNAL_ERROR = HttpResponse(500, "internal error\n")
@@ -21,7 +70,7 @@ SHUTTING_DOWN = HttpResponse(503, "the server is shutting down\n")
 ALIVE = HttpResponse(200, "ok\n")
 
 
-class Route(HttpTarget):
+class CustomRoute(HttpTarget):
     """The functions of one path, by method.
 
     Args:
@@ -96,7 +145,7 @@ class Route(HttpTarget):
                 logger.warning("a route ignores its cancellation and is abandoned")
 
 
-class Health(HttpTarget):
+class HealthCheck(HttpTarget):
     """Answers whether the server is there and will stay, to everyone: a probe knows no name and no
     token."""
 
@@ -122,3 +171,82 @@ class Health(HttpTarget):
 def send(exchange: Exchange, response: HttpResponse) -> None:
     """Answer a request."""
     exchange.respond(response.status, response.content, response.fields)
+
+
+def no_paths(path: str) -> Mapping[str, HttpTarget]:
+    """The well-known paths of a service that has none."""
+    return {}
+
+
+def make_site(
+    services: Mapping[str, Any],
+    options: ListenOptions,
+    address: Address,
+    *,
+    local: bool,
+    loop: asyncio.AbstractEventLoop,
+    pool: TaskPool,
+) -> HttpSite:
+    """Return what is served at the paths of an address.
+
+    Args:
+        services: The services by path.
+        options: The options of the door.
+        address: The address of the URL.
+        local: Whether only this machine can reach it.
+        loop: The event loop.
+        pool: Runs handlers.
+    """
+    http = options.http
+    targets: dict[str, HttpTarget] = {
+        path: CustomRoute(handlers, loop) for path, handlers in http.by_path.items()
+    }
+    if http.healthz is not None:
+        targets[http.healthz] = HealthCheck()
+    targets |= service_targets(services, http, {}, loop=loop, pool=pool)
+    return HttpSite(
+        targets,
+        options=http,
+        limits=limits_of(services),
+        gate=Gate(options, address, local=local),
+        budget=InputBudget(options.max_input_bytes),
+        loop=loop,
+    )
+
+
+def service_targets(
+    services: Mapping[str, Any],
+    http: HttpOptions,
+    known: Mapping[str, HttpTarget],
+    *,
+    loop: asyncio.AbstractEventLoop,
+    pool: TaskPool,
+) -> dict[str, HttpTarget]:
+    """Return the targets of services by path. ``known``: those that there are already.
+    ValueError: the options do not fit the services."""
+    targets = dict(known)
+    for path, service in services.items():
+        if path not in known:
+            targets[path] = service.http_target(http, loop=loop, pool=pool)
+            targets[path].authority = authority_of(service)
+        for place, target in getattr(service, "well_known", no_paths)(path).items():
+            targets.setdefault(place, target)
+    if http.sse_path is not None and http.sse_path not in known:
+        served = sse_service(services.values())
+        targets[http.sse_path] = served.sse_target(http, loop=loop, pool=pool)
+        targets[http.sse_path].authority = authority_of(served)
+    return targets
+
+
+def limits_of(services: Mapping[str, Any]) -> Limits:
+    """The limits of a connection to services."""
+    limits: list[Limits] = [service.limits for service in services.values()]
+    # a connection tells every service when its client has read
+    return structs.replace(
+        max(limits, key=lambda one: one.max_message),
+        output_high=min(one.output_high for one in limits),
+        output_low=min(one.output_low for one in limits),
+    )
+
+
+set_public_home(globals())

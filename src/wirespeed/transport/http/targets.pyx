@@ -78,7 +78,7 @@ cdef class HttpSite:
 
             self.forwarded = Forwarded(options.trusted_proxies)
         if options.access_log is not None:
-            from wirespeed.transport.http.access_log import AccessLog
+            from wirespeed.transport.access_log import AccessLog
 
             self.log = AccessLog(options.access_log, options.access_log_sample)
 

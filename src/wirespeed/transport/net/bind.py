@@ -15,14 +15,14 @@ import msgspec
 
 from wirespeed.errors import TransportError
 from wirespeed.transport.address import Address
-from wirespeed.transport.net import systemd
+from wirespeed.transport.net import activation
 from wirespeed.transport.options import ListenOptions
 
 PROBE_TIMEOUT = 1.0  # seconds that a server at a socket's file has to take a connection
 PORT_TRIES = 10
 
 
-class Listening:
+class ListeningSockets:
     """Sockets that listen at an address; a context manager that closes them.
 
     ``passed``: They belong to a service manager, which removes a socket's file.
@@ -39,7 +39,7 @@ class Listening:
         self.address = address
         self.sockets = sockets
         self.local = all(_is_local(sock) for sock in sockets)
-        self._name = systemd.MANAGER if passed else systemd.OWN
+        self._name = activation.MANAGER if passed else activation.OWN
         self._file: tuple[int, int] | None = None
         if address.file and not passed:
             self._file = _identity(address.file)
@@ -51,9 +51,9 @@ class Listening:
         self.close()
 
     @property
-    def passable(self) -> list[systemd.Passed]:
+    def passable(self) -> list[activation.Passed]:
         """The sockets for another process, with their names: whose they are."""
-        return [systemd.Passed(sock, self._name) for sock in self.sockets]
+        return [activation.Passed(sock, self._name) for sock in self.sockets]
 
     def leave(self) -> None:
         """Another process listens with the sockets: their file stays."""
@@ -88,15 +88,15 @@ def resolve(address: Address) -> list[Any]:
 
 def listen(
     address: Address, found: Sequence[Any], options: ListenOptions, *, reserve: bool = False
-) -> Listening:
+) -> ListeningSockets:
     """Listen at all results of `resolve`, or with the sockets that a service manager has passed.
 
     ``reserve``: Bind the port only, for processes that will listen there with ``reuse_port``.
     TransportError: the server cannot listen there.
     """
-    sockets, own = systemd.listening_at(address, found, shared=reserve)
+    sockets, own = activation.listening_at(address, found, shared=reserve)
     if sockets:
-        return Listening(address, sockets, passed=not own)
+        return ListeningSockets(address, sockets, passed=not own)
     if address.file:
         return _listen_unix(address, options)
     for _ in range(PORT_TRIES):
@@ -119,7 +119,7 @@ def listen(
             if exc.errno == errno.EADDRINUSE and address.port == 0 and sockets:
                 continue  # free on one address, taken on another
             raise _cannot(address, exc) from exc
-        return Listening(msgspec.structs.replace(address, port=port), sockets)
+        return ListeningSockets(msgspec.structs.replace(address, port=port), sockets)
     raise _cannot(address, OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE)))
 
 
@@ -149,7 +149,7 @@ def _bound(
     return sock
 
 
-def _listen_unix(address: Address, options: ListenOptions) -> Listening:
+def _listen_unix(address: Address, options: ListenOptions) -> ListeningSockets:
     path = os.path.abspath(address.file)  # the working directory may change
     field = "socket" if address.socket else "path"
     address = msgspec.structs.replace(address, **{field: path})
@@ -171,7 +171,7 @@ def _listen_unix(address: Address, options: ListenOptions) -> Listening:
     except BaseException:
         sock.close()
         raise
-    return Listening(address, [sock])
+    return ListeningSockets(address, [sock])
 
 
 def _make_way(path: str, address: Address) -> None:

@@ -1,27 +1,34 @@
-"""Connections to a server at a URL: a stream socket, or a WebSocket after its opening handshake."""
+"""Connections to a server at a URL: a stream socket, or a WebSocket after its opening handshake.
+They may lead through an HTTP proxy, which the environment names for the URL."""
 
 from __future__ import annotations
 
 import asyncio
+import base64
 import errno
+import ipaddress
 import os
 import socket
 import ssl as ssl_
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import unquote, urlsplit
 
+import msgspec
+
+import wirespeed
+from wirespeed._core.framing.http.framer import HttpFramer
+from wirespeed._core.streams import FrameStream
 from wirespeed.errors import TransportError, UpgradeRefused
-from wirespeed.transport.address import Address, is_name
+from wirespeed.transport.address import Address, is_loopback, is_name, public
 from wirespeed.transport.net.stream import SocketStream, Stream, address_name, make_prompt, start
 from wirespeed.transport.net.tls import TlsStream
 
 if TYPE_CHECKING:
-    from wirespeed.transport.http.proxy import Proxy
     from wirespeed.transport.link import Endpoint, Link
     from wirespeed.transport.options import Headers
-    from wirespeed.transport.websocket.deflate import MessageDeflate
-    from wirespeed.transport.websocket.upgrade import Answer, ClientHandshake
+    from wirespeed.transport.websocket.upgrade import Answer, ClientHandshake, MessageDeflate
 
 T = TypeVar("T")
 Place = tuple[int, int, Any]  # family, protocol, address
@@ -32,6 +39,10 @@ ATTEMPT_DELAY = 0.25  # seconds before the next address is tried, too (RFC 8305 
 OUT_OF_REACH = "its IP address is one that this request may not reach"
 
 TLS_ALERT = 0x15  # the first byte of a TLS server's answer to plain text (RFC 8446 section 5.1)
+
+DEFAULT_PROXY_PORT = 1080  # curl's, too
+MAX_REFUSAL = 65536  # bytes of an answer that refuses a tunnel
+READ_SIZE = 4096
 
 
 class Connected:
@@ -135,7 +146,7 @@ async def connect_http(
     address: Address,
     *,
     ssl: ssl_.SSLContext | None = None,
-    proxy: Proxy | None = None,
+    proxy: HttpProxy | None = None,
     open_timeout: float = 10.0,
     may_reach: Callable[[str], bool] | None = None,
 ) -> Connected:
@@ -167,7 +178,7 @@ async def _open_stream(
     ssl: ssl_.SSLContext | None,
     open_timeout: float,
     close_timeout: float,
-    proxy: Proxy | None = None,
+    proxy: HttpProxy | None = None,
     may_reach: Callable[[str], bool] | None = None,
 ) -> Stream:
     """Return a stream to the host of a URL, with TLS where the URL says so."""
@@ -184,8 +195,6 @@ async def _open_stream(
         return SocketStream(loop, sock)
     try:
         if proxy is not None:
-            from wirespeed.transport.http.proxy import open_tunnel
-
             await open_tunnel(loop, sock, address, proxy)
         context = ssl_.create_default_context() if ssl is None else ssl
     except BaseException:
@@ -348,7 +357,7 @@ async def _explained(
     connect: Callable[[], Coroutine[Any, Any, T]],
     address: Address,
     open_timeout: float,
-    proxy: Proxy | None = None,
+    proxy: HttpProxy | None = None,
 ) -> T:
     """Run work within the time limit. A failure becomes a TransportError with a reason."""
     place = f"{address} by the proxy {proxy}" if proxy is not None else str(address)
@@ -395,3 +404,130 @@ def reason_of(exc: OSError) -> str:
 def _is_plain(exc: ssl_.SSLError) -> bool:
     """Whether the other end's answer is not TLS."""
     return exc.reason in ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "RECORD_LAYER_FAILURE")
+
+
+# -- HTTP proxies ----------------------------------------------------------------------------------
+
+
+class HttpProxy(msgspec.Struct, frozen=True):
+    """An HTTP proxy. Neither ``str`` nor ``repr`` shows its credentials.
+
+    Attributes:
+        host: A name or an address, IPv6 without brackets.
+        port: The port.
+        fields: The header fields for the proxy, whole lines: its credentials, or none.
+    """
+
+    host: str
+    port: int
+    fields: bytes = b""
+
+    def __str__(self) -> str:
+        return f"http://{f'[{self.host}]' if ':' in self.host else self.host}:{self.port}"
+
+    def __repr__(self) -> str:
+        return f"HttpProxy({str(self)!r})"
+
+    def __rich_repr__(self) -> list[tuple[str, str]]:  # msgspec's own shows every field
+        return [("url", str(self))]
+
+
+def parse_proxy(url: str) -> HttpProxy:
+    """The proxy that a URL names: ``http://[user:password@]host[:port]``, or the same without
+    ``http://``. ValueError names the fault, and never a password."""
+    name = public(url)
+    if "://" not in url:
+        url = f"http://{url}"
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        host = port = None
+        parts = urlsplit("http:")
+    if parts.scheme.lower() != "http":
+        raise ValueError(f"{name!r}: only proxies at http:// URLs are supported")
+    if not host or any(c <= " " or c == "\x7f" for c in host):
+        raise ValueError(f"{name!r} is not the URL of a proxy: use http://host:port")
+    fields = b""
+    if parts.username is not None or parts.password is not None:
+        pair = f"{unquote(parts.username or '')}:{unquote(parts.password or '')}"
+        fields = b"Proxy-Authorization: Basic %b\r\n" % base64.b64encode(pair.encode())
+    return HttpProxy(host, DEFAULT_PROXY_PORT if port is None else port, fields)
+
+
+def proxy_of(address: Address, environ: Mapping[str, str] = os.environ) -> HttpProxy | None:
+    """The proxy for a URL, as curl reads the environment: ``http_proxy`` (in small letters alone:
+    in a CGI program HTTP_PROXY is a header of the client), ``https_proxy``, ``all_proxy``, and
+    ``no_proxy``; the names in capitals count where those in small letters are absent or empty.
+    ``localhost`` and loopback addresses never have one, which is not so in curl.
+
+    ValueError names the variable whose value is wrong.
+    """
+    names = ["https_proxy", "HTTPS_PROXY"] if address.secure else ["http_proxy"]
+    for name in (*names, "all_proxy", "ALL_PROXY"):
+        if url := environ.get(name):
+            break
+    else:
+        return None
+    if is_loopback(address.host):
+        return None
+    if _is_excepted(address.host, environ.get("no_proxy") or environ.get("NO_PROXY") or ""):
+        return None
+    try:
+        return parse_proxy(url)
+    except ValueError as exc:
+        raise ValueError(f"{name}: {exc}") from None
+
+
+def _is_excepted(host: str, exceptions: str) -> bool:
+    """Whether the value of ``no_proxy`` names a host: ``*``; a name, which stands for the names
+    under it, too; an address; a network (``10.0.0.0/8``)."""
+    if exceptions.strip() == "*":
+        return True
+    host = host.lower().removesuffix(".")
+    try:
+        found = ipaddress.ip_address(host)
+    except ValueError:
+        found = None
+    for entry in exceptions.lower().replace(",", " ").split():
+        if found is None:
+            name = entry.strip(".")
+            if name and (host == name or host.endswith(f".{name}")):
+                return True
+            continue
+        try:
+            if found in ipaddress.ip_network(entry.replace("[", "").replace("]", ""), strict=False):
+                return True
+        except ValueError:
+            continue  # a name
+    return False
+
+
+async def open_tunnel(
+    loop: asyncio.AbstractEventLoop, sock: socket.socket, address: Address, proxy: HttpProxy
+) -> None:
+    """Ask a proxy, to which the socket is connected, for a tunnel to a server (RFC 9110 section
+    9.3.6). TransportError: the proxy refuses."""
+    place = f"{f'[{address.host}]' if ':' in address.host else address.host}:{address.port}"
+    lines = f"CONNECT {place} HTTP/1.1\r\nHost: {place}\r\n"
+    lines += f"User-Agent: wirespeed/{wirespeed.__version__}\r\n"
+    await loop.sock_sendall(sock, lines.encode() + proxy.fields + b"\r\n")
+    framer = HttpFramer("client", max_body=MAX_REFUSAL)
+    framer.expect("CONNECT")
+    stream = FrameStream(framer)
+    while next(stream, None) is None and not framer.has_head:
+        data = b"" if framer.failure else await loop.sock_recv(sock, READ_SIZE)
+        if not data:
+            why = framer.failure[1] if framer.failure else "it closed the connection"
+            raise TransportError(f"cannot connect to {address}: the proxy {proxy} failed: {why}")
+        stream.receive_data(data)
+    status = framer.head.status
+    if not 200 <= status < 300:
+        hint = "; its URL takes user:password@" if status == 407 else ""
+        raise TransportError(
+            f"cannot connect to {address}: the proxy {proxy} refused the tunnel: {status}{hint}"
+        )
+    if framer.take_rest():
+        raise TransportError(
+            f"cannot connect to {address}: the proxy {proxy} sent bytes of its own"
+        )

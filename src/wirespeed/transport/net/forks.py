@@ -26,13 +26,13 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self
 import msgspec
 
 from wirespeed.errors import TransportError
-from wirespeed.transport.net import bind, systemd
-from wirespeed.transport.net.group import Attendant, Group, Plan
+from wirespeed.transport.net import activation, bind
+from wirespeed.transport.net.group import ListenerGroup, ListenerObserver, ListenPlan
 from wirespeed.transport.net.handover import FLAGS, Mailboxes
 from wirespeed.transport.net.listener import urls_of
 
 if TYPE_CHECKING:
-    from wirespeed.transport.net.succession import Succession, Successor
+    from wirespeed.transport.net.activation import HotRestart, Successor
     from wirespeed.transport.options import OnListening
     from wirespeed.transport.signals import Drainable
 
@@ -56,15 +56,15 @@ _ENDING = (signal.SIGTERM, signal.SIGINT)
 
 def run_workers(
     n: int,
-    plans: Sequence[Plan],
-    attendant: Attendant | None = None,
-    succession: Succession | None = None,
+    plans: Sequence[ListenPlan],
+    observer: ListenerObserver | None = None,
+    hot_restart: HotRestart | None = None,
 ) -> None:
     """Serve in ``n`` processes until SIGTERM or SIGINT. Call it in the main thread.
 
     ``on_listening`` of the plans is called in this process, as soon as all of them listen.
-    ``attendant``: Knows the listeners in each worker. SIGHUP is passed on to the workers.
-    ``succession``: Starts a process in place of this one and its workers at SIGUSR2; None: none
+    ``observer``: Knows the listeners in each worker. SIGHUP is passed on to the workers.
+    ``hot_restart``: Starts a process in place of this one and its workers at SIGUSR2; None: none
     does.
 
     Raises:
@@ -80,12 +80,12 @@ def run_workers(
         places = [stack.enter_context(_Place(n, plan)) for plan in plans]
         services = list({id(one): one for plan in plans for one in plan.services.values()}.values())
 
-        def work(parent: Parent) -> None:
+        def work(parent: Supervisor) -> None:
             from wirespeed.transport.loop import run
 
             for place in places:
                 place.reserved.close()
-            systemd.keep_worker(parent.slot)
+            activation.keep_worker(parent.slot)
             left = len(places)
 
             def listens(urls: tuple[str, ...]) -> None:
@@ -97,12 +97,12 @@ def run_workers(
             for service in services:
                 if hasattr(service, "after_fork"):
                     service.after_fork(parent.slot)
-            group = Group(attendant, may_grow=False)
+            group = ListenerGroup(observer, may_grow=False)
             shared = [place.of(parent.slot, listens) for place in places]
             run(group.run(shared, obey=functools.partial(parent.obeyed, group)))
 
         def announce() -> None:
-            systemd.keep_worker(None)
+            activation.keep_worker(None)
             for place in places:
                 if place.plan.on_listening is not None:
                     place.plan.on_listening(urls_of(place.plan.address, place.plan.services))
@@ -114,16 +114,18 @@ def run_workers(
             one
             for place in places
             for one in place.reserved.passable
-            if one.name == systemd.MANAGER
+            if one.name == activation.MANAGER
         ]
-        crew = Crew(n, work, reloads=attendant is not None, succession=succession, common=common)
+        crew = WorkerPool(
+            n, work, reloads=observer is not None, hot_restart=hot_restart, common=common
+        )
         crew.run(announce)
 
 
 class _Place:
     """An address of all workers: the port is reserved meanwhile."""
 
-    def __init__(self, n: int, plan: Plan) -> None:
+    def __init__(self, n: int, plan: ListenPlan) -> None:
         options = msgspec.structs.replace(plan.options, reuse_port=True)
         self.reserved = bind.listen(plan.address, bind.resolve(plan.address), options, reserve=True)
         self.plan = plan._replace(address=self.reserved.address, options=options)
@@ -142,13 +144,13 @@ class _Place:
         if self._mailboxes is not None:
             self._mailboxes.close()
 
-    def of(self, worker: int, on_listening: OnListening) -> Plan:
+    def of(self, worker: int, on_listening: OnListening) -> ListenPlan:
         """The plan of a worker."""
         mailbox = None if self._mailboxes is None else self._mailboxes.of(worker)
         return self.plan._replace(on_listening=on_listening, mailbox=mailbox)
 
 
-class Worker:
+class WorkerProcess:
     """One worker process, in its parent."""
 
     __slots__ = ("began", "pid", "pipe", "ready", "slot")
@@ -161,7 +163,7 @@ class Worker:
         self.began = time.monotonic()
 
 
-class Crew:
+class WorkerPool:
     """The workers of a parent.
 
     Args:
@@ -169,20 +171,20 @@ class Crew:
         work: The function of each worker. Its argument is the parent, which it notifies when it
             listens.
         reloads: Whether SIGHUP is for the workers; otherwise it ends the process.
-        succession: Starts a process in place of all of them at SIGUSR2; None: none does.
+        hot_restart: Starts a process in place of all of them at SIGUSR2; None: none does.
         common: The listening sockets that the workers share, for the successor.
     """
 
     def __init__(
         self,
         n: int,
-        work: Callable[[Parent], None],
+        work: Callable[[Supervisor], None],
         *,
         reloads: bool = False,
-        succession: Succession | None = None,
-        common: Sequence[systemd.Passed] = (),
+        hot_restart: HotRestart | None = None,
+        common: Sequence[activation.Passed] = (),
     ) -> None:
-        self._succession = succession
+        self._hot_restart = hot_restart
         self._common = common
         self._successor: Successor | None = None
         self._wants_successor = False  # SIGUSR2 has come
@@ -191,7 +193,7 @@ class Crew:
         self._work = work
         self._reloads = reloads
         self._has_reloads = False  # SIGHUP has come
-        self._workers: dict[int, Worker] = {}  # by pid
+        self._workers: dict[int, WorkerProcess] = {}  # by pid
         self._pauses = [FIRST_PAUSE] * n
         self._due: dict[int, float] = {}  # slot -> the time of the next start
         self._n_signals = 0
@@ -247,7 +249,7 @@ class Crew:
             self._wants_successor = self._successor is None
 
         before = {number: signal.signal(number, end) for number in _ENDING}
-        if self._succession is not None:
+        if self._hot_restart is not None:
             before[signal.SIGUSR2] = signal.signal(signal.SIGUSR2, succeed)
         if self._reloads:
             before[signal.SIGHUP] = signal.signal(signal.SIGHUP, reload)
@@ -298,7 +300,7 @@ class Crew:
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
         theirs.close()
-        self._workers[pid] = Worker(slot, pid, ours)
+        self._workers[pid] = WorkerProcess(slot, pid, ours)
 
     def _start_due(self) -> None:
         if self._stopping:
@@ -323,7 +325,7 @@ class Crew:
                 worker.pipe.close()
                 self._ended(worker, os.waitstatus_to_exitcode(wait_status))
 
-    def _ended(self, worker: Worker, status: int) -> None:
+    def _ended(self, worker: WorkerProcess, status: int) -> None:
         how = f"status {status}" if status >= 0 else signal.Signals(-status).name
         if self._stopping:
             if status not in (0, -signal.SIGTERM):
@@ -371,18 +373,18 @@ class Crew:
                 self._let_leave()
                 self._successor.take_over()
             self._successor = None
-            systemd.keep_worker(None)
+            activation.keep_worker(None)
         elif self._wants_successor and self._all_ready and not self._stopping:
-            assert self._succession is not None
+            assert self._hot_restart is not None
             found = self._collect()
             if found is None:  # tried again when all of them serve
                 return
             self._wants_successor = False
             # a worker that takes the place of one that dies meanwhile listens on its sockets
-            systemd.hold(found)
-            self._successor = self._succession.begin([*self._common, *found])
+            activation.hold(found)
+            self._successor = self._hot_restart.begin([*self._common, *found])
             if self._successor is None:
-                systemd.keep_worker(None)
+                activation.keep_worker(None)
 
     def _let_leave(self) -> None:
         """Let the workers accept no more clients, and wait until they do not."""
@@ -392,9 +394,9 @@ class Crew:
             with contextlib.suppress(OSError):  # it hangs, or has died
                 worker.pipe.recv(1)
 
-    def _collect(self) -> list[systemd.Passed] | None:
+    def _collect(self) -> list[activation.Passed] | None:
         """The sockets of all workers, with names. None: not all of them have any now."""
-        found: list[systemd.Passed] = []
+        found: list[activation.Passed] = []
         n = 0
         self._tell(SOCKETS)
         for worker in self._workers.values():
@@ -408,8 +410,8 @@ class Crew:
             except OSError:  # it has died
                 continue
             n += word == HERE
-            name = f"{systemd.OWN}-{worker.slot}"
-            found += [systemd.Passed(socket.socket(fileno=fd), name) for fd in fds]
+            name = f"{activation.OWN}-{worker.slot}"
+            found += [activation.Passed(socket.socket(fileno=fd), name) for fd in fds]
         if n == self._n:
             return found
         for one in found:
@@ -444,12 +446,12 @@ class Crew:
             # a terminal signals all processes; the parent decides
             signal.signal(signal.SIGINT, signal.SIG_IGN)
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
-            if self._succession is not None:
+            if self._hot_restart is not None:
                 signal.signal(signal.SIGUSR2, signal.SIG_IGN)
             if self._reloads:
-                signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until its attendant is there
+                signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until its observer is there
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-            self._work(Parent(slot, pipe))
+            self._work(Supervisor(slot, pipe))
             status = 0
         except SystemExit as exc:
             status = exc.code if isinstance(exc.code, int) else int(exc.code is not None)
@@ -467,7 +469,7 @@ class Crew:
             os._exit(status)
 
 
-class Parent:
+class Supervisor:
     """The parent, in its worker.
 
     Attributes:
@@ -483,16 +485,16 @@ class Parent:
         """Tell the parent that this worker listens."""
         self._pipe.send(READY)
 
-    def _send_sockets(self, group: Group) -> None:
+    def _send_sockets(self, group: ListenerGroup) -> None:
         if group.together.draining:
             self._pipe.send(DRAINING)
             return
-        own = [one.socket.fileno() for one in group.sockets if one.name == systemd.OWN]
+        own = [one.socket.fileno() for one in group.sockets if one.name == activation.OWN]
         socket.send_fds(self._pipe, [HERE], own)
 
     @contextlib.contextmanager
     def obeyed(
-        self, group: Group, loop: asyncio.AbstractEventLoop, served: Drainable
+        self, group: ListenerGroup, loop: asyncio.AbstractEventLoop, served: Drainable
     ) -> Iterator[None]:
         """End the worker on signals of the parent, and send it the sockets of the group.
 

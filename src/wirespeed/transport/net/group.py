@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from wirespeed.transport.address import Address, is_name
 from wirespeed.transport.net import bind
+from wirespeed.transport.net.activation import LINGER, HotRestart
 from wirespeed.transport.net.listener import Listener, Obey, serve_at
-from wirespeed.transport.net.succession import LINGER, Succession
 from wirespeed.transport.options import ListenOptions, OnListening
 from wirespeed.transport.service import Service
 from wirespeed.transport.signals import Drainable, Together, signals_drain
 
 if TYPE_CHECKING:
+    from wirespeed.transport.net.activation import Passed
     from wirespeed.transport.net.handover import Mailbox
-    from wirespeed.transport.net.systemd import Passed
 
 
-class Plan(NamedTuple):
+class ListenPlan(NamedTuple):
     """What a listener needs, checked.
 
     Attributes:
@@ -40,8 +40,8 @@ class Plan(NamedTuple):
     mailbox: Mailbox | None = None
 
 
-class Attendant(Protocol):
-    """Knows the listeners of a process while they serve.
+class ListenerObserver(Protocol):
+    """An observer of the listeners of a process while they serve.
 
     Attributes:
         drain_delay: Seconds for which they go on when the process is told to end, and say so to
@@ -52,45 +52,48 @@ class Attendant(Protocol):
     def drain_delay(self) -> float:
         """See above."""
 
-    def begin(self, group: Group) -> None:
+    def begin(self, group: ListenerGroup) -> None:
         """Called before the first of them starts."""
 
-    def attend(self, group: Group, number: int, listener: Listener) -> AbstractContextManager[None]:
-        """Enter while a listener serves. ``number``: which of the plans, or that of `Group.add`."""
+    def attend(
+        self, group: ListenerGroup, number: int, listener: Listener
+    ) -> AbstractContextManager[None]:
+        """Enter while a listener serves. ``number``: which of the plans, or that of
+        `ListenerGroup.add`."""
 
 
-class Group:
+class ListenerGroup:
     """Several listeners, which drain and end together.
 
     Args:
-        attendant: Knows them while they serve.
+        observer: Knows them while they serve.
         may_grow: Whether listeners may be added: no other worker shares the ports.
-        succession: Starts another process in place of this one at SIGUSR2; None: none does.
+        hot_restart: Starts another process in place of this one at SIGUSR2; None: none does.
     """
 
     def __init__(
         self,
-        attendant: Attendant | None = None,
+        observer: ListenerObserver | None = None,
         *,
         may_grow: bool = True,
-        succession: Succession | None = None,
+        hot_restart: HotRestart | None = None,
     ) -> None:
-        self.attendant = attendant
+        self.observer = observer
         self.may_grow = may_grow
-        self._succession = succession
+        self._hot_restart = hot_restart
         self._succeeding: asyncio.Task[None] | None = None
         self._listeners: list[Listener] = []
-        self.together = Together(lambda: 0.0 if attendant is None else attendant.drain_delay)
+        self.together = Together(lambda: 0.0 if observer is None else observer.drain_delay)
         self._tasks: set[asyncio.Task[None]] = set()
         self._starting: set[int] = set()
         self._is_settled = asyncio.Event()
 
-    async def run(self, plans: Sequence[Plan], *, obey: Obey = signals_drain) -> None:
+    async def run(self, plans: Sequence[ListenPlan], *, obey: Obey = signals_drain) -> None:
         """Serve until all have ended, or one of the plans has failed. ``obey``: the source of the
         signals to end."""
         loop = asyncio.get_running_loop()
-        if self.attendant is not None:
-            self.attendant.begin(self)
+        if self.observer is not None:
+            self.observer.begin(self)
         self._starting.update(range(len(plans)))
         with obey(loop, self.together), self._succeeded(loop):
             first = [self.add(plan, number) for number, plan in enumerate(plans)]
@@ -114,7 +117,7 @@ class Group:
     @contextlib.contextmanager
     def _succeeded(self, loop: asyncio.AbstractEventLoop) -> Iterator[None]:
         """Meanwhile SIGUSR2 has another process take the place of this one."""
-        if self._succession is None:
+        if self._hot_restart is None:
             yield
             return
 
@@ -133,8 +136,8 @@ class Group:
 
     async def _hand_over(self) -> None:
         """Let another process listen, then end."""
-        assert self._succession is not None
-        successor = await self._succession.start(self.sockets)
+        assert self._hot_restart is not None
+        successor = await self._hot_restart.start(self.sockets)
         if successor is None:
             self._succeeding = None
             return
@@ -163,13 +166,13 @@ class Group:
         await asyncio.sleep(LINGER)
         self.together.drain_now()
 
-    def add(self, plan: Plan, number: int) -> asyncio.Task[None]:
+    def add(self, plan: ListenPlan, number: int) -> asyncio.Task[None]:
         """Serve at one more address. The task ends with the listener."""
         task = asyncio.get_running_loop().create_task(self._serve(plan, number))
         self._tasks.add(task)
         return task
 
-    async def _serve(self, plan: Plan, number: int) -> None:
+    async def _serve(self, plan: ListenPlan, number: int) -> None:
         if is_name(plan.address.host):
             loop = asyncio.get_running_loop()
             found = await loop.run_in_executor(None, bind.resolve, plan.address)
@@ -185,8 +188,8 @@ class Group:
                 self._listeners.append(served)
                 stack.callback(self._listeners.remove, served)
                 stack.enter_context(self.together.obeyed(loop, served, last=last))
-                if self.attendant is not None:
-                    stack.enter_context(self.attendant.attend(self, number, served))
+                if self.observer is not None:
+                    stack.enter_context(self.observer.attend(self, number, served))
                 self._starting.discard(number)
                 if not self._starting:
                     self._is_settled.set()

@@ -25,7 +25,7 @@ LONGEST_ROUND = 5.0
 SHORTEST_ROUND = 0.02
 
 
-class Watched:
+class WatchedConnection:
     """The state of one connection between two checks.
 
     Args:
@@ -64,7 +64,7 @@ class Watched:
         """Override: what else ends a connection that is open."""
 
 
-class Keeper:
+class KeepAlive:
     """Watches the connections of one listener.
 
     Args:
@@ -73,7 +73,7 @@ class Keeper:
         ping_timeout: Seconds of silence after that until the connection is ended.
         slow_reader_timeout: Seconds that a peer may leave a full outbox unread.
         close_timeout: The time limit of the closing handshake in seconds.
-        others: The time limits of `Watched.check`.
+        others: The time limits of `WatchedConnection.check`.
     """
 
     def __init__(
@@ -95,18 +95,18 @@ class Keeper:
         if ping_interval is not None:
             shortest = min(shortest, ping_interval, ping_timeout)
         self._tick = min(max(shortest / 4, SHORTEST_ROUND), LONGEST_ROUND) / PARTS
-        self._parts: list[set[Watched]] = [set() for _ in range(PARTS)]
+        self._parts: list[set[WatchedConnection]] = [set() for _ in range(PARTS)]
         self._next = 0
         self._timer: asyncio.TimerHandle | None = None
 
     def __len__(self) -> int:
         return sum(map(len, self._parts))
 
-    def all(self) -> list[Watched]:
+    def all(self) -> list[WatchedConnection]:
         """The watched connections."""
         return [watched for part in self._parts for watched in part]
 
-    def watch(self, watched: Watched) -> None:
+    def watch(self, watched: WatchedConnection) -> None:
         """Watch a connection, too."""
         watched._part = (self._next - 1) % PARTS  # the connection has just been checked
         watched._life = watched._stuck = self._loop.time()
@@ -114,7 +114,7 @@ class Keeper:
         if self._timer is None:
             self._timer = self._loop.call_later(self._tick, self._look)
 
-    def forget(self, watched: Watched) -> None:
+    def forget(self, watched: WatchedConnection) -> None:
         """Stop watching a connection that is closed."""
         self._parts[watched._part].discard(watched)
 
@@ -137,7 +137,7 @@ class Keeper:
         if any(self._parts):
             self._timer = self._loop.call_later(self._tick, self._look)
 
-    def _check(self, watched: Watched, now: float) -> None:
+    def _check(self, watched: WatchedConnection, now: float) -> None:
         link = watched.endpoint.link
         if link is None:
             return

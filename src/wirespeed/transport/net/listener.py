@@ -22,7 +22,7 @@ from wirespeed._core.slab import InputBudget, give_back
 from wirespeed.transport.address import Address
 from wirespeed.transport.http.options import default_name
 from wirespeed.transport.net import bind
-from wirespeed.transport.net.keepalive import Keeper, Watched
+from wirespeed.transport.net.keepalive import KeepAlive, WatchedConnection
 from wirespeed.transport.net.stream import (
     SocketStream,
     Stream,
@@ -39,11 +39,11 @@ from wirespeed.transport.taskpool_choice import close_pool, open_pool
 if TYPE_CHECKING:
     from wirespeed._core.framing.base import Framer
     from wirespeed._core.framing.websocket import WebSocketFramer
+    from wirespeed.transport.access_log import ConnectionLog
     from wirespeed.transport.gate import Admission
     from wirespeed.transport.http.connection import HttpConnection
     from wirespeed.transport.http.exchange import HttpTarget
     from wirespeed.transport.http.targets import HttpSite
-    from wirespeed.transport.net.connection_log import ConnectionLog
     from wirespeed.transport.net.handover import Mailbox
     from wirespeed.transport.net.relay import Relay
     from wirespeed.transport.websocket.target import Opening
@@ -65,7 +65,7 @@ OUT_OF = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 Obey = Callable[[asyncio.AbstractEventLoop, Drainable], AbstractContextManager[None]]
 
 
-class Served(Watched):
+class ServedConnection(WatchedConnection):
     """One connection of a listener."""
 
     __slots__ = ("connection", "expires", "listener", "origin", "since", "stream")
@@ -101,7 +101,7 @@ class Served(Watched):
         self.listener.left(self)
 
 
-class ServedHttp(Served):
+class ServedHttp(ServedConnection):
     """One connection of a listener that reads HTTP requests.
 
     Args:
@@ -181,7 +181,7 @@ class ServedHttp(Served):
             super().gone(closed)
 
 
-class ServedRelay(Served):
+class ServedRelay(ServedConnection):
     """A connection of TLS that another worker answers. ``inner``: our end of the way there."""
 
     __slots__ = ("_inner",)
@@ -210,7 +210,7 @@ class Listener:
 
     def __init__(
         self,
-        listening: bind.Listening,
+        listening: bind.ListeningSockets,
         services: Mapping[str, Service],
         options: ListenOptions,
         mailbox: Mailbox | None = None,
@@ -242,7 +242,7 @@ class Listener:
         self._quiet = Quiet(logger)
         self._log: ConnectionLog | None = None
         if options.access_log is not None:
-            from wirespeed.transport.net.connection_log import ConnectionLog
+            from wirespeed.transport.access_log import ConnectionLog
 
             self._log = ConnectionLog(options.access_log, self.address.scheme)
         limit = options.open_timeout
@@ -251,7 +251,7 @@ class Listener:
             self.limits["request"] = options.http.idle_timeout
             self.limits["head"] = options.http.head_timeout
             self.limits["body"] = options.http.body_timeout
-        self._keeper = Keeper(
+        self._keeper = KeepAlive(
             self.loop,
             ping_interval=options.ping_interval,
             ping_timeout=options.ping_timeout,
@@ -280,7 +280,7 @@ class Listener:
             return target.make_site(
                 self.services, self.options, self.address, local=local, loop=self.loop
             )
-        from wirespeed.transport.http.site import make_site
+        from wirespeed.transport.http.routes import make_site
 
         site = make_site(
             self.services, self.options, self.address, local=local, loop=self.loop, pool=self.pool
@@ -305,7 +305,7 @@ class Listener:
         if self.address.is_websocket:
             targets = target.service_targets(services, self.options, known)
         else:
-            from wirespeed.transport.http.site import service_targets
+            from wirespeed.transport.http.routes import service_targets
 
             targets = service_targets(services, http, known, loop=self.loop, pool=self.pool)
             for path in services.keys() - stay:
@@ -543,7 +543,7 @@ class Listener:
         )
         connection.wire.framer.budget = self._budget
         connection.peer = peer
-        served = Served(self, connection, pings, stream)
+        served = ServedConnection(self, connection, pings, stream)
         served.origin = origin
         if self._log is not None:
             self._log.opened(peer)
@@ -552,7 +552,7 @@ class Listener:
             connection.principal, served.expires = admitted.principal, admitted.expires
         self._watch(served, rest)
 
-    def _watch(self, served: Served, rest: bytes) -> None:
+    def _watch(self, served: ServedConnection, rest: bytes) -> None:
         connection = served.connection
         self._keeper.watch(served)
         self._most = max(self._most, len(self._keeper))
@@ -567,7 +567,7 @@ class Listener:
         if self._closing or served.origin in self._gone:
             connection.drain()
 
-    def left(self, served: Served) -> None:
+    def left(self, served: ServedConnection) -> None:
         """A connection is closed."""
         self._keeper.forget(served)
         self._check_over()
@@ -603,7 +603,7 @@ class Listener:
         self.services = services
         gone: set[HttpTarget] = set()
         if self._site is not None:
-            from wirespeed.transport.http.site import limits_of
+            from wirespeed.transport.http.routes import limits_of
 
             limits = limits_of(services) if self.address.is_http else self._site.limits
             gone = self._site.replace(targets, limits)
@@ -637,7 +637,7 @@ class Listener:
             await self._site.forget(gone)
         self._gone -= origins
 
-    def log_end(self, served: Served) -> None:
+    def log_end(self, served: ServedConnection) -> None:
         """Log that a connection has ended."""
         connection: Any = served.connection
         if self._log is not None:
@@ -700,8 +700,8 @@ class Listener:
             served.connection.abort()
         self._check_over()
 
-    def served(self) -> list[Served]:
-        return [served for served in self._keeper.all() if isinstance(served, Served)]
+    def served(self) -> list[ServedConnection]:
+        return [served for served in self._keeper.all() if isinstance(served, ServedConnection)]
 
     def _check_over(self) -> None:
         if self._closing and not self.n_connections and not self._over.done():
@@ -729,7 +729,7 @@ class Listener:
             if self._releases:
                 await asyncio.wait(list(self._releases))
             await close_pool(self.pool)
-            await asyncio.sleep(0)  # `Served.gone` of the last ones
+            await asyncio.sleep(0)  # `ServedConnection.gone` of the last ones
 
 
 async def serve_at(

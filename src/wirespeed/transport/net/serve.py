@@ -14,10 +14,10 @@ from wirespeed._exports import set_public_home
 from wirespeed.transport.address import Address, is_loopback, parse, quote_path
 from wirespeed.transport.gate import authority_of, check_authorities
 from wirespeed.transport.http.options import HttpOptions
-from wirespeed.transport.net import systemd
-from wirespeed.transport.net.group import Attendant, Group, Plan
+from wirespeed.transport.net import activation
+from wirespeed.transport.net.activation import HotRestart
+from wirespeed.transport.net.group import ListenerGroup, ListenerObserver, ListenPlan
 from wirespeed.transport.net.listener import Obey
-from wirespeed.transport.net.succession import Succession
 from wirespeed.transport.options import ListenFields, ListenOptions, OnListening
 from wirespeed.transport.service import Service, service_of, sse_service
 from wirespeed.transport.signals import signals_drain
@@ -62,7 +62,7 @@ async def serve(
     """
     address, by_path, options = plan(url, services, options, more)
     on_listening = _warning(address, by_path, options, on_listening)
-    await Group().run([Plan(address, by_path, options, on_listening)])
+    await ListenerGroup().run([ListenPlan(address, by_path, options, on_listening)])
 
 
 def run(
@@ -86,12 +86,12 @@ def run(
     if workers < 1:
         raise ValueError("workers must be at least 1")
     address, by_path, options = plan(url, services, options, more)
-    (on_listening,) = systemd.telling_ready([on_listening or announce])
+    (on_listening,) = activation.telling_ready([on_listening or announce])
     if workers > 1:
         from wirespeed.transport.net.forks import run_workers
 
         on_listening = _warning(address, by_path, options, on_listening)
-        run_workers(workers, [Plan(address, by_path, options, on_listening)])
+        run_workers(workers, [ListenPlan(address, by_path, options, on_listening)])
         return
     from wirespeed.transport.loop import run as run_loop
 
@@ -102,8 +102,8 @@ def run_together(
     places: Sequence[Place],
     *,
     workers: int = 1,
-    attendant: Attendant | None = None,
-    succession: Succession | None = None,
+    observer: ListenerObserver | None = None,
+    hot_restart: HotRestart | None = None,
 ) -> None:
     """Serve at several URLs, each with its servers and options, until all have ended or one has
     failed.
@@ -111,8 +111,8 @@ def run_together(
     Args:
         places: URLs, and what is served there.
         workers: The number of processes, as of `run`.
-        attendant: Knows the listeners.
-        succession: Starts the process that takes the place of this one at SIGUSR2.
+        observer: Knows the listeners.
+        hot_restart: Starts the process that takes the place of this one at SIGUSR2.
 
     Raises:
         ValueError: An argument is wrong.
@@ -120,32 +120,32 @@ def run_together(
     from wirespeed.transport.loop import run as run_loop
 
     plans = planned(places)
-    told = systemd.telling_ready([plan.on_listening for plan in plans])
+    told = activation.telling_ready([plan.on_listening for plan in plans])
     plans = [one._replace(on_listening=on) for one, on in zip(plans, told, strict=True)]
     if workers > 1:
         from wirespeed.transport.net.forks import run_workers
 
-        run_workers(workers, plans, attendant, succession)
+        run_workers(workers, plans, observer, hot_restart)
     else:
-        run_loop(Group(attendant, succession=succession).run(plans))
+        run_loop(ListenerGroup(observer, hot_restart=hot_restart).run(plans))
 
 
 async def serve_together(
-    places: Sequence[Place], *, attendant: Attendant | None = None, signals: bool = True
+    places: Sequence[Place], *, observer: ListenerObserver | None = None, signals: bool = True
 ) -> None:
     """The same inside a running loop, in this process. ``signals``: whether SIGTERM and SIGINT end
     it."""
     obey: Obey = signals_drain if signals else lambda loop, served: contextlib.nullcontext()
-    await Group(attendant).run(planned(places), obey=obey)
+    await ListenerGroup(observer).run(planned(places), obey=obey)
 
 
-def planned(places: Sequence[Place]) -> list[Plan]:
+def planned(places: Sequence[Place]) -> list[ListenPlan]:
     """Check the arguments for several listeners. ValueError: one is wrong."""
     plans = []
     for url, services, on_listening, fields in places:
         address, by_path, options = plan(url, services, None, fields)
         on_listening = _warning(address, by_path, options, on_listening)
-        plans.append(Plan(address, by_path, options, on_listening))
+        plans.append(ListenPlan(address, by_path, options, on_listening))
     return plans
 
 

@@ -12,7 +12,7 @@ from wirespeed.transport.address import Address
 from wirespeed.transport.gate import Admission, Gate, Refused, authority_of
 from wirespeed.transport.http.exchange import Exchange, HttpTarget, headers_of
 from wirespeed.transport.http.options import HttpOptions
-from wirespeed.transport.http.site import no_paths
+from wirespeed.transport.http.routes import no_paths
 from wirespeed.transport.http.targets import HttpSite
 from wirespeed.transport.options import Headers, ListenOptions, Refusal
 from wirespeed.transport.service import Peer, Service

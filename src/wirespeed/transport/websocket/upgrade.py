@@ -9,15 +9,23 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from websockets.client import ClientProtocol
 from websockets.datastructures import Headers as HandshakeHeaders
-from websockets.exceptions import InvalidHandshake, InvalidHeader, InvalidUpgrade
+from websockets.exceptions import (
+    InvalidHandshake,
+    InvalidHeader,
+    InvalidUpgrade,
+    PayloadTooBig,
+    ProtocolError,
+)
 from websockets.extensions.permessage_deflate import (
     ClientPerMessageDeflateFactory,
     PerMessageDeflate,
     ServerPerMessageDeflateFactory,
 )
+from websockets.frames import Frame, Opcode
 from websockets.http11 import Request, Response
 from websockets.server import ServerProtocol
 from websockets.typing import Subprotocol
@@ -27,7 +35,9 @@ import wirespeed
 from wirespeed.transport.address import Address
 from wirespeed.transport.gate import Refused
 from wirespeed.transport.options import Headers, Refusal
-from wirespeed.transport.websocket.deflate import MessageDeflate
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
 
 MAX_HEAD = 16384  # bytes of a response up to the empty line
 MAX_BODY = 65536  # bytes of a refusal's body that a client takes in
@@ -218,6 +228,44 @@ class ClientHandshake:
 def opens(head: bytes) -> bool:
     """Whether the head of an answer opens the WebSocket, so that no further HTTP follows."""
     return head.split(b" ", 2)[1:2] == [b"101"]
+
+
+# -- both ------------------------------------------------------------------------------------------
+
+
+class MessageDeflate:
+    """The `deflate` of a `wirespeed.core.WebSocketFramer`.
+
+    Args:
+        extension: The extension that a handshake agreed on. Each connection has its own, with the
+            context of earlier messages.
+    """
+
+    def __init__(self, extension: PerMessageDeflate) -> None:
+        self._extension = extension
+
+    def encode(self, data: Buffer) -> Buffer:
+        """The message compressed."""
+        return self._extension.encode(Frame(Opcode.TEXT, memoryview(data))).data
+
+    def decode(self, data: bytes, max_size: int) -> Buffer | None:
+        """Return the inflated message; None when it is longer than max_size bytes.
+
+        ValueError: the message is not deflated data.
+        """
+        decoder = getattr(self._extension, "decoder", None)
+        if decoder is not None and decoder.eof:
+            # data after a final block would be dropped silently
+            raise ValueError("deflated data behind its end")
+        try:
+            # one byte more: at its limit zlib does not tell whether data are left
+            frame = Frame(Opcode.TEXT, data, fin=True, rsv1=True)
+            found = self._extension.decode(frame, max_size=max_size + 1).data
+        except PayloadTooBig:
+            return None
+        except ProtocolError as exc:
+            raise ValueError("not deflated data") from exc
+        return found if len(found) <= max_size else None
 
 
 def _deflate(protocol: ServerProtocol | ClientProtocol) -> MessageDeflate | None:

@@ -14,8 +14,7 @@ from child_lab import (
 
 from wirespeed.errors import ChildExited, LaunchError, TransportError
 from wirespeed.transport.child.command import Stdio
-from wirespeed.transport.child.diagnose import describe_status
-from wirespeed.transport.child.process import Child
+from wirespeed.transport.child.process import Child, describe_status
 
 
 async def test_failure_names_everything_but_env_values(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ import pytest
 from child_lab import CHILDREN, FOREVER, open_fds, read_line, shell, state, wait_dead
 
 from wirespeed import Stdio
-from wirespeed.transport.child.guard import SCRIPT
+from wirespeed.transport.child.group import SCRIPT
 from wirespeed.transport.child.process import Child
 
 HOLDER = str(CHILDREN / "holds_children.py")

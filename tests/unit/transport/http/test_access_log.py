@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from wirespeed.transport.http.access_log import AccessLog
+from wirespeed.transport.access_log import AccessLog
 
 
 @pytest.fixture

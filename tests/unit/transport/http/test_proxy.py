@@ -15,7 +15,7 @@ from origin_lab import Origin, Request, ok, pool_for, post
 
 from wirespeed.errors import TransportError
 from wirespeed.transport.address import parse
-from wirespeed.transport.http.proxy import Proxy, parse_proxy, proxy_of
+from wirespeed.transport.net.connect import HttpProxy, parse_proxy, proxy_of
 
 
 async def echo(request: Request) -> None:
@@ -38,7 +38,7 @@ async def echo(request: Request) -> None:
 def test_urls_of_proxies(url: str, text: str, pair: str | None) -> None:
     proxy = parse_proxy(url)
     assert str(proxy) == text
-    assert repr(proxy) == f"Proxy({text!r})"
+    assert repr(proxy) == f"HttpProxy({text!r})"
     expected = "" if pair is None else f"Basic {base64.b64encode(pair.encode()).decode()}"
     assert proxy.fields.decode() == (f"Proxy-Authorization: {expected}\r\n" if expected else "")
 
@@ -135,7 +135,7 @@ async def copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> No
 
 
 @contextlib.asynccontextmanager
-async def proxy_at(tunnels: Tunnels, pair: str = "") -> AsyncIterator[Proxy]:
+async def proxy_at(tunnels: Tunnels, pair: str = "") -> AsyncIterator[HttpProxy]:
     server = await asyncio.start_server(tunnels, "127.0.0.1", 0)
     async with server:
         port = server.sockets[0].getsockname()[1]
@@ -203,7 +203,7 @@ async def test_a_proxy_that_refuses(answer: bytes, words: str) -> None:
 async def test_a_proxy_that_is_not_there() -> None:
     with socket.socket() as sock:
         sock.bind(("127.0.0.1", 0))
-        proxy = Proxy("127.0.0.1", sock.getsockname()[1])
+        proxy = HttpProxy("127.0.0.1", sock.getsockname()[1])
         async with pool_for(parse("https://far.example/"), proxy=proxy) as pool:
             told = await post(pool).end()
     assert f"https://far.example/ by the proxy {proxy}: connection refused" in str(told.exc)

@@ -11,11 +11,11 @@ from typing import Any
 from wirespeed.core import Limits, Session
 from wirespeed.transport.fd import FdLink
 from wirespeed.transport.link import Endpoint
-from wirespeed.transport.net.keepalive import Keeper, Watched
+from wirespeed.transport.net.keepalive import KeepAlive, WatchedConnection
 
 
 class Clock:
-    """The part of an event loop that a Keeper uses."""
+    """The part of an event loop that a KeepAlive uses."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -51,7 +51,7 @@ class Ours(Endpoint):
 async def test_a_slow_reader_that_reads_a_little_stays() -> None:
     """Also after the loop was busy for longer than a reader may take."""
     clock: Any = Clock()
-    keeper = Keeper(
+    keeper = KeepAlive(
         clock, ping_interval=None, ping_timeout=1.0, slow_reader_timeout=1.0, close_timeout=1.0
     )
     ours, theirs = socket.socketpair()
@@ -60,7 +60,7 @@ async def test_a_slow_reader_that_reads_a_little_stays() -> None:
             sock.setblocking(False)
         endpoint = Ours()
         link = FdLink(asyncio.get_running_loop(), endpoint, ours.fileno(), ours.fileno())
-        keeper.watch(Watched(endpoint, None))
+        keeper.watch(WatchedConnection(endpoint, None))
 
         async def read_some() -> None:
             before = endpoint.session.bytes_out

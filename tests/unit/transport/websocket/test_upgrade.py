@@ -23,8 +23,12 @@ from wirespeed.transport.address import Address, parse
 from wirespeed.transport.link import Endpoint
 from wirespeed.transport.net.connect import connect_stream, connect_websocket
 from wirespeed.transport.options import Headers
-from wirespeed.transport.websocket.deflate import MessageDeflate
-from wirespeed.transport.websocket.upgrade import ClientHandshake, Refused, ServerHandshake
+from wirespeed.transport.websocket.upgrade import (
+    ClientHandshake,
+    MessageDeflate,
+    Refused,
+    ServerHandshake,
+)
 
 SECRET = "s3cret"
 

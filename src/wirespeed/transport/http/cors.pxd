@@ -1,8 +1,8 @@
 from wirespeed._core.framing.http.head cimport HttpHead
 
 
-# A web page that the gate let in.
-cdef class Page:
+# The origin of a web page that the gate let in.
+cdef class PageOrigin:
     cdef bytes origin, host            # header fields of its requests
     cdef tuple fields                  # of responses to it: names and values
     cdef bytes lines                   # the same
