@@ -34,7 +34,7 @@ from wirespeed.protocol.scopes import checked_scopes
 from wirespeed.transport.gate import NOBODY, Admission, Gate, Refused, digest
 from wirespeed.transport.http.exchange import Exchange, HttpTarget
 from wirespeed.transport.options import HttpRequest, Refusal, User
-from wirespeed.transport.quiet import Quiet
+from wirespeed.transport.rate_limited_log import RateLimitedLog
 
 if TYPE_CHECKING:
     from wirespeed.auth.dpop_proofs import DpopProofs
@@ -173,7 +173,7 @@ class ResourceServer:
         self._keep = keep
         self._max_kept = max_kept
         self._known: OrderedDict[bytes, _Known] = OrderedDict()
-        self._quiet = Quiet(logger)
+        self._quiet = RateLimitedLog(logger)
 
     def __repr__(self) -> str:
         return f"<ResourceServer {self.resource}>"

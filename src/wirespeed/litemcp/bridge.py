@@ -33,7 +33,7 @@ from wirespeed.litemcp.messages import Content, Parameter, Response
 from wirespeed.litemcp.server import LiteServer
 from wirespeed.protocol.blocks import Audio, Image, Text, UnknownContent
 from wirespeed.server.tools.results import ToolResult
-from wirespeed.transport.quiet import Quiet
+from wirespeed.transport.rate_limited_log import RateLimitedLog
 
 if TYPE_CHECKING:
     from wirespeed.client.client import Client
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 __all__ = ["as_lite_server", "as_mcp_tool"]
 
 logger = logging.getLogger("wirespeed.litemcp")
-quiet = Quiet(logger)
+quiet = RateLimitedLog(logger)
 
 _arguments = msgspec.json.Decoder(dict[str, Any]).decode
 _json = msgspec.json.encode

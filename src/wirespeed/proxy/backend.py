@@ -26,7 +26,7 @@ from wirespeed.proxy.serving import Serving
 from wirespeed.proxy.side import Route, Side
 from wirespeed.proxy.supervision.garbage import BAD_MESSAGE, UNKNOWN_ID, Garbage
 from wirespeed.proxy.tags import is_code
-from wirespeed.transport.quiet import Quiet
+from wirespeed.transport.rate_limited_log import RateLimitedLog
 
 if TYPE_CHECKING:
     from wirespeed._core.envelope import Message
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from wirespeed.limits import Limits
 
 
-quiet = Quiet(logging.getLogger("wirespeed.proxy"))
+quiet = RateLimitedLog(logging.getLogger("wirespeed.proxy"))
 
 
 class Owner(Protocol):

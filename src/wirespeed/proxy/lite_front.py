@@ -27,7 +27,7 @@ from wirespeed.proxy.flow.rates import host_of
 from wirespeed.transport.gate import Admission, Refused
 from wirespeed.transport.http.exchange import HttpTarget
 from wirespeed.transport.options import Headers, Refusal
-from wirespeed.transport.quiet import Quiet
+from wirespeed.transport.rate_limited_log import RateLimitedLog
 from wirespeed.transport.service import Peer
 from wirespeed.transport.taskpool_choice import LAST_WAIT
 
@@ -65,7 +65,7 @@ class LiteFronts:
     def __init__(self, service: ProxyService) -> None:
         self.service = service
         self.guests: dict[Who, Guest] = {}
-        self.quiet = Quiet(logger)
+        self.quiet = RateLimitedLog(logger)
         self._fronts: dict[str, LiteFront] = {}
         self._holders = 0
         self._closing: set[asyncio.Task[None]] = set()

@@ -23,7 +23,7 @@ from wirespeed.proxy.failures import told
 from wirespeed.server.context import Context
 from wirespeed.server.server import Server
 from wirespeed.server.tools.signature import WireName
-from wirespeed.transport.quiet import Quiet
+from wirespeed.transport.rate_limited_log import RateLimitedLog
 
 if TYPE_CHECKING:
     from wirespeed._core.slab import Lease
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-quiet = Quiet(logging.getLogger("wirespeed.proxy"))
+quiet = RateLimitedLog(logging.getLogger("wirespeed.proxy"))
 
 # The most resources whose changes are asked for at the server behind.
 MAX_SUBSCRIPTIONS = 1000

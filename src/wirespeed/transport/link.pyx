@@ -15,9 +15,9 @@ import logging
 import os
 from weakref import WeakKeyDictionary
 
-from wirespeed.transport.quiet import Quiet
+from wirespeed.transport.rate_limited_log import RateLimitedLog
 
-_quiet = Quiet(logging.getLogger("wirespeed.transport"))
+_quiet = RateLimitedLog(logging.getLogger("wirespeed.transport"))
 if os.environ.get("WIRESPEED_TRACE") == "1":
     from wirespeed.transport import wire_trace
 

@@ -19,7 +19,7 @@ from wirespeed.transport.child import stderr
 from wirespeed.transport.child.stderr import Drain
 from wirespeed.transport.fd import FdLink
 from wirespeed.transport.link import Endpoint
-from wirespeed.transport.quiet import Quiet
+from wirespeed.transport.rate_limited_log import RateLimitedLog
 from wirespeed.transport.stdio import FileLink
 
 pytestmark = [pytest.mark.both_loops]
@@ -54,7 +54,9 @@ class Failing(Endpoint):
 
 @pytest.fixture
 def lines(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.setattr(link_module, "_quiet", Quiet(logging.getLogger("wirespeed.transport")))
+    monkeypatch.setattr(
+        link_module, "_quiet", RateLimitedLog(logging.getLogger("wirespeed.transport"))
+    )
     return lambda: [one.getMessage() for one in caplog.records if one.name == "wirespeed.transport"]
 
 

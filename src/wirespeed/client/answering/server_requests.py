@@ -19,7 +19,7 @@ from wirespeed.errors import Declined, HandlerFailed, ProtocolError
 from wirespeed.protocol import codes
 from wirespeed.protocol.asking import CREATE_MESSAGE, ElicitRequestParams
 from wirespeed.protocol.asking_rules import RULES
-from wirespeed.transport.quiet import Quiet
+from wirespeed.transport.rate_limited_log import RateLimitedLog
 
 if TYPE_CHECKING:
     from wirespeed._core.envelope import Message
@@ -75,7 +75,7 @@ class Inbox:
         self._held: list[tuple[int, float]] = []  # time limits, while a handler runs
         self._since = 0.0
         self._expected: dict[str, None] = {}
-        self._quiet = Quiet(logger)
+        self._quiet = RateLimitedLog(logger)
         self._on_complete: CallbackQueue | None = None
         if answering.on_elicit_complete is not None:
             name, spawn = "on_elicit_complete", connection.owner.spawn

@@ -35,7 +35,7 @@ from wirespeed.client.timeouts import timed_out
 from wirespeed.errors import ConnectionClosed, InvalidResponse, LimitExceeded, RemoteError
 from wirespeed.protocol import codes
 from wirespeed.protocol.messages import ErrorObject
-from wirespeed.transport.quiet import Quiet
+from wirespeed.transport.rate_limited_log import RateLimitedLog
 
 logger = logging.getLogger("wirespeed.client")
 
@@ -86,7 +86,7 @@ cdef class ClientConnection(Endpoint):
         self.names = {}
         self.timer_at = INFINITY
         self.room_waiters = deque()
-        self.quiet = Quiet(logger)
+        self.quiet = RateLimitedLog(logger)
 
     # -- calls ---------------------------------------------------------------------------------
 

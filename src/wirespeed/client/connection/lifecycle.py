@@ -31,7 +31,7 @@ from wirespeed.errors import (
     UpgradeRefused,
     WirespeedError,
 )
-from wirespeed.transport.quiet import Quiet
+from wirespeed.transport.rate_limited_log import RateLimitedLog
 
 if TYPE_CHECKING:
     from wirespeed._core.envelope import Message
@@ -120,7 +120,7 @@ class Lifecycle:
         self._gone: ClientConnection | None = None  # the last connection that was lost
         self._bad_line: str | None = None
         self._held_lines: list[tuple[str, str]] = []  # skipped in the handshake, not logged yet
-        self._quiet = Quiet(logger)
+        self._quiet = RateLimitedLog(logger)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._lock: asyncio.Lock | None = None
         self._starting: asyncio.Future[None] | None = None

@@ -51,7 +51,7 @@ from wirespeed.protocol.header_values import NAMED_BY
 from wirespeed.protocol.messages import ErrorObject
 from wirespeed.protocol.revisions import META_PROTOCOL_VERSION
 from wirespeed.transport.link import Link
-from wirespeed.transport.quiet import Quiet
+from wirespeed.transport.rate_limited_log import RateLimitedLog
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -123,7 +123,7 @@ class HttpLink(Link):
         self._side: HttpPool | None = None  # for notes while all connections have calls
         self._idle: asyncio.Future[None] | None = None
         self._max_depth = connection.session.limits.max_depth
-        self._quiet = Quiet(logger)
+        self._quiet = RateLimitedLog(logger)
         own = "".join(f"{name}: {value}\r\n" for name, value in target.request_headers().items())
         self._own = own.encode("ascii")
         self._base = (

@@ -24,7 +24,7 @@ from wirespeed.protocol.results import (
     ReadResourceResult,
     Role,
 )
-from wirespeed.transport.quiet import Quiet
+from wirespeed.transport.rate_limited_log import RateLimitedLog
 
 __all__ = [
     "PageDecoder",
@@ -307,7 +307,7 @@ class PageDecoder(Generic[P]):
         fields = {one.encode_name: one for one in msgspec.structs.fields(cast("Any", page))}
         self._items = next(name for name, one in fields.items() if one.required)
         self._item = fields[self._items].type.__args__[0]
-        self._quiet = Quiet(logger)
+        self._quiet = RateLimitedLog(logger)
         self._takes = {one.encode_name for one in msgspec.structs.fields(self._item)}
 
     def __call__(self, data: Any) -> P:

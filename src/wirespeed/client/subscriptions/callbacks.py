@@ -35,7 +35,7 @@ from wirespeed.errors import (
     RemoteError,
     TransportError,
 )
-from wirespeed.transport.quiet import Quiet
+from wirespeed.transport.rate_limited_log import RateLimitedLog
 
 if TYPE_CHECKING:
     from wirespeed._core.envelope import Message
@@ -178,7 +178,7 @@ class ChangeCallbacks:
         self._uris: dict[str, None] = {}  # subscribed, in order
         self._asked: dict[str, None] = {}  # requested, but not subscribed yet
         self._lock = asyncio.Lock()
-        self._quiet = Quiet(logger)
+        self._quiet = RateLimitedLog(logger)
         self.current = _Shared(self, self._wanted(()))
         router.add(self.current)
 

@@ -37,7 +37,7 @@ from wirespeed.errors import (
     WirespeedError,
 )
 from wirespeed.protocol.revisions import META_SUBSCRIPTION_ID
-from wirespeed.transport.quiet import Quiet
+from wirespeed.transport.rate_limited_log import RateLimitedLog
 
 if TYPE_CHECKING:
     from wirespeed._core.envelope import Message
@@ -148,7 +148,7 @@ class SubscriptionRouter:
         self._feeds: list[Subscriber] = []
         self._routes: dict[int, _Route] = {}
         self.legacy = ResourceSubscriptions(sender)
-        self._quiet = Quiet(logger)
+        self._quiet = RateLimitedLog(logger)
         # called with every other notification of a legacy server
         self.other: Callable[[Message], None] | None = None
 

@@ -23,7 +23,7 @@ from wirespeed.errors import TransportError
 from wirespeed.protocol import codes
 from wirespeed.proxy.flow.rates import host_of
 from wirespeed.proxy.party import Audits
-from wirespeed.transport.quiet import Quiet
+from wirespeed.transport.rate_limited_log import RateLimitedLog
 
 if TYPE_CHECKING:
     from wirespeed._core.envelope import Message
@@ -77,7 +77,7 @@ class AuditLog:
         self._holders = 0
         self._thread: threading.Thread | None = None
         self._stale = False
-        self._quiet = Quiet(logger)
+        self._quiet = RateLimitedLog(logger)
         self._prefix = ""
         self._n = 0
 

@@ -13,7 +13,7 @@ from wirespeed.proxy.failures import is_down
 from wirespeed.proxy.front import outermost, principal_of
 from wirespeed.proxy.supervision.breaker import Breaker
 from wirespeed.proxy.supervision.retries import MAX_KEPT, Retries
-from wirespeed.transport.quiet import Quiet
+from wirespeed.transport.rate_limited_log import RateLimitedLog
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 LINGER = 60.0
 
 logger = logging.getLogger("wirespeed.proxy")
-quiet = Quiet(logger)
+quiet = RateLimitedLog(logger)
 
 
 @contextlib.contextmanager
@@ -78,7 +78,7 @@ class Instance:
         self._left: Front | None = None  # the only client that has left lately
         self._alone_from = 0.0  # when nothing is said any more of those that have left
         self._principals: set[bytes | None] = set()  # two of this process at most
-        self._unattributed = Quiet(logger, lines=1, seconds=LINGER)
+        self._unattributed = RateLimitedLog(logger, lines=1, seconds=LINGER)
 
     async def opened(self, backend: Backend) -> None:
         """Shake hands. WirespeedError or TimeoutError: the server cannot be used."""

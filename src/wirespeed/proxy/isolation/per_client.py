@@ -30,7 +30,7 @@ from wirespeed.proxy.isolation.pair import Pair
 from wirespeed.proxy.isolation.spares import Spares
 from wirespeed.proxy.supervision.breaker import Breaker
 from wirespeed.transport.child.command import Stdio
-from wirespeed.transport.quiet import Quiet
+from wirespeed.transport.rate_limited_log import RateLimitedLog
 
 if TYPE_CHECKING:
     from wirespeed._core.envelope import Message
@@ -73,7 +73,7 @@ class PerClient:
         self.breaker: Breaker | None = None
         self._n_answered = 0
         self._probes: dict[Front, asyncio.Task[None]] = {}
-        self._quiet = Quiet(logger, lines=2)
+        self._quiet = RateLimitedLog(logger, lines=2)
         self._look_timer: asyncio.TimerHandle | None = None
 
     async def start(self) -> None:

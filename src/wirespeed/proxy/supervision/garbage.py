@@ -6,7 +6,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from wirespeed.transport.quiet import Quiet
+from wirespeed.transport.rate_limited_log import RateLimitedLog
 
 if TYPE_CHECKING:
     from wirespeed.proxy.backend import Backend
@@ -30,7 +30,7 @@ class Garbage:
 
     def __init__(self) -> None:
         self.counts = {BAD_MESSAGE: 0, UNKNOWN_ID: 0}
-        self._quiet = Quiet(logger)
+        self._quiet = RateLimitedLog(logger)
         self._window = 0.0
         self._n = 0
 

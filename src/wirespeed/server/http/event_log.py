@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from wirespeed.server.http.event_store import EventStore
     from wirespeed.server.http.exchange import McpExchange
-    from wirespeed.transport.quiet import Quiet
+    from wirespeed.transport.rate_limited_log import RateLimitedLog
 
 
 MAX_UNWRITTEN = 4 * 1024 * 1024  # bytes of events that wait for a store
@@ -46,7 +46,7 @@ class EventLog:
     )
 
     def __init__(
-        self, store: EventStore, name: str, route: McpExchange | None, quiet: Quiet
+        self, store: EventStore, name: str, route: McpExchange | None, quiet: RateLimitedLog
     ) -> None:
         self.name = name
         self.n = 0

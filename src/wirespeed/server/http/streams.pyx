@@ -12,7 +12,7 @@ from wirespeed._core.wire cimport Wire
 from wirespeed.transport.http.exchange cimport Exchange
 
 from wirespeed.server.http.event_log import value_of
-from wirespeed.transport.quiet import Quiet
+from wirespeed.transport.rate_limited_log import RateLimitedLog
 
 logger = logging.getLogger("wirespeed.server")
 
@@ -40,7 +40,7 @@ cdef class Streams:
     def __init__(self, loop, options):
         self.store = options.event_store
         self.retry = options.retry
-        self.quiet = Quiet(logger, lines=1)
+        self.quiet = RateLimitedLog(logger, lines=1)
         self._loop = loop
         self._tasks = set()
         self._keepalive = 0 if options.sse_keepalive is None else options.sse_keepalive

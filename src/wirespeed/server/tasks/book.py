@@ -23,7 +23,7 @@ from wirespeed.server.tasks.workers import TaskWorkers, Worker, seconds_until
 from wirespeed.tasks.model import Task, TaskLimit, TaskStateError, new_task_id
 from wirespeed.tasks.store import TaskStore, now_ms
 from wirespeed.tasks.views import CANCELLED, not_found
-from wirespeed.transport.quiet import Quiet
+from wirespeed.transport.rate_limited_log import RateLimitedLog
 
 if TYPE_CHECKING:
     from wirespeed.server.connection import ServerConnection
@@ -127,7 +127,7 @@ class TaskBook:
         self._jobs: set[asyncio.Task[Any]] = set()
         self._clients: dict[ServerConnection, _Client] = {}
         self._asking: set[tuple[str, str]] = set()  # task and key of questions sent to a client
-        self._failures = Quiet(logger, lines=1, seconds=60.0)
+        self._failures = RateLimitedLog(logger, lines=1, seconds=60.0)
         self._open = False
         self._opening: asyncio.Task[Any] | None = None
         self._swept = -SWEEP_EVERY

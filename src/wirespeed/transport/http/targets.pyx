@@ -11,7 +11,7 @@ import asyncio
 import email.utils
 import logging
 
-from wirespeed.transport.quiet import Quiet
+from wirespeed.transport.rate_limited_log import RateLimitedLog
 from wirespeed.transport.taskpool_choice import LAST_WAIT
 
 logger = logging.getLogger("wirespeed.server")
@@ -68,7 +68,7 @@ cdef class HttpSite:
         self.gate = gate
         self.budget = budget
         self.loop = loop
-        self.quiet = Quiet(logger)
+        self.quiet = RateLimitedLog(logger)
         self.admitting = set()
         self.admitted = {}
         self.replaced = set()

@@ -31,7 +31,7 @@ from wirespeed.transport.net.stream import (
     start,
 )
 from wirespeed.transport.options import ListenOptions, OnListening
-from wirespeed.transport.quiet import Quiet
+from wirespeed.transport.rate_limited_log import RateLimitedLog
 from wirespeed.transport.service import Alive, Connection, Peer, Service
 from wirespeed.transport.signals import Drainable, signals_drain
 from wirespeed.transport.taskpool_choice import close_pool, open_pool
@@ -239,7 +239,7 @@ class Listener:
         self._resume: asyncio.TimerHandle | None = None
         self._over = self.loop.create_future()
         self._context = contextvars.copy_context()  # one for all connections
-        self._quiet = Quiet(logger)
+        self._quiet = RateLimitedLog(logger)
         self._log: ConnectionLog | None = None
         if options.access_log is not None:
             from wirespeed.transport.access_log import ConnectionLog

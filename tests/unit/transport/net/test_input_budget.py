@@ -16,7 +16,7 @@ from serve_lab import Answer, Bare, lab_server, serving
 from wirespeed import HttpRequest, Limits, Server
 from wirespeed.litemcp import LiteServer
 from wirespeed.transport import link as link_module
-from wirespeed.transport.quiet import Quiet
+from wirespeed.transport.rate_limited_log import RateLimitedLog
 
 HTTP = "http://127.0.0.1:0/mcp"
 SIZE = 200_000
@@ -176,7 +176,9 @@ def lite_server() -> LiteServer:
 async def test_lines_beyond_the_limit_end_their_connection(
     server: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(link_module, "_quiet", Quiet(logging.getLogger("wirespeed.transport")))
+    monkeypatch.setattr(
+        link_module, "_quiet", RateLimitedLog(logging.getLogger("wirespeed.transport"))
+    )
     start = b'{"a": "' + b"x" * SIZE
     async with listening(server(), "tcp://127.0.0.1:0", max_input_bytes=BUDGET) as place:
         halves = [await Half.send(place.port, start) for _ in range(2)]

@@ -7,7 +7,7 @@ import time
 from typing import Any
 
 
-class Quiet:
+class RateLimitedLog:
     """Logs at most ``lines`` lines in ``seconds`` seconds, then the number of lines left out.
 
     Args:
