@@ -490,3 +490,14 @@ def test_a_stdio_server_answers_without_sockets_and_clients() -> None:
     assert strangers(extra) <= {"annotationlib"}
     assert not loaded_from(extra, "client", "transport.net", "transport.child", "tasks")
     assert not loaded_from(extra, "server.prompts.prompt", "server.resources.resource")
+
+
+def test_contributors_learn_which_tests_each_room_has() -> None:
+    top = ROOT.parents[1]
+    table = (top / "CONTRIBUTING.md").read_text().partition("**Which tests.**")[2].split("\n\n")[1]
+    lines = [line.split("|")[1:4] for line in table.splitlines()[2:]]
+    named = {name for rooms, *_ in lines for name in re.findall(r"`([\w/]+)`", rooms)}
+    small = {"_exports", "types", "errors", "limits", "contents", "__main__"}
+    assert {name for name in ROOMS.split() if name not in small} <= named
+    for path in re.findall(r"(?:tests|benchmarks)/[\w./]*", table):
+        assert (top / path).exists(), path

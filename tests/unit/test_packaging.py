@@ -17,6 +17,7 @@ from pathlib import Path
 
 import extension
 import pytest
+import yaml
 
 import wirespeed
 from wirespeed import Client, Stdio, core
@@ -453,3 +454,16 @@ def test_a_server_is_installed_without_the_packages_of_the_command_line() -> Non
     assert names(project["dependencies"]) == {"msgspec", "orjson", "uvloop", "websockets"}
     assert names(extras["cli"]) == {"click", "rich"}
     assert set(extras["cli"]) < set(extras["test"])
+
+
+def test_every_place_names_the_same_linters() -> None:
+    config = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())
+    hooks = [hook for repo in config["repos"] for hook in repo["hooks"]]
+    pinned = {one for hook in hooks for one in hook.get("additional_dependencies", ())}
+    assert {one.partition("=")[0] for one in pinned} == {"ruff", "cython-lint"}
+    extras = PYPROJECT["project"]["optional-dependencies"]
+    assert pinned <= set(extras["lint"])
+    assert pinned & set(extras["docs"]) == {one for one in pinned if one.startswith("ruff")}
+    (pyright,) = re.findall(r"local version=([\d.]+)", (ROOT / ".ci" / "run").read_text())
+    for name in ("Makefile", "CONTRIBUTING.md"):
+        assert re.findall(r"pyright@([\d.]+)", (ROOT / name).read_text()) == [pyright], name
