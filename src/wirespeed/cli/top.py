@@ -12,7 +12,7 @@ from wirespeed.cli import credentials, show
 from wirespeed.cli.failures import Exit, cannot_start, print_json, printable, usage
 from wirespeed.cli.session import run
 from wirespeed.errors import TransportError
-from wirespeed.proxy.operation.quantities import count, seconds, size, span
+from wirespeed.proxy.operation.status import count, seconds, size, span
 from wirespeed.transport.address import parse
 
 if TYPE_CHECKING:

@@ -232,9 +232,9 @@ class _ProxyMetrics(Instrumentation, Collector):
         registry.register(self)
 
     def collect(self) -> Iterator[Metric]:
+        from wirespeed.proxy.operation.meter import at_once
         from wirespeed.proxy.operation.metrics import families
         from wirespeed.proxy.operation.snapshot import take
-        from wirespeed.proxy.operation.turns import at_once
 
         facts = self._proxy.facts()
         snapshot = at_once(take(self._proxy.endpoints, facts, self._started, [], 0))

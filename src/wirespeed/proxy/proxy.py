@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from wirespeed.proxy.merge.member import Offer
     from wirespeed.proxy.merge.merged import Merged
     from wirespeed.proxy.operation.admin import AdminService
-    from wirespeed.proxy.operation.status import Facts
+    from wirespeed.proxy.operation.snapshot import Facts
     from wirespeed.transport.options import (
         HttpRequest,
         ListenFields,
@@ -129,7 +129,7 @@ class Proxy:
     def facts(self) -> Facts:
         """What is known besides numbers."""
         from wirespeed import __version__
-        from wirespeed.proxy.operation.status import CertificateEntry, Facts
+        from wirespeed.proxy.operation.snapshot import CertificateEntry, Facts
 
         return Facts(
             __version__,

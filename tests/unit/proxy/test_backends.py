@@ -13,7 +13,7 @@ import pytest
 from wirespeed import Client, Context, HeaderParam, Http, Server, Socket, WebSocket
 from wirespeed.errors import RemoteError
 from wirespeed.proxy import BackendConfig, HealthConfig, Proxy, ProxyConfig
-from wirespeed.proxy.operation.states import state_of
+from wirespeed.proxy.operation.snapshot import state_of
 from wirespeed.types import ToolsChanged
 
 CLIENTS_TOKEN, PROXYS_TOKEN = "clients-s3cret", "proxys-s3cret"

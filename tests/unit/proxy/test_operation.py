@@ -22,7 +22,7 @@ from proxy_lab import call, said
 
 from wirespeed import Client
 from wirespeed.proxy import AdminConfig, ListenConfig, Proxy
-from wirespeed.proxy.operation import turns
+from wirespeed.proxy.operation import meter
 from wirespeed.proxy.operation.snapshot import take
 from wirespeed.transport.net.tls import Certificate, expiry_of
 
@@ -334,11 +334,10 @@ def make_certificate(folder: Path, ends: datetime) -> tuple[str, str]:
 
 
 async def test_labels_that_need_it_are_escaped() -> None:
-    from wirespeed.proxy.operation.exposition import text_of
-    from wirespeed.proxy.operation.metrics import Family, Sample
+    from wirespeed.proxy.operation.metrics import Family, MetricLine, text_of
 
     hostile = 'a"b\\c\nd{}=,'
-    sample = Sample("", (("name", hostile),), 1.5)
+    sample = MetricLine("", (("name", hostile),), 1.5)
     family = Family("x", "gauge", 'A "help" \\ text\nof two lines.', [sample])
     for parse, is_open in ((plain, False), (open_metrics, True)):
         (found,) = parse(text_of([family, Family("y", "gauge", "", [])], open_metrics=is_open))
@@ -427,7 +426,7 @@ def calls_in(step: Any) -> int:
 async def test_a_step_is_not_longer_with_more_clients(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(turns, "PART", 4)
+    monkeypatch.setattr(meter, "PART", 4)
     lab = Watched(tmp_path, "shared")
     async with lab.serving():
         steps, longest = [], []
@@ -446,14 +445,14 @@ async def test_a_step_is_not_longer_with_more_clients(
 async def test_who_leaves_while_the_numbers_are_read_counts_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(turns, "PART", 2)
+    monkeypatch.setattr(meter, "PART", 2)
     lab = Watched(tmp_path, "shared")
     async with lab.serving():
         (service,) = lab.proxy.services.values()
         clients = [await lab.connect() for _ in range(12)]
         for client in clients:
             await client.ask(call(1, "echo"))
-        expected = turns.at_once(reading(lab)).endpoints[0].of_clients
+        expected = meter.at_once(reading(lab)).endpoints[0].of_clients
         steps, leaving = reading(lab), iter(clients)
         found = None
         while found is None:
@@ -468,13 +467,13 @@ async def test_who_leaves_while_the_numbers_are_read_counts_once(
                 found = end.value
         assert len(service.fronts) < 6
         assert found.endpoints[0].of_clients == expected
-        assert turns.at_once(reading(lab)).endpoints[0].of_clients == expected
+        assert meter.at_once(reading(lab)).endpoints[0].of_clients == expected
 
 
 async def test_open_descriptors_are_counted(tmp_path: Path) -> None:
     lab = Watched(tmp_path, "shared")
     async with lab.serving():
-        (process,) = turns.at_once(reading(lab)).processes
+        (process,) = meter.at_once(reading(lab)).processes
         assert process.open_fds == len(os.listdir("/proc/self/fd")) - 1  # that of the folder
 
 

@@ -308,7 +308,7 @@ async def test_not_ready_before_the_era_is_known(isolation: str, tmp_path: Path)
 
 
 async def test_a_proxy_that_nobody_serves_is_starting(tmp_path: Path) -> None:
-    from wirespeed.proxy.operation.states import state_of
+    from wirespeed.proxy.operation.snapshot import state_of
 
     lab = Watched(tmp_path, "session")
     (service,) = lab.proxy.services.values()

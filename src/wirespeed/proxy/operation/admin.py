@@ -1,41 +1,64 @@
-"""The admin listener: what it serves at which path, and to whom."""
+"""The admin listener: its paths and who may see them, the last warnings and errors, and the numbers
+of the other workers."""
 
 from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 import hmac
+import logging
 import secrets
+import socket
 import sys
 import time
+from collections import deque
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 import msgspec
 
 from wirespeed.limits import Limits
-from wirespeed.proxy.operation import exposition
-from wirespeed.proxy.operation.meter import TICK
-from wirespeed.proxy.operation.metrics import families
-from wirespeed.proxy.operation.neighbours import Neighbours
-from wirespeed.proxy.operation.recent import Recent
-from wirespeed.proxy.operation.snapshot import Snapshot, merged, take
-from wirespeed.proxy.operation.states import READY, is_required, state_of
-from wirespeed.proxy.operation.status import Facts, status
-from wirespeed.proxy.operation.turns import in_turns
+from wirespeed.proxy.operation.meter import TICK, in_turns
+from wirespeed.proxy.operation.metrics import (
+    OPEN_METRICS,
+    PLAIN,
+    families,
+    text_of,
+    wants_open_metrics,
+)
+from wirespeed.proxy.operation.snapshot import (
+    READY,
+    Event,
+    Facts,
+    Snapshot,
+    is_required,
+    merged,
+    state_of,
+    take,
+)
+from wirespeed.proxy.operation.status import status
 from wirespeed.transport.gate import NOBODY, Admission, Refused, bearer, digest
 from wirespeed.transport.http.exchange import Exchange, HttpTarget
 from wirespeed.transport.http.routes import CustomRoute, HttpResponse, send
+from wirespeed.transport.net.handover import FLAGS
 from wirespeed.transport.options import HttpRequest, Refusal
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Iterable, Mapping
 
-    from wirespeed.proxy.service import ProxyService
+    from wirespeed.proxy.operation.snapshot import ProxyEndpoint
     from wirespeed.transport.gate import Gate
     from wirespeed.transport.http.options import HttpOptions, RouteHandler
     from wirespeed.transport.taskpool import TaskPool
 
+MAX_EVENTS = 50  # warnings and errors that are kept
+MAX_TEXT = 500  # characters of one of them
+LOGGERS = ("wirespeed.proxy", "wirespeed.server")
+PATIENCE = 1.0  # seconds that a worker has for its answer
+MAX_ANSWER = 1 << 24
+QUESTION = b"?"
 # No answer is for another page, nor for a cache.
 _FIELDS = {
     "Cache-Control": "no-store",
@@ -58,7 +81,7 @@ def make_token() -> str:
 
 
 class TokenAuthority:
-    """Lets in who brings the token: as a bearer token, or as the password of HTTP Basic, which
+    """The check of the token. It comes as a bearer token, or as the password of HTTP Basic, which
     browsers ask people for."""
 
     def __init__(self, token: str) -> None:
@@ -105,7 +128,7 @@ class AdminService:
 
     def __init__(
         self,
-        services: Callable[[], Iterable[ProxyService]],
+        services: Callable[[], Iterable[ProxyEndpoint]],
         facts: Callable[[], Facts],
         token: str,
     ) -> None:
@@ -204,10 +227,10 @@ class AdminService:
         return HttpResponse(200, body, _FIELDS, "application/json")
 
     async def _metrics(self, request: HttpRequest) -> HttpResponse:
-        is_open = exposition.wants_open_metrics(request.headers.get("accept", ""))
+        is_open = wants_open_metrics(request.headers.get("accept", ""))
         found = families(await self.snapshot(), self._facts())
-        media_type = exposition.OPEN_METRICS if is_open else exposition.PLAIN
-        text = exposition.text_of(found, open_metrics=is_open)
+        media_type = OPEN_METRICS if is_open else PLAIN
+        text = text_of(found, open_metrics=is_open)
         return HttpResponse(200, text, _FIELDS, media_type)
 
 
@@ -220,16 +243,16 @@ class Guarded(CustomRoute):
 
 
 class Readiness(HttpTarget):
-    """Answers whether this process can serve, to everyone: a probe knows no token, and may name no
-    host or any. Below its path it answers for each server by its name. The names of servers are for
-    clients that name the host of the listener: a web page that has pointed its own name at this
-    machine learns the state alone."""
+    """The answer whether this process can serve. Everyone gets it: a probe knows no token, and may
+    name no host or any. Below its path it answers for each server by its name. The names of servers
+    are for clients that name the host of the listener: a web page that has pointed its own name at
+    this machine learns the state alone."""
 
     methods = ("GET", "HEAD")
     answers_below = True
 
     def __init__(
-        self, services: Callable[[], Iterable[ProxyService]], facts: Callable[[], Facts]
+        self, services: Callable[[], Iterable[ProxyEndpoint]], facts: Callable[[], Facts]
     ) -> None:
         self._services = services
         self._facts = facts
@@ -267,3 +290,125 @@ class Readiness(HttpTarget):
 
     def leave(self) -> None:
         self._leaving = True
+
+
+# -- the last warnings and errors ------------------------------------------------------------------
+
+
+def _short(text: str) -> str:
+    """Return the first line of a text, and the last one if the first one promises it."""
+    first, _, rest = text.strip().partition("\n")
+    if first.endswith(":") and rest:
+        first += f" {rest.rpartition(chr(10))[2].strip()}"
+    return first if len(first) <= MAX_TEXT else f"{first[: MAX_TEXT - 1]}…"
+
+
+class Recent(logging.Filter):
+    """The warnings and errors of the proxy's loggers. It is a filter that lets everything through,
+    because a further handler would silence the one that `logging` has for programs without any."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.events: deque[Event] = deque(maxlen=MAX_EVENTS)
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Keep a record."""
+        if record.levelno >= logging.WARNING:
+            try:
+                text = _short(record.getMessage())
+            except Exception:  # the handlers will tell
+                return True
+            last = self.events[-1] if self.events else None
+            if last is not None and last.text == text:
+                last.at, last.times = record.created, last.times + 1
+            else:
+                self.events.append(Event(record.created, record.levelname.lower(), text))
+        return True
+
+    def start(self) -> None:
+        """Begin to listen."""
+        for name in LOGGERS:
+            logging.getLogger(name).addFilter(self)
+
+    def stop(self) -> None:
+        """Listen no more."""
+        for name in LOGGERS:
+            logging.getLogger(name).removeFilter(self)
+
+
+# -- the other workers of a port -------------------------------------------------------------------
+
+
+class Neighbours:
+    """The other workers of one port: each asks all others for their numbers when somebody asks it.
+
+    Each worker has a mailbox, a pair of sockets that was made before the workers were forked. A
+    question is one byte with one end of a new pair of sockets; the answer is what comes there until
+    its end.
+
+    Args:
+        n: The number of all workers.
+    """
+
+    def __init__(self, n: int) -> None:
+        self._pairs = [socket.socketpair() for _ in range(n)]
+        for pair in self._pairs:
+            for end in pair:
+                end.setblocking(False)
+        self._answering: set[asyncio.Task[None]] = set()
+
+    def serve(self, worker: int, take: Callable[[], Awaitable[Snapshot]]) -> None:
+        """Answer the others. ``worker``: the number of this process."""
+        box = self._pairs[worker][0]
+        asyncio.get_running_loop().add_reader(box.fileno(), self._receive, box, take)
+
+    def stop(self, worker: int) -> None:
+        """Answer no more."""
+        asyncio.get_running_loop().remove_reader(self._pairs[worker][0].fileno())
+        for task in self._answering:
+            task.cancel()
+
+    def _receive(self, box: socket.socket, take: Callable[[], Awaitable[Snapshot]]) -> None:
+        with contextlib.suppress(OSError):
+            _, found, _, _ = socket.recv_fds(box, 1, 1, FLAGS)
+            for fd in found:
+                task = asyncio.ensure_future(_answer(socket.socket(fileno=fd), take))
+                self._answering.add(task)
+                task.add_done_callback(self._answering.discard)
+
+    async def ask(self, worker: int) -> tuple[list[Snapshot], list[int]]:
+        """Return the snapshots of all workers but this one, and the numbers of those that did not
+        answer."""
+        others = [one for one in range(len(self._pairs)) if one != worker]
+        answers = await asyncio.gather(*map(self._ask, others))
+        missing = [one for one, found in zip(others, answers, strict=True) if found is None]
+        return [found for found in answers if found is not None], missing
+
+    async def _ask(self, worker: int) -> Snapshot | None:
+        ours, theirs = socket.socketpair()
+        with ours:
+            ours.setblocking(False)
+            with theirs:
+                try:
+                    socket.send_fds(self._pairs[worker][1], [QUESTION], [theirs.fileno()])
+                except OSError:  # its mailbox is full
+                    return None
+            answer = bytearray()
+            loop = asyncio.get_running_loop()
+            try:
+                async with asyncio.timeout(PATIENCE):
+                    while data := await loop.sock_recv(ours, 1 << 18):
+                        answer += data
+                        if len(answer) > MAX_ANSWER:
+                            return None
+                return msgspec.msgpack.decode(answer, type=Snapshot)
+            except (TimeoutError, OSError, msgspec.DecodeError):
+                return None
+
+
+async def _answer(asker: socket.socket, take: Callable[[], Awaitable[Snapshot]]) -> None:
+    with asker, contextlib.suppress(OSError, TimeoutError):
+        asker.setblocking(False)
+        async with asyncio.timeout(PATIENCE):
+            loop = asyncio.get_running_loop()
+            await loop.sock_sendall(asker, msgspec.msgpack.encode(await take()))

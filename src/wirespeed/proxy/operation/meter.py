@@ -1,21 +1,23 @@
-"""What is counted of one endpoint of the proxy: its clients, and the server behind it.
+"""Counts of one endpoint of the proxy: of its clients, and of the server behind it.
 
 Rooms below this one are given a `Meter`, and tell it what comes and goes. The numbers of what is
-there are read when somebody asks; those of what has gone are kept as sums.
+there are read when somebody asks; those of what has gone are kept as sums. Nobody is to wait until
+thousands of clients were looked at: that is work in steps.
 """
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections import Counter, deque
+from collections.abc import Generator, Iterable, Iterator
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
 from wirespeed.protocol.revisions import REQUEST_METHODS
 from wirespeed.proxy.operation.totals import totals
-from wirespeed.proxy.operation.turns import in_parts
 from wirespeed.proxy.supervision.garbage import BAD_MESSAGE, UNKNOWN_ID
 from wirespeed.server.requests.observer import BUCKETS, Observer
 
@@ -24,9 +26,12 @@ if TYPE_CHECKING:
 
     from wirespeed.proxy.backend import Backend
     from wirespeed.proxy.front import Front
-    from wirespeed.proxy.operation.turns import Steps
     from wirespeed.proxy.supervision.upstream import Upstream
 
+_T = TypeVar("_T")
+Steps = Generator[None, None, _T]  # work in steps, one for each turn of the loop
+
+PART = 256  # clients that are looked at in one step
 TICK = 2.0  # seconds of one sample
 TICKS = 90  # samples that are kept
 
@@ -195,3 +200,34 @@ def _sum(gone: Counter[str], now: Mapping[str, int]) -> dict[str, int]:
 
 def _starts(upstream: Upstream) -> dict[str, int]:
     return {"starts": upstream.status.restarts + 1, "restarts": upstream.status.restarts}
+
+
+# -- work in steps ---------------------------------------------------------------------------------
+
+
+def in_parts(many: Iterable[_T]) -> Iterator[list[_T]]:
+    """Give those that are there now, as many at a time as are for one step."""
+    found = list(many)
+    for start in range(0, len(found), PART):
+        yield found[start : start + PART]
+
+
+async def in_turns(steps: Steps[_T]) -> _T:
+    """Do a step in each turn of the loop."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            found: _T = end.value
+            return found
+        await asyncio.sleep(0)
+
+
+def at_once(steps: Steps[_T]) -> _T:
+    """Do all steps now."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            found: _T = end.value
+            return found

@@ -1,4 +1,4 @@
-"""The metrics of a proxy, from a `Snapshot`: names, kinds, labels and values, once for all formats.
+"""Metrics of a proxy, from a `Snapshot`: names, kinds, labels and values, once for all formats.
 
 Names follow the practices of Prometheus. Labels are bounded: names of the configuration, methods of
 the protocol, codes of errors (32 for each method of a server), and words of the proxy itself.
@@ -6,24 +6,28 @@ the protocol, codes of errors (32 for each method of a server), and words of the
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
 
-from wirespeed.proxy.operation.states import READY, STATES
+from wirespeed.proxy.operation.snapshot import READY, STATES
 from wirespeed.server.requests.observer import BUCKETS
 
 if TYPE_CHECKING:
-    from wirespeed.proxy.operation.snapshot import EndpointEntry, ProcessEntry, Snapshot
-    from wirespeed.proxy.operation.status import Facts
+    from wirespeed.proxy.operation.snapshot import EndpointEntry, Facts, ProcessEntry, Snapshot
 
 PREFIX = "wirespeed_proxy_"
+PLAIN = "text/plain; version=0.0.4; charset=utf-8"
+OPEN_METRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
+
+_IN_HELP = str.maketrans({"\\": r"\\", "\n": r"\n"})
+_IN_LABELS = str.maketrans({"\\": r"\\", "\n": r"\n", '"': r"\""})
 
 # Codes of `Series` that are not those of JSON-RPC.
 _CODES = {1: "cancelled", 2: "other"}
 
 
-class Sample(NamedTuple):
+class MetricLine(NamedTuple):
     """One line of a family.
 
     Attributes:
@@ -47,7 +51,7 @@ class Family(NamedTuple):
     name: str
     kind: str
     help: str
-    samples: list[Sample]
+    samples: list[MetricLine]
 
 
 def code_text(code: int) -> str:
@@ -59,10 +63,10 @@ def families(snapshot: Snapshot, facts: Facts) -> Iterator[Family]:
     """The metrics of a proxy."""
     of_backends = [one for one in snapshot.endpoints if one.isolation is not None]
 
-    def gauge(name: str, text: str, *samples: Sample) -> Family:
+    def gauge(name: str, text: str, *samples: MetricLine) -> Family:
         return Family(PREFIX + name, "gauge", text, list(samples))
 
-    def counter(name: str, text: str, *samples: Sample) -> Family:
+    def counter(name: str, text: str, *samples: MetricLine) -> Family:
         return Family(PREFIX + name, "counter", text, list(samples))
 
     yield gauge("build_info", "1; the version is a label.", _one(1, version=facts.version))
@@ -296,24 +300,60 @@ def dropped(one: EndpointEntry) -> dict[str, int]:
     }
 
 
-def _durations(one: EndpointEntry) -> Iterator[Sample]:
+def _durations(one: EndpointEntry) -> Iterator[MetricLine]:
     bounds = [*(repr(bound) for bound in BUCKETS), "+Inf"]
     for requests in one.requests:
         labels = (("backend", one.name), ("method", requests.method))
         total = 0
         for bound, total in zip(bounds, accumulate(requests.buckets), strict=True):
-            yield Sample("_bucket", (*labels, ("le", bound)), total)
-        yield Sample("_count", labels, total)
-        yield Sample("_sum", labels, requests.seconds)
+            yield MetricLine("_bucket", (*labels, ("le", bound)), total)
+        yield MetricLine("_count", labels, total)
+        yield MetricLine("_sum", labels, requests.seconds)
 
 
-def _endpoints(snapshot: Snapshot, name: str) -> list[Sample]:
+def _endpoints(snapshot: Snapshot, name: str) -> list[MetricLine]:
     return [_one(getattr(one, name), endpoint=one.name) for one in snapshot.endpoints]
 
 
-def _one(value: float, **labels: str) -> Sample:
-    return Sample("", tuple(labels.items()), value)
+def _one(value: float, **labels: str) -> MetricLine:
+    return MetricLine("", tuple(labels.items()), value)
 
 
-def _total(value: float, **labels: str) -> Sample:
-    return Sample("_total", tuple(labels.items()), value)
+def _total(value: float, **labels: str) -> MetricLine:
+    return MetricLine("_total", tuple(labels.items()), value)
+
+
+# -- as text for Prometheus: its own format 0.0.4, and OpenMetrics 1.0 -----------------------------
+
+
+def wants_open_metrics(accept: str) -> bool:
+    """Whether a client asks for OpenMetrics, by its header field Accept."""
+    for part in accept.split(","):
+        kind, *parameters = (word.strip().lower() for word in part.split(";"))
+        if kind == "application/openmetrics-text":
+            return all(word not in ("q=0", "q=0.0") for word in parameters)
+    return False
+
+
+def text_of(families: Iterable[Family], *, open_metrics: bool) -> str:
+    """Write metrics. A family without a line is left out."""
+    lines: list[str] = []
+    for family in families:
+        if not family.samples:
+            continue
+        # before OpenMetrics, a counter had its suffix in its name
+        total = "" if open_metrics or family.kind != "counter" else "_total"
+        help_text = family.help.translate(_IN_LABELS if open_metrics else _IN_HELP)
+        lines.append(f"# HELP {family.name}{total} {help_text}")
+        lines.append(f"# TYPE {family.name}{total} {family.kind}")
+        for suffix, labels, value in family.samples:
+            shown = ",".join(f'{name}="{text.translate(_IN_LABELS)}"' for name, text in labels)
+            braces = f"{{{shown}}}" if shown else ""
+            lines.append(f"{family.name}{suffix}{braces} {_number(value)}")
+    if open_metrics:
+        lines.append("# EOF")
+    return "\n".join(lines) + "\n"
+
+
+def _number(value: float) -> str:
+    return str(int(value)) if value == int(value) else repr(value)

@@ -13,7 +13,7 @@ from importlib.resources import files
 from string import Template
 from typing import Any, Self
 
-from wirespeed.proxy.operation.quantities import count, seconds, size, span
+from wirespeed.proxy.operation.status import count, seconds, size, span
 
 _FILES = files("wirespeed.proxy.operation")
 _TEMPLATE = Template(_FILES.joinpath("page.template").read_text("utf-8"))

@@ -6,28 +6,47 @@ import os
 import resource
 import time
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
-from wirespeed.proxy.operation.meter import Sample, each
-from wirespeed.proxy.operation.recent import Event
-from wirespeed.proxy.operation.states import is_required, state_of, summary, word_of
-from wirespeed.proxy.operation.turns import PART, in_parts
+from wirespeed.proxy.operation.meter import PART, Sample, each, in_parts
 from wirespeed.transport.memory import MemoryLink
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from wirespeed.proxy.access.audit import AuditLog
+    from wirespeed.proxy.access.grants import Grants
+    from wirespeed.proxy.backend import Owner
+    from wirespeed.proxy.backend_config import BackendConfig
+    from wirespeed.proxy.flow.admission import Limited
     from wirespeed.proxy.front import Front
-    from wirespeed.proxy.operation.status import Facts
-    from wirespeed.proxy.operation.turns import Steps
-    from wirespeed.proxy.service import ProxyService
-    from wirespeed.proxy.supervision.upstream import Upstream
+    from wirespeed.proxy.isolation.assignment import Assignment
+    from wirespeed.proxy.operation.meter import Meter, Steps
+    from wirespeed.proxy.supervision.upstream import State, Upstream
+    from wirespeed.server.http.http_session import HttpSession
+    from wirespeed.server.http.sessions import Sessions
 
 MAX_CLIENTS = 100  # clients that are shown one by one, of each worker
 MAX_SERVERS = 100  # servers of one endpoint that are shown one by one, of each worker
 MAX_TEXT = 300  # characters of one text of a server or client
+
+# States of one server.
+STATES = ("up", "starting", "crash-loop", "leaving")
+# Of an endpoint. Where several servers are in different states, it is "degraded" if one is up.
+IDLE = "idle"
+DEGRADED = "degraded"
+READY = frozenset({"up", DEGRADED, IDLE})
+
+
+_WORDS: dict[State, str] = {
+    "ready": "up",
+    "starting": "starting",
+    "restarting": "starting",
+    "crash loop": "crash-loop",
+    "stopped": IDLE,
+}
 
 Sums = dict[str, int]
 
@@ -40,7 +59,7 @@ _SUMS = (
 )  # fmt: skip
 
 
-class Requests(msgspec.Struct):
+class MethodEntry(msgspec.Struct):
     """The requests of one method that a server was asked, and that have ended.
 
     Attributes:
@@ -117,7 +136,7 @@ class EndpointEntry(msgspec.Struct):
     cut: Sums
     dropped: Sums
     server_states: Sums
-    requests: list[Requests]
+    requests: list[MethodEntry]
     history: list[Sample]
     servers: list[ServerEntry]
 
@@ -142,6 +161,20 @@ class ProcessEntry(msgspec.Struct):
     reload_ok: bool
 
 
+class Event(msgspec.Struct, array_like=True):
+    """A warning or an error.
+
+    Attributes:
+        at: When it was last logged, in Unix seconds.
+        times: How often in a row.
+    """
+
+    at: float
+    level: str
+    text: str
+    times: int = 1
+
+
 class Snapshot(msgspec.Struct):
     """The numbers of a proxy, or of several workers together.
 
@@ -162,8 +195,75 @@ class Snapshot(msgspec.Struct):
     missing: list[int] = []
 
 
+class CertificateEntry(msgspec.Struct):
+    """The certificate of a listener.
+
+    Attributes:
+        listen: The URL.
+        expires: When it expires, in Unix seconds.
+    """
+
+    listen: str
+    file: str
+    expires: float
+
+
+class Facts(msgspec.Struct):
+    """What a proxy knows besides its numbers.
+
+    Attributes:
+        name: Of the proxy.
+        config: The file; None without one.
+        certificates: Of the listeners.
+        reloads: How often the file was read again, and how often it was refused.
+        reload_error: The fault that the last reload found; None if it succeeded.
+        reloaded: When the last reload ended, in Unix seconds; None before the first.
+        coming: The servers that are started to take a place, and why one could not be started so
+            far; "" as long as none of its starts has failed.
+        draining: Whether it takes no new clients, and ends soon.
+    """
+
+    version: str
+    name: str
+    listen: list[str]
+    config: str | None = None
+    reloads: int = 0
+    reloads_refused: int = 0
+    reload_error: str | None = None
+    reloaded: float | None = None
+    coming: dict[str, str] = {}
+    draining: bool = False
+    certificates: list[CertificateEntry] = []
+
+
+class ProxyEndpoint(Protocol):
+    """The service of a server, or of all servers as one, as far as its numbers are read."""
+
+    name: str
+    config: BackendConfig | None
+    assignment: Assignment
+    fronts: dict[Front, None]
+    flow: Limited | None
+    access: Grants | None
+    audit: AuditLog | None
+    meter: Meter
+    cut: Sums
+
+    @property
+    def upstreams(self) -> list[Upstream]:
+        """The lives of its servers."""
+
+    @property
+    def is_held(self) -> bool:
+        """Whether a listener needs the servers."""
+
+    @property
+    def sessions(self) -> Sequence[Sessions[HttpSession]]:
+        """The tables of sessions of its listeners over HTTP."""
+
+
 def take(
-    services: Iterable[ProxyService],
+    services: Iterable[ProxyEndpoint],
     facts: Facts,
     started: float,
     events: list[Event],
@@ -189,7 +289,7 @@ def take(
     return Snapshot(started, [process], endpoints, clients, n_clients, events, _audit(found))
 
 
-def _audit(services: list[ProxyService]) -> Sums:
+def _audit(services: list[ProxyEndpoint]) -> Sums:
     """They share one audit log."""
     audit = services[0].audit
     return {} if audit is None else {"written": audit.written, "dropped": audit.dropped}
@@ -202,7 +302,7 @@ def _is_client(front: Front) -> bool:
 
 
 def _endpoint(
-    service: ProxyService, worker: int, n_clients: int, of_clients: Sums
+    service: ProxyEndpoint, worker: int, n_clients: int, of_clients: Sums
 ) -> EndpointEntry:
     meter, config = service.meter, service.config
     upstreams = service.upstreams
@@ -246,7 +346,8 @@ def _endpoint(
         dropped=dict(getattr(assignment, "dropped", {})),
         server_states=states,
         requests=[
-            Requests(one.method, each(one.buckets), one.seconds, dict(one.codes)) for one in series
+            MethodEntry(one.method, each(one.buckets), one.seconds, dict(one.codes))
+            for one in series
         ],
         history=list(meter.history),
         servers=[_server(upstream, worker) for upstream in islice(upstreams, MAX_SERVERS)],
@@ -374,13 +475,13 @@ def _added(many: Iterable[dict[Any, int]]) -> dict[Any, int]:
     return found
 
 
-def _requests(found: list[EndpointEntry]) -> list[Requests]:
-    by_method: dict[str, list[Requests]] = {}
+def _requests(found: list[EndpointEntry]) -> list[MethodEntry]:
+    by_method: dict[str, list[MethodEntry]] = {}
     for one in found:
         for requests in one.requests:
             by_method.setdefault(requests.method, []).append(requests)
     return [
-        Requests(
+        MethodEntry(
             method,
             _columns(one.buckets for one in many),
             sum(one.seconds for one in many),
@@ -409,3 +510,44 @@ def _history(found: list[EndpointEntry]) -> list[Sample]:
 
 def _columns(rows: Iterable[list[int]]) -> list[int]:
     return [sum(column) for column in zip(*rows, strict=True)]
+
+
+# -- states in one word ----------------------------------------------------------------------------
+
+
+def word_of(upstream: Upstream) -> str:
+    """Return the state of one server. A server that was replaced has the state "leaving"."""
+    if upstream.retired:
+        return "leaving"
+    return _WORDS[upstream.status.state]
+
+
+def state_of(service: ProxyEndpoint) -> str:
+    """Return the state of an endpoint. A server of one client fails for that client alone. While
+    a server is replaced, two run in one place: it is enough that one of them is up."""
+    upstreams = [one for one in service.upstreams if not one.retired]
+    if service.config is None or (upstreams and not any(one.restarts for one in upstreams)):
+        return "up"
+    if not upstreams and not service.is_held:
+        return "starting"
+    places: dict[Owner, set[str]] = {}
+    for one in upstreams:
+        if one.restarts:
+            places.setdefault(one.owner, set()).add(word_of(one))
+    return summary({"up" if "up" in words else min(words) for words in places.values()})
+
+
+def is_required(service: ProxyEndpoint) -> bool:
+    """Return whether the proxy is not ready without it."""
+    return service.config is None or service.config.required
+
+
+def summary(states: set[str]) -> str:
+    """The state of an endpoint whose servers have these states. One without a server is idle: a
+    server is started when a client needs it."""
+    if not states:
+        return IDLE
+    if len(states) == 1:
+        (state,) = states
+        return state
+    return DEGRADED if "up" in states else "down"

@@ -1,5 +1,5 @@
-"""What a person asks about a proxy, from a `Snapshot`: the JSON of ``/status``, which the page and
-``wirespeed top`` show."""
+"""The JSON of ``/status``, from a `Snapshot`, and its quantities as people read them. The page and
+``wirespeed top`` show it."""
 
 from __future__ import annotations
 
@@ -11,57 +11,16 @@ import msgspec
 
 from wirespeed.proxy.operation.meter import CANCELLED, TICK, TICKS, Sample, current_tick
 from wirespeed.proxy.operation.metrics import code_text, dropped
-from wirespeed.proxy.operation.states import READY
+from wirespeed.proxy.operation.snapshot import READY
 from wirespeed.server.requests.observer import BUCKETS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from wirespeed.proxy.operation.snapshot import EndpointEntry, Requests, Snapshot
+    from wirespeed.proxy.operation.snapshot import EndpointEntry, Facts, MethodEntry, Snapshot
 
 RATE_TICKS = 5  # the rate is that of the last ten seconds
 LATENCY_TICKS = 30  # and the latency that of the last minute
-
-
-class CertificateEntry(msgspec.Struct):
-    """The certificate of a listener.
-
-    Attributes:
-        listen: The URL.
-        expires: When it expires, in Unix seconds.
-    """
-
-    listen: str
-    file: str
-    expires: float
-
-
-class Facts(msgspec.Struct):
-    """What a proxy knows besides its numbers.
-
-    Attributes:
-        name: Of the proxy.
-        config: The file; None without one.
-        certificates: Of the listeners.
-        reloads: How often the file was read again, and how often it was refused.
-        reload_error: The fault that the last reload found; None if it succeeded.
-        reloaded: When the last reload ended, in Unix seconds; None before the first.
-        coming: The servers that are started to take a place, and why one could not be started so
-            far; "" as long as none of its starts has failed.
-        draining: Whether it takes no new clients, and ends soon.
-    """
-
-    version: str
-    name: str
-    listen: list[str]
-    config: str | None = None
-    reloads: int = 0
-    reloads_refused: int = 0
-    reload_error: str | None = None
-    reloaded: float | None = None
-    coming: dict[str, str] = {}
-    draining: bool = False
-    certificates: list[CertificateEntry] = []
 
 
 def not_ready(snapshot: Snapshot) -> list[str]:
@@ -158,7 +117,7 @@ def _backend(one: EndpointEntry, last: int) -> dict[str, Any]:
     }
 
 
-def _method(requests: Requests) -> dict[str, Any]:
+def _method(requests: MethodEntry) -> dict[str, Any]:
     n = sum(requests.buckets)
     return {
         "method": requests.method,
@@ -217,3 +176,49 @@ def quantile(buckets: list[int], q: float) -> float | None:
             high = BUCKETS[min(i, len(BUCKETS) - 1)]
             return low + (high - low) * (rank - (total - buckets[i])) / buckets[i]
     return BUCKETS[-1]
+
+
+# -- quantities as people read them ----------------------------------------------------------------
+
+
+def count(value: float) -> str:
+    """A number, or a rate: ``0.25``, ``9.5``, ``1234``, ``12.3 k``."""
+    for limit, unit in ((1e9, "G"), (1e6, "M"), (1e4, "k")):
+        if value >= limit:
+            scaled = value / (1e3 if unit == "k" else limit)
+            return f"{scaled:.0f} {unit}" if scaled >= 100 else f"{scaled:.3g} {unit}"
+    if value >= 100 or value == int(value):
+        return f"{value:.0f}"
+    return f"{value:.2g}" if value < 10 else f"{value:.1f}"
+
+
+def size(value: float) -> str:
+    """A number of bytes: ``12 B``, ``1.5 KiB``, ``640 MiB``."""
+    for limit, unit in ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")):
+        if value >= limit:
+            scaled = value / limit
+            return f"{scaled:.0f} {unit}" if scaled >= 100 else f"{scaled:.3g} {unit}"
+    return f"{value:.0f} B"
+
+
+def seconds(value: float | None) -> str:
+    """A short time: ``209 µs``, ``1.5 ms``, ``2 s``; a dash for none."""
+    if value is None:
+        return "—"
+    for unit, scaled in (("µs", 1e6 * value), ("ms", 1e3 * value)):
+        if scaled < 999.5:
+            return f"{scaled:.3g} {unit}"
+    return f"{value:.3g} s"
+
+
+def span(value: float) -> str:
+    """A long time: ``12 s``, ``3 min 5 s``, ``2 d 4 h``."""
+    n = int(value)
+    for unit_seconds, unit, smaller, less in (
+        (86400, "d", 3600, "h"),
+        (3600, "h", 60, "min"),
+        (60, "min", 1, "s"),
+    ):
+        if n >= unit_seconds:
+            return f"{n // unit_seconds} {unit} {n % unit_seconds // smaller} {less}"
+    return f"{n} s"

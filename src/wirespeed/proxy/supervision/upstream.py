@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeAlias
 
 import msgspec
 
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from wirespeed.client.connection.channels import Channel
     from wirespeed.limits import Limits
     from wirespeed.proxy.backend_config import BackendConfig
-    from wirespeed.proxy.operation.meter import Meter
 
 logger = logging.getLogger("wirespeed.proxy")
 
@@ -68,6 +67,22 @@ class Status:
     pid: int | None = None
 
 
+class UpstreamMeter(Protocol):
+    """The counts of servers."""
+
+    def began(self, upstream: Upstream) -> None:
+        """A server is to run."""
+
+    def ended(self, upstream: Upstream) -> None:
+        """It is not to run any more."""
+
+    def connected(self, backend: Backend) -> None:
+        """A connection to a server is there."""
+
+    def disconnected(self, backend: Backend) -> None:
+        """It is gone."""
+
+
 class StartAgain(WirespeedError):
     """A server ended where another start may succeed. It is not reported."""
 
@@ -96,7 +111,7 @@ class Upstream:
         config: BackendConfig,
         owner: Owner,
         limits: Limits,
-        meter: Meter,
+        meter: UpstreamMeter,
         *,
         restarts: bool,
     ) -> None:
