@@ -189,7 +189,7 @@ SUFFIXES = {".py", ".pyx", ".pxd"}
 MAX_PYX_LINES = 600
 MAX_CLASS_LINES = 1000  # of a .pyx that is one class
 # Of imports under ``if TYPE_CHECKING:``. Lower the number when a change has made it smaller.
-MAX_TYPES_UP = 70
+MAX_TYPES_UP = 69
 MAX_CIRCLE = 51
 MAX_SOURCES = 30  # of one folder; the parts of one compiled module count as one
 
