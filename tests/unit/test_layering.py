@@ -125,8 +125,8 @@ INSIDE = {
         server
     """,
     "config": """
-        text shapes
-        variables servers
+        shapes
+        text servers
         entry
         document
     """,

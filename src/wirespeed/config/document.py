@@ -10,8 +10,7 @@ from wirespeed._exports import set_public_home
 from wirespeed.config import shapes
 from wirespeed.config.entry import EntryReader, converted, join
 from wirespeed.config.servers import ServerConfig, Servers
-from wirespeed.config.text import Fault, Twice, is_there_twice, parse, twice_in
-from wirespeed.config.variables import Texts
+from wirespeed.config.text import Fault, Texts, Twice, is_there_twice, parse, twice_in
 from wirespeed.contents import contents_of
 from wirespeed.errors import ConfigError
 

@@ -13,8 +13,7 @@ import msgspec
 from wirespeed.config import shapes
 from wirespeed.config.servers import AuthConfig, AuthType, Era, ServerConfig
 from wirespeed.config.shapes import Transport
-from wirespeed.config.text import Fault, is_there_twice, twice_in
-from wirespeed.config.variables import Texts
+from wirespeed.config.text import Fault, Texts, is_there_twice, twice_in
 
 T = TypeVar("T")
 

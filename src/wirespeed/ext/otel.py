@@ -27,39 +27,52 @@ becomes its child: the proxy edits ``_meta`` of the request, and nothing else of
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 from opentelemetry import context as otel_context
 from opentelemetry import propagate, trace
-from opentelemetry.trace import SpanKind
+from opentelemetry.trace import SpanKind, Status, StatusCode
 
 from wirespeed.client.requests.middleware import OutboundChain
-from wirespeed.errors import ConfigError
+from wirespeed.errors import CallTimeout, ConfigError, RemoteError
 from wirespeed.ext._conventions import (
+    attributes_of,
+    error_attributes,
     mark_failed,
     request_attributes,
     server_span_name,
+    span_name,
     strings_of,
+    text_of,
 )
-from wirespeed.ext._outbound import client_link, trace_questions
 from wirespeed.server.requests.observer import RequestSpan
 from wirespeed.server.requests.params import described
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from opentelemetry.context import Context
     from opentelemetry.trace import TracerProvider
 
     from wirespeed._core.envelope import Message
     from wirespeed.client.client import Client
+    from wirespeed.client.requests.middleware import OutboundNext, OutboundRequest
     from wirespeed.client.sync import SyncClient
     from wirespeed.protocol.revisions import Revision
+    from wirespeed.proxy.backend import Backend
+    from wirespeed.proxy.front import Front
     from wirespeed.proxy.proxy import Proxy
+    from wirespeed.server.middleware.functions import AskNext
+    from wirespeed.server.middleware.stack import ServerRequest
     from wirespeed.server.server import Server
 
 __all__ = ["instrument"]
 
 logger = logging.getLogger("wirespeed.server")
+proxy_logger = logging.getLogger("wirespeed.proxy")
 
 SCOPE = "wirespeed"
 
@@ -95,8 +108,6 @@ def instrument(
         )
         return
     if not isinstance(target, Server):
-        from wirespeed.ext._proxy_spans import ProxyTracer
-
         target.trace(ProxyTracer(tracer))
         return
     observer = target.observe()
@@ -153,7 +164,7 @@ def provider_of_environment(name: str) -> TracerProvider:
 
 
 class _Tracer:
-    """Makes the spans of a server's requests."""
+    """The spans of a server's requests."""
 
     def __init__(self, server: Server, tracer: Any) -> None:
         self._server = server
@@ -197,3 +208,120 @@ class _Span(RequestSpan):
             self._span.end()
         except Exception:
             logger.exception("a span processor failed")
+
+
+def failed(span: Any, exc: BaseException) -> None:
+    """Record the exception of a request in its span."""
+    if isinstance(exc, RemoteError):
+        span.set_attributes(error_attributes(exc.code, False))
+        span.set_status(Status(StatusCode.ERROR, text_of(exc.message)))
+        return
+    kind = type(exc).__qualname__
+    if isinstance(exc, asyncio.CancelledError):
+        kind = "cancelled"
+    elif isinstance(exc, CallTimeout):
+        kind = "timeout"
+    span.set_attribute("error.type", kind)
+    span.set_status(Status(StatusCode.ERROR, text_of(str(exc)) or None))
+
+
+def client_link(tracer: Any) -> Callable[[OutboundRequest, OutboundNext], Any]:
+    """Return client middleware that traces requests."""
+
+    async def traced(request: OutboundRequest, call_next: OutboundNext) -> Any:
+        with tracer.start_as_current_span(
+            span_name(request.method, request.name),
+            kind=SpanKind.CLIENT,
+            attributes=attributes_of(request.method, request.name, request.protocol_version),
+            record_exception=False,
+            set_status_on_exception=False,
+        ) as span:
+            propagate.inject(request.meta)
+            try:
+                result = await call_next(request)
+            except BaseException as exc:
+                failed(span, exc)
+                raise
+            if getattr(result, "is_error", False) is True:
+                span.set_attributes(error_attributes(0, True))
+                span.set_status(Status(StatusCode.ERROR))
+            return result
+
+    return traced
+
+
+def trace_questions(server: Server, tracer: Any) -> None:
+    """Trace a server's requests to its client as children of the span of the client's request."""
+
+    @server.add_ask_middleware
+    async def traced(question: ServerRequest, call_next: AskNext) -> bytes:
+        with tracer.start_as_current_span(
+            question.method,
+            kind=SpanKind.CLIENT,
+            attributes={"mcp.method.name": question.method},
+            record_exception=False,
+            set_status_on_exception=False,
+        ) as span:
+            carrier: dict[str, str] = {}
+            propagate.inject(carrier)
+            if carrier:
+                members = msgspec.json.decode(question.params or b"{}", type=dict[str, msgspec.Raw])
+                meta = msgspec.json.decode(members.get("_meta", b"{}"), type=dict[str, msgspec.Raw])
+                members["_meta"] = msgspec.Raw(msgspec.json.encode({**meta, **carrier}))
+                question.params = msgspec.json.encode(members)
+            try:
+                return await call_next(question)
+            except BaseException as exc:
+                failed(span, exc)
+                raise
+
+
+class ProxyTracer:
+    """The spans of the requests that the proxy passes on."""
+
+    def __init__(self, tracer: Any) -> None:
+        self._tracer = tracer
+
+    def begin(
+        self, asker: Front, answerer: Backend, message: Message
+    ) -> tuple[ProxySpan, bytes | None]:
+        """Start the span of a request. Returns it, and the JSON text of ``_meta`` with its context;
+        None: ``_meta`` stays as it is."""
+        lease = message.lease("params._meta")
+        context = propagate.extract(strings_of(lease))
+        request = described(message, asker.revision)
+        attributes = request_attributes(request)
+        attributes["peer.service"] = answerer.name
+        span = self._tracer.start_span(text_of(request[0]), context, SpanKind.SERVER, attributes)
+        carrier: dict[str, str] = {}
+        propagate.inject(carrier, trace.set_span_in_context(span, context))
+        return ProxySpan(span), _with(lease, carrier) if carrier else None
+
+
+class ProxySpan:
+    """The span of a request that the proxy passes on."""
+
+    __slots__ = ("_span",)
+
+    def __init__(self, span: Any) -> None:
+        self._span = span
+
+    def end(self, code: int) -> None:
+        """The request is over: the code of its error, 0 for none, 1 if it was cancelled."""
+        try:
+            mark_failed(self._span, code, False, None)
+            self._span.end()
+        except Exception:
+            proxy_logger.exception("a span processor failed")
+
+
+def _with(meta: Any, carrier: dict[str, str]) -> bytes | None:
+    """``_meta`` with the members of a trace context; None: it is not an object."""
+    try:
+        members = msgspec.json.decode(b"{}" if meta is None else meta, type=dict[str, msgspec.Raw])
+    except msgspec.DecodeError:
+        return None
+    members.pop("tracestate", None)  # of another trace, unless it is in the carrier
+    for name, value in carrier.items():
+        members[name] = msgspec.Raw(msgspec.json.encode(value))
+    return msgspec.json.encode(members)

@@ -32,6 +32,8 @@ from wirespeed.protocol.asking import (
     ELICIT,
     LIST_ROOTS,
     PARAMS,
+    RULES,
+    AskingRules,
     ElicitRequestParams,
     ElicitResult,
     ListRootsParams,
@@ -39,10 +41,6 @@ from wirespeed.protocol.asking import (
     Params,
     Root,
     SampleParams,
-)
-from wirespeed.protocol.asking_rules import (
-    RULES,
-    AskingRules,
     elicit_fault,
     messages_fault,
     missing_capability,

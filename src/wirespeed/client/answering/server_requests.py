@@ -17,8 +17,7 @@ from wirespeed.client.answering.progress import Reporter, reporter_of
 from wirespeed.client.callback_queue import CallbackQueue
 from wirespeed.errors import Declined, HandlerFailed, ProtocolError
 from wirespeed.protocol import codes
-from wirespeed.protocol.asking import CREATE_MESSAGE, ElicitRequestParams
-from wirespeed.protocol.asking_rules import RULES
+from wirespeed.protocol.asking import CREATE_MESSAGE, RULES, ElicitRequestParams
 from wirespeed.transport.rate_limited_log import RateLimitedLog
 
 if TYPE_CHECKING:

@@ -12,6 +12,7 @@ import msgspec
 
 from wirespeed._exports import set_public_home
 from wirespeed.protocol.asking import (
+    AskingRules,
     CreateMessageResult,
     ElicitRequestParams,
     ElicitResult,
@@ -19,8 +20,8 @@ from wirespeed.protocol.asking import (
     SamplingBlock,
     ToolResultContent,
     ToolUseContent,
+    fit_content,
 )
-from wirespeed.protocol.asking_rules import AskingRules, fit_content
 from wirespeed.protocol.blocks import Audio, Text
 from wirespeed.protocol.shapes import has_kind
 from wirespeed.schema.form_answers import defaults, fill

@@ -22,8 +22,7 @@ from wirespeed.errors import (
     VersionMismatch,
 )
 from wirespeed.protocol import codes
-from wirespeed.protocol.capabilities import understood
-from wirespeed.protocol.client_capabilities import ANSWERED, declared
+from wirespeed.protocol.capabilities import ANSWERED, declared, understood
 from wirespeed.protocol.messages import DiscoverResult, InitializeResult
 from wirespeed.protocol.meta import TASKS_EXTENSION
 from wirespeed.protocol.revisions import (

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, cast
 from wirespeed.client.targets import Http
 from wirespeed.errors import RemoteError, TransportError, WirespeedError
 from wirespeed.protocol import codes
-from wirespeed.protocol.capabilities import understood
-from wirespeed.protocol.client_capabilities import declared
+from wirespeed.protocol.capabilities import declared, understood
 from wirespeed.protocol.revisions import (
     LATEST_LEGACY,
     LATEST_MODERN,

@@ -9,8 +9,7 @@ from msgspec import Raw
 
 from wirespeed.errors import ProtocolError, VersionMismatch
 from wirespeed.protocol import codes
-from wirespeed.protocol.capabilities import understood
-from wirespeed.protocol.client_capabilities import declared
+from wirespeed.protocol.capabilities import declared, understood
 from wirespeed.protocol.revisions import (
     LATEST_LEGACY,
     LATEST_MODERN,

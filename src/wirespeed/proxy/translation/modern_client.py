@@ -9,8 +9,7 @@ import msgspec
 
 from wirespeed.errors import ProtocolError
 from wirespeed.protocol import codes
-from wirespeed.protocol.capabilities import understood
-from wirespeed.protocol.client_capabilities import declared
+from wirespeed.protocol.capabilities import declared, understood
 from wirespeed.protocol.revisions import (
     LATEST_LEGACY,
     LATEST_MODERN,

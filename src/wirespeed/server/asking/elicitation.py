@@ -10,8 +10,7 @@ import msgspec
 from wirespeed._exports import set_public_home
 from wirespeed.errors import ProtocolError
 from wirespeed.protocol import codes
-from wirespeed.protocol.asking import ELICIT, ElicitRequestParams, ElicitResult, Params
-from wirespeed.protocol.asking_rules import RULES
+from wirespeed.protocol.asking import ELICIT, RULES, ElicitRequestParams, ElicitResult, Params
 from wirespeed.schema.forms import form_of
 from wirespeed.server.asking.input_request import InputRequest, missing
 

@@ -9,8 +9,7 @@ import msgspec
 
 from wirespeed.errors import InvalidResponse, MissingCapability
 from wirespeed.protocol import codes
-from wirespeed.protocol.asking import Params
-from wirespeed.protocol.asking_rules import missing_capability
+from wirespeed.protocol.asking import Params, missing_capability
 from wirespeed.protocol.revisions import REVISIONS
 from wirespeed.schema.json_schema import describe_validation_error, enc_hook
 

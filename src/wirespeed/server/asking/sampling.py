@@ -8,6 +8,7 @@ import msgspec
 from wirespeed._exports import set_public_home
 from wirespeed.protocol.asking import (
     CREATE_MESSAGE,
+    RULES,
     CreateMessageResult,
     ModelPreferences,
     Params,
@@ -16,8 +17,9 @@ from wirespeed.protocol.asking import (
     SamplingMessage,
     ToolChoice,
     blocks_of,
+    fit_message,
+    messages_fault,
 )
-from wirespeed.protocol.asking_rules import RULES, fit_message, messages_fault
 from wirespeed.protocol.blocks import Text
 from wirespeed.protocol.shapes import fit_tool
 from wirespeed.schema.json_schema import enc_hook

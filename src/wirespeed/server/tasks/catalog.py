@@ -69,7 +69,7 @@ class Tasks:
                 raise ValueError(f"{what} must be seconds above 0, not {seconds!r}")
         from wirespeed.server.tasks.book import TaskService, TaskSettings
         from wirespeed.server.tasks.extension import tasks_extension
-        from wirespeed.tasks.memory import MemoryTaskStore
+        from wirespeed.tasks.store import MemoryTaskStore
 
         settings = TaskSettings(_ms(ttl), _ms(max_ttl), _ms(poll_interval) or 1)
         service = TaskService(MemoryTaskStore() if store is None else store, settings)

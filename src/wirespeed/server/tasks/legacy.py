@@ -20,8 +20,7 @@ from wirespeed.errors import (
     RemoteError,
 )
 from wirespeed.protocol import codes
-from wirespeed.protocol.asking import PARAMS
-from wirespeed.protocol.asking_rules import missing_capability
+from wirespeed.protocol.asking import PARAMS, missing_capability
 from wirespeed.server.requests.methods import cursor_of, params_of
 from wirespeed.server.requests.reply import Body
 from wirespeed.server.tasks.book import TaskBook

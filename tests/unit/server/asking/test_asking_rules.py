@@ -12,14 +12,17 @@ from wirespeed.protocol.asking import (
     ELICIT,
     LIST_ROOTS,
     PARAMS,
+    RULES,
     CreateMessageResult,
     ElicitRequestParams,
     ElicitResult,
     ListRootsParams,
     SampleParams,
     SamplingMessage,
+    elicit_fault,
+    messages_fault,
+    missing_capability,
 )
-from wirespeed.protocol.asking_rules import RULES, elicit_fault, messages_fault, missing_capability
 from wirespeed.protocol.revisions import REVISIONS
 
 FORM = ElicitRequestParams("m", requested_schema={"type": "object", "properties": {}})
