@@ -9,8 +9,6 @@ request needs, to the side that asks (it may not send) and to the side that is a
 refuse). Sources: client/elicitation, client/sampling, client/roots of each revision.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal

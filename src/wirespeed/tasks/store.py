@@ -1,7 +1,5 @@
 """The interface of task stores, and the store in this process's memory."""
 
-from __future__ import annotations
-
 import heapq
 import time
 from abc import ABC, abstractmethod
