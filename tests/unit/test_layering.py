@@ -145,16 +145,14 @@ INSIDE = {
         sync
     """,
     "proxy": """
-        field_types
         backend_config
-        config eras failures
-        tags seals trace_context flow.turns supervision.garbage ongoing pages given
-        party
-        isolation.choice
+        config failures
+        requests trace_context flow.turns
+        affinity
         side
-        serving subscriptions
-        backend
-        front
+        upstream_side
+        upstream
+        downstream
         flow
         supervision operation.totals
         operation.meter
@@ -163,9 +161,9 @@ INSIDE = {
         translation
         merge
         operation
-        listen_options lite lite_front
-        keys
-        service mirror file reload
+        keys lite
+        service mirror file
+        reload
         listening
         proxy
     """,
@@ -187,10 +185,11 @@ IMPORT = re.compile(
 )
 SUFFIXES = {".py", ".pyx", ".pxd"}
 MAX_PYX_LINES = 600
-MAX_CLASS_LINES = 1000  # of a .pyx that is one class
+MAX_CLASS_LINES = 1000  # of a .pyx that is one class, with small ones beside it
+MAX_BESIDE_CLASS = 200
 # Of imports under ``if TYPE_CHECKING:``. Lower the number when a change has made it smaller.
-MAX_TYPES_UP = 69
-MAX_CIRCLE = 51
+MAX_TYPES_UP = 62
+MAX_CIRCLE = 48
 MAX_SOURCES = 30  # of one folder; the parts of one compiled module count as one
 
 
@@ -360,12 +359,17 @@ def test_folders_import_nothing(path: Path) -> None:
     assert used <= {"wirespeed", "wirespeed._exports"}
 
 
+def longest_class(text: str) -> int:
+    """The lines of the longest compiled class of a source."""
+    return max(len(part.splitlines()) for part in text.split("\ncdef class ")[1:])
+
+
 def test_sizes_of_files_and_folders() -> None:
     long = {
         str(path.relative_to(ROOT)): lines
         for path in ROOT.rglob("*.pyx")
         if (lines := len((text := path.read_text()).splitlines())) > MAX_PYX_LINES
-        if lines > MAX_CLASS_LINES or text.count("\ncdef class ") > 1
+        if lines > MAX_CLASS_LINES or lines - longest_class(text) > MAX_BESIDE_CLASS
     }
     assert not long
     folders: dict[str, set[str]] = {}

@@ -21,7 +21,7 @@ PLACES = {
     "ServerConnection": "server/connection.pxd",
     "Endpoint": "transport/link.pxd",
     "SessionLink": "server/http/session_link.pxd",
-    "Front": "proxy/party.pxd proxy/side.pxd:Side proxy/front.py:Front",
+    "Downstream": "proxy/side.pxd:Side proxy/downstream.py:Downstream",
     "MergedClient": "proxy/merge/client.py:MergedClient",
     "Member": "proxy/merge/member.py:Member",
     "MergedCatalog": "proxy/merge/catalog.py:MergedCatalog",

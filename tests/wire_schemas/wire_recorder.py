@@ -26,7 +26,7 @@ from wirespeed._core.wire import Wire, set_tap
 SAMPLE = 25
 # Connections that carry more than that are heard no further, and longer texts are not looked at.
 # What makes the sessions of clients; sessions of others are servers'.
-CLIENTS = ("wirespeed.client", "wirespeed.proxy.backend")
+CLIENTS = ("wirespeed.client", "wirespeed.proxy.upstream")
 MAX_BYTES = 4 << 20
 MODERN = "2026-07-28"
 VERSION_KEY = wire_shapes.META + "protocolVersion"

@@ -314,7 +314,7 @@ def _options(
     place: str, proxy: Proxy, listen: ListenConfig
 ) -> tuple[ListenFields, Certificate | None]:
     """The options of a listener of the file, and its certificate. ConfigError: they are wrong."""
-    from wirespeed.proxy.listen_options import options_of
+    from wirespeed.proxy.listening import options_of
     from wirespeed.transport.net.serve import plan
 
     try:

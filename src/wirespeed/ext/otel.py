@@ -62,9 +62,9 @@ if TYPE_CHECKING:
     from wirespeed.client.requests.middleware import OutboundNext, OutboundRequest
     from wirespeed.client.sync import SyncClient
     from wirespeed.protocol.revisions import Revision
-    from wirespeed.proxy.backend import Backend
-    from wirespeed.proxy.front import Front
+    from wirespeed.proxy.downstream import Downstream
     from wirespeed.proxy.proxy import Proxy
+    from wirespeed.proxy.upstream import Upstream
     from wirespeed.server.middleware.functions import AskNext
     from wirespeed.server.middleware.stack import ServerRequest
     from wirespeed.server.server import Server
@@ -283,7 +283,7 @@ class ProxyTracer:
         self._tracer = tracer
 
     def begin(
-        self, asker: Front, answerer: Backend, message: Message
+        self, asker: Downstream, answerer: Upstream, message: Message
     ) -> tuple[ProxySpan, bytes | None]:
         """Start the span of a request. Returns it, and the JSON text of ``_meta`` with its context;
         None: ``_meta`` stays as it is."""

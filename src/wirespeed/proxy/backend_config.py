@@ -1,20 +1,24 @@
-"""A server behind the proxy, as a value."""
+"""The configuration of a server behind the proxy, as a value; and the check of types that all
+values of the configuration share."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+import types
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from functools import cache
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, Union, get_args, get_origin
 
 from wirespeed._exports import set_public_home
-from wirespeed.proxy.field_types import check_types
 from wirespeed.transport.address import quote_path
 
 if TYPE_CHECKING:
     from wirespeed.client.targets import Http, Socket, WebSocket
     from wirespeed.server.server import Server
     from wirespeed.transport.child.command import Stdio
+
 
 Era: TypeAlias = Literal["auto", "legacy", "modern"]
 Isolation: TypeAlias = Literal["auto", "session", "shared", "pool"]
@@ -26,7 +30,7 @@ LITE = re.compile(r"[^\x00-\x20?#%\x7f]{1,200}")
 
 @dataclass(frozen=True, kw_only=True)
 class ToolRules:
-    """Which tools are allowed.
+    """Rules for tools: those that are allowed.
 
     Attributes:
         allow: Globs of names; what none matches is not allowed.
@@ -53,7 +57,7 @@ class ToolRules:
 
 @dataclass(frozen=True, kw_only=True)
 class ToolsConfig(ToolRules):
-    """Which tools of a server clients may use, and how they see them.
+    """The tools of a server that clients may use, and how they see them.
 
     ``allow`` and ``deny`` hold at each endpoint that has the server, the others where its endpoint
     is shared with other servers.
@@ -74,9 +78,9 @@ class ToolsConfig(ToolRules):
 
 @dataclass(frozen=True, kw_only=True)
 class FlowConfig:
-    """How many requests a server gets at once. The others wait in the proxy: the clients take
-    turns, a request each. A request for which there is no place is refused with ``-31000``, over
-    HTTP with status 503.
+    """Limits of the requests that a server gets at once. The others wait in the proxy: the clients
+    take turns, a request each. A request for which there is no place is refused with ``-31000``,
+    over HTTP with status 503.
 
     A client is a connection or a session. Requests of 2026-07-28 over HTTP have neither: there it
     is the principal, or else the address.
@@ -112,7 +116,7 @@ class FlowConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class RateConfig:
-    """How many requests a client may send: a token bucket.
+    """The rate at which a client may send requests: a token bucket.
 
     Attributes:
         requests: Requests a second.
@@ -134,7 +138,7 @@ class RateConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class HealthConfig:
-    """How a server that hangs is found.
+    """The search for a server that hangs.
 
     Attributes:
         interval: Seconds without a message of the server, while requests wait for it, after which
@@ -151,7 +155,7 @@ class HealthConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class RecycleConfig:
-    """When a process that clients share is replaced. None: never for this reason.
+    """Reasons to replace a process that clients share. None: never for this reason.
 
     Attributes:
         max_age: Seconds since its start.
@@ -170,7 +174,7 @@ class RecycleConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class RetryConfig:
-    """Which calls of tools are sent again when a server that clients share ends before it has
+    """The calls of tools that are sent again when a server that clients share ends before it has
     answered. Lists and reads always are.
 
     Attributes:
@@ -187,7 +191,7 @@ class RetryConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class BreakerConfig:
-    """When requests to a server are refused for a while.
+    """The circuit breaker: requests to a server are refused for a while.
 
     Attributes:
         failures: How many in a row: ends of the server, starts that failed, requests that took
@@ -311,6 +315,52 @@ class BackendConfig:
                 raise ValueError(f"a tool for clients of LiteMCP is not allowed: {tool}")
         if len(set(self.lite)) < len(self.lite):
             raise ValueError("a tool for clients of LiteMCP is named twice")
+
+
+def check_types(config: Any) -> None:
+    """TypeError: a field of a configuration, which is a dataclass, has a value of another type than
+    its annotation. Called by ``__post_init__``. Sequences are as good as tuples."""
+    kind: Any = type(config)
+    kinds = _kinds(kind)
+    for one in fields(config):
+        value = getattr(config, one.name)
+        if not _fits(value, kinds[one.name]):
+            name = type(config).__name__
+            found = (
+                f"the class {value.__name__}" if isinstance(value, type) else type(value).__name__
+            )
+            raise TypeError(f"{one.name} of {name} must be {one.type}, not {found}")
+
+
+@cache
+def _kinds(config: Any) -> dict[str, Any]:
+    """The annotations of a class, as they mean in its module."""
+    from wirespeed.client.targets import Http, Socket, WebSocket
+    from wirespeed.server.server import Server
+    from wirespeed.transport.child.command import Stdio
+
+    targets = (Http, Server, Socket, Stdio, WebSocket)
+    known = {**config.__post_init__.__globals__, **{one.__name__: one for one in targets}}
+    return {one.name: eval(str(one.type), known) for one in fields(config)}
+
+
+def _fits(value: Any, kind: Any) -> bool:
+    origin, inner = get_origin(kind), get_args(kind)
+    if origin is Union or origin is types.UnionType:
+        return any(_fits(value, one) for one in inner)
+    if origin is Literal:  # the class says which values there are
+        return isinstance(value, tuple({type(one) for one in inner}))
+    if origin is tuple:
+        is_sequence = isinstance(value, Sequence) and not isinstance(value, str | bytes)
+        return is_sequence and all(_fits(one, inner[0]) for one in value)
+    if origin is dict:
+        return isinstance(value, Mapping) and all(
+            _fits(key, inner[0]) and _fits(one, inner[1]) for key, one in value.items()
+        )
+    if kind is float or kind is int:
+        numbers = (int, float) if kind is float else int
+        return isinstance(value, numbers) and not isinstance(value, bool)
+    return isinstance(value, kind)
 
 
 set_public_home(globals())

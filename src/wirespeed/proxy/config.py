@@ -1,4 +1,4 @@
-"""What a proxy does, as values."""
+"""The configuration of a proxy, as values."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from typing import Literal, TypeAlias, get_args
 
 from wirespeed._exports import set_public_home
 from wirespeed.limits import Limits
-from wirespeed.proxy.backend_config import NAME, BackendConfig, RateConfig, ToolRules
-from wirespeed.proxy.field_types import check_types
+from wirespeed.proxy.backend_config import NAME, BackendConfig, RateConfig, ToolRules, check_types
 from wirespeed.transport.address import parse
 from wirespeed.transport.http.options import check_name, default_name
 from wirespeed.transport.options import is_token
@@ -67,7 +66,7 @@ class ListenConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class PrincipalConfig:
-    """Who may use what. A principal is known by a token, or by the subject of its access tokens.
+    """A principal, and what it may use. A token says who it is, or the subject of an access token.
 
     Attributes:
         name: Its name in the audit log.
@@ -122,7 +121,7 @@ class IntrospectionConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class AuthorizationConfig:
-    """Which access tokens let clients in. `wirespeed.auth.ResourceServer` checks them.
+    """The access tokens that let clients in. `wirespeed.auth.ResourceServer` checks them.
 
     Attributes:
         resource: The URL of the proxy as clients know it. It is the audience of tokens. Where

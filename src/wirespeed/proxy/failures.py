@@ -1,4 +1,4 @@
-"""What clients are told of a server that fails.
+"""The texts that clients get about a server that fails.
 
 The texts of errors name commands, folders, URLs, and what a server or something before it said.
 These are for the log. Clients learn the name of the server and what happened to it.

@@ -36,14 +36,14 @@ from wirespeed.proxy.config import (
     ProxyConfig,
 )
 from wirespeed.proxy.keys import (
-    Audit,
-    Authorization,
-    Backend,
+    AuditKeys,
+    AuthorizationKeys,
+    BackendKeys,
     Keys,
-    Listen,
-    Principal,
-    Process,
-    Top,
+    ListenKeys,
+    PrincipalKeys,
+    ProcessKeys,
+    TopKeys,
 )
 from wirespeed.transport.child.command import ProcessLimits, Stdio
 from wirespeed.transport.child.process import launch_faults
@@ -91,7 +91,7 @@ def load(
     servers = [server for server in document.servers.values() if server.enabled]
     if not servers:
         raise ConfigError(f"{document.source}: no server is enabled")
-    top = document.convert("proxy", document.content.get("proxy", {}), Top).given()
+    top = document.convert("proxy", document.content.get("proxy", {}), TopKeys).given()
     if "listen" in top:
         top["listen"] = tuple(
             _listen(document, f"proxy.listen[{i}]", one) for i, one in enumerate(top["listen"])
@@ -172,7 +172,7 @@ def _look(
                 on_missing(server.name, f"{document.source}: {place}: {reason}")
 
 
-def _audit(document: Document, keys: str | Audit) -> AuditConfig:
+def _audit(document: Document, keys: str | AuditKeys) -> AuditConfig:
     place = "proxy.audit" if isinstance(keys, str) else "proxy.audit.to"
     given = {"to": keys} if isinstance(keys, str) else keys.given()
     to = document.expand(place, given["to"])
@@ -180,7 +180,7 @@ def _audit(document: Document, keys: str | Audit) -> AuditConfig:
     return AuditConfig(**given)
 
 
-def _listen(document: Document, place: str, keys: str | Listen) -> str | ListenConfig:
+def _listen(document: Document, place: str, keys: str | ListenKeys) -> str | ListenConfig:
     if isinstance(keys, str):
         return document.expand(place, keys)
     given = _expanded(document, place, keys)
@@ -194,7 +194,7 @@ def _listen(document: Document, place: str, keys: str | Listen) -> str | ListenC
     return _made(document, place, ListenConfig, given)
 
 
-def _principal(document: Document, place: str, keys: Principal) -> PrincipalConfig:
+def _principal(document: Document, place: str, keys: PrincipalKeys) -> PrincipalConfig:
     given = _expanded(document, place, keys)
     if "token" in given and "token_sha256" in given:
         raise ConfigError(f'{document.source}: {place}: give either "token" or "tokenSha256"')
@@ -209,7 +209,7 @@ def _principal(document: Document, place: str, keys: Principal) -> PrincipalConf
     return _made(document, place, PrincipalConfig, given)
 
 
-def _authorization(document: Document, place: str, keys: Authorization) -> AuthorizationConfig:
+def _authorization(document: Document, place: str, keys: AuthorizationKeys) -> AuthorizationConfig:
     given = _expanded(document, place, keys)
     if "introspection" in given:
         inner = f"{place}.introspection"
@@ -240,7 +240,7 @@ def _backend(document: Document, server: ServerConfig) -> BackendConfig:
             f"{document.source}: {place}.auth: nobody can log in to the proxy: "
             "use client_credentials or a token"
         )
-    own = document.convert(f"{place}.proxy", server.extra.get("proxy", {}), Backend).given()
+    own = document.convert(f"{place}.proxy", server.extra.get("proxy", {}), BackendKeys).given()
     for name, kind in _OBJECTS.items():
         if name in own:
             own[name] = _made(document, f"{place}.proxy.{name}", kind, own[name].given())
@@ -256,7 +256,7 @@ def _backend(document: Document, server: ServerConfig) -> BackendConfig:
     return _made(document, place, BackendConfig, own)
 
 
-def _process(document: Document, place: str, keys: Process, target: Any) -> Stdio:
+def _process(document: Document, place: str, keys: ProcessKeys, target: Any) -> Stdio:
     if not isinstance(target, Stdio):
         raise ConfigError(f"{document.source}: {place}: the proxy does not start this server")
     given = keys.given()

@@ -38,7 +38,7 @@ class Keys(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
         }
 
 
-class Tools(Keys):
+class ToolsKeys(Keys):
     """The tools that clients may use, and their names at the endpoint of all servers."""
 
     allow: (
@@ -51,7 +51,7 @@ class Tools(Keys):
     describe: Annotated[dict[str, str], Meta(description="Other descriptions.")] | UnsetType = UNSET
 
 
-class Flow(Keys):
+class FlowKeys(Keys):
     """How many requests a server gets at once. Others wait."""
 
     max_in_flight: (
@@ -76,7 +76,7 @@ class Flow(Keys):
     ) = UNSET
 
 
-class Rate(Keys):
+class RateKeys(Keys):
     """How many requests a client may send."""
 
     requests: Annotated[float, Meta(gt=0, le=1e9, description="Requests a second.")]
@@ -85,7 +85,7 @@ class Rate(Keys):
     ) = UNSET
 
 
-ProcessKeys: Any = msgspec.defstruct(
+ProcessLimitKeys: Any = msgspec.defstruct(
     "ProcessLimits",
     [(field.name, _Size | UnsetType, UNSET) for field in msgspec.structs.fields(ProcessLimits)],
     bases=(Keys,),
@@ -95,15 +95,15 @@ ProcessKeys: Any = msgspec.defstruct(
 )
 
 
-class Process(Keys):
+class ProcessKeys(Keys):
     """As whom a server runs that the proxy starts, and how much it may use."""
 
     user: Annotated[str, Meta(description="Its user; it needs root.")] | UnsetType = UNSET
     group: Annotated[str, Meta(description="Its group; the user's by default.")] | UnsetType = UNSET
-    limits: ProcessKeys | UnsetType = UNSET
+    limits: ProcessLimitKeys | UnsetType = UNSET
 
 
-class Health(Keys):
+class HealthKeys(Keys):
     """How the proxy finds a server that hangs: it sends `ping`, or `server/discover`."""
 
     interval: (
@@ -116,7 +116,7 @@ class Health(Keys):
     ) = UNSET
 
 
-class Recycle(Keys):
+class RecycleKeys(Keys):
     """When a process that clients share is replaced by a new one."""
 
     max_age: Annotated[_Seconds, Meta(description="Seconds since its start.")] | UnsetType = UNSET
@@ -128,7 +128,7 @@ class Recycle(Keys):
     ) = UNSET
 
 
-class Retry(Keys):
+class RetryKeys(Keys):
     """Which calls of tools are sent again when a server ends before it has answered."""
 
     tools: (
@@ -144,14 +144,14 @@ class Retry(Keys):
     ) = UNSET
 
 
-class Breaker(Keys):
+class BreakerKeys(Keys):
     """When requests to a server are refused for a while."""
 
     failures: Annotated[_Count, Meta(description="Failures in a row.")] | UnsetType = UNSET
     pause: Annotated[_Seconds, Meta(description="Seconds.")] | UnsetType = UNSET
 
 
-class Backend(Keys):
+class BackendKeys(Keys):
     """How the proxy uses a server."""
 
     protocol: (
@@ -201,7 +201,7 @@ class Backend(Keys):
         ]
         | UnsetType
     ) = UNSET
-    recycle: Recycle | UnsetType = UNSET
+    recycle: RecycleKeys | UnsetType = UNSET
     ask: (
         Annotated[
             bool,
@@ -209,13 +209,13 @@ class Backend(Keys):
         ]
         | UnsetType
     ) = UNSET
-    health: Health | UnsetType = UNSET
+    health: HealthKeys | UnsetType = UNSET
     request_timeout: (
         Annotated[_Seconds, Meta(description="Seconds that the server has for a request.")]
         | UnsetType
     ) = UNSET
-    retry: Retry | UnsetType = UNSET
-    breaker: Breaker | UnsetType = UNSET
+    retry: RetryKeys | UnsetType = UNSET
+    breaker: BreakerKeys | UnsetType = UNSET
     translate: (
         Annotated[bool, Meta(description="Serve clients of an era that the server does not speak.")]
         | UnsetType
@@ -231,8 +231,8 @@ class Backend(Keys):
         ]
         | UnsetType
     ) = UNSET
-    tools: Tools | UnsetType = UNSET
-    flow: Flow | UnsetType = UNSET
+    tools: ToolsKeys | UnsetType = UNSET
+    flow: FlowKeys | UnsetType = UNSET
     required: (
         Annotated[bool, Meta(description="Whether /readyz says no while the server is down.")]
         | UnsetType
@@ -244,7 +244,7 @@ class Backend(Keys):
         ]
         | UnsetType
     ) = UNSET
-    process: Process | UnsetType = UNSET
+    process: ProcessKeys | UnsetType = UNSET
 
 
 LimitKeys: Any = msgspec.defstruct(
@@ -260,7 +260,7 @@ LimitKeys: Any = msgspec.defstruct(
 _Names: TypeAlias = tuple[str, ...] | UnsetType
 
 
-class Listen(Keys):
+class ListenKeys(Keys):
     """A listener. Variables are replaced in all texts."""
 
     url: str
@@ -301,14 +301,14 @@ class Listen(Keys):
     ) = UNSET
 
 
-class Rules(Keys):
+class RulesKeys(Keys):
     """Which tools a principal may see and call, by the names at the endpoint of all servers."""
 
     allow: Annotated[_Names, Meta(description="Globs: others are not allowed.")] = UNSET
     deny: Annotated[_Names, Meta(description="Globs: these are not allowed.")] = UNSET
 
 
-class Principal(Keys):
+class PrincipalKeys(Keys):
     """Who may use what. It has one of token, tokenSha256 and subject."""
 
     name: Annotated[str, Meta(pattern=f"^{NAME.pattern}$")]
@@ -322,11 +322,11 @@ class Principal(Keys):
     subject: Annotated[str, Meta(description="Of its access tokens.")] | UnsetType = UNSET
     issuer: Annotated[str, Meta(description="Of these, among several.")] | UnsetType = UNSET
     servers: Annotated[_Names, Meta(description="Globs of servers that it may use.")] = UNSET
-    tools: Rules | UnsetType = UNSET
-    rate: Rate | UnsetType = UNSET
+    tools: RulesKeys | UnsetType = UNSET
+    rate: RateKeys | UnsetType = UNSET
 
 
-class Introspection(Keys):
+class IntrospectionKeys(Keys):
     """An authorization server that is asked about tokens: with a client or a token."""
 
     url: str
@@ -335,17 +335,17 @@ class Introspection(Keys):
     token: str | UnsetType = UNSET
 
 
-class Authorization(Keys):
+class AuthorizationKeys(Keys):
     """Which access tokens let clients in."""
 
     resource: Annotated[str, Meta(description="The URL of the proxy as clients know it.")]
     issuers: Annotated[tuple[str, ...], Meta(min_length=1)]
     jwks_url: Annotated[str, Meta(description="Where the keys are.")] | UnsetType = UNSET
-    introspection: Introspection | UnsetType = UNSET
+    introspection: IntrospectionKeys | UnsetType = UNSET
     scopes: Annotated[_Names, Meta(description="What every client needs.")] = UNSET
 
 
-class Admin(Keys):
+class AdminKeys(Keys):
     """The admin listener: state, metrics and the status page."""
 
     listen: (
@@ -359,7 +359,7 @@ class Admin(Keys):
     ) = UNSET
 
 
-class Audit(Keys):
+class AuditKeys(Keys):
     """What is noted of clients, and where."""
 
     to: Annotated[str, Meta(min_length=1, description="stderr, or a file.")]
@@ -372,17 +372,19 @@ class Audit(Keys):
     ) = UNSET
 
 
-class Top(Keys):
+class TopKeys(Keys):
     """What holds for all servers."""
 
     listen: (
-        Annotated[tuple[str | Listen, ...], Meta(description="Where to listen; nowhere: stdio.")]
+        Annotated[
+            tuple[str | ListenKeys, ...], Meta(description="Where to listen; nowhere: stdio.")
+        ]
         | UnsetType
     ) = UNSET
-    principals: tuple[Principal, ...] | UnsetType = UNSET
-    auth: Authorization | UnsetType = UNSET
+    principals: tuple[PrincipalKeys, ...] | UnsetType = UNSET
+    auth: AuthorizationKeys | UnsetType = UNSET
     audit: (
-        Annotated[str, Meta(min_length=1, description="stderr, or a file.")] | Audit | UnsetType
+        Annotated[str, Meta(min_length=1, description="stderr, or a file.")] | AuditKeys | UnsetType
     ) = UNSET
     limits: LimitKeys | UnsetType = UNSET
     shutdown_grace: (
@@ -412,7 +414,7 @@ class Top(Keys):
     watch: Annotated[bool, Meta(description="Read the file again when it changes.")] | UnsetType = (
         UNSET
     )
-    rate: Rate | UnsetType = UNSET
+    rate: RateKeys | UnsetType = UNSET
     slow_client_timeout: (
         Annotated[
             _Seconds,
@@ -420,7 +422,7 @@ class Top(Keys):
         ]
         | UnsetType
     ) = UNSET
-    admin: Admin | UnsetType = UNSET
+    admin: AdminKeys | UnsetType = UNSET
     tracing: (
         Annotated[
             bool,
@@ -437,20 +439,21 @@ class Top(Keys):
     ) = UNSET
 
 
-class Server(Entry, rename="camel"):
+class ServerKeys(Entry, rename="camel"):
     """A server. Further keys are a host's."""
 
-    proxy: Backend | UnsetType = UNSET
+    proxy: BackendKeys | UnsetType = UNSET
 
 
 class File(msgspec.Struct, rename="camel"):
     """Configuration of wirespeed proxy. Further keys are a host's."""
 
-    mcp_servers: dict[Annotated[str, Meta(pattern=f"^{NAME.pattern}$")], Server]
-    proxy: Top | UnsetType = UNSET
+    mcp_servers: dict[Annotated[str, Meta(pattern=f"^{NAME.pattern}$")], ServerKeys]
+    proxy: TopKeys | UnsetType = UNSET
 
 
 def schema() -> dict[str, Any]:
-    """Return the JSON Schema of the file."""
-    found = msgspec.json.schema(File)
+    """Return the JSON Schema of the file. Its names are those of the classes without ``Keys``."""
+    text = msgspec.json.encode(msgspec.json.schema(File)).replace(b'Keys"', b'"')
+    found: dict[str, Any] = msgspec.json.decode(text)
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **found}

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 from wirespeed._exports import set_public_home
 from wirespeed.errors import ConfigError, WirespeedError
 from wirespeed.proxy.flow.rates import Rates
-from wirespeed.proxy.listen_options import options_of
-from wirespeed.proxy.listening import Listening, Moves, Routes, routes
+from wirespeed.proxy.listening import Moves, ProxyListeners, Routes, options_of, routes
 from wirespeed.proxy.merge.lists import ShownNames, names_of_tool
 from wirespeed.proxy.operation.meter import Meter
 from wirespeed.proxy.reload import Changes, Coming, Reloads, compare, same_server
@@ -79,7 +78,7 @@ class Proxy:
         self._coming: dict[str, Coming] = {}
         self._whole = self._joined(config, self._services)
         self._adopt(config, self._services, self._whole)
-        self.listening = Listening(lambda: self.config.drain_delay)
+        self.listening = ProxyListeners(lambda: self.config.drain_delay)
         self._is_on_stdio = False
         self._reloading = asyncio.Lock()
         self._telling: set[asyncio.Task[None]] = set()

@@ -33,7 +33,7 @@ LIVE = frozenset(
 
 @dataclass(frozen=True, kw_only=True)
 class Changes:
-    """What differs between two configurations of a proxy.
+    """The differences between two configurations of a proxy.
 
     Attributes:
         added, removed: Servers, by name.
@@ -71,7 +71,7 @@ class Changes:
 
 @dataclass
 class Reloads:
-    """What became of reloads.
+    """The results of reloads.
 
     Attributes:
         ok: How many succeeded.

@@ -1,4 +1,4 @@
-"""The proxy as its listeners see it."""
+"""The service that listeners serve: all connections of clients to one server, or to all servers."""
 
 from __future__ import annotations
 
@@ -12,30 +12,28 @@ import msgspec
 
 from wirespeed.protocol import codes
 from wirespeed.protocol.revisions import LEGACY_VERSIONS, MODERN_VERSIONS
-from wirespeed.proxy.access.mirrored import Mirrored
+from wirespeed.proxy.access.header_params import HeaderParams
 from wirespeed.proxy.access.tool_schemas import ToolSchemas
-from wirespeed.proxy.backend import Backend, Owner
-from wirespeed.proxy.eras import modern_version
+from wirespeed.proxy.downstream import Downstream, WithoutSession
 from wirespeed.proxy.flow.admission import Limited
-from wirespeed.proxy.front import Front
-from wirespeed.proxy.isolation.assignment import WithoutSession
+from wirespeed.proxy.isolation.assignment import Assignment, assignment_of
+from wirespeed.proxy.requests import modern_version
+from wirespeed.proxy.upstream import Upstream, UpstreamOwner
 from wirespeed.transport.memory import pair
 
 if TYPE_CHECKING:
     from wirespeed._core.envelope import Message
     from wirespeed._core.framing.base import Framer
-    from wirespeed.limits import Limits
     from wirespeed.proxy.access.audit import AuditLog
     from wirespeed.proxy.access.grants import Grants
-    from wirespeed.proxy.access.principals import Authority
+    from wirespeed.proxy.access.principals import ProxyAuthority
     from wirespeed.proxy.backend_config import BackendConfig
     from wirespeed.proxy.config import ProxyConfig
     from wirespeed.proxy.flow.rates import Rates
-    from wirespeed.proxy.isolation.assignment import Assignment
-    from wirespeed.proxy.lite_front import LiteFront, LiteFronts
+    from wirespeed.proxy.lite import LiteFront, LiteFronts
     from wirespeed.proxy.merge.merged import Merged
     from wirespeed.proxy.operation.meter import Meter
-    from wirespeed.proxy.supervision.upstream import Upstream
+    from wirespeed.proxy.supervision.supervisor import Supervisor
     from wirespeed.server.http.endpoint import StreamableHttp
     from wirespeed.server.http.http_session import HttpSession
     from wirespeed.server.http.sessions import Sessions
@@ -56,7 +54,8 @@ _LOOK = 0.25
 
 
 class Attached(NamedTuple):
-    """What a service has from its birth on, so that nothing is lost when another takes its place.
+    """The attachments of a service. It has them from its birth on, so that nothing is lost when
+    another takes its place.
 
     Attributes:
         audit: What notes the calls of tools; None: nothing does.
@@ -117,14 +116,14 @@ class ProxyService:
         self.shutdown_grace = config.shutdown_grace
         self.assignment = assignment
         # A set of thousands takes three times the memory.
-        self.fronts: dict[Front, None] = {}
+        self.fronts: dict[Downstream, None] = {}
         self.farewell = "the proxy is shutting down"
-        self.auth: Authority | None = None
+        self.auth: ProxyAuthority | None = None
         self.access: Grants | None = None
         self.audit, self.tracer, self.meter = attached
         self._translates = backend is not None and backend.translate
         self._alone = len(config.backends) == 1
-        self.mirrored = Mirrored(
+        self.mirrored = HeaderParams(
             ToolSchemas(name, lambda owner, client: self.join(owner, client)[0]).ask
         )
         self._over_http: list[StreamableHttp] = []
@@ -157,14 +156,14 @@ class ProxyService:
         return service
 
     @property
-    def upstreams(self) -> list[Upstream]:
+    def supervisors(self) -> list[Supervisor]:
         """The lives of its servers that go on."""
-        return [one for one in self.meter.upstreams if one.config is self._runs]
+        return [one for one in self.meter.supervisors if one.config is self._runs]
 
     def lite(self, tool: str) -> LiteFront:
         """Return what serves a tool of the server to clients of LiteMCP."""
         if self._lite is None:
-            from wirespeed.proxy.lite_front import LiteFronts
+            from wirespeed.proxy.lite import LiteFronts
 
             self._lite = LiteFronts(self)
         return self._lite.of(tool)
@@ -184,7 +183,7 @@ class ProxyService:
         if self._lite is not None:
             self._lite.review()
 
-    def _review(self, front: Front) -> None:
+    def _review(self, front: Downstream) -> None:
         """End the connection or the session of a client whose principal may use nothing any more. A
         lane is of the principal of the request that it has."""
         if self.access is None or self.access.of(front.principal) is not None:
@@ -222,7 +221,7 @@ class ProxyService:
 
     async def revived(self) -> None:
         """Wait until a server could be started after all."""
-        while not any(one.is_settled for one in self.upstreams):
+        while not any(one.is_settled for one in self.supervisors):
             await asyncio.sleep(_LOOK)
 
     @property
@@ -274,7 +273,7 @@ class ProxyService:
         pool: TaskPool,
         framer: Framer | None = None,
         lane: bool = False,
-    ) -> Front:
+    ) -> Downstream:
         """Serve one more client. ``lane``: the requests come from clients without sessions."""
         front = self._front(loop, framer, lane)
         front.rates = self.rates
@@ -287,17 +286,19 @@ class ProxyService:
         self._join(front)
         return front
 
-    def _front(self, loop: asyncio.AbstractEventLoop, framer: Framer | None, lane: bool) -> Front:
+    def _front(
+        self, loop: asyncio.AbstractEventLoop, framer: Framer | None, lane: bool
+    ) -> Downstream:
         """Make the end of one more client, which has no link yet."""
         reason = self.assignment.refuses_lanes if lane else ""
         router = WithoutSession(reason) if reason else self.assignment
-        front = Front(self, loop, framer, router)
+        front = Downstream(self, loop, framer, router)
         front.shared, front.translates, front.admission = lane, self._translates, self.flow
         if self.config is not None and not reason:  # else names are not those of one server
             front.mirrored = self.mirrored
         return front
 
-    def _join(self, front: Front) -> None:
+    def _join(self, front: Downstream) -> None:
         if front.is_client:
             self.fronts[front] = None
             self.meter.client_came(front, self.fronts)
@@ -313,7 +314,11 @@ class ProxyService:
             return self.name
         return None if name is None else cast("Merged", self.assignment).server_of(name)
 
-    def left(self, front: Front) -> None:
+    def tools_changed(self) -> None:
+        """A server says that its tools have changed."""
+        self.mirrored.forget()
+
+    def left(self, front: Downstream) -> None:
         """A client has left."""
         self.fronts.pop(front, None)
         self.meter.client_left(front, self.fronts)
@@ -322,13 +327,15 @@ class ProxyService:
         """The targets of further paths, where it is served at ``path``."""
         return {} if self.auth is None else self.auth.well_known(path)
 
-    def join(self, owner: Owner, client: Front, *, translate: bool = True) -> tuple[Backend, Front]:
+    def join(
+        self, owner: UpstreamOwner, client: Downstream, *, translate: bool = True
+    ) -> tuple[Upstream, Downstream]:
         """Return both ends of a connection of the proxy itself, for a client of it.
 
         ``owner``: Of the connection. ``translate``: Whether it may be of any era.
         """
         loop = client.loop
-        backend = Backend(self.name, owner, self.limits, loop)
+        backend = Upstream(self.name, owner, self.limits, loop)
         front = self._front(loop, None, client.shared)
         front.outer = client
         if not client.shared:  # else each request has its own
@@ -341,7 +348,7 @@ class ProxyService:
             link.start()
         return backend, front
 
-    def translate(self, front: Front, message: Message, own: Backend | None) -> None:
+    def translate(self, front: Downstream, message: Message, own: Upstream | None) -> None:
         """Serve a client of an era that the server does not speak, from this request on.
 
         ``own``: Its own connection to the server, or None.
@@ -349,7 +356,7 @@ class ProxyService:
         from wirespeed.proxy.translation.legacy_client import LegacyClient
         from wirespeed.proxy.translation.modern_client import ModernClient
 
-        def join(owner: Owner, client: Front) -> tuple[Backend, Front]:
+        def join(owner: UpstreamOwner, client: Downstream) -> tuple[Upstream, Downstream]:
             return self.join(owner, client, translate=False)
 
         if own is None:
@@ -387,18 +394,3 @@ class ProxyService:
     def _named(self, options: HttpOptions) -> HttpOptions:
         """The options with the name of the proxy for ids of sessions."""
         return msgspec.structs.replace(options, name=self.proxy_name or options.name)
-
-
-def assignment_of(config: BackendConfig, limits: Limits, meter: Meter) -> Assignment:
-    """Return what assigns clients to a server as its isolation says."""
-    if config.isolation == "auto" and config.era != "modern":
-        from wirespeed.proxy.isolation.auto import Auto
-
-        return Auto(config, limits, meter)
-    if config.isolation == "session":
-        from wirespeed.proxy.isolation.per_client import PerClient
-
-        return PerClient(config, limits, meter)
-    from wirespeed.proxy.isolation.pool import Pool
-
-    return Pool(config, limits, meter)

@@ -1,16 +1,23 @@
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stdint cimport int64_t, uint8_t, uint64_t
-from libc.string cimport memcpy
+from libc.string cimport memchr, memcmp, memcpy
 
 from wirespeed._core.envelope cimport Message
 from wirespeed._core.span cimport Span
 from wirespeed._core.splice cimport Edit
-from wirespeed.proxy.isolation.choice cimport Choice
-from wirespeed.proxy.party cimport Party
+from wirespeed.proxy.flow.turns cimport Turn, Turns
 from wirespeed.server.requests.observer cimport Observer, Series
+from wirespeed.transport.served cimport Served
 
 cdef enum:
     SHORT_TOKEN = 39
+
+
+# The requests of a side that the audit log notes.
+cpdef enum Audits:
+    CALLS = 1
+    READS = 2
+    PROMPTS = 4
 
 
 # A request that was passed on, while it is neither answered nor cancelled.
@@ -28,8 +35,8 @@ cdef class Route:
     cdef uint8_t n_token         # of the asker's progress token, JSON text
     cdef uint8_t[SHORT_TOKEN] token
     cdef bytes long_token        # one that has no room there, or None
-    cdef Admission admission     # told when it is over, if there is a permit
-    cdef object permit           # of this `Admission`; or None
+    cdef AdmissionControl admission     # told when it is over, if there is a permit
+    cdef object permit           # of this `AdmissionControl`; or None
     # None, or a function of the answer. It returns what the asker gets: the answer itself, the JSON
     # text of a result, or None: the request will be answered otherwise. ProtocolError: that error.
     cdef object after
@@ -70,7 +77,7 @@ cdef inline int set_token_of(Route route, Span token) except -1:
 
 
 # Decides when requests are passed on. It is asked before, and told when they are over.
-cdef class Admission:
+cdef class AdmissionControl:
     cdef object permit           # of the request that it was asked about last; None: it needs none
 
     # 1: pass the request on; 0: it is refused, or held until there is room. `name`: as of
@@ -80,11 +87,17 @@ cdef class Admission:
 
 
 # What clients may do. A side shows its requests to it, if it has one, before they are passed on.
-cdef class Access:
+cdef class AccessCheck:
     # Whether a request may be passed on. If not, it was answered.
     cdef bint admits_c(self, Side asker, Message m) except -1
     # What the result of a request is replaced by, a function of its text; None: it stays.
     cdef object filter_c(self, Side asker, Message m)
+
+
+# Chooses between servers of 2026-07-28.
+cdef class Choice:
+    # The server that gets a request; None: that is to be looked at.
+    cdef Side choose_c(self, Side asker, Message m)
 
 
 # Looks at the requests of a side and the answers to them, and edits these for a server of another
@@ -98,16 +111,16 @@ cdef class Translation:
     cdef bint diverts_c(self, Message m) noexcept
 
 
-cdef class Side(Party):
+cdef class Side(Served):
     cdef public Side across              # where its requests go; None: nowhere
     cdef public dict requests            # method -> function of (side, message), not of `across`
     cdef public bint admits_legacy       # False: `route` is asked for each request of this era
     cdef public bint admits_modern
     cdef public Choice choice            # asked before `route`, for the modern era; or None
     cdef public object tags              # on what is to come back to this server (`Tags`), or None
-    cdef public Admission admission      # of its requests; None: all are passed on at once
-    cdef public Access access            # what its requests may be; None: everything
-    cdef public Access mirrored          # its arguments in fields of HTTP; None: not compared
+    cdef public AdmissionControl admission      # of its requests; None: all are passed on at once
+    cdef public AccessCheck access            # what its requests may be; None: everything
+    cdef public AccessCheck mirrored          # its arguments in fields of HTTP; None: not compared
     cdef public object tracer            # makes spans of its requests; None: off
     cdef public double deadline          # seconds that it has for a request; inf: it has all time
     cdef public object retries           # says whether a request may be sent again; None: none may
@@ -119,6 +132,20 @@ cdef class Side(Party):
     cdef public Observer observer        # counts the requests that this side is asked; None: off
     cdef readonly long long n_passed     # requests of this side
     cdef readonly long long n_answered   # requests that it has answered, without `initialize`
+    cdef Turns turns                     # of sides that wait for room here; None: nobody waits
+    cdef Turn turn                       # its own, at another side; None: it never waited
+    cdef public object rates             # how many requests it may send (`Rates`); None: any
+    cdef public Side outer               # the client's own, where this one is a part of it
+    cdef readonly long long n_turns      # turns that were given
+    cdef readonly long long n_over_rate  # its requests that came too early for `rates`
+    cdef public object audit             # what notes its requests; None: nothing does
+    cdef public int audits               # which of them (`Audits`)
+    cdef public long long n_given_up     # requests to it that were cancelled, or expired
+    cdef readonly long long n_late       # answers and progress that nobody waits for
+    cdef readonly long long n_dropped    # notifications that this side did not read in time
+    cdef uint64_t newest                 # the last request of this side; perhaps over
+    cdef void *asked_by                  # who sent it the last request; to be compared only
+    cdef bint joins                      # the next request may wait for those of other connections
 
     # `name`: JSON text that stands in the place of `params.name`, or None
     cdef int pass_request_c(self, Side to, Message m, bytes name) except -1
@@ -141,6 +168,45 @@ cdef class Side(Party):
     cdef int passed_c(self) except -1
     cdef bint last_c(self, Route route) except -1
     cdef int fail_c(self, Route route, int code, str message, object data) except -1
+    cdef bint is_audited_c(self, Message m) except -1
+    cdef int asked_c(self, Side asker) except -1
+    cdef bint is_in_rate_c(self, Message m) except -1
+    cdef bint agrees_c(self, Message m, bint modern) except -1
+    cdef int hold_c(self, Side asker, size_t n) except -1
+    cdef int give_turn_c(self) except -1
+    cdef int end_turn_c(self) except -1
+    cdef int unknown_c(self, Message m) except -1
+    # `about`: what the request was about (`Route.about`)
+    cdef int pass_cancel_c(self, int64_t id, Message m, uint64_t about) except -1
+    # Whether the response to a request of this side takes messages before the answer. Such a
+    # request, the newest if it is one; 0: none is.
+    cdef bint carries_c(self, uint64_t ref) except -1
+    cdef uint64_t open_c(self) except? 0
+    cdef int refused_c(self, Message m, int code) except -1
+    cdef int refuse_unsent_c(self, uint64_t ref, Message m, str why) except -1
+    cdef int hand_over_c(self, uint64_t about) except -1
+    cdef int keep_record_c(self, uint64_t ref, object record, int code) except -1
+    cdef list listens_c(self)
+
+
+cdef inline bint may_be_given(Span text) noexcept:
+    """Whether a JSON text may have a member that a server gives and a client brings back (the names
+    are in `wirespeed.proxy.affinity`): the end of its name is there. Nothing is decoded."""
+    cdef const uint8_t *p = text.p
+    cdef const uint8_t *end = text.p + text.n
+    cdef const uint8_t *quote
+    while p < end:
+        quote = <const uint8_t *> memchr(p, c'"', <size_t> end - <size_t> p)
+        if quote is NULL:
+            return False
+        if <size_t> quote - <size_t> text.p > 5 and (
+            memcmp(quote - 5, "ursor", 5) == 0
+            or memcmp(quote - 5, "askId", 5) == 0
+            or memcmp(quote - 5, "State", 5) == 0
+        ):
+            return True
+        p = quote + 1
+    return False
 
 
 cdef inline int abandon(Route route, str why, int code) except -1:

@@ -12,7 +12,7 @@ from typing import Any
 
 from wirespeed import Stdio
 from wirespeed.proxy import BackendConfig, Proxy, ProxyConfig
-from wirespeed.proxy.front import Front
+from wirespeed.proxy.downstream import Downstream
 
 BACKEND = """
 import json, os, sys, time
@@ -294,7 +294,7 @@ class Lab:
         self.proxy = Proxy(ProxyConfig(backends=(backend,), listen=listen, **options))
 
     @property
-    def fronts(self) -> set[Front]:
+    def fronts(self) -> set[Downstream]:
         """The proxy's ends of the clients' connections."""
         return next(iter(self.proxy.services.values())).fronts
 

@@ -149,9 +149,9 @@ async def test_a_call_that_waits_again_for_a_server_has_one_line(tmp_path: Path)
         script.write_text(f"raise SystemExit(4)\n{script.read_text()}")
         for modern in one.assignment.modern:
             pid = next(
-                upstream.status.pid
-                for upstream in one.assignment.upstreams
-                if upstream.owner is modern
+                supervisor.status.pid
+                for supervisor in one.assignment.supervisors
+                if supervisor.owner is modern
             )
             os.kill(pid, signal.SIGKILL)
             if modern.index == 0:  # the second one gets the call that has waited

@@ -34,7 +34,7 @@ async def test_a_legacy_server_is_for_one_client(
     caplog.set_level("INFO", "wirespeed.proxy")
     lab = Lab(tmp_path, "auto")
     async with lab.serving():
-        (spare,) = lab.assignment.upstreams
+        (spare,) = lab.assignment.supervisors
         pid = spare.status.pid
         one, two = await lab.connect(), await lab.connect()
         first, second = await pids(one, two)
@@ -106,7 +106,7 @@ async def test_a_legacy_server_that_starts_slowly_is_started_once(
     """Its first client is the first that sends `initialize`."""
     lab = Lab(tmp_path, "auto", versions=versions, env={"SLOW": "0.3"})
     async with lab.serving():
-        (spare,) = lab.assignment.upstreams
+        (spare,) = lab.assignment.supervisors
         one = await lab.connect()
         assert await pids(one) == [spare.status.pid]
         assert len(lab.read("started")) == len(lab.read("server/discover")) == 1
@@ -146,19 +146,19 @@ async def test_a_spare_that_has_ended(tmp_path: Path) -> None:
     """The first client gets a new server."""
     lab = Lab(tmp_path, "auto")
     async with lab.serving():
-        (spare,) = lab.assignment.upstreams
+        (spare,) = lab.assignment.supervisors
         os.kill(spare.status.pid, signal.SIGKILL)
         while spare.status.state != "stopped":
             await asyncio.sleep(0.01)
         one = await lab.connect()
         assert said(await one.ask(call(1, "echo", nonce=1)))["nonce"] == 1
-        assert spare not in lab.assignment.upstreams
+        assert spare not in lab.assignment.supervisors
 
 
 async def test_the_era_may_be_given(tmp_path: Path) -> None:
     lab = Lab(tmp_path, "auto", era="legacy")
     async with lab.serving():
-        assert lab.assignment.upstreams == []
+        assert lab.assignment.supervisors == []
         one, two = await lab.connect(), await lab.connect()
         assert len(set(await pids(one, two))) == 2
         assert lab.read("server/discover") == []

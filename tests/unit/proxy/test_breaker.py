@@ -150,5 +150,5 @@ async def test_a_bad_process_is_ejected_from_a_pool(tmp_path: Path) -> None:
             got = await one.ask(call(f"n{n}", "echo"))
             while got.get("id") != f"n{n}":
                 got = await one.recv()
-            assert said(got)["pid"] == lab.assignment.upstreams[1].status.pid
+            assert said(got)["pid"] == lab.assignment.supervisors[1].status.pid
         assert well.breaker is None

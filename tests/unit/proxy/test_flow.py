@@ -382,7 +382,7 @@ async def test_a_turn_survives_the_end_of_a_process(tmp_path: Path) -> None:
         await send(one, "quick", "more", tool="quick")  # the second one starts a second process
         await lab.until_seen("quick", "more")
         await until(lambda: all(process.backend for process in lab.assignment.modern))
-        _, second = [upstream.status.pid for upstream in lab.assignment.upstreams]
+        _, second = [supervisor.status.pid for supervisor in lab.assignment.supervisors]
         lab.free("more")
         assert (await one.recv())["id"] == "more"
         await send(one, "a1", tool="slow")  # to the second process, which has less to do

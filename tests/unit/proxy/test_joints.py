@@ -15,8 +15,8 @@ from tests.unit.proxy.translation_lab import EraLab, request, tool
 from wirespeed.errors import ProtocolError, RemoteError
 from wirespeed.protocol.revisions import META_SUBSCRIPTION_ID
 from wirespeed.proxy import FlowConfig
-from wirespeed.proxy.front import Front
-from wirespeed.proxy.ongoing import CANCELLED, Work
+from wirespeed.proxy.downstream import Downstream, Work
+from wirespeed.proxy.requests import CANCELLED
 
 pytestmark = [pytest.mark.compiled, pytest.mark.off_schema]
 
@@ -98,8 +98,8 @@ async def test_a_hello_without_meaning(tmp_path: Path) -> None:
         script.write_text(works.replace("capabilities={", 'capabilities=["tools"], was={'))
         assert "error" in await one.ask(call(1, "crash"))
         await late.send(HELLO % '"late"')
-        (upstream,) = lab.assignment.upstreams
-        await until(lambda: "capabilities" in upstream.status.error)
+        (supervisor,) = lab.assignment.supervisors
+        await until(lambda: "capabilities" in supervisor.status.error)
         script.write_text(works)
         assert "tools" in (await late.recv())["result"]["capabilities"]
         assert said(await one.ask(call(2, "echo", nonce=2)))["nonce"] == 2
@@ -135,7 +135,7 @@ async def test_a_cursor_that_python_cannot_hold(
         await two.send(LIST)
         assert (await one.recv())["result"]["_meta"] == {"cursor": "x\ud800"}
         assert (await two.recv())["result"]["nextCursor"][1] == "~"
-        assert lab.assignment.upstreams[0].status.restarts == waits
+        assert lab.assignment.supervisors[0].status.restarts == waits
     assert "internal error" not in caplog.text
 
 
@@ -147,14 +147,14 @@ async def test_a_fault_of_the_proxy_at_a_request_that_waits(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """It is for the client of that request, not for the server and the others."""
-    pass_request = Front.pass_request
+    pass_request = Downstream.pass_request
 
-    def fails(front: Front, message: Any, *args: Any, **options: Any) -> None:
+    def fails(front: Downstream, message: Any, *args: Any, **options: Any) -> None:
         if b"faulty" in bytes(message.params):
             raise ValueError("a fault")
         pass_request(front, message, *args, **options)
 
-    monkeypatch.setattr(Front, "pass_request", fails, raising=False)
+    monkeypatch.setattr(Downstream, "pass_request", fails, raising=False)
     lab = Lab(tmp_path, "shared", versions=f"2025-11-25 {MODERN}")
     async with lab.serving():
         one, two = await lab.connect(version), await lab.connect(version)
@@ -333,7 +333,9 @@ async def test_a_server_that_asks_and_does_not_read(
 
         async def watch() -> None:
             while True:
-                sessions.update(up.backend.session for up in lab.assignment.upstreams if up.backend)
+                sessions.update(
+                    up.backend.session for up in lab.assignment.supervisors if up.backend
+                )
                 for session in sessions:  # also of one that has ended
                     sizes.append(session.outbox.size)
                     assert session.counters["requests_in_flight"] <= 3 * 1024

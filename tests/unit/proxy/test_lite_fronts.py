@@ -37,8 +37,8 @@ from wirespeed.proxy import (
     PrincipalConfig,
     RateConfig,
     ToolRules,
-    lite_front,
 )
+from wirespeed.proxy import lite as lite_module
 from wirespeed.proxy.file import load
 from wirespeed.transport.address import parse
 
@@ -483,7 +483,7 @@ async def test_rates(tmp_path: Path, scheme: str) -> None:
 async def test_the_connection_of_a_client_ends(
     tmp_path: Path, scheme: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lite_front, "IDLE", 0.2)
+    monkeypatch.setattr(lite_module, "IDLE", 0.2)
     lab = lite_lab(tmp_path, isolation="shared")
     async with lab.serving(f"{scheme}://127.0.0.1:0/mcp") as urls:
         fronts = lab.proxy.services["a"].fronts
@@ -502,7 +502,7 @@ async def test_the_connection_of_a_client_ends(
 async def test_too_many_clients(
     tmp_path: Path, scheme: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lite_front, "MAX_GUESTS", 1)
+    monkeypatch.setattr(lite_module, "MAX_GUESTS", 1)
     lab = lite_lab(tmp_path, isolation="shared")
     lab.options = {"principals": (principal("anne"), principal("bob"))}
     async with lab.serving(f"{scheme}://127.0.0.1:0/mcp") as urls:
@@ -516,7 +516,7 @@ async def test_too_many_clients(
             calling.cancel()
             await asyncio.wait((calling,))
         await lab.until_logged("a hangs", "a cancelled")
-        await asyncio.sleep(2 * lite_front.SETTLED)
+        await asyncio.sleep(2 * lite_module.SETTLED)
         async with LiteClient(who, token=TOKENS["bob"]) as bob:
             assert (await bob.call("1")).text == "a:1"
 

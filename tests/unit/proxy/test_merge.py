@@ -17,9 +17,9 @@ from tests.unit.proxy.proxy_lab import call
 from wirespeed import Client, Limits
 from wirespeed.errors import RemoteError, WirespeedError
 from wirespeed.proxy import BackendConfig, ToolsConfig
-from wirespeed.proxy.backend import Backend, Owner
+from wirespeed.proxy.downstream import Work
 from wirespeed.proxy.merge import member
-from wirespeed.proxy.ongoing import Work
+from wirespeed.proxy.upstream import Upstream, UpstreamOwner
 from wirespeed.types import Accept, ElicitParams
 
 pytestmark = pytest.mark.compiled
@@ -319,7 +319,7 @@ async def test_a_handshake_that_takes_too_long(
             error = (await client.ask(call(n, "s_x")))["error"]
             assert error["code"] == -31004
             assert "it did not answer initialize within 1 s" in error["message"]
-            while servers.upstreams:
+            while servers.supervisors:
                 await asyncio.sleep(0.01)
 
 
@@ -358,8 +358,8 @@ async def test_capabilities_that_are_not_objects(
 
 
 async def test_a_connection_is_lost_even_where_its_owner_fails() -> None:
-    owner = mock.Mock(spec=Owner, **{"closed.side_effect": RuntimeError("a fault")})
-    backend = Backend("b", owner, Limits(), asyncio.get_running_loop())
+    owner = mock.Mock(spec=UpstreamOwner, **{"closed.side_effect": RuntimeError("a fault")})
+    backend = Upstream("b", owner, Limits(), asyncio.get_running_loop())
     with pytest.raises(RuntimeError, match="a fault"):
         backend.on_lost(None)
     assert backend.lost.result() is None

@@ -38,8 +38,8 @@ def mute(**more: Any) -> BackendConfig:
 
 async def until_ready(lab: MergeLab, name: str) -> None:
     """Wait until the server of a name can answer."""
-    upstreams = lab.proxy.services[name].assignment.upstreams
-    while not any(one.status.state == "ready" for one in upstreams):
+    supervisors = lab.proxy.services[name].assignment.supervisors
+    while not any(one.status.state == "ready" for one in supervisors):
         await asyncio.sleep(0.01)
 
 

@@ -366,8 +366,8 @@ async def test_without_an_admin_listener_nothing_is_measured(tmp_path: Path) -> 
         client = await lab.connect()
         await client.ask(call(1, "echo"))
         (service,) = lab.proxy.services.values()
-        (upstream,) = service.meter.upstreams
-        assert upstream.backend is not None and upstream.backend.observer is None
+        (supervisor,) = service.meter.supervisors
+        assert supervisor.backend is not None and supervisor.backend.observer is None
 
 
 async def test_a_registry_of_ones_own_shows_the_same(tmp_path: Path) -> None:
@@ -549,7 +549,7 @@ async def test_the_page_has_no_text_that_is_not_escaped(tmp_path: Path) -> None:
         await client.ask(call(1, "echo"))
         logging.getLogger("wirespeed.proxy").warning("%s", hostile)
         (service,) = lab.proxy.services.values()
-        next(iter(service.meter.upstreams)).status.error = hostile
+        next(iter(service.meter.supervisors)).status.error = hostile
         next(iter(service.fronts)).peer.user = hostile
         got = await lab.get("/")
     assert "<script>alert" not in got.text and "<b>" not in got.text

@@ -179,7 +179,7 @@ async def test_a_session_of_a_silent_client_ends(tmp_path: Path) -> None:
         two = f"Mcp-Session-Id: {await front.initialize()}"
         async with listening(front, two):
             one = f"Mcp-Session-Id: {await front.initialize()}"
-            pid = service(front).upstreams[1].status.pid
+            pid = service(front).supervisors[1].status.pid
             while Path(f"/proc/{pid}").exists():
                 await asyncio.sleep(0.01)
             states = [(await front.post(call(1, "echo"), it))[0] for it in (one, two)]

@@ -15,9 +15,9 @@ from tests.unit.proxy.translation_lab import EraLab, tool
 from wirespeed import Stdio
 from wirespeed.protocol.revisions import META_SUBSCRIPTION_ID
 from wirespeed.proxy import BackendConfig
-from wirespeed.proxy.isolation import changes
+from wirespeed.proxy.affinity import Seals
+from wirespeed.proxy.isolation import pool as pool_module
 from wirespeed.proxy.isolation.pool import Pool
-from wirespeed.proxy.seals import Seals
 
 pytestmark = [pytest.mark.compiled, pytest.mark.off_schema]
 
@@ -42,7 +42,7 @@ async def grown(lab: Lab, size: int) -> dict[int, Raw]:
         holders.append(client)
         found[pid] = client
         pool = lab.assignment
-        while len(pool.upstreams) > sum(one.backend is not None for one in pool.modern):
+        while len(pool.supervisors) > sum(one.backend is not None for one in pool.modern):
             await asyncio.sleep(0.01)
     return found
 
@@ -195,7 +195,7 @@ async def test_a_change_that_all_processes_tell_of_is_told_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each process tells of it: the client reads again once, when none is behind."""
-    monkeypatch.setattr(changes, "WAIT", 3600.0)
+    monkeypatch.setattr(pool_module, "WAIT", 3600.0)
     lab = EraLab(tmp_path, "pool", modern=True, size=3)
 
     async def tell(process: int, method: str, **params: Any) -> None:
@@ -235,7 +235,7 @@ async def test_a_change_that_all_processes_tell_of_is_told_once(
             assert [m["params"].get("uri") for m in told] == ["u:1", "u:2", None]
             await client.silent()
         # the others have nothing to tell
-        monkeypatch.setattr(changes, "WAIT", 0.01)
+        monkeypatch.setattr(pool_module, "WAIT", 0.01)
         await tell(1, "tools/list_changed")
         for client in (one, legacy):
             assert (await client.recv())["method"] == "notifications/tools/list_changed"

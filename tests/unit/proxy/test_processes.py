@@ -16,8 +16,8 @@ from proxy_lab import MODERN, Lab, Raw, call, said
 from raw import surroundings
 
 from wirespeed.proxy import RecycleConfig
-from wirespeed.proxy.supervision.recycling import resident
-from wirespeed.proxy.supervision.stderr import MAX_BYTES, MAX_LINES, NamedLines
+from wirespeed.proxy.supervision.checks import resident
+from wirespeed.proxy.supervision.supervisor import MAX_BYTES, MAX_LINES, NamedLines
 
 pytestmark = pytest.mark.off_schema
 
@@ -51,23 +51,25 @@ def is_alive(pid: int) -> bool:
 async def test_spares_wait_for_clients(tmp_path: Path) -> None:
     lab = Lab(tmp_path, "session", config={"spares": 2})
     async with lab.serving():
-        await until(lambda: [one.status.state for one in lab.assignment.upstreams] == ["ready"] * 2)
-        waiting = [one.status.pid for one in lab.assignment.upstreams]
+        await until(
+            lambda: [one.status.state for one in lab.assignment.supervisors] == ["ready"] * 2
+        )
+        waiting = [one.status.pid for one in lab.assignment.supervisors]
         one = await lab.connect()
         assert await pid_of(one) == waiting[0]
-        await until(lambda: len(lab.assignment.upstreams) == 3)  # another spare
+        await until(lambda: len(lab.assignment.supervisors) == 3)  # another spare
         two = await lab.connect()
         assert await pid_of(two) == waiting[1]
         await one.close()
-        await until(lambda: len(lab.assignment.upstreams) == 3)
+        await until(lambda: len(lab.assignment.supervisors) == 3)
         await until(lambda: not is_alive(waiting[0]))
-    assert lab.assignment.upstreams == []
+    assert lab.assignment.supervisors == []
 
 
 async def test_a_spare_that_ends_is_started_again(tmp_path: Path) -> None:
     lab = Lab(tmp_path, "session", config={"spares": 1})
     async with lab.serving():
-        (spare,) = lab.assignment.upstreams
+        (spare,) = lab.assignment.supervisors
         await until(lambda: spare.status.state == "ready")
         first = spare.status.pid
         os.kill(first, signal.SIGKILL)
@@ -104,8 +106,8 @@ async def test_a_process_that_has_answered_enough(
         await two.send({**cancel, "params": {"requestId": "long"}})
         await until(lambda: not is_alive(old))
         assert await pid_of(two) == new
-        (upstream,) = lab.assignment.upstreams
-        assert (upstream.status.state, upstream.status.pid) == ("ready", new)
+        (supervisor,) = lab.assignment.supervisors
+        assert (supervisor.status.state, supervisor.status.pid) == ("ready", new)
 
 
 @pytest.mark.parametrize(("isolation", "size"), [("shared", 4), ("pool", 1), ("pool", 2)])
@@ -182,7 +184,7 @@ async def test_an_idle_process_stops(tmp_path: Path) -> None:
         one = await lab.connect(MODERN)
         first = await pid_of(one)
         await until(lambda: not is_alive(first))
-        assert lab.assignment.upstreams == []
+        assert lab.assignment.supervisors == []
         second = await pid_of(one)
         assert second != first
         await one.send(request("s", "subscriptions/listen", notifications={}))

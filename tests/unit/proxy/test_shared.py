@@ -190,7 +190,7 @@ async def test_subscriptions_do_not_keep_a_server_from_coming_back(tmp_path: Pat
         assert "result" in await one.ask(request(1, "resources/subscribe", uri="once:"))
         await two.ask(call(1, "crash"))
         assert "result" in await two.ask(call(2, "echo"))
-        assert lab.assignment.upstreams[0].status.restarts == 1
+        assert lab.assignment.supervisors[0].status.restarts == 1
     assert len(lab.read("resources/subscribe")) == 2
 
 

@@ -14,8 +14,8 @@ from tests.unit.proxy.proxy_lab import Lab
 from wirespeed import Client, Stdio
 from wirespeed.errors import WirespeedError
 from wirespeed.proxy import BackendConfig
-from wirespeed.proxy.isolation import pair
-from wirespeed.proxy.supervision import starts
+from wirespeed.proxy.isolation import per_client
+from wirespeed.proxy.supervision import supervisor
 
 SLOW = """
 import sys, time
@@ -61,8 +61,8 @@ async def test_a_client_waits_for_one_start_at_most(
 
 async def test_starts_take_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two at once, and none of them is late because of the others."""
-    monkeypatch.setattr(starts, "_processors", lambda: 1)
-    monkeypatch.setattr(starts, "_gates", {})
+    monkeypatch.setattr(supervisor, "_processors", lambda: 1)
+    monkeypatch.setattr(supervisor, "_gates", {})
     script, log = tmp_path / "slow.py", tmp_path / "log"
     script.write_text(SLOW)
     lab = Lab(tmp_path, "shared")
@@ -73,9 +73,9 @@ async def test_starts_take_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     object.__setattr__(lab.proxy.config, "backends", backends)
     lab.proxy = type(lab.proxy)(lab.proxy.config)
     async with lab.serving():
-        while any(one.upstreams[0].status.state != "ready" for one in assignments(lab)):
+        while any(one.supervisors[0].status.state != "ready" for one in assignments(lab)):
             await asyncio.sleep(0.05)
-        assert all(not one.upstreams[0].status.restarts for one in assignments(lab))
+        assert all(not one.supervisors[0].status.restarts for one in assignments(lab))
     n, most = 0, 0
     for line in log.read_text().split():
         n += 1 if line == "begin" else -1
@@ -88,10 +88,10 @@ def assignments(lab: Lab) -> list[Any]:
 
 
 async def test_a_start_that_takes_long_holds_up_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(starts, "_processors", lambda: 1)
-    monkeypatch.setattr(starts, "_gates", {})
-    monkeypatch.setattr(starts, "_HOLD", 0.05)
-    async with starts.Starting(), starts.Starting(), starts.Starting():
+    monkeypatch.setattr(supervisor, "_processors", lambda: 1)
+    monkeypatch.setattr(supervisor, "_gates", {})
+    monkeypatch.setattr(supervisor, "_HOLD", 0.05)
+    async with supervisor.Starting(), supervisor.Starting(), supervisor.Starting():
         pass  # the third began while the first two went on
 
 
@@ -99,10 +99,10 @@ async def test_clients_that_say_nothing_hold_up_nobody(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A server whose client asks nothing has nothing to answer."""
-    monkeypatch.setattr(starts, "_processors", lambda: 1)
-    monkeypatch.setattr(starts, "_gates", {})
-    monkeypatch.setattr(starts, "_HOLD", 1000.0)
-    monkeypatch.setattr(pair, "_START", 1000.0)
+    monkeypatch.setattr(supervisor, "_processors", lambda: 1)
+    monkeypatch.setattr(supervisor, "_gates", {})
+    monkeypatch.setattr(supervisor, "_HOLD", 1000.0)
+    monkeypatch.setattr(per_client, "_START", 1000.0)
     lab = Lab(tmp_path, "session", era="legacy")
     async with lab.serving():
         for _ in range(4):

@@ -10,7 +10,7 @@ import pytest
 from proxy_lab import MODERN, Lab, call, said
 
 from wirespeed.proxy import HealthConfig
-from wirespeed.proxy.supervision import garbage
+from wirespeed.proxy.upstream import BAD_MESSAGE, MAX_GARBAGE, UNKNOWN_ID
 
 pytestmark = [pytest.mark.compiled, pytest.mark.off_schema]
 
@@ -30,8 +30,8 @@ async def test_a_server_that_hangs_is_ended(tmp_path: Path, version: str, versio
     async with lab.serving():
         one, two = await lab.connect(version), await lab.connect(version)
         pid = said(await one.ask(call(1, "echo")))["pid"]
-        (upstream,) = lab.assignment.upstreams
-        assert (upstream.status.state, upstream.status.pid) == ("ready", pid)
+        (supervisor,) = lab.assignment.supervisors
+        assert (supervisor.status.state, supervisor.status.pid) == ("ready", pid)
         await two.send(call("also", "hang"))
         await one.send(call(2, "hang"))
         reason = "the server b was ended: it did not answer a ping within 0.3 s"
@@ -39,10 +39,10 @@ async def test_a_server_that_hangs_is_ended(tmp_path: Path, version: str, versio
         assert (await two.recv())["error"] == {"code": LOST, "message": reason}
         assert said(await one.ask(call(3, "echo")))["pid"] != pid
         await one.silent()
-        assert upstream.status.restarts == 1
-        assert upstream.status.error == "it was ended: it did not answer a ping within 0.3 s"
-    assert upstream.status.state == "stopped"
-    assert upstream.status.pid is None
+        assert supervisor.status.restarts == 1
+        assert supervisor.status.error == "it was ended: it did not answer a ping within 0.3 s"
+    assert supervisor.status.state == "stopped"
+    assert supervisor.status.pid is None
 
 
 async def test_a_hanging_server_of_one_client(tmp_path: Path) -> None:
@@ -74,7 +74,7 @@ async def test_a_server_that_works_is_left_alone(tmp_path: Path) -> None:
         assert (await one.recv())["params"]["progress"] == 2
         assert said(await one.recv()) == {"said": "x"}
         assert (await one.recv())["id"] == 2
-        assert lab.assignment.upstreams[0].status.restarts == 0
+        assert lab.assignment.supervisors[0].status.restarts == 0
 
 
 @pytest.mark.parametrize("isolation", ["shared", "session", "pool"])
@@ -124,17 +124,17 @@ async def test_garbage_is_counted_by_kind(tmp_path: Path) -> None:
         await one.send({**cancel, "params": {"requestId": "c"}})
         await lab.until_read("notifications/cancelled", 1)
         await one.ask(call(2, "free", **{"as": "x"}))  # answers twice, once more than is due
-        (upstream,) = lab.assignment.upstreams
-        counts = {garbage.BAD_MESSAGE: 2, garbage.UNKNOWN_ID: 2}
-        assert upstream.backend.garbage.counts == counts
-        assert upstream.status.restarts == 0
+        (supervisor,) = lab.assignment.supervisors
+        counts = {BAD_MESSAGE: 2, UNKNOWN_ID: 2}
+        assert supervisor.backend.garbage.counts == counts
+        assert supervisor.status.restarts == 0
 
 
 async def test_a_flood_of_garbage_ends_the_server(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     lab = Lab(tmp_path, "shared")
-    flood = "no JSON\n" * (garbage.MAX_GARBAGE + 1)
+    flood = "no JSON\n" * (MAX_GARBAGE + 1)
     async with lab.serving():
         one = await lab.connect()
         answer = await one.ask(call(1, "raw", text=flood))
@@ -163,8 +163,8 @@ async def test_a_crash_loop_is_shown(tmp_path: Path) -> None:
         (tmp_path / "backend.py").write_text("raise SystemExit(5)")
         await one.ask(call(0, "crash"))
         assert (await one.ask(call(1, "echo")))["error"]["code"] == LOST
-        (upstream,) = lab.assignment.upstreams
-        assert upstream.status.state == "crash loop"
-        assert "status 5" in upstream.status.error
-        assert upstream.status.restarts >= 3
-        assert upstream.status.pid is None
+        (supervisor,) = lab.assignment.supervisors
+        assert supervisor.status.state == "crash loop"
+        assert "status 5" in supervisor.status.error
+        assert supervisor.status.restarts >= 3
+        assert supervisor.status.pid is None

@@ -424,7 +424,7 @@ async def test_an_update_that_the_first_request_after_a_crash_causes(
         for client in (one, two):
             assert "result" in await client.ask(request(1, "resources/subscribe", uri="u:1"))
         (server,) = lab.assignment.modern
-        process = lab.assignment.upstreams[0].status.pid
+        process = lab.assignment.supervisors[0].status.pid
         os.kill(process, signal.SIGKILL)
         while server.backend is not None:
             await asyncio.sleep(0)

@@ -472,7 +472,7 @@ async def test_a_server_that_is_lost(tmp_path: Path) -> None:
         await one.ask(tool(0, "ask", method="roots/list"))
         await one.send(tool(1, "hold"))
         await lab.until_read("tools/call", 2)
-        for upstream in lab.proxy.services["b"].assignment.upstreams:
-            assert upstream.status.pid is not None
-            os.kill(upstream.status.pid, signal.SIGKILL)
+        for supervisor in lab.proxy.services["b"].assignment.supervisors:
+            assert supervisor.status.pid is not None
+            os.kill(supervisor.status.pid, signal.SIGKILL)
         assert (await one.recv())["error"]["code"] == -31004

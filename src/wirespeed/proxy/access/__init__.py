@@ -1,1 +1,1 @@
-"""Who may do what, and the audit log."""
+"""Access: principals, what they may do, and the audit log."""

@@ -22,14 +22,14 @@ from typing import TYPE_CHECKING, Any
 from wirespeed.errors import TransportError
 from wirespeed.protocol import codes
 from wirespeed.proxy.flow.rates import host_of
-from wirespeed.proxy.party import Audits
+from wirespeed.proxy.side import Audits
 from wirespeed.transport.rate_limited_log import RateLimitedLog
 
 if TYPE_CHECKING:
     from wirespeed._core.envelope import Message
-    from wirespeed.proxy.backend import Backend
     from wirespeed.proxy.config import AuditConfig
-    from wirespeed.proxy.front import Front
+    from wirespeed.proxy.downstream import Downstream
+    from wirespeed.proxy.upstream import Upstream
     from wirespeed.transport.options import HttpRequest, Refusal
 
 logger = logging.getLogger("wirespeed.proxy")
@@ -122,22 +122,22 @@ class AuditLog:
 
     # -- requests --------------------------------------------------------------------------------
 
-    def arrive(self, asker: Front) -> None:
+    def arrive(self, asker: Downstream) -> None:
         """A request has come over HTTP from a client without a session. It may have to wait before
         it is passed on, and its header fields are gone then."""
         asker.request_id = _given_id(asker)
 
-    def begin(self, asker: Front, answerer: Backend, message: Message, size: int) -> Record:
+    def begin(self, asker: Downstream, answerer: Upstream, message: Message, size: int) -> Record:
         """A request is passed on to a server."""
         return Record(self, self._facts(asker, message, size), answerer.name)
 
-    def refuse(self, asker: Front, message: Message, size: int, code: int) -> None:
+    def refuse(self, asker: Downstream, message: Message, size: int, code: int) -> None:
         """A request is refused."""
         facts = self._facts(asker, message, size)
         server = asker.service.server_of(message.text("params.name"))
         self.add(lambda: _line(facts, server, "refused", code, None, 1, 0))
 
-    def _facts(self, asker: Front, message: Message, size: int) -> tuple[Any, ...]:
+    def _facts(self, asker: Downstream, message: Message, size: int) -> tuple[Any, ...]:
         event, key = _REQUESTS[message.method or ""]
         return (
             time(),
@@ -172,12 +172,12 @@ class AuditLog:
                 reason=refusal.reason,
             )
 
-    def watch(self, client: Front) -> None:
+    def watch(self, client: Downstream) -> None:
         """Note the session or connection of a client: in a later turn of the loop, in which it is
         known who the client is, and at its end."""
         client.loop.call_soon(self._watch, client, self._next_id(), monotonic())
 
-    def _watch(self, client: Front, id: str, began: float) -> None:
+    def _watch(self, client: Downstream, id: str, began: float) -> None:
         known = {
             "id": id,
             "principal": None if (who := _who(client)) is None else str(who),
@@ -275,7 +275,7 @@ class Record:
         self._goes_on = False
         self.bytes_out = 0
 
-    def again(self, answerer: Backend) -> None:
+    def again(self, answerer: Upstream) -> None:
         """The request is sent again: its server was lost, or the proxy goes on (`defer`)."""
         self._server = answerer.name
         self._attempts += not self._goes_on
@@ -350,7 +350,7 @@ def _text(line: dict[str, Any]) -> str:
     return json.dumps({key: value for key, value in line.items() if value is not None})
 
 
-def _who(client: Front) -> object:
+def _who(client: Downstream) -> object:
     """The principal of a client, or else its user; None: neither is known."""
     access = client.access
     grant = None if access is None else access.of(client.principal)  # type: ignore[attr-defined]
@@ -361,7 +361,7 @@ def _text_of(at: float) -> str:
     return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds")
 
 
-def _given_id(asker: Front) -> str | None:
+def _given_id(asker: Downstream) -> str | None:
     """The id that a client, or a proxy before this one, has given to its HTTP request."""
     if asker.head is None:
         return asker.request_id if asker.shared else None

@@ -1,8 +1,8 @@
-from wirespeed.proxy.side cimport Access
+from wirespeed.proxy.side cimport AccessCheck
 
 
 # What one principal may use at one endpoint.
-cdef class Grant:
+cdef class PrincipalGrant:
     cdef readonly str name             # the principal's
     cdef object servers                # function of the name of a server
     cdef object allows                 # function of the name of a tool; None: all of them
@@ -11,9 +11,9 @@ cdef class Grant:
     cdef bint allows_c(self, bytes text, str name) except -1
 
 
-cdef class Grants(Access):
-    cdef dict grants                   # digest of a principal -> Grant
-    cdef Grant everyone                # of other clients; None: they may use nothing
+cdef class Grants(AccessCheck):
+    cdef dict grants                   # digest of a principal -> PrincipalGrant
+    cdef PrincipalGrant everyone                # of other clients; None: they may use nothing
     cdef readonly long long n_refused  # requests
 
-    cdef Grant of_c(self, object principal)
+    cdef PrincipalGrant of_c(self, object principal)

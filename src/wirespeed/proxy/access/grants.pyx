@@ -1,4 +1,4 @@
-"""What principals may use at one endpoint, asked for each request of their clients.
+"""Grants: what principals may use at one endpoint, asked for each request of their clients.
 
 A client is known by the digest of its principal, which the gate has put there. The name of a tool
 is looked up by its JSON text as it lies in the request: nothing is decoded.
@@ -9,7 +9,7 @@ cimport cython
 from wirespeed._core._simd cimport WS_NAME
 from wirespeed._core.envelope cimport Message, method_is, span_of
 from wirespeed._core.span cimport Span
-from wirespeed.proxy.side cimport Access, Side
+from wirespeed.proxy.side cimport AccessCheck, Side
 
 import functools
 
@@ -33,8 +33,8 @@ cdef object named = msgspec.json.Decoder(_Named).decode
 
 
 @cython.final
-cdef class Grant:
-    """What one principal may use at one endpoint.
+cdef class PrincipalGrant:
+    """The grant of one principal at one endpoint.
 
     Args:
         name: The principal's.
@@ -68,8 +68,8 @@ cdef class Grant:
 
 
 @cython.final
-cdef class Grants(Access):
-    """What all principals may use at one endpoint.
+cdef class Grants(AccessCheck):
+    """The grants of all principals at one endpoint.
 
     Args:
         grants: The grants by the digests of principals.
@@ -79,7 +79,7 @@ cdef class Grants(Access):
         n_refused: The requests that were not admitted.
     """
 
-    def __init__(self, grants, Grant everyone=None):
+    def __init__(self, grants, PrincipalGrant everyone=None):
         self.grants = dict(grants)
         self.everyone = everyone
 
@@ -87,16 +87,16 @@ cdef class Grants(Access):
         """Take the grants of another configuration, for connections that are there, too."""
         self.grants, self.everyone = other.grants, other.everyone
 
-    cdef Grant of_c(self, object principal):
+    cdef PrincipalGrant of_c(self, object principal):
         found = None if principal is None else self.grants.get(principal)
-        return self.everyone if found is None else <Grant> found
+        return self.everyone if found is None else <PrincipalGrant> found
 
     def of(self, principal):
         """Return the grant of a principal, by its digest; None: it has none."""
         return self.of_c(principal)
 
     cdef bint admits_c(self, Side asker, Message m) except -1:
-        cdef Grant grant = self.of_c(asker.principal)
+        cdef PrincipalGrant grant = self.of_c(asker.principal)
         cdef Span s
         cdef bytes text
         cdef str name
@@ -117,7 +117,7 @@ cdef class Grants(Access):
         return self.refuse(asker, m, codes.INVALID_PARAMS, f"Unknown tool: {name[:MAX_NAME]}")
 
     cdef object filter_c(self, Side asker, Message m):
-        cdef Grant grant
+        cdef PrincipalGrant grant
         if not method_is(m, b'"tools/list"', "tools/list"):
             return None
         grant = self.of_c(asker.principal)
@@ -131,7 +131,7 @@ cdef class Grants(Access):
         asker.refuse(m, code, text)
         return False
 
-    def without(self, Grant grant, text):
+    def without(self, PrincipalGrant grant, text):
         """Return the result of ``tools/list`` without the tools that are not allowed."""
         cdef dict result = members(text)
         cdef list kept = []
@@ -152,7 +152,7 @@ cdef class Grants(Access):
 def everyone(allows):
     """Return the grants of an endpoint that each client may use, but for the tools that are not
     allowed."""
-    return Grants({}, Grant("", _any, allows))
+    return Grants({}, PrincipalGrant("", _any, allows))
 
 
 def _any(server):

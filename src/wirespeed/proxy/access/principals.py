@@ -1,4 +1,5 @@
-"""Who clients are, and which servers they may use: what the gate asks for each server."""
+"""The principals of a proxy: the access check of each server asks who a client is, and whether it
+may use the server."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ import msgspec
 from wirespeed.auth.access_token import AccessToken, AnyOf
 from wirespeed.auth.resource_server import ResourceServer
 from wirespeed.auth.verifiers.hashes import PREFIX, TokenHash, TokenHashes
-from wirespeed.proxy.access.grants import Grant, Grants
+from wirespeed.proxy.access.grants import Grants, PrincipalGrant
 from wirespeed.transport.gate import Admission, Refused, digest
 from wirespeed.transport.options import Refusal, User
 
@@ -68,10 +69,10 @@ class Principals:
         self._all = config.principals
         self.rates = {_digest(one): one.rate for one in config.principals if one.rate is not None}
 
-    def authority(self, server: str | None) -> Authority:
+    def authority(self, server: str | None) -> ProxyAuthority:
         """Return what decides who may use a server. ``server`` is None for the endpoint of all
         servers."""
-        return Authority(self, server)
+        return ProxyAuthority(self, server)
 
     def grants(
         self,
@@ -97,7 +98,7 @@ class Principals:
             allows = shows
             if one.tools.restricts:
                 allows = _by_names(one, names, shows)
-            found[_digest(one)] = Grant(one.name, one.may_use, allows)
+            found[_digest(one)] = PrincipalGrant(one.name, one.may_use, allows)
         return Grants(found)
 
     def check(self, request: HttpRequest) -> Admission | Awaitable[Admission]:
@@ -124,7 +125,7 @@ class Principals:
         return self._resource.well_known(path, tuple)
 
 
-class Authority:
+class ProxyAuthority:
     """A `wirespeed.transport.gate.Authority` of one server, or of the endpoint of all."""
 
     def __init__(self, principals: Principals, server: str | None) -> None:

@@ -1,4 +1,4 @@
-"""Which arguments of a server's tools are header fields, too: what its list of tools says."""
+"""The arguments of a server's tools that are header fields, too, as its list of tools says."""
 
 from __future__ import annotations
 
@@ -11,16 +11,15 @@ import msgspec
 from wirespeed.client.results.features import ToolInfo
 from wirespeed.errors import WirespeedError
 from wirespeed.protocol.header_values import ParamField, param_fields
-from wirespeed.proxy.eras import envelope
-from wirespeed.proxy.pages import pages
+from wirespeed.proxy.requests import envelope, pages
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from wirespeed._core.envelope import Message
-    from wirespeed.proxy.backend import Backend, Owner
-    from wirespeed.proxy.front import Front
+    from wirespeed.proxy.downstream import Downstream
     from wirespeed.proxy.side import Side
+    from wirespeed.proxy.upstream import Upstream, UpstreamOwner
 
 logger = logging.getLogger("wirespeed.proxy")
 
@@ -30,19 +29,19 @@ MAX_TOOLS = 10_000
 
 
 class ToolSchemas:
-    """The `Owner` of a connection that a server is asked by, which is one more client of it.
+    """The `UpstreamOwner` of a connection that a server is asked by: one more client of it.
 
     Args:
         name: The server's.
         join: A function that makes such a connection for a client.
     """
 
-    def __init__(self, name: str, join: Callable[[Owner, Front], Backend]) -> None:
+    def __init__(self, name: str, join: Callable[[UpstreamOwner, Downstream], Upstream]) -> None:
         self._name = name
         self._join = join
         self._complaint = ""
 
-    async def ask(self, front: Front) -> dict[str, tuple[ParamField, ...]] | None:
+    async def ask(self, front: Downstream) -> dict[str, tuple[ParamField, ...]] | None:
         """Return the arguments that are header fields, by the name of each tool; None: the server
         does not say, which is logged once for each reason."""
         found: dict[str, tuple[ParamField, ...]] = {}
@@ -71,10 +70,10 @@ class ToolSchemas:
 
     # -- the connection --------------------------------------------------------------------------
 
-    async def opened(self, backend: Backend) -> None:
+    async def opened(self, backend: Upstream) -> None:
         """Not called: a server of the proxy opens no connection here."""
 
-    def closed(self, backend: Backend) -> None:
+    def closed(self, backend: Upstream) -> None:
         """What was asked fails."""
 
     def failed(self) -> None:
@@ -87,11 +86,11 @@ class ToolSchemas:
     def down(self, reason: str | None) -> None:
         """Not called."""
 
-    def server_asks(self, backend: Backend, message: Message) -> None:
+    def server_asks(self, backend: Upstream, message: Message) -> None:
         """Refuse it: it is not about a request of a client."""
         backend.refuse(message, "the proxy itself cannot be asked")
 
-    def server_said(self, backend: Backend, message: Message) -> None:
+    def server_said(self, backend: Upstream, message: Message) -> None:
         """Drop it."""
 
 

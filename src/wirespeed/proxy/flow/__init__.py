@@ -1,1 +1,1 @@
-"""How much of a server each client may use: fair turns, requests at a time, rates."""
+"""Flow control: fair turns, limits of requests at once, rates."""

@@ -1,5 +1,5 @@
 from wirespeed._core.envelope cimport Message
-from wirespeed.proxy.side cimport Admission, Route, Side
+from wirespeed.proxy.side cimport AdmissionControl, Route, Side
 
 
 # A client of a server, while it has requests there.
@@ -31,7 +31,7 @@ cdef class Permit:
 
 
 # The limits of one server.
-cdef class Limited(Admission):
+cdef class Limited(AdmissionControl):
     cdef str server
     cdef size_t max_in_flight, max_in_flight_per_client, max_queued, max_queued_bytes
     cdef list globs              # of the tools with a limit

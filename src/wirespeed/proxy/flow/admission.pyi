@@ -1,7 +1,7 @@
 from typing import final
 
 from wirespeed.proxy.backend_config import FlowConfig
-from wirespeed.proxy.side import Admission
+from wirespeed.proxy.side import AdmissionControl
 
 @final
 class Share: ...
@@ -13,7 +13,7 @@ class Queue: ...
 class Permit: ...
 
 @final
-class Limited(Admission):
+class Limited(AdmissionControl):
     def __init__(self, config: FlowConfig, server: str) -> None: ...
     @property
     def n_clients(self) -> int: ...

@@ -1,4 +1,4 @@
-"""How many requests a server works on at once: in all, of one client, of one tool.
+"""Limits of the requests that a server works on at once: in all, of one client, of one tool.
 
 Requests beyond these wait here, in a queue for each client and limit. The clients take turns, a
 request each. A client that waits for one tool does not wait with its other requests. When too many
@@ -10,7 +10,7 @@ cimport cython
 from wirespeed._core._simd cimport WS_METHOD, WS_NAME
 from wirespeed._core.envelope cimport Message, method_is, poi_is, span_of
 from wirespeed._core.span cimport Span
-from wirespeed.proxy.side cimport Admission, Route, Side
+from wirespeed.proxy.side cimport AdmissionControl, Route, Side
 
 import logging
 from collections import OrderedDict
@@ -50,7 +50,7 @@ cdef class Permit:
 
 
 @cython.final
-cdef class Limited(Admission):
+cdef class Limited(AdmissionControl):
     """The limits of one server, for the connections of all clients to all of its processes.
 
     Args:

@@ -1,4 +1,4 @@
-"""How many requests a client may send in a time: a token bucket for each."""
+"""Rates of requests: a token bucket for each client."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from wirespeed.proxy.backend_config import RateConfig
-    from wirespeed.proxy.party import Party
+    from wirespeed.proxy.side import Side
 
 # Clients whose requests are remembered. The one that was silent for longest is forgotten first.
 MAX_CLIENTS = 65536
 
 
-def client_of(side: Party) -> Hashable:
+def client_of(side: Side) -> Hashable:
     """Return whose requests a connection carries: the connection itself, unless its requests come
     from any client, one by one over HTTP. Then it is the principal of the request, or else the
     address that it came from."""
@@ -24,7 +24,7 @@ def client_of(side: Party) -> Hashable:
     return credentials_of(side) if side.shared else side
 
 
-def credentials_of(side: Party) -> bytes | str:
+def credentials_of(side: Side) -> bytes | str:
     """Return the principal of a connection, or else the address of its client, without a port;
     empty on stdio."""
     if side.principal is not None:
@@ -72,7 +72,7 @@ class Rates:
         """Return whether these are its rates."""
         return self._default == default and self._by_principal == by_principal
 
-    def delay(self, side: Party) -> float:
+    def delay(self, side: Side) -> float:
         """Return the seconds until a connection may send one more request: 0 counts this one, and
         anything else refuses it."""
         return self.delay_of(credentials_of(side))

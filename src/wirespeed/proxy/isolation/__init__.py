@@ -1,1 +1,1 @@
-"""Which server serves which client."""
+"""Isolation: the server that serves a client, alone or with others."""

@@ -1,41 +1,15 @@
-"""Which server gets the requests of a client."""
+"""The assignment of clients to servers, as the isolation of a server says."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from wirespeed.protocol import codes
-from wirespeed.proxy.eras import modern_version, unsupported
+from wirespeed.proxy.downstream import Router
 
 if TYPE_CHECKING:
-    from wirespeed._core.envelope import Message
-    from wirespeed.proxy.front import Front
-    from wirespeed.proxy.side import Side
-    from wirespeed.proxy.supervision.upstream import Upstream
-
-
-class Router(Protocol):
-    """Decides what becomes of the messages of clients.
-
-    Attributes:
-        is_shared: Whether what a server says to one client, the others see as well.
-    """
-
-    @property
-    def is_shared(self) -> bool:
-        """See above."""
-
-    def joined(self, front: Front) -> None:
-        """A client has connected."""
-
-    def left(self, front: Front) -> None:
-        """A client has left."""
-
-    def route(self, front: Front, message: Message) -> Side | None:
-        """Return the server that a client's request goes to, or None if it was answered."""
-
-    def client_said(self, front: Front, message: Message) -> None:
-        """Take a notification of a client that belongs to no request."""
+    from wirespeed.limits import Limits
+    from wirespeed.proxy.backend_config import BackendConfig
+    from wirespeed.proxy.supervision.supervisor import ServerMeter, Supervisor
 
 
 class Assignment(Router, Protocol):
@@ -51,7 +25,7 @@ class Assignment(Router, Protocol):
         """See above."""
 
     @property
-    def upstreams(self) -> list[Upstream]:
+    def supervisors(self) -> list[Supervisor]:
         """The servers that it keeps running."""
 
     async def start(self) -> None:
@@ -66,35 +40,16 @@ class Assignment(Router, Protocol):
         """End all servers."""
 
 
-class WithoutSession:
-    """The requests of HTTP clients that have no session. None can be passed on: clients of
-    2026-07-28 learn which revisions they may use.
+def assignment_of(config: BackendConfig, limits: Limits, meter: ServerMeter) -> Assignment:
+    """Return what assigns clients to a server as its isolation says."""
+    if config.isolation == "auto" and config.era != "modern":
+        from wirespeed.proxy.isolation.auto import Auto
 
-    Args:
-        reason: Why, as of `Assignment.refuses_lanes`.
-    """
+        return Auto(config, limits, meter)
+    if config.isolation == "session":
+        from wirespeed.proxy.isolation.per_client import PerClient
 
-    is_shared = True
+        return PerClient(config, limits, meter)
+    from wirespeed.proxy.isolation.pool import Pool
 
-    def __init__(self, reason: str = "") -> None:
-        self._reason = reason
-
-    def joined(self, front: Front) -> None:
-        """Nothing is started for such clients."""
-
-    def left(self, front: Front) -> None:
-        """Nothing ends with them."""
-
-    def route(self, front: Front, message: Message) -> None:
-        """Refuse a request."""
-        version = modern_version(message)
-        if version is None:
-            front.refuse(message, codes.INVALID_REQUEST, "there is no session")
-        else:
-            code, text, data = unsupported(front.service.legacy_versions, version)
-            if self._reason:
-                text = f"{text}; {front.service.name}: {self._reason}"
-            front.refuse(message, code, text, data)
-
-    def client_said(self, front: Front, message: Message) -> None:
-        """Drop a notification."""
+    return Pool(config, limits, meter)

@@ -8,21 +8,21 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from wirespeed.protocol import codes
-from wirespeed.proxy.isolation.assignment import WithoutSession
+from wirespeed.proxy.downstream import WithoutSession
 from wirespeed.proxy.isolation.handshake import Probe, ping
 from wirespeed.proxy.isolation.per_client import PerClient
 from wirespeed.proxy.isolation.pool import Pool
-from wirespeed.proxy.supervision.upstream import Life, StartAgain, Upstream
+from wirespeed.proxy.supervision.supervisor import RunningServer, StartAgain, Supervisor
 
 if TYPE_CHECKING:
     from wirespeed._core.envelope import Message
     from wirespeed.limits import Limits
-    from wirespeed.proxy.backend import Backend
     from wirespeed.proxy.backend_config import BackendConfig
-    from wirespeed.proxy.front import Front
-    from wirespeed.proxy.operation.meter import Meter
+    from wirespeed.proxy.downstream import Downstream
     from wirespeed.proxy.side import Side
-    from wirespeed.proxy.supervision.breaker import Breaker
+    from wirespeed.proxy.supervision.resilience import CircuitBreaker
+    from wirespeed.proxy.supervision.supervisor import ServerMeter
+    from wirespeed.proxy.upstream import Upstream
 
 
 class Auto:
@@ -37,7 +37,7 @@ class Auto:
 
     is_shared = False  # until the era is known
 
-    def __init__(self, config: BackendConfig, limits: Limits, meter: Meter) -> None:
+    def __init__(self, config: BackendConfig, limits: Limits, meter: ServerMeter) -> None:
         self._config = config
         self._limits = limits
         self._meter = meter
@@ -45,9 +45,9 @@ class Auto:
         self._pool: Pool | None = None
         self._lanes: Pool | None = None  # of a server of legacy eras
         self._is_known = False
-        self._life: Life | None = None
+        self._life: RunningServer | None = None
         self._probe = Probe(config.start_timeout / 2, None)
-        self._fronts: dict[Front, None] = {}  # that wait
+        self._fronts: dict[Downstream, None] = {}  # that wait
         self._refusal: tuple[int, str] | None = None
 
     async def start(self) -> None:
@@ -56,9 +56,9 @@ class Auto:
         if self._config.era == "legacy":
             await self._serve_legacy()
             return
-        upstream = Upstream(self._config, self, self._limits, self._meter, restarts=True)
-        self._life = Life(upstream, asyncio.ensure_future(upstream.run()))
-        await asyncio.shield(upstream.ready)
+        supervisor = Supervisor(self._config, self, self._limits, self._meter, restarts=True)
+        self._life = RunningServer(supervisor, asyncio.ensure_future(supervisor.run()))
+        await asyncio.shield(supervisor.ready)
 
     async def prove(self) -> None:
         """`start` has done so."""
@@ -90,12 +90,12 @@ class Auto:
         return [one for one in (self._pool, self._lanes) if one is not None]
 
     @property
-    def upstreams(self) -> list[Upstream]:
+    def supervisors(self) -> list[Supervisor]:
         """The servers that run, or are started again."""
-        found = [] if self._life is None else [self._life.upstream]
-        found += self._per_client.upstreams
+        found = [] if self._life is None else [self._life.supervisor]
+        found += self._per_client.supervisors
         for pool in self._pools:
-            found += pool.upstreams
+            found += pool.supervisors
         return found
 
     @property
@@ -112,7 +112,7 @@ class Auto:
         return sum(pool.n_retries for pool in self._pools)
 
     @property
-    def breakers(self) -> list[Breaker]:
+    def breakers(self) -> list[CircuitBreaker]:
         """The breakers of servers that have failed."""
         found = self._per_client.breakers
         for pool in self._pools:
@@ -121,7 +121,7 @@ class Auto:
 
     # -- the first server ------------------------------------------------------------------------
 
-    async def opened(self, backend: Backend) -> None:
+    async def opened(self, backend: Upstream) -> None:
         """The server is there: ask it. StartAgain: it ended at the question."""
         versions = await self._probe.ask(backend)
         if backend.greeting is not None:  # the first client says itself who it is
@@ -132,7 +132,7 @@ class Auto:
         assert life is not None
         if versions:
             self._pool = Pool(self._config, self._limits, self._meter, self._per_client)
-            self._pool.watch(life.upstream)
+            self._pool.watch(life.supervisor)
             self._go_on()
             await self._pool.adopt(backend, life, versions)
         else:
@@ -158,7 +158,7 @@ class Auto:
             if front.link is not None:
                 front.link.wrote()
 
-    def closed(self, backend: Backend) -> None:
+    def closed(self, backend: Upstream) -> None:
         """The first server was lost before its era was known."""
 
     def failed(self) -> None:
@@ -174,16 +174,16 @@ class Auto:
         for front in self._fronts:
             self._hold(front)
 
-    def server_asks(self, backend: Backend, message: Message) -> None:
+    def server_asks(self, backend: Upstream, message: Message) -> None:
         """Refuse what a server asks before it has a client."""
         backend.refuse(message, "there is no client yet")
 
-    def server_said(self, backend: Backend, message: Message) -> None:
+    def server_said(self, backend: Upstream, message: Message) -> None:
         """Drop what a server says before it has a client."""
 
     # -- clients ---------------------------------------------------------------------------------
 
-    def joined(self, front: Front) -> None:
+    def joined(self, front: Downstream) -> None:
         """A client has connected. Once the era is known, another assignment serves it."""
         if not self._is_known:
             self._fronts[front] = None
@@ -199,7 +199,7 @@ class Auto:
             front.router = self._lanes or WithoutSession(self.refuses_lanes)
         front.router.joined(front)
 
-    def _hold(self, front: Front) -> None:
+    def _hold(self, front: Downstream) -> None:
         """Let the requests of a client wait, or refuse them while the server cannot be started."""
         if not front.draining:
             front.session.refusal = self._refusal
@@ -208,14 +208,14 @@ class Auto:
         else:
             front.release()
 
-    def left(self, front: Front) -> None:
+    def left(self, front: Downstream) -> None:
         """A client has left before the era was known."""
         self._fronts.pop(front, None)
 
-    def route(self, front: Front, message: Message) -> Side | None:
+    def route(self, front: Downstream, message: Message) -> Side | None:
         """Nothing is passed on before the era is known."""
         front.unreachable(message)
         return None
 
-    def client_said(self, front: Front, message: Message) -> None:
+    def client_said(self, front: Downstream, message: Message) -> None:
         """Drop what a client says before the era is known."""

@@ -1,10 +1,14 @@
-from wirespeed._core.envelope cimport Message
-from wirespeed.proxy.party cimport Party
+from wirespeed.proxy.side cimport Choice, Translation
 
 
-cdef class Choice:
+cdef class LeastLoaded(Choice):
     cdef list servers
     cdef list clients            # of each server, a set: those that it has had a request of
 
-    # The server that gets a request of the modern era; None: that is to be looked at.
-    cdef Party choose_c(self, Party asker, Message m)
+
+cdef class TaskNames(Translation):
+    pass
+
+
+cdef class TaskRequests(Translation):
+    cdef object after            # a function of the client and its request: `Route.after`

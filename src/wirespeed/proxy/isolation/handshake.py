@@ -32,13 +32,12 @@ from wirespeed.protocol.revisions import (
     MODERN_VERSIONS,
     REVISIONS,
 )
-from wirespeed.proxy.eras import client_info, envelope
-from wirespeed.proxy.pages import pages
-from wirespeed.proxy.supervision.upstream import StartAgain
+from wirespeed.proxy.requests import client_info, envelope, pages
+from wirespeed.proxy.supervision.supervisor import StartAgain
 
 if TYPE_CHECKING:
-    from wirespeed.proxy.backend import Backend
-    from wirespeed.proxy.supervision.retries import Retries
+    from wirespeed.proxy.supervision.resilience import Retries
+    from wirespeed.proxy.upstream import Upstream
 
 
 logger = logging.getLogger("wirespeed.proxy")
@@ -57,14 +56,14 @@ _LEGACY = (
 
 
 async def discover(
-    backend: Backend, timeout: float, greet: Callable[[], Coroutine[Any, Any, Any]] | None = None
+    backend: Upstream, timeout: float, greet: Callable[[], Coroutine[Any, Any, Any]] | None = None
 ) -> tuple[str, ...]:
     """Return the versions that a server names in the modern era; none: it is of a legacy era.
 
     ``timeout``: Seconds after which a server that does not answer counts as a legacy one. Source:
     basic/transports/stdio of 2026-07-28, "Backward Compatibility". ``greet``: Asks a silent server
     something else as well, as `hello_to` does; an answer to ``initialize`` becomes
-    `Backend.greeting`. TransportError: the connection was lost. RemoteError: a modern server
+    `Upstream.greeting`. TransportError: the connection was lost. RemoteError: a modern server
     refuses.
     """
     backend.revision = REVISIONS[LATEST_MODERN]
@@ -87,14 +86,14 @@ async def discover(
     return ()
 
 
-async def hello_to(backend: Backend, capabilities: dict[str, Any], info: object = None) -> Any:
+async def hello_to(backend: Upstream, capabilities: dict[str, Any], info: object = None) -> Any:
     """Send ``initialize`` beside ``server/discover``. ``info``: That of a client, in place of the
     proxy's."""
     params = {**_hello(capabilities, info), "_meta": envelope()}
     return await backend.ask("initialize", params)
 
 
-async def ping_or_hello_to(backend: Backend) -> Any:
+async def ping_or_hello_to(backend: Upstream) -> Any:
     """Send ``ping`` beside ``server/discover`` to a server whose first client will send
     ``initialize``. A server that starts slowly answers it when it is there, with an error if it is
     of 2026-07-28. Only one that answers nothing before ``initialize`` gets that of the proxy."""
@@ -105,7 +104,7 @@ async def ping_or_hello_to(backend: Backend) -> Any:
     return await hello_to(backend, {})
 
 
-async def _versions(backend: Backend, timeout: float) -> tuple[str, ...]:
+async def _versions(backend: Upstream, timeout: float) -> tuple[str, ...]:
     """Return the versions that a server names in the modern era. `FallBack`: it is of another."""
     answer: Any = None
     try:
@@ -154,7 +153,7 @@ class Probe:
         self.was_fatal = False
         self._found: tuple[str, ...] | None = None
 
-    async def ask(self, backend: Backend) -> tuple[str, ...]:
+    async def ask(self, backend: Upstream) -> tuple[str, ...]:
         """Return the versions as `discover` does. StartAgain: the server ended at the question, as
         some legacy servers do; or it speaks both eras and has accepted ``initialize``, which would
         keep it from serving the modern one."""
@@ -181,7 +180,7 @@ class Probe:
         return self._found
 
 
-async def ping(backend: Backend, timeout: float) -> None:
+async def ping(backend: Upstream, timeout: float) -> None:
     """Wait until a server shows that it is there, but no longer than ``timeout`` seconds.
     TransportError: it has ended."""
     with contextlib.suppress(RemoteError, TimeoutError):
@@ -189,7 +188,7 @@ async def ping(backend: Backend, timeout: float) -> None:
             await backend.ask("ping")
 
 
-async def learn_tools(backend: Backend, retries: Retries, timeout: float) -> None:
+async def learn_tools(backend: Upstream, retries: Retries, timeout: float) -> None:
     """Learn from the list of its tools which arguments of a server over HTTP are header fields,
     too, and which tools change nothing, where either is needed. What it does not say within
     ``timeout`` seconds is not known. TransportError: it has ended."""
@@ -228,7 +227,7 @@ async def learn_tools(backend: Backend, retries: Retries, timeout: float) -> Non
 
 
 async def initialize(
-    backend: Backend, capabilities: dict[str, Any], info: object = None
+    backend: Upstream, capabilities: dict[str, Any], info: object = None
 ) -> dict[str, Any]:
     """Shake hands with a server of a legacy era, and return what it says of itself.
 

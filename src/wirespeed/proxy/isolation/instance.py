@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, cast
 
 from wirespeed.protocol import codes
 from wirespeed.proxy.backend_config import BreakerConfig
+from wirespeed.proxy.downstream import outermost, principal_of
 from wirespeed.proxy.failures import is_down
-from wirespeed.proxy.front import outermost, principal_of
-from wirespeed.proxy.supervision.breaker import Breaker
-from wirespeed.proxy.supervision.retries import MAX_KEPT, Retries
+from wirespeed.proxy.supervision.resilience import MAX_KEPT, CircuitBreaker, Retries
 from wirespeed.transport.rate_limited_log import RateLimitedLog
 
 if TYPE_CHECKING:
@@ -20,10 +19,10 @@ if TYPE_CHECKING:
 
     from wirespeed._core.envelope import Message
     from wirespeed.limits import Limits
-    from wirespeed.proxy.backend import Backend
     from wirespeed.proxy.backend_config import BackendConfig
-    from wirespeed.proxy.front import Front
+    from wirespeed.proxy.downstream import Downstream
     from wirespeed.proxy.side import Side
+    from wirespeed.proxy.upstream import Upstream
 
 # Seconds for which a server may go on about what a client wanted that has left.
 LINGER = 60.0
@@ -33,7 +32,7 @@ quiet = RateLimitedLog(logger)
 
 
 @contextlib.contextmanager
-def guarded(front: Front, message: Message) -> Iterator[None]:
+def guarded(front: Downstream, message: Message) -> Iterator[None]:
     """Handle a request that has waited. An exception refuses it, and stops nothing else."""
     try:
         yield
@@ -42,13 +41,13 @@ def guarded(front: Front, message: Message) -> Iterator[None]:
         front.refuse(message, codes.INTERNAL_ERROR, "Internal error")
 
 
-def pong(front: Front, message: Message) -> None:
+def pong(front: Downstream, message: Message) -> None:
     """Answer a ping."""
     front.session.send_result(message, b"{}")
 
 
 class Instance:
-    """The base of `Legacy` and `Modern`: an `Owner` of one connection after another.
+    """The base of `Legacy` and `Modern`: an `UpstreamOwner` of one connection after another.
 
     Attributes:
         backend: The connection; None while there is none, or it is not ready.
@@ -60,7 +59,7 @@ class Instance:
 
     def __init__(self, config: BackendConfig, limits: Limits, *, is_one_of_several: bool) -> None:
         self.config = config
-        self.backend: Backend | None = None
+        self.backend: Upstream | None = None
         self.refusal: tuple[int, str] | None = None
         self.dropped = {
             "not attributed": 0,
@@ -70,17 +69,17 @@ class Instance:
         }
         self.n_retries = 0
         self.retries = Retries(config.retry)
-        self.breaker: Breaker | None = None
+        self.breaker: CircuitBreaker | None = None
         self._ejects = is_one_of_several
         self._down: str | None = None
         self._n_answered = 0  # by the connections before
-        self._kept: list[tuple[Front, Message]] = []
-        self._left: Front | None = None  # the only client that has left lately
+        self._kept: list[tuple[Downstream, Message]] = []
+        self._left: Downstream | None = None  # the only client that has left lately
         self._alone_from = 0.0  # when nothing is said any more of those that have left
         self._principals: set[bytes | None] = set()  # two of this process at most
         self._unattributed = RateLimitedLog(logger, lines=1, seconds=LINGER)
 
-    async def opened(self, backend: Backend) -> None:
+    async def opened(self, backend: Upstream) -> None:
         """Shake hands. WirespeedError or TimeoutError: the server cannot be used."""
         raise NotImplementedError
 
@@ -89,11 +88,11 @@ class Instance:
         raise NotImplementedError
 
     @property
-    def clients(self) -> Collection[Front]:
+    def clients(self) -> Collection[Downstream]:
         """Those whose requests the server may work on."""
         raise NotImplementedError
 
-    def met(self, front: Front) -> None:
+    def met(self, front: Downstream) -> None:
         """A client has come."""
         principal = principal_of(front)
         if len(self._principals) > 1:
@@ -102,17 +101,17 @@ class Instance:
         if front.shared and principal is not None:
             self._principals.add(None)  # its next request may be of another one
 
-    def left(self, front: Front) -> None:
+    def left(self, front: Downstream) -> None:
         """A client that came has left. The server may still work for it."""
         now = front.loop.time()
-        client: Front | None = outermost(front)
+        client: Downstream | None = outermost(front)
         if now < self._alone_from and client is not self._left:
             client = None  # it is one of several
         self._left, self._alone_from = client, now + LINGER
         if front.link is None:
             self._kept = [one for one in self._kept if one[0] is not front]
 
-    def closed(self, backend: Backend) -> None:
+    def closed(self, backend: Upstream) -> None:
         """The server is gone: requests wait for the next one."""
         self._n_answered += backend.n_answered
         if self.backend is backend:
@@ -127,7 +126,7 @@ class Instance:
         if self.breaker is not None:
             self.breaker.close()
 
-    def use(self, backend: Backend) -> None:
+    def use(self, backend: Upstream) -> None:
         """The server is ready: the requests go to it, the kept ones first."""
         backend.retries, backend.retries_calls = self.retries, self.retries.has_calls
         self.backend = backend
@@ -147,7 +146,7 @@ class Instance:
         """Keep a request that the lost server has not answered, for the next one."""
         if len(self._kept) >= MAX_KEPT or self.refusal is not None:
             return False
-        self._kept.append((cast("Front", asker), message))
+        self._kept.append((cast("Downstream", asker), message))
         return True
 
     def send_kept(self) -> None:
@@ -181,7 +180,7 @@ class Instance:
     def failed(self) -> None:
         """Count a failure."""
         if self.breaker is None and (self.config.breaker is not None or self._ejects):
-            self.breaker = Breaker(
+            self.breaker = CircuitBreaker(
                 self.config.breaker or BreakerConfig(),
                 asyncio.get_running_loop(),
                 self._update,
@@ -221,7 +220,7 @@ class Instance:
             and self.breaker.state == "half open"
         )
 
-    def admits(self, front: Front, message: Message) -> bool:
+    def admits(self, front: Downstream, message: Message) -> bool:
         """Whether a request may pass. If not, it was refused."""
         if self.breaker is None or not self.is_tried or message.method == "subscriptions/listen":
             return True  # a subscription would be a trial without an end
@@ -235,7 +234,7 @@ class Instance:
 
     # -- what the server says --------------------------------------------------------------------
 
-    def server_asks(self, backend: Backend, message: Message) -> Side | None:
+    def server_asks(self, backend: Upstream, message: Message) -> Side | None:
         """Answer a ping, and refuse all else."""
         if message.method == "ping":
             backend.session.send_result(message, b"{}")
@@ -247,11 +246,11 @@ class Instance:
             )
         return None
 
-    def server_said(self, backend: Backend, message: Message) -> None:
+    def server_said(self, backend: Upstream, message: Message) -> None:
         """Take a notification that belongs to no request."""
         raise NotImplementedError
 
-    def only(self) -> Front | None:
+    def only(self) -> Downstream | None:
         """The client that a message can only be for, if there is one. No other one was connected in
         the last minute, and none of another principal since the process of the server started."""
         if len(self.clients) != 1 or len(self._principals) > 1:
@@ -262,7 +261,7 @@ class Instance:
         was_alone = front.loop.time() >= self._alone_from or outermost(front) is self._left
         return front if was_alone else None
 
-    def drop(self, backend: Backend, message: Message) -> None:
+    def drop(self, backend: Upstream, message: Message) -> None:
         """Count a message of the server that nobody gets, as it is not certain whose it is."""
         self.dropped["not attributed"] += 1
         self._unattributed.log(

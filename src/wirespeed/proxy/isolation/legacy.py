@@ -22,11 +22,11 @@ from wirespeed.protocol.revisions import (
     LEGACY_VERSIONS,
     LOG_LEVELS,
 )
-from wirespeed.proxy.eras import modern_version, params_of, unsupported
 from wirespeed.proxy.isolation.handshake import initialize, learn_tools
 from wirespeed.proxy.isolation.instance import Instance, guarded, pong, quiet
 from wirespeed.proxy.isolation.task_makers import TaskMakers
-from wirespeed.proxy.supervision.upstream import Unsuitable
+from wirespeed.proxy.requests import modern_version, params_of, unsupported
+from wirespeed.proxy.supervision.supervisor import Unsuitable
 from wirespeed.tasks.views import not_found
 
 if TYPE_CHECKING:
@@ -34,11 +34,11 @@ if TYPE_CHECKING:
 
     from wirespeed._core.envelope import Message
     from wirespeed.limits import Limits
-    from wirespeed.proxy.backend import Backend
     from wirespeed.proxy.backend_config import BackendConfig
-    from wirespeed.proxy.front import Front
+    from wirespeed.proxy.downstream import Downstream
     from wirespeed.proxy.isolation.pool import Pool
     from wirespeed.proxy.side import Side
+    from wirespeed.proxy.upstream import Upstream
 
 # The first revision that knows a capability of servers.
 _SINCE = {"completions": "2025-03-26", "tasks": "2025-11-25"}
@@ -68,7 +68,7 @@ class Legacy(Instance):
     def __init__(self, config: BackendConfig, limits: Limits, pool: Pool) -> None:
         super().__init__(config, limits, is_one_of_several=not pool.has_one)
         self._pool = pool
-        self._fronts: dict[Front, _Client] = {}
+        self._fronts: dict[Downstream, _Client] = {}
         self._hello: dict[str, Any] = {}
         self._makers = TaskMakers()
         self._level: str | None = None
@@ -85,7 +85,7 @@ class Legacy(Instance):
         }
 
     @property
-    def clients(self) -> Collection[Front]:
+    def clients(self) -> Collection[Downstream]:
         """Those that have sent ``initialize``."""
         return self._fronts
 
@@ -96,7 +96,7 @@ class Legacy(Instance):
 
     # -- the server ------------------------------------------------------------------------------
 
-    async def opened(self, backend: Backend) -> None:
+    async def opened(self, backend: Upstream) -> None:
         """Shake hands, and bring the server to the state that the clients know."""
         limit, began = self.config.start_timeout, backend.began  # it may have been probed before
         async with asyncio.timeout(max(began + limit - backend.loop.time(), limit / 2)):
@@ -115,7 +115,7 @@ class Legacy(Instance):
         self.use(backend)
         self.attach_all()
 
-    def server_asks(self, backend: Backend, message: Message) -> Side | None:
+    def server_asks(self, backend: Upstream, message: Message) -> Side | None:
         """Return the client that a question is for, where that is certain."""
         capability = _ASKED.get(message.method or "")
         if not self.config.ask or capability is None:
@@ -131,7 +131,7 @@ class Legacy(Instance):
             return None
         return front
 
-    def client_said(self, front: Front, message: Message) -> None:
+    def client_said(self, front: Downstream, message: Message) -> None:
         """Tell a server that may ask for roots that they have changed."""
         if (
             self.config.ask
@@ -141,7 +141,7 @@ class Legacy(Instance):
         ):
             front.pass_notification(message, self.backend)
 
-    def server_said(self, backend: Backend, message: Message) -> None:
+    def server_said(self, backend: Upstream, message: Message) -> None:
         """Show a notification to those that it is for."""
         method = message.method
         if backend.retired:
@@ -159,7 +159,7 @@ class Legacy(Instance):
         elif self._fronts[whose].version is not None:
             backend.pass_on(message, whose)
 
-    def _addressee(self, backend: Backend, message: Message) -> Front | None:
+    def _addressee(self, backend: Upstream, message: Message) -> Downstream | None:
         """The client that a message is for, where that is certain: it has made the task that the
         message is about, the response to its request has brought the message, or it can only be
         this one."""
@@ -170,7 +170,7 @@ class Legacy(Instance):
             return next((one for one in self._fronts if one is route.asker), None)
         return None if backend.retired or backend.is_late() else self.only()
 
-    def _updated(self, backend: Backend, message: Message) -> None:
+    def _updated(self, backend: Upstream, message: Message) -> None:
         uri = _member(message, "uri")
         found = [front for front, client in self._fronts.items() if client.hears_of(uri)]
         self.dropped["no subscriber"] += not found
@@ -179,7 +179,7 @@ class Legacy(Instance):
 
     # -- clients ---------------------------------------------------------------------------------
 
-    def greet(self, front: Front, message: Message) -> None:
+    def greet(self, front: Downstream, message: Message) -> None:
         """A client has sent ``initialize``."""
         client = self._fronts[front] = _Client()
         self.met(front)
@@ -190,7 +190,7 @@ class Legacy(Instance):
             self._initialize(front, message)
         self._attach(front)
 
-    def give_back(self) -> list[tuple[Front, Message]]:
+    def give_back(self) -> list[tuple[Downstream, Message]]:
         """The server is not of a legacy era: return the clients that wait, and what they sent."""
         found, self._fronts = self._fronts, {}
         for front in found:
@@ -203,7 +203,7 @@ class Legacy(Instance):
         for front in list(self._fronts):
             self._attach(front)
 
-    def _attach(self, front: Front) -> None:
+    def _attach(self, front: Downstream) -> None:
         front.across = self.backend
         front.translation = self._makers.requests if self._runs_tasks else None
         front.admits_legacy = self._fronts[front].version is not None and not self.is_tried
@@ -222,7 +222,7 @@ class Legacy(Instance):
                 front.refuse(message, *self.refusal)
         front.release()
 
-    def left(self, front: Front) -> None:
+    def left(self, front: Downstream) -> None:
         """A client has left."""
         super().left(front)
         self._makers.left(front)
@@ -234,7 +234,7 @@ class Legacy(Instance):
                 self._tell(self.backend, "resources/unsubscribe", uri=uri)
         self._choose_level()
 
-    def route(self, front: Front, message: Message) -> Side | None:
+    def route(self, front: Downstream, message: Message) -> Side | None:
         """Return the server, or None if the request was answered."""
         if not self._admits(front, message):
             return None
@@ -244,7 +244,7 @@ class Legacy(Instance):
             return None
         return front.across
 
-    def _admits(self, front: Front, message: Message) -> bool:
+    def _admits(self, front: Downstream, message: Message) -> bool:
         """Return whether a request may be passed on. If not, it was answered."""
         modern = modern_version(message)
         if modern is None and self._fronts[front].version is not None:
@@ -263,7 +263,7 @@ class Legacy(Instance):
 
     # -- requests that the proxy answers ---------------------------------------------------------
 
-    def _initialize(self, front: Front, message: Message) -> None:
+    def _initialize(self, front: Downstream, message: Message) -> None:
         """Answer with what the server said, cut to the client's revision."""
         params = params_of(message)
         if not isinstance(params.get("protocolVersion"), str):
@@ -289,7 +289,7 @@ class Legacy(Instance):
         front.speak(version)
         front.session.send_result(message, msgspec.json.encode(hello))
 
-    def _set_level(self, front: Front, message: Message) -> None:
+    def _set_level(self, front: Downstream, message: Message) -> None:
         """Keep a client's level. The server has the most verbose one."""
         level = params_of(message).get("level")
         if not self._admits(front, message):
@@ -308,7 +308,7 @@ class Legacy(Instance):
             self._level = level
             self._tell(self.backend, "logging/setLevel", level=level)
 
-    def _subscribe(self, front: Front, message: Message) -> None:
+    def _subscribe(self, front: Downstream, message: Message) -> None:
         """Pass the request on: the server decides about each client's."""
         uri = params_of(message).get("uri")
         if not self._admits(front, message):
@@ -331,7 +331,7 @@ class Legacy(Instance):
         if not front.is_open(message):  # it did not reach the server
             client.settle(uri, ref, granted=False)
 
-    def _unsubscribe(self, front: Front, message: Message) -> None:
+    def _unsubscribe(self, front: Downstream, message: Message) -> None:
         """End a client's subscription, and the server's with the last one."""
         uri = params_of(message).get("uri")
         if not self._admits(front, message):
@@ -355,7 +355,7 @@ class Legacy(Instance):
     def _runs_tasks(self) -> bool:
         return "tasks" in self._hello.get("capabilities", ())
 
-    def _ask_of_task(self, front: Front, message: Message) -> None:
+    def _ask_of_task(self, front: Downstream, message: Message) -> None:
         """Pass a request on if it is about a task of this client."""
         if self._makers.may(front, params_of(message).get("taskId")):
             self._list_tasks(front, message)
@@ -363,7 +363,7 @@ class Legacy(Instance):
             unknown = not_found()
             front.refuse(message, unknown.code, unknown.message)
 
-    def _list_tasks(self, front: Front, message: Message) -> None:
+    def _list_tasks(self, front: Downstream, message: Message) -> None:
         """Pass a request about tasks on, to a server that has any."""
         if not self._runs_tasks:
             front.refuse(
@@ -376,7 +376,7 @@ class Legacy(Instance):
         """Whether a client has a subscription, or has asked for it."""
         return any(uri in client.uris for client in self._fronts.values())
 
-    def _tell(self, backend: Backend | None, method: str, **params: str) -> None:
+    def _tell(self, backend: Upstream | None, method: str, **params: str) -> None:
         """Bring the server to the state that its clients know. Nobody waits for the answer, which
         is logged if it is an error."""
 
@@ -391,7 +391,7 @@ class Legacy(Instance):
 
 
 class _Client:
-    """What the proxy knows of a client: its revision, log level and subscriptions."""
+    """The state of a client: its revision, log level and subscriptions."""
 
     __slots__ = ("capabilities", "greeting", "level", "uris", "version")
 

@@ -1,12 +1,12 @@
-"""A server of its own for each client."""
+"""A server of its own for each client: the pairs of the two, and servers that wait for clients."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections import Counter
+from collections import Counter, deque
 from functools import partial
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Self, cast
 
 from wirespeed.client.targets import Http
 from wirespeed.errors import RemoteError, TransportError, WirespeedError
@@ -19,28 +19,27 @@ from wirespeed.protocol.revisions import (
     META_CLIENT_INFO,
     REVISIONS,
 )
-from wirespeed.proxy.backend import remote_error
-from wirespeed.proxy.eras import modern_version, params_of
 from wirespeed.proxy.failures import is_down, told
 from wirespeed.proxy.flow.rates import credentials_of
 from wirespeed.proxy.isolation.handshake import discover, hello_to
 from wirespeed.proxy.isolation.instance import guarded, quiet
-from wirespeed.proxy.isolation.pair import Pair
-from wirespeed.proxy.isolation.spares import Spares
-from wirespeed.proxy.supervision.breaker import Breaker
+from wirespeed.proxy.requests import modern_version, params_of
+from wirespeed.proxy.supervision.resilience import CircuitBreaker
+from wirespeed.proxy.supervision.supervisor import RunningServer, Supervisor
+from wirespeed.proxy.upstream import remote_error
 from wirespeed.transport.child.command import Stdio
 from wirespeed.transport.rate_limited_log import RateLimitedLog
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from wirespeed._core.envelope import Message
     from wirespeed.limits import Limits
-    from wirespeed.proxy.backend import Backend
     from wirespeed.proxy.backend_config import BackendConfig
-    from wirespeed.proxy.front import Front
-    from wirespeed.proxy.operation.meter import Meter
-    from wirespeed.proxy.party import Party
+    from wirespeed.proxy.downstream import Downstream
     from wirespeed.proxy.side import Side
-    from wirespeed.proxy.supervision.upstream import Life, Upstream
+    from wirespeed.proxy.supervision.supervisor import ServerMeter
+    from wirespeed.proxy.upstream import Upstream
 
 logger = logging.getLogger("wirespeed.proxy")
 
@@ -63,15 +62,15 @@ class PerClient:
         'have over HTTP: set isolation to "auto", "shared" or "pool"'
     )
 
-    def __init__(self, config: BackendConfig, limits: Limits, meter: Meter) -> None:
+    def __init__(self, config: BackendConfig, limits: Limits, meter: ServerMeter) -> None:
         self._config = config
         self._limits = limits
-        self._pairs: dict[Front, Pair] = {}
+        self._pairs: dict[Downstream, Pair] = {}
         self._ending: set[asyncio.Task[None]] = set()
         self._spares = Spares(config, limits, meter)
-        self.breaker: Breaker | None = None
+        self.breaker: CircuitBreaker | None = None
         self._n_answered = 0
-        self._probes: dict[Front, asyncio.Task[None]] = {}
+        self._probes: dict[Downstream, asyncio.Task[None]] = {}
         self._quiet = RateLimitedLog(logger, lines=2)
         self._look_timer: asyncio.TimerHandle | None = None
 
@@ -84,11 +83,11 @@ class PerClient:
         not, and is started again."""
         if not isinstance(self._config.target, Stdio):
             return
-        upstream = self._spares.first()
-        await asyncio.shield(upstream.ready)
-        while not upstream.is_settled:
-            if upstream.status.error:
-                raise TransportError(upstream.status.error)
+        supervisor = self._spares.first()
+        await asyncio.shield(supervisor.ready)
+        while not supervisor.is_settled:
+            if supervisor.status.error:
+                raise TransportError(supervisor.status.error)
             await asyncio.sleep(0.05)
 
     async def stop(self) -> None:
@@ -106,23 +105,23 @@ class PerClient:
             await asyncio.wait(self._ending)
 
     @property
-    def upstreams(self) -> list[Upstream]:
+    def supervisors(self) -> list[Supervisor]:
         """The servers of clients, and those that wait for clients."""
         pairs = [*self._pairs.values(), *self._spares.pairs]
-        return [pair.life.upstream for pair in pairs]
+        return [pair.life.supervisor for pair in pairs]
 
     @property
-    def breakers(self) -> list[Breaker]:
+    def breakers(self) -> list[CircuitBreaker]:
         """The breaker of all servers, if any has failed."""
         return [] if self.breaker is None else [self.breaker]
 
-    def adopt(self, backend: Backend, life: Life) -> None:
+    def adopt(self, backend: Upstream, life: RunningServer) -> None:
         """Take a server that was started to find out its era: it is for the first client. If it
         ends before, another one is started when that client comes."""
-        life.upstream.restarts = self._config.spares > 0
+        life.supervisor.restarts = self._config.spares > 0
         self._spares.add(Pair.of(life, backend))
 
-    def joined(self, front: Front, first: Message | None = None) -> None:
+    def joined(self, front: Downstream, first: Message | None = None) -> None:
         """Give a client a server, which its requests wait for. ``first``: one of these, which was
         read already: who the client is, is known then. Where no server can be had, the next
         request asks again."""
@@ -149,7 +148,7 @@ class PerClient:
         if self._look_timer is None:
             self._look_later()
 
-    def _make_room(self, front: Front) -> bool:
+    def _make_room(self, front: Downstream) -> bool:
         """End the session of another client, where there is no place for one more. Returns whether
         there is one now."""
         name, places = self._config.name, self._config.max_clients
@@ -172,7 +171,7 @@ class PerClient:
         self._dismiss(other, "replaced", "another client needs its place")
         return len(self._pairs) < places
 
-    def _who_makes_room(self, front: Front) -> Front | None:
+    def _who_makes_room(self, front: Downstream) -> Downstream | None:
         """Return whose place a client gets; None: nobody's. Who has the most places gives one to
         who has fewer. Otherwise only silent clients do, and none of a principal or address that
         has fewer than this client's."""
@@ -180,7 +179,7 @@ class PerClient:
         held = Counter(holders.values())
         own = held[credentials_of(_own(front))]
 
-        def order(one: Front) -> tuple[int, float, int]:
+        def order(one: Downstream) -> tuple[int, float, int]:
             return held[holders[one]], _idle(one), -_own(one).session.inflight.live
 
         for one in sorted(holders, key=order, reverse=True):
@@ -189,7 +188,7 @@ class PerClient:
                 return one
         return None
 
-    def _dismiss(self, front: Front, reason: str, text: str) -> None:
+    def _dismiss(self, front: Downstream, reason: str, text: str) -> None:
         """End the session of a client."""
         front.service.cut[reason] += 1
         _own(front).cut_off(text)
@@ -210,7 +209,7 @@ class PerClient:
             self._dismiss(front, "idle", "the session was not used for too long")
         self._look_later()
 
-    def left(self, front: Front) -> None:
+    def left(self, front: Downstream) -> None:
         """End the server of a client."""
         probe = self._probes.pop(front, None)
         if probe is not None:
@@ -231,7 +230,9 @@ class PerClient:
     def failed(self, pair: Pair) -> None:
         """The server of a client has ended, could not be started, or took too long."""
         if self.breaker is None and self._config.breaker is not None:
-            self.breaker = Breaker(self._config.breaker, asyncio.get_running_loop(), lambda: None)
+            self.breaker = CircuitBreaker(
+                self._config.breaker, asyncio.get_running_loop(), lambda: None
+            )
         if self.breaker is not None:
             self.breaker.failed(self._answered())
 
@@ -240,7 +241,7 @@ class PerClient:
         running = (one.backend for one in self._pairs.values())
         return self._n_answered + sum(one.n_answered for one in running if one is not None)
 
-    def route(self, front: Front, message: Message) -> Side | None:
+    def route(self, front: Downstream, message: Message) -> Side | None:
         """Return the client's own server."""
         if front not in self._pairs:
             self.joined(front, message)
@@ -260,7 +261,7 @@ class PerClient:
             front.admits_modern = True
         return backend
 
-    def _initialize(self, front: Front, message: Message) -> None:
+    def _initialize(self, front: Downstream, message: Message) -> None:
         """Pass the handshake on. The server has `start_timeout` for it. Where the eras are
         translated, one that refuses is asked for its era."""
         backend, era = front.across, self._config.era
@@ -268,7 +269,7 @@ class PerClient:
             front.unreachable(message)
             return
         if front.translates and era == "modern":
-            front.other_era(message, (), None, cast("Backend", backend))
+            front.other_era(message, (), None, cast("Upstream", backend))
             return
         probes = front.translates and era == "auto"
         pair = self._pairs[front]
@@ -278,7 +279,7 @@ class PerClient:
             if answer.error is None:
                 front.admits_legacy = True
             elif probes and not front.admits_legacy:
-                self._probe(front, cast("Backend", backend), message, remote_error(answer.error))
+                self._probe(front, cast("Upstream", backend), message, remote_error(answer.error))
                 return None
             return answer
 
@@ -287,23 +288,23 @@ class PerClient:
 
     # -- the era of a server, where the eras are translated --------------------------------------
 
-    def _passes(self, front: Front, backend: Side, message: Message, modern: bool) -> bool:
+    def _passes(self, front: Downstream, backend: Side, message: Message, modern: bool) -> bool:
         """Return whether the server speaks the era of a client's first request. If not, or if that
         is not known yet, the request was taken."""
         era = self._config.era
         if era == ("modern" if modern else "legacy"):
             return True
         if era != "auto":
-            front.other_era(message, (), None, cast("Backend", backend))
+            front.other_era(message, (), None, cast("Upstream", backend))
         elif modern:
             front.session.pauses_requests = True  # what follows waits, too
-            self._probe(front, cast("Backend", backend), message, None)
+            self._probe(front, cast("Upstream", backend), message, None)
         else:
             return True
         return False
 
     def _probe(
-        self, front: Front, backend: Backend, message: Message, refusal: RemoteError | None
+        self, front: Downstream, backend: Upstream, message: Message, refusal: RemoteError | None
     ) -> None:
         """Ask the server whether it is of 2026-07-28.
 
@@ -338,7 +339,7 @@ class PerClient:
         self._probes[front] = asyncio.ensure_future(probe())
 
     async def _discover(
-        self, backend: Backend, message: Message, refusal: RemoteError | None
+        self, backend: Upstream, message: Message, refusal: RemoteError | None
     ) -> tuple[str, ...]:
         """Return the versions as `discover` does; none also of a server that speaks both eras and
         has accepted ``initialize``."""
@@ -352,29 +353,232 @@ class PerClient:
         found = await discover(backend, timeout, greet)
         return () if backend.greeting is not None else found
 
-    def client_said(self, front: Front, message: Message) -> None:
+    def client_said(self, front: Downstream, message: Message) -> None:
         """Pass it on."""
         if front.across is not None:
             front.pass_notification(message, front.across)
 
 
-def _own(front: Front) -> Party:
+def _own(front: Downstream) -> Side:
     """Return the client's own connection: one that is translated or of several servers has others
     besides."""
-    own: Party = front
+    own: Side = front
     while own.outer is not None:
         own = own.outer
     return own
 
 
-def _idle(front: Front) -> float:
+def _idle(front: Downstream) -> float:
     """Return the seconds since a client's last request or stream was at an end. 0: it works, or it
     has a connection of its own, which ends when it leaves."""
     session = getattr(_own(front).link, "session", None)
     return 0.0 if session is None else session.idle
 
 
-def _is_silent(front: Front) -> bool:
+def _is_silent(front: Downstream) -> bool:
     """Return whether any other client may have the place of this one."""
     silent = UNUSED if _own(front).session.messages_in <= _OPENING else IDLE
     return 0 < _idle(front) >= silent
+
+
+# Seconds that a server has for its first answer to its client, until other servers are started, and
+# between two looks.
+_START, _LOOK = 3.0, 0.02
+
+
+class Pair:
+    """The owner of the server of one client. A spare server has no client yet.
+
+    Attributes:
+        life: The server.
+        backend: The connection to it, once there is one.
+    """
+
+    life: RunningServer
+
+    def __init__(self) -> None:
+        self.backend: Upstream | None = None
+        self._front: Downstream | None = None
+        self._first: Message | None = None
+        self._failed: Callable[[Pair], None] | None = None
+        self._silent_since: float | None = None
+        self._limit: asyncio.TimerHandle | None = None
+
+    @classmethod
+    def start(
+        cls, config: BackendConfig, limits: Limits, meter: ServerMeter, *, restarts: bool
+    ) -> Self:
+        """Start a server. ``restarts``: until it has a client."""
+        pair = cls()
+        supervisor = Supervisor(config, pair, limits, meter, restarts=restarts)
+        pair.life = RunningServer(supervisor, asyncio.ensure_future(supervisor.run()))
+        return pair
+
+    @classmethod
+    def of(cls, life: RunningServer, backend: Upstream) -> Self:
+        """Take a server that runs already, and that nobody has greeted."""
+        pair = cls()
+        pair.life = life
+        if not backend.session.messages_in:
+            pair._silent_since = backend.began
+        pair._take(backend)
+        life.supervisor.owner = backend.owner = pair
+        return pair
+
+    def join(
+        self, front: Downstream, first: Message | None, failed: Callable[[Pair], None]
+    ) -> None:
+        """A client gets the server. ``first``: one of its requests, which waits for the
+        server. ``failed``: called when the server fails."""
+        self._front, self._first, self._failed = front, first, failed
+        self.life.supervisor.restarts = False  # what it knows of its client is lost with it
+        if self.backend is not None:
+            self._connect(front, self.backend)
+
+    def _connect(self, front: Downstream, backend: Upstream) -> None:
+        backend.across, front.across = front, backend
+        first, self._first = self._first, None
+        if first is not None and front.is_open(first):
+            to = front.route(first)
+            if to is not None:
+                front.pass_request(first, to)
+        front.release()
+
+    def greets(self, seconds: float) -> None:
+        """The server is asked for its handshake: it ends if `greeted` is not called in time. One
+        that has said nothing since its start has had a part of the time."""
+        backend = self.backend
+        if backend is None:
+            return
+        loop = backend.loop
+        left = seconds
+        if self._silent_since is not None:
+            left = max(self._silent_since + seconds - loop.time(), seconds / 2)
+        text = f"it did not answer initialize within {seconds:g} s"
+        self.greeted()
+        self._limit = loop.call_later(left, backend.end, text)
+
+    def greeted(self) -> None:
+        """The server has answered, or its client has left."""
+        if self._limit is not None:
+            self._limit.cancel()
+            self._limit = None
+
+    def _take(self, backend: Upstream) -> None:
+        backend.admits_legacy = backend.admits_modern = True
+        # a server of 2025-03-26 may answer in a batch
+        backend.session.batches = True
+        self.backend = backend
+
+    async def opened(self, backend: Upstream) -> None:
+        """The server is there."""
+        self._take(backend)
+        if self._front is None:
+            return
+        self._connect(self._front, backend)
+        await asyncio.sleep(_LOOK)
+        # its first answer is the end of its start: others start then
+        while backend.session.pending.live and not backend.session.messages_in:
+            if backend.loop.time() >= backend.began + _START:
+                break
+            await asyncio.sleep(_LOOK)
+        if backend.lost.done():
+            raise TransportError("it ended in its handshake")
+
+    def closed(self, backend: Upstream) -> None:
+        """The server is gone."""
+        self.greeted()
+        if self._front is None:
+            self.backend = None
+        elif self._front.across is backend:
+            self.failed()
+            self._end(backend.loss(None))
+
+    def failed(self) -> None:
+        """The server has failed. Where the client stays, the end of the server is reported twice;
+        it counts once."""
+        if self._failed is not None and not (self.backend is not None and self.backend.lost.done()):
+            self._failed(self)
+
+    def again(self, asker: Side, message: Message) -> bool:
+        """Nothing is sent again: the next server would not know the client."""
+        return False
+
+    def down(self, reason: str | None) -> None:
+        """The server cannot be started."""
+        if reason is not None:
+            self._end(reason)
+
+    def _end(self, reason: str) -> None:
+        """The client leaves as well: what its server knew of it is lost."""
+        if self._front is not None:
+            self._front.session.refusal = (codes.SERVER_LOST, reason)
+            if self._first is not None and self._front.is_open(self._first):
+                self._front.refuse(self._first, codes.SERVER_LOST, reason)
+            self._first = None
+            self._front.release()
+            self._front.drain()
+
+    def server_asks(self, backend: Upstream, message: Message) -> Side | None:
+        """Ask the client."""
+        if self._front is None:
+            backend.refuse(message, "there is no client yet")
+        return self._front
+
+    def server_said(self, backend: Upstream, message: Message) -> None:
+        """Tell the client."""
+        if self._front is None:
+            return
+        if message.method == "notifications/message" or backend.stream() is not None:
+            backend.pass_on(message, self._front)
+        else:
+            backend.pass_notification(message, self._front)
+
+
+class Spares:
+    """Keeps as many servers waiting as the configuration says. One that ends is started again.
+
+    Attributes:
+        pairs: The servers, the oldest first.
+    """
+
+    def __init__(self, config: BackendConfig, limits: Limits, meter: ServerMeter) -> None:
+        self._config = config
+        self._limits = limits
+        self._meter = meter
+        self.pairs: deque[Pair] = deque()
+
+    def fill(self) -> None:
+        """Start the servers that are missing."""
+        while len(self.pairs) < self._config.spares:
+            self.pairs.append(self._start(restarts=True))
+
+    def first(self) -> Supervisor:
+        """Return the life of a server that waits. One is started if there is none."""
+        if not self.pairs:
+            self.pairs.append(self._start(restarts=True))
+        return self.pairs[0].life.supervisor
+
+    def add(self, pair: Pair) -> None:
+        """Take one more."""
+        self.pairs.appendleft(pair)
+
+    def take(self) -> Pair:
+        """Return a server for a client: one that is there or comes soon, or else a new one."""
+        for state in ("ready", "starting"):
+            for pair in self.pairs:
+                if pair.life.supervisor.status.state == state:
+                    self.pairs.remove(pair)
+                    return pair
+        for pair in [one for one in self.pairs if one.life.task.done()]:
+            self.pairs.remove(pair)
+        return self._start(restarts=False)
+
+    def _start(self, *, restarts: bool) -> Pair:
+        return Pair.start(self._config, self._limits, self._meter, restarts=restarts)
+
+    def take_all(self) -> list[Pair]:
+        """Return all, which are to be ended."""
+        found = list(self.pairs)
+        self.pairs.clear()
+        return found

@@ -1,4 +1,5 @@
-"""Servers that all clients share: those of each era apart."""
+"""Servers that all clients share: those of each era apart. A change that several of them tell a
+subscription of is told once."""
 
 from __future__ import annotations
 
@@ -10,22 +11,17 @@ from typing import TYPE_CHECKING, Any
 from wirespeed.errors import ProtocolError, WirespeedError
 from wirespeed.protocol import codes
 from wirespeed.protocol.revisions import LEGACY_VERSIONS, MODERN_VERSIONS
+from wirespeed.proxy.affinity import Seals, addressed
 from wirespeed.proxy.backend_config import RecycleConfig
-from wirespeed.proxy.eras import modern_version, params_of
-from wirespeed.proxy.front import principal_of
-from wirespeed.proxy.isolation.changes import GatheredChanges
-from wirespeed.proxy.isolation.choice import Choice
+from wirespeed.proxy.downstream import principal_of
+from wirespeed.proxy.isolation.choice import LeastLoaded, TaskNames
 from wirespeed.proxy.isolation.handshake import Probe
 from wirespeed.proxy.isolation.instance import Instance, guarded, pong
 from wirespeed.proxy.isolation.legacy import Legacy, asked_of
-from wirespeed.proxy.isolation.modern import Modern
-from wirespeed.proxy.isolation.task_requests import TaskNames
-from wirespeed.proxy.isolation.waiting import Waiting
-from wirespeed.proxy.seals import Seals
-from wirespeed.proxy.subscriptions import subscriptions_of
-from wirespeed.proxy.supervision.recycling import Idle, Recycling
-from wirespeed.proxy.supervision.upstream import Life, Upstream
-from wirespeed.proxy.tags import addressed
+from wirespeed.proxy.isolation.modern import Modern, Waiting
+from wirespeed.proxy.requests import modern_version, params_of
+from wirespeed.proxy.supervision.checks import Idle, Recycling
+from wirespeed.proxy.supervision.supervisor import RunningServer, Supervisor
 from wirespeed.transport.child.command import Stdio
 
 if TYPE_CHECKING:
@@ -33,15 +29,81 @@ if TYPE_CHECKING:
 
     from wirespeed._core.envelope import Message
     from wirespeed.limits import Limits
-    from wirespeed.proxy.backend import Backend, Owner
     from wirespeed.proxy.backend_config import BackendConfig
-    from wirespeed.proxy.front import Front
+    from wirespeed.proxy.downstream import Downstream
     from wirespeed.proxy.isolation.per_client import PerClient
-    from wirespeed.proxy.operation.meter import Meter
-    from wirespeed.proxy.side import Side
-    from wirespeed.proxy.supervision.breaker import Breaker
+    from wirespeed.proxy.side import Route, Side
+    from wirespeed.proxy.supervision.resilience import CircuitBreaker
+    from wirespeed.proxy.supervision.supervisor import ServerMeter
+    from wirespeed.proxy.upstream import Upstream, UpstreamOwner
 
 logger = logging.getLogger("wirespeed.proxy")
+
+# Seconds that a change waits for the other servers of the pool to tell of it, too.
+WAIT = 0.2
+# Changes that wait at once; further ones do not.
+MAX_GATHERED = 1000
+
+# What says that something is to be read again. The state of a task is of one server alone.
+_CHANGES = frozenset(
+    {
+        "notifications/tools/list_changed",
+        "notifications/prompts/list_changed",
+        "notifications/resources/list_changed",
+        "notifications/resources/updated",
+    }
+)
+
+
+class _Change:
+    """A change that waits, as the first server has told of it."""
+
+    def __init__(
+        self, backend: Upstream, message: Message, route: Route, timer: asyncio.TimerHandle
+    ) -> None:
+        self.backend = backend
+        self.message = message
+        self.route = route
+        self.timer = timer
+        self.servers: set[Upstream] = set()
+
+
+class GatheredChanges:
+    """The changes of one pool. Each is told when all servers have told of it, or after `WAIT`: a
+    client that reads again then reads from no server that does not know of the change yet.
+
+    Args:
+        n_servers: Returns how many servers have the subscriptions.
+    """
+
+    def __init__(self, n_servers: Callable[[], int]) -> None:
+        self._n_servers = n_servers
+        self._waiting: dict[tuple[Side, int, str, str], _Change] = {}
+
+    def gathers(self, backend: Upstream, message: Message, route: Route) -> bool:
+        """Return whether a change was taken, to be told once."""
+        method = message.method or ""
+        n_servers = self._n_servers()
+        if n_servers < 2 or method not in _CHANGES:
+            return False
+        uri = params_of(message).get("uri")
+        key = route.asker, route.ref, method, uri if isinstance(uri, str) else ""
+        change = self._waiting.get(key)
+        if change is None:
+            if len(self._waiting) >= MAX_GATHERED:
+                return False
+            timer = backend.loop.call_later(WAIT, self._tell, key)
+            change = self._waiting[key] = _Change(backend, message, route, timer)
+        change.servers.add(backend)
+        if len(change.servers) >= n_servers:
+            change.timer.cancel()
+            self._tell(key)
+        return True
+
+    def _tell(self, key: tuple[Side, int, str, str]) -> None:
+        change = self._waiting.pop(key)
+        change.backend.pass_change(change.message, change.route)
+
 
 # Seconds that the requests of a server that was replaced have to end.
 RETIREMENT = 300.0
@@ -79,7 +141,7 @@ class Pool:
         self,
         config: BackendConfig,
         limits: Limits,
-        meter: Meter,
+        meter: ServerMeter,
         per_client: PerClient | None = None,
     ) -> None:
         self._config = config
@@ -92,19 +154,19 @@ class Pool:
         self.has_one = size == 1
         self.legacy = [Legacy(config, limits, self) for _ in range(size)]
         self.modern = [Modern(config, limits, self, index) for index in range(size)]
-        self._choice = None if self.has_one else Choice()
+        self._choice = None if self.has_one else LeastLoaded()
         self._seals = Seals(config.name)
         self.task_names = TaskNames()
         self.changes = GatheredChanges(lambda: sum(one.backend is not None for one in self.modern))
-        self._homes: dict[Front, Legacy | None] = {}
+        self._homes: dict[Downstream, Legacy | None] = {}
         self._waiting = Waiting()  # until the eras are known
         self._refusal: tuple[int, str] | None = None
         self._requests: dict[str, Callable[[Any, Message], None]] = {
             "initialize": self._initialize,
             "ping": pong,
         }
-        self._running: dict[Owner, Life] = {}
-        self._replacing: dict[Owner, asyncio.Task[None]] = {}
+        self._running: dict[UpstreamOwner, RunningServer] = {}
+        self._replacing: dict[UpstreamOwner, asyncio.Task[None]] = {}
         self._retiring: set[asyncio.Task[None]] = set()  # of servers that were replaced
         self._ending: set[asyncio.Task[None]] = set()  # servers whose tasks were cancelled
         self._probe = Probe(config.start_timeout / 2, asked_of(config))
@@ -116,7 +178,7 @@ class Pool:
         """Start the server. TransportError or another WirespeedError: it cannot be used yet, and is
         started again until `stop`."""
         self.stand_by()
-        owner: Owner = self
+        owner: UpstreamOwner = self
         if self.versions:
             owner = self.modern[0] if self.is_modern else self.legacy[0]
         await asyncio.shield(self._run(owner).ready)
@@ -131,40 +193,40 @@ class Pool:
         """`start` has done so."""
 
     @property
-    def upstreams(self) -> list[Upstream]:
+    def supervisors(self) -> list[Supervisor]:
         """The servers that run, or are started again."""
-        return [life.upstream for life in self._running.values()]
+        return [life.supervisor for life in self._running.values()]
 
-    def _run(self, owner: Owner) -> Upstream:
+    def _run(self, owner: UpstreamOwner) -> Supervisor:
         """Start a connection, if it does not run yet."""
         if owner not in self._running:
             self._running[owner] = self._begin(owner)
-        return self._running[owner].upstream
+        return self._running[owner].supervisor
 
-    def _begin(self, owner: Owner) -> Life:
-        upstream = Upstream(self._config, owner, self._limits, self._meter, restarts=True)
-        self.watch(upstream)
-        return Life(upstream, asyncio.ensure_future(upstream.run()))
+    def _begin(self, owner: UpstreamOwner) -> RunningServer:
+        supervisor = Supervisor(self._config, owner, self._limits, self._meter, restarts=True)
+        self.watch(supervisor)
+        return RunningServer(supervisor, asyncio.ensure_future(supervisor.run()))
 
-    def watch(self, upstream: Upstream) -> None:
+    def watch(self, supervisor: Supervisor) -> None:
         """Look at the age and the idleness of a server."""
         recycle, idle_timeout = self._config.recycle, self._config.idle_timeout
         if recycle != RecycleConfig():
-            upstream.checks.append(
+            supervisor.checks.append(
                 Recycling(
                     recycle,
-                    lambda reason: self._recycle(upstream.owner, reason),
-                    lambda: upstream.status.pid,
+                    lambda reason: self._recycle(supervisor.owner, reason),
+                    lambda: supervisor.status.pid,
                 )
             )
         if idle_timeout is not None:
-            upstream.checks.append(
+            supervisor.checks.append(
                 Idle(
                     idle_timeout,
                     lambda: any(
-                        home is upstream.owner and home.n_clients > 0 for home in self.legacy
+                        home is supervisor.owner and home.n_clients > 0 for home in self.legacy
                     ),
-                    lambda: self._stop_idle(upstream.owner),
+                    lambda: self._stop_idle(supervisor.owner),
                 )
             )
 
@@ -182,7 +244,7 @@ class Pool:
         return sum(one.n_retries for one in (*self.legacy, *self.modern))
 
     @property
-    def breakers(self) -> list[Breaker]:
+    def breakers(self) -> list[CircuitBreaker]:
         """The breakers of servers that have failed."""
         found = [one.breaker for one in (*self.legacy, *self.modern)]
         return [one for one in found if one is not None]
@@ -207,7 +269,7 @@ class Pool:
             if isinstance(owner, Instance):
                 owner.stopped()
 
-    def _stop_idle(self, owner: Owner) -> None:
+    def _stop_idle(self, owner: UpstreamOwner) -> None:
         """Stop a server that has nothing to do. The next request starts it."""
         life = self._running.pop(owner, None)
         self.update_choice()
@@ -220,17 +282,17 @@ class Pool:
         self._ending.add(task)
         task.add_done_callback(self._ending.discard)
 
-    def _recycle(self, owner: Owner, reason: str) -> None:
+    def _recycle(self, owner: UpstreamOwner, reason: str) -> None:
         """Put a new server in the place of another."""
         if owner not in self._replacing and owner in self._running:
             logger.info("%s: it is replaced: %s", self._config.name, reason)
             task = self._replacing[owner] = asyncio.ensure_future(self._replace(owner))
             task.add_done_callback(lambda done: self._replacing.pop(owner, None))
 
-    async def _replace(self, owner: Owner) -> None:
+    async def _replace(self, owner: UpstreamOwner) -> None:
         new = self._begin(owner)
         try:
-            await asyncio.shield(new.upstream.ready)
+            await asyncio.shield(new.supervisor.ready)
         except WirespeedError as exc:
             logger.warning("%s: it cannot be replaced: %s", self._config.name, exc)
             new.task.cancel()
@@ -245,7 +307,7 @@ class Pool:
             return
         self._running[owner] = new
         self._meter.n_replaced += 1
-        backend = new.upstream.backend
+        backend = new.supervisor.backend
         if isinstance(owner, Instance) and backend is not None and owner.backend is not backend:
             owner.use(backend)  # the old one has come back a moment ago
             owner.attach_all()
@@ -253,7 +315,7 @@ class Pool:
         self._retiring.add(retiring)
         retiring.add_done_callback(self._retiring.discard)
 
-    async def opened(self, backend: Backend) -> None:
+    async def opened(self, backend: Upstream) -> None:
         """The first connection is there: find out the eras."""
         versions = await self._probe.ask(backend)
         if versions:
@@ -264,18 +326,20 @@ class Pool:
             self.versions = self.legacy[0].versions
             self._go_on()
 
-    async def adopt(self, backend: Backend, life: Life, versions: tuple[str, ...]) -> None:
+    async def adopt(
+        self, backend: Upstream, life: RunningServer, versions: tuple[str, ...]
+    ) -> None:
         """Take a connection to a server of the modern era."""
         self._give(backend, life, self.modern[0])
         self.versions = versions
         self._go_on()
         await self.modern[0].ready(backend)
 
-    def _give(self, backend: Backend, life: Life, owner: Instance) -> None:
+    def _give(self, backend: Upstream, life: RunningServer, owner: Instance) -> None:
         self._running[owner] = life
-        life.upstream.owner = backend.owner = owner
+        life.supervisor.owner = backend.owner = owner
 
-    def closed(self, backend: Backend) -> None:
+    def closed(self, backend: Upstream) -> None:
         """The first connection was lost in its handshake."""
 
     def failed(self) -> None:
@@ -291,21 +355,21 @@ class Pool:
             self._refusal = codes.SERVER_LOST, reason
             self._go_on()
 
-    def server_asks(self, backend: Backend, message: Message) -> None:
+    def server_asks(self, backend: Upstream, message: Message) -> None:
         """Take a request of a server in its handshake."""
         self.legacy[0].server_asks(backend, message)
 
-    def server_said(self, backend: Backend, message: Message) -> None:
+    def server_said(self, backend: Upstream, message: Message) -> None:
         """Drop a notification in its handshake."""
 
     # -- clients ---------------------------------------------------------------------------------
 
-    def joined(self, front: Front) -> None:
+    def joined(self, front: Downstream) -> None:
         """A client has connected. Its first request shows its era."""
         self._homes[front] = None
         front.requests, front.choice = self._requests, self._choice
 
-    def left(self, front: Front) -> None:
+    def left(self, front: Downstream) -> None:
         """A client has left."""
         self._waiting.left(front)
         front.choice = None
@@ -315,24 +379,24 @@ class Pool:
         else:
             self._leave_modern(front)
 
-    def _leave_modern(self, front: Front) -> None:
+    def _leave_modern(self, front: Downstream) -> None:
         for one in self.modern:
             one.left(front)
 
-    def home_of(self, front: Front) -> int:
+    def home_of(self, front: Downstream) -> int:
         """Return the place in `legacy` of the server that a client of a legacy era has."""
         home = self._homes[front]
         assert home is not None
         return self.legacy.index(home)
 
-    def client_said(self, front: Front, message: Message) -> None:
+    def client_said(self, front: Downstream, message: Message) -> None:
         """What a client says of itself is not the server's business, which knows the proxy, but
         where the server may ask."""
         home = self._homes[front]
         if home is not None:
             home.client_said(front, message)
 
-    def route(self, front: Front, message: Message) -> Side | None:
+    def route(self, front: Downstream, message: Message) -> Side | None:
         """Return the server that a request goes to, or None if it waits or was answered."""
         home = self._homes[front]
         if home is not None:
@@ -348,7 +412,7 @@ class Pool:
             return self._choose(front, message)
         return None
 
-    def _choose(self, front: Front, message: Message) -> Side | None:
+    def _choose(self, front: Downstream, message: Message) -> Side | None:
         """Return the server of a modern request, or None if it waits or was answered."""
         there = [one for one in self.modern if one.backend is not None]
         ready = [one for one in there if one.is_free] or there
@@ -379,11 +443,11 @@ class Pool:
         front.pass_request(message, to, text=found[1])
         return None
 
-    def seal(self, task_id: str, front: Front) -> str:
+    def seal(self, task_id: str, front: Downstream) -> str:
         """Return what a client gets for the id of a task."""
         return self._seals.seal(task_id, principal_of(front))
 
-    def opens(self, front: Front) -> Callable[[str], str]:
+    def opens(self, front: Downstream) -> Callable[[str], str]:
         """Return what opens the seal of the id of a client's task. ProtocolError: the client has no
         such task."""
         return lambda id: self._seals.open(id, principal_of(front))
@@ -403,11 +467,11 @@ class Pool:
         )
 
     @property
-    def subscriptions(self) -> list[tuple[Front, Message]]:
+    def subscriptions(self) -> list[tuple[Downstream, Message]]:
         """The subscriptions of all clients."""
-        return [(front, one) for front in self._homes for one in subscriptions_of(front)]
+        return [(front, one) for front in self._homes for one in front.subscriptions()]
 
-    def replay(self, front: Front, message: Message) -> None:
+    def replay(self, front: Downstream, message: Message) -> None:
         """Choose again for a request that has waited."""
         with guarded(front, message):
             if front.is_open(message) and (to := self.route(front, message)) is not None:
@@ -428,7 +492,7 @@ class Pool:
                 front.requests, front.choice = self._requests, self._choice
                 self._initialize(front, message)
 
-    def _initialize(self, front: Front, message: Message) -> None:
+    def _initialize(self, front: Downstream, message: Message) -> None:
         if self._per_client is not None:
             self._homes.pop(front)
             self._leave_modern(front)
@@ -453,7 +517,7 @@ class Pool:
             self._run(home)
             home.greet(front, message)
 
-    def _wait(self, front: Front, message: Message) -> None:
+    def _wait(self, front: Downstream, message: Message) -> None:
         if self._refusal is None:
             self._waiting.add(front, message)
         else:

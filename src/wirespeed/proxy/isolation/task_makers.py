@@ -1,4 +1,4 @@
-"""Which client made which task of a server of a legacy era that several clients share.
+"""The clients that made the tasks of a server of a legacy era that several clients share.
 
 The server knows one client, the proxy: it lists all tasks to anyone, and takes any id. So the proxy
 remembers who made a task: the principal of the client, or else the client itself. To all others the
@@ -16,16 +16,16 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import Raw
 
-from wirespeed.proxy.eras import params_of
-from wirespeed.proxy.front import principal_of
-from wirespeed.proxy.isolation.task_requests import TaskRequests
+from wirespeed.proxy.downstream import principal_of
+from wirespeed.proxy.isolation.choice import TaskRequests
+from wirespeed.proxy.requests import params_of
 from wirespeed.tasks.views import RELATED_TASK
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from wirespeed._core.envelope import Message
-    from wirespeed.proxy.front import Front
+    from wirespeed.proxy.downstream import Downstream
 
 # Tasks that are remembered for one server, and for one principal or client. Beyond these the oldest
 # one of whoever has most is forgotten: it is unknown to all.
@@ -54,12 +54,12 @@ _created = msgspec.json.Decoder(_Created).decode
 
 
 class _Made:
-    """What is known of a task. ``front`` is None when the client has left."""
+    """A task that was made. ``front`` is None when the client has left."""
 
     __slots__ = ("front", "owner", "tool")
 
-    def __init__(self, front: Front, owner: bytes | Front, tool: str) -> None:
-        self.front: Front | None = front
+    def __init__(self, front: Downstream, owner: bytes | Downstream, tool: str) -> None:
+        self.front: Downstream | None = front
         self.owner = owner
         self.tool = tool
 
@@ -74,20 +74,20 @@ class TaskMakers:
     def __init__(self) -> None:
         self.requests = TaskRequests(self._after)
         self._made: dict[str | bytes, _Made] = {}
-        self._of_owner: dict[bytes | Front, dict[str | bytes, None]] = {}
-        self._of_front: dict[Front, set[str | bytes]] = {}
+        self._of_owner: dict[bytes | Downstream, dict[str | bytes, None]] = {}
+        self._of_front: dict[Downstream, set[str | bytes]] = {}
 
     def __len__(self) -> int:
         """How many tasks are remembered."""
         return len(self._made)
 
-    def may(self, front: Front, task_id: object) -> bool:
+    def may(self, front: Downstream, task_id: object) -> bool:
         """Whether a client may know of a task: its principal, or the client itself, has made the
         task, by a tool that this principal may call."""
         made = self._made.get(_key(task_id)) if isinstance(task_id, str) else None
         return made is not None and made.owner == _owner(front) and _allows(front, made.tool)
 
-    def left(self, front: Front) -> None:
+    def left(self, front: Downstream) -> None:
         """A client has left. The tasks of its principal are remembered."""
         for key in self._of_front.pop(front, set()):
             made = self._made[key]
@@ -95,7 +95,7 @@ class TaskMakers:
             if made.owner is front:
                 self._forget(key)
 
-    def of_task(self, message: Message) -> tuple[bool, Front | None]:
+    def of_task(self, message: Message) -> tuple[bool, Downstream | None]:
         """Whether a message of the server belongs to a task, and the client that has made the
         task, if this client is known and there."""
         if message.method != STATUS and _RELATED.search(message.params or b"") is None:
@@ -110,14 +110,14 @@ class TaskMakers:
         made = self._made.get(_key(task_id)) if isinstance(task_id, str) else None
         return True, None if made is None else made.front
 
-    def _after(self, front: Front, message: Message) -> Callable[[Message], Message | bytes]:
+    def _after(self, front: Downstream, message: Message) -> Callable[[Message], Message | bytes]:
         """What looks at the answer to a request of a client."""
         if message.method == "tasks/list":
             return partial(self._listed, front)
         return partial(self._called, front, _owner(front), message.text("params.name") or "")
 
     def _called(
-        self, front: Front, owner: bytes | Front, tool: str, answer: Message
+        self, front: Downstream, owner: bytes | Downstream, tool: str, answer: Message
     ) -> Message | bytes:
         """Note the task that a call has become."""
         if answer.result is not None:
@@ -125,7 +125,7 @@ class TaskMakers:
                 self._note(front, owner, tool, _created(answer.result).task.taskId)
         return answer
 
-    def _note(self, front: Front, owner: bytes | Front, tool: str, task_id: str) -> None:
+    def _note(self, front: Downstream, owner: bytes | Downstream, tool: str, task_id: str) -> None:
         key = _key(task_id)
         if key in self._made:  # the server has begun to count anew
             self._forget(key)
@@ -151,7 +151,7 @@ class TaskMakers:
             if not mine:
                 del self._of_front[made.front]
 
-    def _listed(self, front: Front, answer: Message) -> Message | bytes:
+    def _listed(self, front: Downstream, answer: Message) -> Message | bytes:
         """Leave the tasks of others out of a list."""
         if answer.result is None:
             return answer
@@ -170,12 +170,12 @@ def _key(task_id: str) -> str | bytes:
     return hashlib.sha256(task_id.encode("utf-8", "surrogatepass")).digest()
 
 
-def _owner(front: Front) -> bytes | Front:
+def _owner(front: Downstream) -> bytes | Downstream:
     principal = principal_of(front)
     return front if principal is None else principal
 
 
-def _allows(front: Front, tool: str) -> bool:
+def _allows(front: Downstream, tool: str) -> bool:
     """Whether the principal of a client may call a tool now."""
     access = front.service.access
     if access is None:

@@ -28,7 +28,6 @@ from wirespeed.protocol.revisions import (
     META_PROTOCOL_VERSION,
     MODERN_VERSIONS,
 )
-from wirespeed.proxy.eras import params_of, unsupported
 from wirespeed.proxy.failures import ServerLost
 from wirespeed.proxy.merge.lists import (
     KINDS,
@@ -41,12 +40,13 @@ from wirespeed.proxy.merge.lists import (
     modern,
 )
 from wirespeed.proxy.merge.member import Hello, Member, checked, text_of
+from wirespeed.proxy.requests import params_of, unsupported
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from wirespeed._core.envelope import Message
-    from wirespeed.proxy.access.grants import Grant
+    from wirespeed.proxy.access.grants import PrincipalGrant
     from wirespeed.proxy.merge.client import MergedClient
     from wirespeed.proxy.merge.member import Offer
     from wirespeed.proxy.merge.merged import Merged
@@ -82,7 +82,7 @@ class CatalogKey(NamedTuple):
         capabilities: What they can do, as text.
     """
 
-    grant: Grant | None
+    grant: PrincipalGrant | None
     is_shared: bool
     is_modern: bool
     version: str
@@ -90,7 +90,12 @@ class CatalogKey(NamedTuple):
 
     @classmethod
     def of(
-        cls, grant: Grant | None, is_shared: bool, is_modern: bool, version: str, offered: Any
+        cls,
+        grant: PrincipalGrant | None,
+        is_shared: bool,
+        is_modern: bool,
+        version: str,
+        offered: Any,
     ) -> Self:
         """The key of clients with these capabilities."""
         offered = offered if isinstance(offered, dict) else {}

@@ -14,7 +14,7 @@ from wirespeed._core.envelope import parse
 from wirespeed.errors import ProtocolError, RemoteError, WirespeedError
 from wirespeed.protocol import codes
 from wirespeed.protocol.revisions import LATEST_LEGACY, LATEST_MODERN, LEGACY_VERSIONS, LOG_LEVELS
-from wirespeed.proxy.eras import modern_version, params_of, unsupported
+from wirespeed.proxy.downstream import Work
 from wirespeed.proxy.failures import ServerLost
 from wirespeed.proxy.merge.catalog import (
     CatalogKey,
@@ -25,18 +25,18 @@ from wirespeed.proxy.merge.catalog import (
 from wirespeed.proxy.merge.lists import KINDS, LISTED, Kind
 from wirespeed.proxy.merge.member import Hello, Member, Offer
 from wirespeed.proxy.merge.requests import BY_URI, NAMED, MergedRequests
-from wirespeed.proxy.ongoing import Work
+from wirespeed.proxy.requests import modern_version, params_of, unsupported
 from wirespeed.proxy.translation.subscriptions import ListenRequests, Updates
 
 if TYPE_CHECKING:
     from wirespeed._core.envelope import Message
-    from wirespeed.proxy.access.grants import Grant
-    from wirespeed.proxy.backend import Backend
-    from wirespeed.proxy.front import Front
+    from wirespeed.proxy.access.grants import PrincipalGrant
+    from wirespeed.proxy.downstream import Downstream
     from wirespeed.proxy.merge.catalog import MergedCatalog
     from wirespeed.proxy.merge.lists import MergedList
     from wirespeed.proxy.merge.merged import Merged
     from wirespeed.proxy.side import Side
+    from wirespeed.proxy.upstream import Upstream
 
 # Servers come and go, so the endpoint itself tells of changes.
 _OFFERED = {name: {"listChanged": True, "subscribe": True} for name in LISTED}
@@ -51,7 +51,7 @@ Params = dict[str, Any]
 
 
 class MergedClient:
-    """One client of a merged endpoint. For its servers it is an `Owner`.
+    """One client of a merged endpoint. For its servers it is an `UpstreamOwner`.
 
     It is joined to a server when it uses it first. Over HTTP its requests of 2026-07-28 may be of
     different principals. Each sees the servers that it may use, and nothing of the others.
@@ -64,7 +64,7 @@ class MergedClient:
         front: Its connection.
     """
 
-    def __init__(self, merged: Merged, front: Front) -> None:
+    def __init__(self, merged: Merged, front: Downstream) -> None:
         self.lists: dict[str, MergedList] = {}
         self.is_closed = False
         self.meta: Params = {}
@@ -116,7 +116,7 @@ class MergedClient:
     # -- its servers -----------------------------------------------------------------------------
 
     @property
-    def _grant(self) -> Grant | None:
+    def _grant(self) -> PrincipalGrant | None:
         """What the client may use; None: everything. Others were refused before."""
         access = self.merged.access
         return None if access is None else access.of(self.front.principal)
@@ -335,7 +335,7 @@ class MergedClient:
         if self.front.is_open(message):
             self._subscriptions.add(message)
 
-    async def joined_to(self, offer: Offer, modern: bool) -> tuple[Member, Backend]:
+    async def joined_to(self, offer: Offer, modern: bool) -> tuple[Member, Upstream]:
         """Return a server for a request of the client."""
         member = self.member(offer)
         if not modern:
@@ -367,7 +367,7 @@ class MergedClient:
 
     # -- what the servers say --------------------------------------------------------------------
 
-    async def opened(self, backend: Backend) -> None:
+    async def opened(self, backend: Upstream) -> None:
         """Not called: a server of the proxy opens no connection here."""
 
     def failed(self) -> None:
@@ -380,10 +380,10 @@ class MergedClient:
     def down(self, reason: str | None) -> None:
         """Not called."""
 
-    def _member_of(self, backend: Backend) -> Member | None:
+    def _member_of(self, backend: Upstream) -> Member | None:
         return next((one for one in self.members.values() if one.backend is backend), None)
 
-    def closed(self, backend: Backend) -> None:
+    def closed(self, backend: Upstream) -> None:
         """A server is gone for this client: what it had is shown no more."""
         member = self._member_of(backend)
         if member is None:
@@ -423,14 +423,14 @@ class MergedClient:
         if self._subscriptions is not None:
             self._subscriptions.said(parse(_CHANGED[capability]))
 
-    def server_asks(self, backend: Backend, message: Message) -> Side | None:
+    def server_asks(self, backend: Upstream, message: Message) -> Side | None:
         """Ask the client. What the server hears may make it another one than that of others."""
         member = self._member_of(backend)
         if member is not None:
             member.is_used = True
         return self.front
 
-    def server_said(self, backend: Backend, message: Message) -> None:
+    def server_said(self, backend: Upstream, message: Message) -> None:
         """Pass a notification on. Lists that have changed are asked for again."""
         member = self._member_of(backend)
         if member is None:
@@ -485,7 +485,7 @@ class Subscriptions:
     """The subscriptions of one client of 2026-07-28. Each server that tells of changes has one of
     the proxy."""
 
-    def __init__(self, client: MergedClient, front: Front) -> None:
+    def __init__(self, client: MergedClient, front: Downstream) -> None:
         self._client = client
         self._front = front
         self._listening = ListenRequests(front, self, _OFFERED)

@@ -13,16 +13,16 @@ from wirespeed.protocol import codes
 from wirespeed.protocol.capabilities import understood
 from wirespeed.proxy.failures import ServerLost
 from wirespeed.proxy.merge.lists import Kind, ServerListing, ttl_of
-from wirespeed.proxy.pages import pages
+from wirespeed.proxy.requests import pages
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
-    from wirespeed.proxy.access.mirrored import Mirrored
-    from wirespeed.proxy.backend import Backend, Owner
-    from wirespeed.proxy.front import Front
+    from wirespeed.proxy.access.header_params import HeaderParams
+    from wirespeed.proxy.downstream import Downstream
     from wirespeed.proxy.isolation.assignment import Assignment
     from wirespeed.proxy.merge.lists import ShownNames
+    from wirespeed.proxy.upstream import Upstream, UpstreamOwner
 
 # What a server says of itself, in the result of `initialize` or `server/discover`.
 Hello = dict[str, Any]
@@ -35,7 +35,7 @@ class MergedService(Protocol):
     """The service of a server that is behind the endpoint."""
 
     name: str
-    mirrored: Mirrored
+    mirrored: HeaderParams
     assignment: Assignment
 
     async def hold(self) -> None:
@@ -44,7 +44,7 @@ class MergedService(Protocol):
     async def release(self, held: None) -> None:
         """End the server, if nobody else holds it."""
 
-    def join(self, owner: Owner, client: Front) -> tuple[Backend, Front]:
+    def join(self, owner: UpstreamOwner, client: Downstream) -> tuple[Upstream, Downstream]:
         """Return both ends of one more connection."""
 
 
@@ -67,17 +67,17 @@ class Member:
         is_used: Whether a request of the client was passed on over the connection.
     """
 
-    def __init__(self, offer: Offer, front: Front, owner: Owner) -> None:
+    def __init__(self, offer: Offer, front: Downstream, owner: UpstreamOwner) -> None:
         self.offer = offer
         self.name = offer.service.name
-        self.backend: Backend | None = None
+        self.backend: Upstream | None = None
         self.hello: dict[str, Any] | None = None
         self.level: str | None = None
         self.uris: set[str] = set()
         self.is_used = False
         self._client = front
         self._owner = owner
-        self._inner: Front | None = None
+        self._inner: Downstream | None = None
         self._listings: dict[str, ServerListing] = {}
         self._asking: dict[str, asyncio.Future[Any]] = {}
         self._failed: tuple[float, str] | None = None
@@ -112,7 +112,7 @@ class Member:
             self._next = successor
             successor.level, successor.uris = self.level, self.uris
 
-    def connect(self) -> Backend:
+    def connect(self) -> Upstream:
         """Return the connection. TransportError: it failed a moment ago."""
         if self._next is not None:
             return self.now.connect()

@@ -12,9 +12,9 @@ from wirespeed.proxy.merge.client import MergedClient
 if TYPE_CHECKING:
     from wirespeed._core.envelope import Message
     from wirespeed.proxy.access.grants import Grants
-    from wirespeed.proxy.front import Front
+    from wirespeed.proxy.downstream import Downstream
     from wirespeed.proxy.merge.member import MergedService, Offer
-    from wirespeed.proxy.supervision.upstream import Upstream
+    from wirespeed.proxy.supervision.supervisor import Supervisor
 
 logger = logging.getLogger("wirespeed.proxy")
 
@@ -50,14 +50,14 @@ class Merged:
         self.access: Grants | None = None
         self.collisions = 0
         self._held: list[MergedService] = []
-        self._clients: dict[Front, MergedClient] = {}
+        self._clients: dict[Downstream, MergedClient] = {}
         self._catalogs: dict[CatalogKey, MergedCatalog] = {}
         self._owners: dict[tuple[str, str], list[tuple[Offer, str]]] = {}
         self._complaints: dict[tuple[str, str], str] = {}
         self._releases: set[asyncio.Task[None]] = set()
 
     @property
-    def upstreams(self) -> list[Upstream]:
+    def supervisors(self) -> list[Supervisor]:
         """None: the services of the servers have them."""
         return []
 
@@ -103,15 +103,15 @@ class Merged:
 
     # -- clients ---------------------------------------------------------------------------------
 
-    def joined(self, front: Front) -> None:
+    def joined(self, front: Downstream) -> None:
         """A client has connected. Servers are asked when it asks."""
         self._clients[front] = MergedClient(self, front)
 
-    def left(self, front: Front) -> None:
+    def left(self, front: Downstream) -> None:
         """A client has left."""
         self._clients.pop(front).close()
 
-    def route(self, front: Front, message: Message) -> None:
+    def route(self, front: Downstream, message: Message) -> None:
         """Answer a request, or pass it on. Returns None."""
         self._clients[front].route(message)
 
@@ -120,7 +120,7 @@ class Merged:
         found = [one.service.name for one in self.offers if one.names.may_have(name)]
         return found[0] if len(found) == 1 else None
 
-    def client_said(self, front: Front, message: Message) -> None:
+    def client_said(self, front: Downstream, message: Message) -> None:
         """Take a notification of a client that belongs to no request."""
         self._clients[front].said(message)
 

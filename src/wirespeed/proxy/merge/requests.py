@@ -11,20 +11,20 @@ from wirespeed.errors import ProtocolError, RemoteError, WirespeedError
 from wirespeed.protocol import codes
 from wirespeed.protocol.meta import TASKS_EXTENSION
 from wirespeed.protocol.revisions import LATEST_LEGACY, LATEST_MODERN, REVISIONS
-from wirespeed.proxy.eras import params_of
 from wirespeed.proxy.isolation.legacy import MAX_SUBSCRIPTIONS
 from wirespeed.proxy.merge.lists import KINDS, Kind, owner_of
+from wirespeed.proxy.requests import params_of
 from wirespeed.server.http.headers import copy_of
 
 if TYPE_CHECKING:
     from wirespeed._core.envelope import Message
     from wirespeed._core.framing.http.head import HttpHead
     from wirespeed.protocol.header_values import ParamField
-    from wirespeed.proxy.backend import Backend
     from wirespeed.proxy.merge.catalog import MergedCatalog
     from wirespeed.proxy.merge.client import MergedClient, Params
     from wirespeed.proxy.merge.lists import MergedList
     from wirespeed.proxy.merge.member import Member, Offer
+    from wirespeed.proxy.upstream import Upstream
 
 # Methods whose `params.name` is edited, and the list that the name is of.
 NAMED = {"tools/call": KINDS["tools/list"], "prompts/get": KINDS["prompts/list"]}
@@ -192,7 +192,7 @@ class MergedRequests:
         revision = REVISIONS[LATEST_MODERN if modern else LATEST_LEGACY]
         return RemoteError(revision.resource_not_found, "Resource not found", {"uri": uri})
 
-    def _pass_to_owner(self, message: Message, owner: Member, backend: Backend, uri: str) -> None:
+    def _pass_to_owner(self, message: Message, owner: Member, backend: Upstream, uri: str) -> None:
         """Pass a request on, and note a subscription that the server accepts: it is to know that
         after a loss, too."""
         method = message.method

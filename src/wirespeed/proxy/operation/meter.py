@@ -18,15 +18,15 @@ import msgspec
 
 from wirespeed.protocol.revisions import REQUEST_METHODS
 from wirespeed.proxy.operation.totals import totals
-from wirespeed.proxy.supervision.garbage import BAD_MESSAGE, UNKNOWN_ID
+from wirespeed.proxy.upstream import BAD_MESSAGE, UNKNOWN_ID
 from wirespeed.server.requests.observer import BUCKETS, Observer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from wirespeed.proxy.backend import Backend
-    from wirespeed.proxy.front import Front
-    from wirespeed.proxy.supervision.upstream import Upstream
+    from wirespeed.proxy.downstream import Downstream
+    from wirespeed.proxy.supervision.supervisor import Supervisor
+    from wirespeed.proxy.upstream import Upstream
 
 _T = TypeVar("_T")
 Steps = Generator[None, None, _T]  # work in steps, one for each turn of the loop
@@ -62,7 +62,7 @@ class Meter:
 
     Attributes:
         observer: What the requests to the server are measured by; None: they are not.
-        upstreams: The lives of its servers that go on, those of its services before this one too.
+        supervisors: Those of its running servers, those of its services before this one too.
         n_clients: The clients so far.
         n_replaced: The servers whose place another one has taken.
         history: What happened in the last minutes, if somebody takes samples.
@@ -70,12 +70,13 @@ class Meter:
 
     def __init__(self) -> None:
         self.observer: Observer | None = None
-        self.upstreams: dict[Upstream, None] = {}
+        self.supervisors: dict[Supervisor, None] = {}
         self.n_clients = 0
         self.n_replaced = 0
         self.history: deque[Sample] = deque(maxlen=TICKS)
-        self._backends: dict[Backend, None] = {}
-        self._fronts: dict[int, Mapping[Front, None]] = {}  # those of each service that has some
+        self._backends: dict[Upstream, None] = {}
+        # The clients of each service that has some.
+        self._fronts: dict[int, Mapping[Downstream, None]] = {}
         self._starts: Counter[str] = Counter()
         self._garbage = Counter({BAD_MESSAGE: 0, UNKNOWN_ID: 0})
         self._gone: dict[str, Counter[str]] = {"clients": Counter(), "servers": Counter()}
@@ -94,39 +95,39 @@ class Meter:
 
     # -- what comes and goes ---------------------------------------------------------------------
 
-    def client_came(self, front: Front, fronts: Mapping[Front, None]) -> None:
+    def client_came(self, front: Downstream, fronts: Mapping[Downstream, None]) -> None:
         """A client has come, and is one of these of its service."""
         self._fronts[id(fronts)] = fronts
         self.n_clients += not front.shared
 
-    def client_left(self, front: Front, fronts: Mapping[Front, None]) -> None:
+    def client_left(self, front: Downstream, fronts: Mapping[Downstream, None]) -> None:
         """A client has left. ``fronts``: those of its service that are left."""
         self._keep("clients", front)
         if not fronts:
             self._fronts.pop(id(fronts), None)
 
-    def began(self, upstream: Upstream) -> None:
+    def began(self, supervisor: Supervisor) -> None:
         """A server is to run."""
-        self.upstreams[upstream] = None
+        self.supervisors[supervisor] = None
 
-    def ended(self, upstream: Upstream) -> None:
+    def ended(self, supervisor: Supervisor) -> None:
         """It is not to run any more."""
-        del self.upstreams[upstream]
-        self._starts.update(_starts(upstream))
+        del self.supervisors[supervisor]
+        self._starts.update(_starts(supervisor))
 
-    def connected(self, backend: Backend) -> None:
+    def connected(self, backend: Upstream) -> None:
         """A connection to a server is there."""
         backend.observer = self.observer
         self._backends[backend] = None
 
-    def disconnected(self, backend: Backend) -> None:
+    def disconnected(self, backend: Upstream) -> None:
         """It is gone."""
         if backend in self._backends:
             del self._backends[backend]
             self._keep("servers", backend)
             self._garbage.update(backend.garbage.counts)
 
-    def _keep(self, kind: str, side: Front | Backend) -> None:
+    def _keep(self, kind: str, side: Downstream | Upstream) -> None:
         found = totals((side,))
         for name in _HELD:
             del found[name]
@@ -151,8 +152,8 @@ class Meter:
     def starts(self) -> dict[str, int]:
         """How often servers were started, and how often of these again."""
         found = self._starts.copy()
-        for upstream in self.upstreams:
-            found.update(_starts(upstream))
+        for supervisor in self.supervisors:
+            found.update(_starts(supervisor))
         return {"starts": found["starts"], "restarts": found["restarts"]}
 
     @property
@@ -198,8 +199,8 @@ def _sum(gone: Counter[str], now: Mapping[str, int]) -> dict[str, int]:
     return {name: gone[name] + value for name, value in now.items()}
 
 
-def _starts(upstream: Upstream) -> dict[str, int]:
-    return {"starts": upstream.status.restarts + 1, "restarts": upstream.status.restarts}
+def _starts(supervisor: Supervisor) -> dict[str, int]:
+    return {"starts": supervisor.status.restarts + 1, "restarts": supervisor.status.restarts}
 
 
 # -- work in steps ---------------------------------------------------------------------------------

@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
     from wirespeed.proxy.access.audit import AuditLog
     from wirespeed.proxy.access.grants import Grants
-    from wirespeed.proxy.backend import Owner
     from wirespeed.proxy.backend_config import BackendConfig
+    from wirespeed.proxy.downstream import Downstream
     from wirespeed.proxy.flow.admission import Limited
-    from wirespeed.proxy.front import Front
     from wirespeed.proxy.isolation.assignment import Assignment
     from wirespeed.proxy.operation.meter import Meter, Steps
-    from wirespeed.proxy.supervision.upstream import State, Upstream
+    from wirespeed.proxy.supervision.supervisor import State, Supervisor
+    from wirespeed.proxy.upstream import UpstreamOwner
     from wirespeed.server.http.http_session import HttpSession
     from wirespeed.server.http.sessions import Sessions
 
@@ -242,7 +242,7 @@ class ProxyEndpoint(Protocol):
     name: str
     config: BackendConfig | None
     assignment: Assignment
-    fronts: dict[Front, None]
+    fronts: dict[Downstream, None]
     flow: Limited | None
     access: Grants | None
     audit: AuditLog | None
@@ -250,7 +250,7 @@ class ProxyEndpoint(Protocol):
     cut: Sums
 
     @property
-    def upstreams(self) -> list[Upstream]:
+    def supervisors(self) -> list[Supervisor]:
         """The lives of its servers."""
 
     @property
@@ -295,7 +295,7 @@ def _audit(services: list[ProxyEndpoint]) -> Sums:
     return {} if audit is None else {"written": audit.written, "dropped": audit.dropped}
 
 
-def _is_client(front: Front) -> bool:
+def _is_client(front: Downstream) -> bool:
     """Return whether a front is a client's own connection. Lanes and the connections of the merged
     endpoint are not."""
     return not front.shared and not isinstance(front.link, MemoryLink)
@@ -305,10 +305,10 @@ def _endpoint(
     service: ProxyEndpoint, worker: int, n_clients: int, of_clients: Sums
 ) -> EndpointEntry:
     meter, config = service.meter, service.config
-    upstreams = service.upstreams
+    supervisors = service.supervisors
     states: Sums = {}
-    for upstream in upstreams:
-        state = word_of(upstream)
+    for supervisor in supervisors:
+        state = word_of(supervisor)
         states[state] = states.get(state, 0) + 1
     assignment, flow = service.assignment, service.flow
     breakers = getattr(assignment, "breakers", ())
@@ -350,7 +350,7 @@ def _endpoint(
             for one in series
         ],
         history=list(meter.history),
-        servers=[_server(upstream, worker) for upstream in islice(upstreams, MAX_SERVERS)],
+        servers=[_server(supervisor, worker) for supervisor in islice(supervisors, MAX_SERVERS)],
     )
 
 
@@ -361,22 +361,22 @@ def _target(target: Any) -> str:
     return _cut((target.shown or target.url).partition("?")[0])
 
 
-def _server(upstream: Upstream, worker: int) -> ServerEntry:
-    backend = upstream.backend
+def _server(supervisor: Supervisor, worker: int) -> ServerEntry:
+    backend = supervisor.backend
     revision = None if backend is None else backend.revision
     return ServerEntry(
         worker=worker,
-        state=word_of(upstream),
-        seconds=max(0.0, time.monotonic() - upstream.status.since),
+        state=word_of(supervisor),
+        seconds=max(0.0, time.monotonic() - supervisor.status.since),
         era="" if revision is None else "modern" if revision.modern else "legacy",
-        pid=upstream.status.pid,
-        starts=upstream.status.restarts + 1,
+        pid=supervisor.status.pid,
+        starts=supervisor.status.restarts + 1,
         in_flight=0 if backend is None else backend.session.pending.live,
-        error=_cut(upstream.status.error) or None,
+        error=_cut(supervisor.status.error) or None,
     )
 
 
-def _client(front: Front, worker: int) -> ClientEntry:
+def _client(front: Downstream, worker: int) -> ClientEntry:
     session = front.session
     user = None if front.peer is None else front.peer.user
     return ClientEntry(
@@ -515,23 +515,23 @@ def _columns(rows: Iterable[list[int]]) -> list[int]:
 # -- states in one word ----------------------------------------------------------------------------
 
 
-def word_of(upstream: Upstream) -> str:
+def word_of(supervisor: Supervisor) -> str:
     """Return the state of one server. A server that was replaced has the state "leaving"."""
-    if upstream.retired:
+    if supervisor.retired:
         return "leaving"
-    return _WORDS[upstream.status.state]
+    return _WORDS[supervisor.status.state]
 
 
 def state_of(service: ProxyEndpoint) -> str:
     """Return the state of an endpoint. A server of one client fails for that client alone. While
     a server is replaced, two run in one place: it is enough that one of them is up."""
-    upstreams = [one for one in service.upstreams if not one.retired]
-    if service.config is None or (upstreams and not any(one.restarts for one in upstreams)):
+    supervisors = [one for one in service.supervisors if not one.retired]
+    if service.config is None or (supervisors and not any(one.restarts for one in supervisors)):
         return "up"
-    if not upstreams and not service.is_held:
+    if not supervisors and not service.is_held:
         return "starting"
-    places: dict[Owner, set[str]] = {}
-    for one in upstreams:
+    places: dict[UpstreamOwner, set[str]] = {}
+    for one in supervisors:
         if one.restarts:
             places.setdefault(one.owner, set()).add(word_of(one))
     return summary({"up" if "up" in words else min(words) for words in places.values()})

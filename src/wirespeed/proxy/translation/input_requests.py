@@ -23,14 +23,14 @@ from wirespeed.errors import ProtocolError, RemoteError
 from wirespeed.protocol import codes
 from wirespeed.protocol.capabilities import understood
 from wirespeed.protocol.revisions import LATEST_MODERN, META_CLIENT_CAPABILITIES, REVISIONS
-from wirespeed.proxy.front import principal_of
+from wirespeed.proxy.downstream import principal_of
 from wirespeed.proxy.translation.requests import Suspended, open_requests
 from wirespeed.proxy.translation.results import encode, members_of
 
 if TYPE_CHECKING:
     from wirespeed._core.envelope import Message
-    from wirespeed.proxy.backend import Backend
-    from wirespeed.proxy.front import Front
+    from wirespeed.proxy.downstream import Downstream
+    from wirespeed.proxy.upstream import Upstream
 
 # Of a client of 2026-07-28: rounds that wait for it at a time, questions that wait for a round, and
 # seconds that it has for an answer.
@@ -59,13 +59,13 @@ CAPABILITIES = f"params._meta.{META_CLIENT_CAPABILITIES}"
 class InputRequests:
     """The questions of legacy servers to one client of 2026-07-28, in rounds."""
 
-    def __init__(self, front: Front, end: bytes) -> None:
+    def __init__(self, front: Downstream, end: bytes) -> None:
         self._front = front
         self._end = end
         self._open: dict[str, _Round] = {}
-        self._questions: deque[tuple[Backend, Message]] = deque()
+        self._questions: deque[tuple[Upstream, Message]] = deque()
 
-    def ask(self, backend: Backend, question: Message) -> None:
+    def ask(self, backend: Upstream, question: Message) -> None:
         """The server has a question: ask the client in the answer to one of its requests."""
         for request in open_requests(self._front):
             if request.method in INPUT_METHODS and _declares(request, question):
@@ -79,7 +79,7 @@ class InputRequests:
         else:
             backend.refuse(question, _NOBODY)
 
-    def _begin(self, request: Message, questions: list[tuple[Backend, Message]]) -> None:
+    def _begin(self, request: Message, questions: list[tuple[Upstream, Message]]) -> None:
         """Answer a request with questions."""
         handle = secrets.token_urlsafe(24)
         asked = {str(n): embedded(one) for n, (_, one) in enumerate(questions, 1)}
@@ -148,7 +148,7 @@ class InputRequests:
 class _Round(NamedTuple):
     identity: tuple[str | None, str | None]
     principal: bytes | None
-    questions: list[tuple[Backend, Message]]
+    questions: list[tuple[Upstream, Message]]
     suspended: Suspended
     timer: asyncio.TimerHandle
 
@@ -174,7 +174,7 @@ def embedded(question: Message) -> dict[str, Any]:
     return {"method": question.method, "params": params}
 
 
-def decline(backend: Backend, question: Message) -> None:
+def decline(backend: Upstream, question: Message) -> None:
     """Answer a question in place of the client."""
     if backend.link is None:
         return
@@ -189,7 +189,7 @@ def decline(backend: Backend, question: Message) -> None:
 
 
 async def input_responses(
-    front: Front, request: Message, result: dict[str, Raw], declared: dict[str, Any], n: int
+    front: Downstream, request: Message, result: dict[str, Raw], declared: dict[str, Any], n: int
 ) -> dict[str, Raw]:
     """Ask the client what a server wants to know. Returns what the next request has besides.
 
@@ -221,7 +221,7 @@ async def input_responses(
 
 
 async def ask_client(
-    front: Front, request: Message, question: dict[str, Raw], declared: dict[str, Any]
+    front: Downstream, request: Message, question: dict[str, Raw], declared: dict[str, Any]
 ) -> Raw:
     """Ask the client one question, and return its answer. ProtocolError: the client cannot be
     asked, or does not answer."""

@@ -21,11 +21,11 @@ from wirespeed.protocol.revisions import (
     META_PROTOCOL_VERSION,
     REVISIONS,
 )
+from wirespeed.proxy.affinity import whole
 from wirespeed.proxy.backend_config import RetryConfig
-from wirespeed.proxy.eras import modern_version, params_of, unsupported
 from wirespeed.proxy.isolation.handshake import learn_tools
-from wirespeed.proxy.supervision.retries import Retries
-from wirespeed.proxy.tags import whole
+from wirespeed.proxy.requests import modern_version, params_of, unsupported
+from wirespeed.proxy.supervision.resilience import Retries
 from wirespeed.proxy.translation.input_requests import INPUT_METHODS, input_responses
 from wirespeed.proxy.translation.requests import Raising
 from wirespeed.proxy.translation.results import (
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine
 
     from wirespeed._core.envelope import Message
-    from wirespeed.proxy.backend import Backend
+    from wirespeed.proxy.upstream import Upstream
 
 # Requests that no revision before 2026-07-28 has, and those of tasks, which are not translated.
 _UNKNOWN = REVISIONS[LATEST_MODERN].requests.difference(
@@ -78,7 +78,7 @@ class LegacyClient(Translator):
 
     # -- handshakes ------------------------------------------------------------------------------
 
-    async def greet(self, backend: Backend, message: Message) -> None:
+    async def greet(self, backend: Upstream, message: Message) -> None:
         """Ask the server what it is."""
         params = params_of(message)
         wanted = params.get("protocolVersion")
@@ -115,7 +115,7 @@ class LegacyClient(Translator):
     def _declare(self) -> None:
         self._translation.declare(encode(self.meta())[1:-1])
 
-    def handle(self, message: Message) -> Backend | None:
+    def handle(self, message: Message) -> Upstream | None:
         """Return the server of a request, or None if it was answered."""
         front = self.front
         modern = modern_version(message)
@@ -261,7 +261,7 @@ class LegacyClient(Translator):
 
     # -- what the server says --------------------------------------------------------------------
 
-    def server_asks(self, backend: Backend, message: Message) -> None:
+    def server_asks(self, backend: Upstream, message: Message) -> None:
         """Drop a request: servers of 2026-07-28 send none."""
 
     def said(self, message: Message) -> None:

@@ -22,9 +22,9 @@ from wirespeed.protocol.revisions import (
     MODERN_VERSIONS,
     REVISIONS,
 )
-from wirespeed.proxy.eras import modern_version, params_of, unsupported
+from wirespeed.proxy.affinity import whole
 from wirespeed.proxy.isolation.handshake import initialize
-from wirespeed.proxy.tags import whole
+from wirespeed.proxy.requests import modern_version, params_of, unsupported
 from wirespeed.proxy.translation.input_requests import (
     CAPABILITIES,
     CAPABILITY_OF,
@@ -45,7 +45,7 @@ from wirespeed.proxy.translation.translator import Translator
 
 if TYPE_CHECKING:
     from wirespeed._core.envelope import Message
-    from wirespeed.proxy.backend import Backend
+    from wirespeed.proxy.upstream import Upstream
 
 _LEVEL = f"params._meta.{META_LOG_LEVEL}"
 _OF_A_ROUND = re.compile(rb'"(?:requestState|inputResponses|task)"')
@@ -71,7 +71,7 @@ class ModernClient(Translator):
 
     # -- handshakes ------------------------------------------------------------------------------
 
-    async def greet(self, backend: Backend, message: Message) -> None:
+    async def greet(self, backend: Upstream, message: Message) -> None:
         """Initialize the server as its client would. If the client's connection is one of many
         clients, what one of them says of itself holds for none of the others."""
         meta = None if self.front.shared else params_of(message).get("_meta")
@@ -105,7 +105,7 @@ class ModernClient(Translator):
 
     # -- requests --------------------------------------------------------------------------------
 
-    def handle(self, message: Message) -> Backend | None:
+    def handle(self, message: Message) -> Upstream | None:
         """Return the server of a request, or None if it was or will be answered."""
         try:
             return self._handle(message)
@@ -113,7 +113,7 @@ class ModernClient(Translator):
             self.front.refuse(message, exc.code, exc.message, exc.data)
             return None
 
-    def _handle(self, message: Message) -> Backend | None:
+    def _handle(self, message: Message) -> Upstream | None:
         version = modern_version(message)
         method = message.method or ""
         if not version or message.lease(CAPABILITIES) is None:
@@ -212,7 +212,7 @@ class ModernClient(Translator):
 
     # -- what the server says --------------------------------------------------------------------
 
-    def server_asks(self, backend: Backend, message: Message) -> None:
+    def server_asks(self, backend: Upstream, message: Message) -> None:
         """Ask the client in a round."""
         if message.method == "ping":
             backend.session.send_result(message, b"{}")

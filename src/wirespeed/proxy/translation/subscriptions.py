@@ -16,19 +16,18 @@ from msgspec import Raw
 from wirespeed.errors import ProtocolError, RemoteError, WirespeedError
 from wirespeed.protocol import codes
 from wirespeed.protocol.revisions import META_SUBSCRIPTION_ID
-from wirespeed.proxy.backend import remote_error
-from wirespeed.proxy.eras import params_of
 from wirespeed.proxy.failures import ServerLost
 from wirespeed.proxy.isolation.legacy import MAX_SUBSCRIPTIONS
-from wirespeed.proxy.ongoing import Ongoing
+from wirespeed.proxy.requests import Ongoing, params_of
 from wirespeed.proxy.translation.results import encode, members_of
+from wirespeed.proxy.upstream import remote_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from wirespeed._core.envelope import Message
-    from wirespeed.proxy.backend import Backend
-    from wirespeed.proxy.front import Front
+    from wirespeed.proxy.downstream import Downstream
+    from wirespeed.proxy.upstream import Upstream
 
 # What a client may listen to, and the capability with ``listChanged``.
 _CHANGES = {
@@ -89,7 +88,7 @@ class ListenRequests:
         offered: The server's capabilities.
     """
 
-    def __init__(self, front: Front, backend: ListenServer, offered: dict[str, Any]) -> None:
+    def __init__(self, front: Downstream, backend: ListenServer, offered: dict[str, Any]) -> None:
         self._front = front
         self._backend = backend
         self._offered = offered
@@ -202,8 +201,8 @@ class Updates:
 
     def __init__(
         self,
-        front: Front,
-        backend: Backend,
+        front: Downstream,
+        backend: Upstream,
         offered: dict[str, Any],
         meta: Callable[[], dict[str, Any]],
     ) -> None:
@@ -336,7 +335,7 @@ class _ServerListen(Ongoing):
         self.id = 0
         self._updates = updates
 
-    def send(self, backend: Backend, params: dict[str, Any]) -> None:
+    def send(self, backend: Upstream, params: dict[str, Any]) -> None:
         """Ask for it."""
         if backend.link is None:
             raise ServerLost("the server is not there")

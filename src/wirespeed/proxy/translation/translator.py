@@ -10,26 +10,26 @@ import msgspec
 
 from wirespeed.errors import ProtocolError, RemoteError, WirespeedError
 from wirespeed.protocol import codes
+from wirespeed.proxy.downstream import Work
 from wirespeed.proxy.failures import told
 from wirespeed.proxy.isolation.instance import guarded
-from wirespeed.proxy.isolation.waiting import Waiting
-from wirespeed.proxy.ongoing import Work
-from wirespeed.proxy.supervision.garbage import BAD_MESSAGE
+from wirespeed.proxy.isolation.modern import Waiting
+from wirespeed.proxy.upstream import BAD_MESSAGE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
     from wirespeed._core.envelope import Message
-    from wirespeed.proxy.backend import Backend, Owner
-    from wirespeed.proxy.front import Front
+    from wirespeed.proxy.downstream import Downstream
     from wirespeed.proxy.side import Side
+    from wirespeed.proxy.upstream import Upstream, UpstreamOwner
 
 logger = logging.getLogger("wirespeed.proxy")
 
 
 class Translator:
-    """The base of `ModernClient` and `LegacyClient`: a `Router` of one client, and the `Owner` of
-    its connection to a server.
+    """The base of `ModernClient` and `LegacyClient`: a `Router` of one client, and the
+    `UpstreamOwner` of its connection to a server.
 
     Args:
         front: The client.
@@ -42,17 +42,17 @@ class Translator:
 
     def __init__(
         self,
-        front: Front,
-        join: Callable[[Owner, Front], tuple[Backend, Front]],
-        own: Backend | None,
+        front: Downstream,
+        join: Callable[[UpstreamOwner, Downstream], tuple[Upstream, Downstream]],
+        own: Upstream | None,
     ) -> None:
         self.front = front
-        self.backend: Backend | None = None
-        self._before: Owner | None = None
+        self.backend: Upstream | None = None
+        self._before: UpstreamOwner | None = None
         self._join = join
         self._own = own
         self._earlier = front.router
-        self._connecting: Backend | None = None
+        self._connecting: Upstream | None = None
         self._starting: asyncio.Task[None] | None = None
         self._waiting = Waiting()
         self._works: set[Work] = set()
@@ -70,16 +70,16 @@ class Translator:
 
     # -- for subclasses --------------------------------------------------------------------------
 
-    async def greet(self, backend: Backend, message: Message) -> None:
+    async def greet(self, backend: Upstream, message: Message) -> None:
         """Shake hands with the server, for the first message of the client. WirespeedError: it
         failed."""
         raise NotImplementedError
 
-    def handle(self, message: Message) -> Backend | None:
+    def handle(self, message: Message) -> Upstream | None:
         """Return the server of a request, or None if it was or will be answered."""
         raise NotImplementedError
 
-    def server_asks(self, backend: Backend, message: Message) -> None:
+    def server_asks(self, backend: Upstream, message: Message) -> None:
         """Take a request of the server."""
         raise NotImplementedError
 
@@ -95,7 +95,7 @@ class Translator:
 
     # -- the client ------------------------------------------------------------------------------
 
-    def joined(self, front: Front) -> None:
+    def joined(self, front: Downstream) -> None:
         """Not called."""
 
     def failed(self) -> None:
@@ -107,7 +107,7 @@ class Translator:
         """Returns False: the owner of the server sends requests again."""
         return False
 
-    def left(self, front: Front) -> None:
+    def left(self, front: Downstream) -> None:
         """The client has left."""
         if self._starting is not None:
             self._starting.cancel()
@@ -132,7 +132,7 @@ class Translator:
         front.requests["initialize"](front, message)
         return True
 
-    def route(self, front: Front, message: Message) -> Backend | None:
+    def route(self, front: Downstream, message: Message) -> Upstream | None:
         """Return the server that a request goes to, or None if it waits or was answered."""
         if self.backend is not None:
             return self.handle(message)
@@ -173,7 +173,7 @@ class Translator:
                     if (to := self.handle(one)) is not None:
                         self.front.pass_request(one, to)
 
-    def _connect(self) -> Backend:
+    def _connect(self) -> Upstream:
         if self._own is None:
             return self._join(self, self.front)[0]
         self._before, self._own.owner = self._own.owner, self
@@ -193,18 +193,18 @@ class Translator:
         if backend is not None and backend.link is not None:
             backend.abort()
 
-    def client_said(self, front: Front, message: Message) -> None:
+    def client_said(self, front: Downstream, message: Message) -> None:
         """Drop a notification: none has a counterpart in the other era."""
 
     # -- the server ------------------------------------------------------------------------------
 
-    async def opened(self, backend: Backend) -> None:
+    async def opened(self, backend: Upstream) -> None:
         """Not called: who owns the server has opened it."""
 
     def down(self, reason: str | None) -> None:
         """Not called."""
 
-    def closed(self, backend: Backend) -> None:
+    def closed(self, backend: Upstream) -> None:
         """The connection is gone. The next request makes another."""
         if backend is self._connecting:
             self._connecting = None
@@ -213,7 +213,7 @@ class Translator:
             self.front.across = None
             self.lost()
 
-    def server_said(self, backend: Backend, message: Message) -> None:
+    def server_said(self, backend: Upstream, message: Message) -> None:
         """Take a notification that belongs to no request. One that is malformed is counted."""
         try:
             self.said(message)

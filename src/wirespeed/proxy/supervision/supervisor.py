@@ -1,9 +1,19 @@
-"""The life of one server behind the proxy: its connections, one after another."""
+"""The life of one server behind the proxy: its connections, one after another.
+
+Servers start a few at a time (`Starting`); their lines of stderr get the names of the servers
+(`NamedLines`).
+"""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
+import os
+import select
+import sys
+import time
+import weakref
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeAlias
 
@@ -12,14 +22,9 @@ import msgspec
 from wirespeed.client.connection.channels import channel_for
 from wirespeed.client.targets import Http
 from wirespeed.errors import TransportError, WirespeedError
-from wirespeed.proxy.backend import Backend, Owner
 from wirespeed.proxy.failures import is_down
-from wirespeed.proxy.subscriptions import n_unfinished
-from wirespeed.proxy.supervision.deadlines import Deadlines
-from wirespeed.proxy.supervision.health import Health
-from wirespeed.proxy.supervision.starts import Starting
-from wirespeed.proxy.supervision.stderr import NamedLines
-from wirespeed.proxy.supervision.watch import Check, Watch
+from wirespeed.proxy.supervision.checks import Check, CheckTimer, Deadlines, HealthCheck
+from wirespeed.proxy.upstream import Upstream, UpstreamOwner
 from wirespeed.transport.child.command import Stdio
 
 if TYPE_CHECKING:
@@ -27,8 +32,6 @@ if TYPE_CHECKING:
     from wirespeed.client.connection.channels import Channel
     from wirespeed.limits import Limits
     from wirespeed.proxy.backend_config import BackendConfig
-
-logger = logging.getLogger("wirespeed.proxy")
 
 # Seconds before the second start in a row, doubled for each further start, and their maximum.
 _DELAY = 0.1
@@ -49,7 +52,7 @@ State: TypeAlias = Literal["starting", "ready", "restarting", "crash loop", "sto
 
 @dataclass(slots=True)
 class Status:
-    """How a server is.
+    """The state of a server.
 
     Attributes:
         state: ``"restarting"``: it has ended, or could not be started, and is started again.
@@ -67,22 +70,6 @@ class Status:
     pid: int | None = None
 
 
-class UpstreamMeter(Protocol):
-    """The counts of servers."""
-
-    def began(self, upstream: Upstream) -> None:
-        """A server is to run."""
-
-    def ended(self, upstream: Upstream) -> None:
-        """It is not to run any more."""
-
-    def connected(self, backend: Backend) -> None:
-        """A connection to a server is there."""
-
-    def disconnected(self, backend: Backend) -> None:
-        """It is gone."""
-
-
 class StartAgain(WirespeedError):
     """A server ended where another start may succeed. It is not reported."""
 
@@ -91,7 +78,25 @@ class Unsuitable(WirespeedError):
     """A server cannot be used for what it was started: it is not started again."""
 
 
-class Upstream:
+class ServerMeter(Protocol):
+    """The numbers of one server: `wirespeed.proxy.operation.meter.Meter`."""
+
+    n_replaced: int
+
+    def began(self, supervisor: Supervisor) -> None:
+        """A server is kept running from now on."""
+
+    def ended(self, supervisor: Supervisor) -> None:
+        """It is not kept running any more."""
+
+    def connected(self, backend: Upstream) -> None:
+        """There is a connection to it."""
+
+    def disconnected(self, backend: Upstream) -> None:
+        """That connection is gone."""
+
+
+class Supervisor:
     """Keeps a server running.
 
     Attributes:
@@ -109,9 +114,9 @@ class Upstream:
     def __init__(
         self,
         config: BackendConfig,
-        owner: Owner,
+        owner: UpstreamOwner,
         limits: Limits,
-        meter: UpstreamMeter,
+        meter: ServerMeter,
         *,
         restarts: bool,
     ) -> None:
@@ -132,7 +137,7 @@ class Upstream:
         self._loop = asyncio.get_running_loop()
         self.restarts = restarts
         self.meter = meter
-        self.backend: Backend | None = None
+        self.backend: Upstream | None = None
         self.ready: asyncio.Future[None] = self._loop.create_future()
         self.status = Status("starting", self._loop.time())
         self._failed = 0
@@ -203,12 +208,12 @@ class Upstream:
 
     async def _live(self) -> WirespeedError:
         """Start the server once, and wait for its end. Returns why it ended."""
-        backend: Backend | None = None
-        watch: Watch | None = None
+        backend: Upstream | None = None
+        watch: CheckTimer | None = None
 
         def join(framer: Framer | None) -> Any:
             nonlocal backend
-            backend = Backend(self.config.name, self.owner, self._limits, self._loop, framer)
+            backend = Upstream(self.config.name, self.owner, self._limits, self._loop, framer)
             if self.config.request_timeout is not None:
                 backend.deadline = self.config.request_timeout
             self.meter.connected(backend)
@@ -227,7 +232,7 @@ class Upstream:
             self.backend = backend
             backend.ends_unreachable = self.restarts and isinstance(self._target, Http)
             self._become_ready()
-            watch = Watch(backend, self._checks_of_all())
+            watch = CheckTimer(backend, self._checks_of_all())
             greeted = backend.session.messages_in
             lost = await backend.lost
             self._answered = backend.session.messages_in > greeted
@@ -271,11 +276,11 @@ class Upstream:
         if self.config.request_timeout is not None:
             found.append(Deadlines())
         if self.config.health is not None:
-            found.append(Health(self.config.health))
+            found.append(HealthCheck(self.config.health))
         return found
 
     async def _reason(
-        self, channel: Channel, backend: Backend, lost: BaseException | None
+        self, channel: Channel, backend: Upstream, lost: BaseException | None
     ) -> WirespeedError:
         """Why a server that was good has ended."""
         if backend.ended_for:
@@ -284,22 +289,22 @@ class Upstream:
         return await channel.failure(text)
 
 
-class Life(NamedTuple):
+class RunningServer(NamedTuple):
     """A server that runs."""
 
-    upstream: Upstream
+    supervisor: Supervisor
     task: asyncio.Task[None]
 
     async def end(self, grace: float) -> None:
         """End a server whose place another one has taken, when its requests have ended."""
-        self.upstream.retired = True
+        self.supervisor.retired = True
         loop = asyncio.get_running_loop()
         until = loop.time() + grace
-        backend = self.upstream.backend
+        backend = self.supervisor.backend
         try:
             if backend is not None:
                 backend.retired = True
-                while backend.link is not None and n_unfinished(backend):
+                while backend.link is not None and backend.n_unfinished():
                     if loop.time() >= until:
                         backend.end("it was replaced, and its requests took too long")
                         break
@@ -311,3 +316,116 @@ class Life(NamedTuple):
 
 def _first_line(error: BaseException) -> str:
     return str(error).partition("\n")[0]
+
+
+# -- how many start at once ----------------------------------------------------------------------
+
+# Starts at once for each processor.
+_FOR_EACH = 2
+# Seconds after which a start does not hold up others: a server that says nothing costs them this.
+_HOLD = 3.0
+
+_gates: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = (
+    weakref.WeakKeyDictionary()
+)
+
+
+class Starting:
+    """The start of one server, among those of its event loop. An asynchronous context manager: it
+    is entered when the start may begin."""
+
+    def __init__(self) -> None:
+        loop = asyncio.get_running_loop()
+        if loop not in _gates:
+            _gates[loop] = asyncio.Semaphore(_FOR_EACH * _processors())
+        self._gate = _gates[loop]
+        self._loop = loop
+        self._timer: asyncio.TimerHandle | None = None
+
+    async def __aenter__(self) -> None:
+        await self._gate.acquire()
+        self._timer = self._loop.call_later(_HOLD, self._free)
+
+    async def __aexit__(self, *_: object) -> None:
+        self._free()
+
+    def _free(self) -> None:
+        timer, self._timer = self._timer, None
+        if timer is not None:
+            timer.cancel()
+            self._gate.release()
+
+
+def _processors() -> int:
+    """Return how many processors this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+logger = logging.getLogger("wirespeed.proxy")
+
+
+# -- their stderr ----------------------------------------------------------------------------------
+
+MAX_LINES = 200  # in a second, of one server
+MAX_BYTES = 65536  # in a second, of one server
+_MAX_BYTES = 4096  # of a line; so much can be written at once to a pipe that has room
+
+# Control characters, line ends of other systems, and marks that change the direction of text: they
+# would speak to the terminal of a reader of the log, or forge lines of it.
+_ESCAPED = {
+    code: f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}"
+    for code in (
+        *range(9), *range(10, 32), *range(127, 160), 0x2028, 0x2029,
+        *range(0x200E, 0x2010), *range(0x202A, 0x202F), *range(0x2066, 0x206A),
+    )
+}  # fmt: skip
+
+
+class NamedLines:
+    """A function of a line, for `Stdio.stderr`: writes it to our stderr, with control characters
+    escaped.
+
+    Lines are dropped and counted when there are too many, and when nobody reads our stderr: the
+    proxy does not wait.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._second = 0
+        self._n = 0
+        self._n_bytes = 0
+        self.dropped = 0
+        self._told = 0
+
+    def __call__(self, line: str) -> None:
+        """Write a line."""
+        now = int(time.monotonic())
+        if now != self._second:
+            self._second, self._n, self._n_bytes = now, 0, 0
+            if self.dropped > self._told and _write(
+                f"{self._name}: {self.dropped - self._told} lines of stderr were dropped"
+            ):
+                self._told = self.dropped
+        shown = f"{self._name}: {line[:_MAX_BYTES].translate(_ESCAPED)}"
+        self._n += 1
+        self._n_bytes += len(shown)
+        if self._n > MAX_LINES or self._n_bytes > MAX_BYTES or not _write(shown):
+            self.dropped += 1
+
+
+def _write(line: str) -> bool:
+    """Write a line to stderr if that does not block."""
+    data = line.encode(errors="replace")[: _MAX_BYTES - 1] + b"\n"
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        fd = sys.stderr.fileno()
+        poll = select.poll()
+        poll.register(fd, select.POLLOUT)
+        if not poll.poll(0):
+            return False
+        sys.stderr.flush()
+        sys.stderr.buffer.write(data)
+        sys.stderr.buffer.flush()
+        return True
+    return False

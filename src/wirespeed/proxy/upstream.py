@@ -19,13 +19,11 @@ from wirespeed.errors import (
     TransportError,
 )
 from wirespeed.protocol import codes
-from wirespeed.proxy.eras import envelope
+from wirespeed.proxy.affinity import is_code
 from wirespeed.proxy.failures import ServerLost, told
-from wirespeed.proxy.ongoing import Ongoing
-from wirespeed.proxy.serving import Serving
+from wirespeed.proxy.requests import Ongoing, envelope
 from wirespeed.proxy.side import Route, Side
-from wirespeed.proxy.supervision.garbage import BAD_MESSAGE, UNKNOWN_ID, Garbage
-from wirespeed.proxy.tags import is_code
+from wirespeed.proxy.upstream_side import UpstreamSide
 from wirespeed.transport.rate_limited_log import RateLimitedLog
 
 if TYPE_CHECKING:
@@ -34,17 +32,52 @@ if TYPE_CHECKING:
     from wirespeed._core.slab import Lease
     from wirespeed.limits import Limits
 
+logger = logging.getLogger("wirespeed.proxy")
+
+# A server that writes more than `MAX_GARBAGE` of them within `WINDOW` seconds is ended.
+MAX_GARBAGE = 1000
+WINDOW = 10.0
+
+BAD_MESSAGE = "bad message"  # not JSON, not a message, too long, or cut off by the end
+UNKNOWN_ID = "unknown id"  # an answer to what was not asked, or a second answer
+
+
+class Garbage:
+    """Counts the garbage of one server.
+
+    Attributes:
+        counts: How much there was, by kind.
+    """
+
+    def __init__(self) -> None:
+        self.counts = {BAD_MESSAGE: 0, UNKNOWN_ID: 0}
+        self._quiet = RateLimitedLog(logger)
+        self._window = 0.0
+        self._n = 0
+
+    def add(self, backend: Upstream, kind: str, text: str) -> None:
+        """Count and log one, and end the server if there is too much."""
+        self.counts[kind] += 1
+        self._quiet.log(logging.WARNING, "%s: %s: %s", backend.name, kind, text)
+        now = backend.loop.time()
+        if now >= self._window + WINDOW:
+            self._window, self._n = now, 0
+        self._n += 1
+        if self._n > MAX_GARBAGE:
+            self._n = 0
+            backend.end(f"it wrote more than {MAX_GARBAGE} bad messages within {WINDOW:g} s")
+
 
 quiet = RateLimitedLog(logging.getLogger("wirespeed.proxy"))
 
 
-class Owner(Protocol):
-    """What a server is told to, and asks."""
+class UpstreamOwner(Protocol):
+    """The owner of a connection to a server: it hears of the server, and answers it."""
 
-    async def opened(self, backend: Backend) -> None:
+    async def opened(self, backend: Upstream) -> None:
         """A connection is there. WirespeedError: the server cannot be used."""
 
-    def closed(self, backend: Backend) -> None:
+    def closed(self, backend: Upstream) -> None:
         """That connection is gone."""
 
     def failed(self) -> None:
@@ -56,21 +89,21 @@ class Owner(Protocol):
     def down(self, reason: str | None) -> None:
         """Starts fail again and again: what clients are told; None: one has succeeded."""
 
-    def server_asks(self, backend: Backend, message: Message) -> Side | None:
+    def server_asks(self, backend: Upstream, message: Message) -> Side | None:
         """Return the client that a request of the server goes to, or None if it was answered."""
 
-    def server_said(self, backend: Backend, message: Message) -> None:
+    def server_said(self, backend: Upstream, message: Message) -> None:
         """Take a notification that belongs to no request."""
 
 
-class Changes(Protocol):
-    """What gathers the changes that several servers tell of."""
+class ChangeGatherer(Protocol):
+    """The place where the changes that several servers tell of are gathered."""
 
-    def gathers(self, backend: Backend, message: Message, route: Route) -> bool:
+    def gathers(self, backend: Upstream, message: Message, route: Route) -> bool:
         """Return whether a change was taken, to be told once."""
 
 
-class Backend(Serving):
+class Upstream(UpstreamSide):
     """The proxy is the client of this connection. It reads always: a server that cannot write does
     not read either.
 
@@ -95,7 +128,7 @@ class Backend(Serving):
     def __init__(
         self,
         name: str,
-        owner: Owner,
+        owner: UpstreamOwner,
         limits: Limits,
         loop: asyncio.AbstractEventLoop,
         framer: Framer | None = None,
@@ -111,7 +144,7 @@ class Backend(Serving):
         self.garbage = Garbage()
         self.began = loop.time()
         self.runs_tasks = False
-        self.changes: Changes | None = None
+        self.changes: ChangeGatherer | None = None
         self._n_excused = 0
         self.probing = False
         self.ends_unreachable = False

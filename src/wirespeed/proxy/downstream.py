@@ -1,38 +1,115 @@
-"""A client of the proxy."""
+"""A client of the proxy: its connection, its router, and the requests that are answered later."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import logging
-from typing import TYPE_CHECKING, Any, cast
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import msgspec
 
 from wirespeed._core.session import Session
-from wirespeed.errors import TransportError
+from wirespeed.errors import ProtocolError, RemoteError, TransportError, WirespeedError
 from wirespeed.protocol import codes
 from wirespeed.protocol.revisions import REVISIONS
-from wirespeed.proxy.backend import remote_error
-from wirespeed.proxy.eras import unsupported
-from wirespeed.proxy.ongoing import Ongoing
+from wirespeed.proxy.failures import told
+from wirespeed.proxy.requests import CANCELLED, Ongoing, modern_version, unsupported
 from wirespeed.proxy.side import Side
-from wirespeed.proxy.subscriptions import end_subscriptions
+from wirespeed.proxy.upstream import remote_error
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Coroutine, Sequence
 
     from wirespeed._core.envelope import Message
     from wirespeed._core.framing.base import Framer
-    from wirespeed.proxy.backend import Backend
-    from wirespeed.proxy.isolation.assignment import Router
-    from wirespeed.proxy.service import ProxyService
+    from wirespeed.limits import Limits
+    from wirespeed.proxy.backend_config import BackendConfig
+    from wirespeed.proxy.side import AdmissionControl
+    from wirespeed.proxy.upstream import Upstream
     from wirespeed.server.http.exchange import McpExchange
 
 logger = logging.getLogger("wirespeed.proxy")
 
 
-class Front(Side):
+class Permission(Protocol):
+    """The rights of one principal."""
+
+    def shows(self, name: str) -> bool:
+        """Return whether clients may see and call a tool."""
+
+
+class Permissions(Protocol):
+    """The rights of all principals."""
+
+    def of(self, principal: bytes | None) -> Permission | None:
+        """Return those of a principal, by its digest; None: it has none."""
+
+
+class DownstreamService(Protocol):
+    """The service that clients are connected to: `ProxyService` describes its members."""
+
+    name: str
+    limits: Limits
+    shutdown_grace: float
+    cut: dict[str, int]
+    farewell: str
+
+    @property
+    def config(self) -> BackendConfig | None:
+        """See there, as for the others."""
+
+    @property
+    def legacy_versions(self) -> tuple[str, ...]: ...
+
+    @property
+    def flow(self) -> AdmissionControl | None: ...
+
+    @property
+    def access(self) -> Permissions | None: ...
+
+    @property
+    def meter(self) -> Any: ...
+
+    def server_of(self, name: str | None) -> str | None:
+        """Return the name of the server that has a tool or prompt."""
+
+    def tools_changed(self) -> None:
+        """A server says that its tools have changed."""
+
+    def left(self, front: Downstream) -> None:
+        """A client has left."""
+
+    def translate(self, front: Downstream, message: Message, own: Upstream | None) -> None:
+        """Serve a client of an era that the server does not speak, from this request on."""
+
+
+class Router(Protocol):
+    """Decides what becomes of the messages of clients.
+
+    Attributes:
+        is_shared: Whether what a server says to one client, the others see as well.
+    """
+
+    @property
+    def is_shared(self) -> bool:
+        """See above."""
+
+    def joined(self, front: Downstream) -> None:
+        """A client has connected."""
+
+    def left(self, front: Downstream) -> None:
+        """A client has left."""
+
+    def route(self, front: Downstream, message: Message) -> Side | None:
+        """Return the server that a client's request goes to, or None if it was answered."""
+
+    def client_said(self, front: Downstream, message: Message) -> None:
+        """Take a notification of a client that belongs to no request."""
+
+
+class Downstream(Side):
     """A `wirespeed.transport.service.Connection`: what the client asks is passed to a server.
 
     Attributes:
@@ -48,7 +125,7 @@ class Front(Side):
 
     def __init__(
         self,
-        service: ProxyService,
+        service: DownstreamService,
         loop: asyncio.AbstractEventLoop,
         framer: Framer | None,
         router: Router,
@@ -65,7 +142,7 @@ class Front(Side):
     @property
     def is_client(self) -> bool:
         """Whether it is a client of its service, and not a part of one that is translated."""
-        return not isinstance(self.outer, Front) or self.outer.service is not self.service
+        return not isinstance(self.outer, Downstream) or self.outer.service is not self.service
 
     def route(self, message: Message) -> Side | None:
         """Return the server that a request goes to, or None if it was answered."""
@@ -99,7 +176,7 @@ class Front(Side):
     def overheard(self, message: Message) -> None:
         """The server has told this client of a change."""
         if message.method == "notifications/tools/list_changed":
-            self.service.mirrored.forget()
+            self.service.tools_changed()
 
     def answer(self, message: Message, result: bytes) -> None:
         """Answer a request with a result, unless the client has left."""
@@ -125,7 +202,7 @@ class Front(Side):
         message: Message,
         versions: Sequence[str],
         wanted: object,
-        backend: Backend | None = None,
+        backend: Upstream | None = None,
     ) -> None:
         """A server does not speak the era of a request: translate it, or refuse it.
 
@@ -188,7 +265,7 @@ class Front(Side):
         if not self.draining:
             if self.session.refusal is None:  # else its server is not there
                 self.session.refusal = (codes.SHUTTING_DOWN, self.service.farewell)
-            end_subscriptions(self)
+            self.end_subscriptions()
             self._drain()
 
     def _drain(self) -> None:
@@ -203,7 +280,7 @@ class Front(Side):
 
     def _grace_over(self) -> None:
         """Requests are not waited for any more."""
-        end_subscriptions(self)
+        self.end_subscriptions()
         n = self.session.inflight.live
         if n:
             logger.warning(
@@ -231,14 +308,105 @@ class Front(Side):
             self.across.revision = self.revision
 
 
-def outermost(front: Front) -> Front:
+class WithoutSession:
+    """The requests of HTTP clients that have no session. None can be passed on: clients of
+    2026-07-28 learn which revisions they may use.
+
+    Args:
+        reason: Why, as of `Assignment.refuses_lanes`.
+    """
+
+    is_shared = True
+
+    def __init__(self, reason: str = "") -> None:
+        self._reason = reason
+
+    def joined(self, front: Downstream) -> None:
+        """Nothing is started for such clients."""
+
+    def left(self, front: Downstream) -> None:
+        """Nothing ends with them."""
+
+    def route(self, front: Downstream, message: Message) -> None:
+        """Refuse a request."""
+        version = modern_version(message)
+        if version is None:
+            front.refuse(message, codes.INVALID_REQUEST, "there is no session")
+        else:
+            code, text, data = unsupported(front.service.legacy_versions, version)
+            if self._reason:
+                text = f"{text}; {front.service.name}: {self._reason}"
+            front.refuse(message, code, text, data)
+
+    def client_said(self, front: Downstream, message: Message) -> None:
+        """Drop a notification."""
+
+
+class Work(Ongoing):
+    """A request of a client that the proxy answers later. A cancelled task refuses the request.
+
+    Args:
+        front: The client.
+        message: The request.
+        work: What answers it. What it raises is the answer.
+        works: All that the client waits for; it is one of these until it is done.
+
+    Attributes:
+        task: What does the work.
+    """
+
+    def __init__(
+        self,
+        front: Downstream,
+        message: Message,
+        work: Coroutine[Any, Any, None],
+        works: set[Work],
+    ) -> None:
+        self.request = message
+        self._front = front
+        self._works = works
+        works.add(self)
+        self.task = asyncio.ensure_future(work)
+        self.task.add_done_callback(partial(self._ended, message))
+        front.give_token(message, self)
+
+    def _ended(self, message: Message, task: asyncio.Task[None]) -> None:
+        self._works.discard(self)
+        refuse = self._front.refuse
+        if not self._front.is_open(message):  # it was answered, or the client has given it up
+            failed = task.cancelled() or task.exception() is not None
+            self.note(CANCELLED if failed else 0)
+            return
+        try:
+            task.result()
+            self.note(0)
+        except asyncio.CancelledError:
+            refuse(message, codes.SERVER_LOST, "the server is not there")
+        except (ProtocolError, RemoteError) as exc:
+            refuse(message, exc.code, exc.message, exc.data)
+        except WirespeedError as exc:
+            logger.info("%s: %s: %s", self._front.service.name, message.method, exc)
+            refuse(message, codes.SERVER_LOST, told(self._front.service.name, exc))
+        except msgspec.DecodeError as exc:
+            refuse(message, codes.INTERNAL_ERROR, f"the server's answer is malformed: {exc}")
+        except Exception as exc:
+            logger.error("internal error of the proxy at %s", message, exc_info=exc)
+            refuse(message, codes.INTERNAL_ERROR, "Internal error")
+
+    def notified(self, message: Message) -> None:
+        """The client has cancelled its request."""
+        self.task.cancel()
+        self._front.session.cancelled_done()
+
+
+def outermost(front: Downstream) -> Downstream:
     """Return the connection of a client, of which another one is a part."""
-    while isinstance(front.outer, Front):
+    while isinstance(front.outer, Downstream):
         front = front.outer
     return front
 
 
-def principal_of(front: Front) -> bytes | None:
+def principal_of(front: Downstream) -> bytes | None:
     """Return the digest of the principal whose request is served; None: there is no principal. A
     client of several servers has a connection to each. Over HTTP the next request on these
     connections may be of another principal."""

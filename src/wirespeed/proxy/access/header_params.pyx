@@ -11,7 +11,7 @@ from wirespeed._core._simd cimport WS_ARGUMENTS, WS_NAME
 from wirespeed._core.envelope cimport Message, is_modern, method_is, span_of
 from wirespeed._core.framing.http.head cimport HttpHead
 from wirespeed._core.span cimport Span
-from wirespeed.proxy.side cimport Access, Side
+from wirespeed.proxy.side cimport AccessCheck, Side
 from wirespeed.server.http.headers cimport check_params_c, copy_of
 from wirespeed.server.requests.observer cimport now_c
 
@@ -32,8 +32,8 @@ cdef double PAUSE = 1.0          # in which it is not asked for a name that it d
 
 
 @cython.final
-cdef class Mirrored(Access):
-    """What one server's tools say of their arguments.
+cdef class HeaderParams(AccessCheck):
+    """The arguments of one server's tools that are header fields.
 
     Args:
         ask: A coroutine function of a client. It returns the arguments of each tool that are header

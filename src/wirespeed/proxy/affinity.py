@@ -1,13 +1,19 @@
-"""What a server gave to a client, and the client brings back: it belongs to one server of a pool.
+"""Affinity: what a server of a pool gave to a client goes back to that server.
 
 The ``requestState`` of a result that wants input, the cursor of a list and the id of a task are
 opaque to clients. A tag before them, ``3~``, says which server they are of. The id of a task gets a
-seal as well.
+seal as well, which stands for the principal of the client: nobody gets another's task by guessing
+an id, and a task needs no memory here. The key of the seals is made with the process: forked
+workers have it, too.
 """
 
 from __future__ import annotations
 
+import base64
 import contextlib
+import hashlib
+import hmac
+import os
 import re
 from typing import TYPE_CHECKING, Any, TypeGuard
 
@@ -15,7 +21,7 @@ import msgspec
 
 from wirespeed.errors import ProtocolError
 from wirespeed.protocol.revisions import META_SUBSCRIPTION_ID
-from wirespeed.proxy.eras import params_of
+from wirespeed.proxy.requests import params_of
 from wirespeed.tasks.views import not_found
 
 if TYPE_CHECKING:
@@ -182,3 +188,36 @@ def code_of(error: Lease) -> int:
 def is_code(value: object) -> TypeGuard[int]:
     """Whether a value can be the code of an error here."""
     return type(value) is int and -(1 << 31) <= value < 1 << 31
+
+
+_KEY = os.urandom(32)
+_SEAL = 22  # characters: 128 bits
+
+
+class Seals:
+    """The seals of one server.
+
+    Args:
+        server: Its name.
+    """
+
+    def __init__(self, server: str) -> None:
+        self._server = server.encode("utf-8", "surrogatepass")
+
+    def seal(self, task_id: str, principal: bytes | None) -> str:
+        """Return what a client gets for a server's id. ``principal``: The digest of the client's;
+        None: it has none."""
+        owner = b"" if principal is None else b"\x01" + principal
+        text = b"".join(len(one).to_bytes(4) + one for one in (self._server, owner))
+        digest = hmac.digest(_KEY, text + task_id.encode("utf-8", "surrogatepass"), hashlib.sha256)
+        return base64.urlsafe_b64encode(digest).decode()[:_SEAL] + task_id
+
+    def open(self, id: str, principal: bytes | None) -> str:
+        """Return the server's id of a client's task. ProtocolError -32602: the client has no such
+        task (2025-11-25 basic/utilities/tasks, "Task Isolation and Access Control")."""
+        task_id = id[_SEAL:]
+        given = id.encode("utf-8", "surrogatepass")
+        sealed = self.seal(task_id, principal).encode("utf-8", "surrogatepass")
+        if not hmac.compare_digest(sealed, given):
+            raise not_found()
+        return task_id

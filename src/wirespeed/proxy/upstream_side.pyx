@@ -1,4 +1,4 @@
-"""The side of a server: which request of a client a message of the server belongs to."""
+"""The compiled half of `Upstream`: which request of a client a message of the server belongs to."""
 
 from libc.math cimport INFINITY
 from libc.stdint cimport uint64_t
@@ -15,8 +15,8 @@ from wirespeed.protocol import codes
 from wirespeed.protocol.revisions import REQUEST_METHODS
 
 
-cdef class Serving(Side):
-    """The base of `Backend`.
+cdef class UpstreamSide(Side):
+    """The base of `Upstream`.
 
     Attributes:
         n_loggers: How many requests to it ask for log messages.
@@ -101,6 +101,22 @@ cdef class Serving(Side):
                 if type(token) is Route and (<Route> token).asks_for_logs:
                     self.logger = <Route> token
         return self.logger
+
+    def n_unfinished(self):
+        """Return how many requests this side has not answered. A subscription that another server
+        has acknowledged is not counted."""
+        cdef Route route, one
+        cdef size_t n = self.session.pending.live
+        for token in self.session.pending.tokens or ():
+            if type(token) is not Route or not (<Route> token).listens:
+                continue
+            route = <Route> token
+            held = route.asker.session.inflight.token_c(route.ref)
+            one = <Route> held if type(held) is Route else None
+            while one is not None and (one is route or not one.acknowledged):
+                one = one.next
+            n -= one is not None
+        return n
 
     # -- what the proxy makes of them --------------------------------------------------------------
 

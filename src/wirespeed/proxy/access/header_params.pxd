@@ -1,9 +1,9 @@
 from wirespeed._core.envelope cimport Message
 from wirespeed._core.framing.http.head cimport HttpHead
-from wirespeed.proxy.side cimport Access, Side
+from wirespeed.proxy.side cimport AccessCheck, Side
 
 
-cdef class Mirrored(Access):
+cdef class HeaderParams(AccessCheck):
     cdef object ask                    # coroutine function of a client: name -> ParamFields
     cdef dict tools                    # name -> its ParamFields
     cdef dict texts                    # the same by the JSON text of the name, as far as it came

@@ -1,0 +1,147 @@
+"""Requests that the proxy reads, makes or answers: the era of a client's request, the envelope of
+the proxy's own, the pages of a list, and the tokens that hear of such requests (`Ongoing`)."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, Protocol
+
+import msgspec
+
+from wirespeed.errors import InvalidResponse
+from wirespeed.protocol import codes
+from wirespeed.protocol.revisions import (
+    LATEST_MODERN,
+    META_CLIENT_CAPABILITIES,
+    META_CLIENT_INFO,
+    META_PROTOCOL_VERSION,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from wirespeed._core.envelope import Message
+
+_VERSION = f"params._meta.{META_PROTOCOL_VERSION}"
+_ENVELOPE = tuple(
+    f"params._meta.{name}"
+    for name in (META_PROTOCOL_VERSION, META_CLIENT_CAPABILITIES, META_CLIENT_INFO)
+)
+
+
+def modern_version(message: Message) -> str | None:
+    """Return the version that the envelope of a modern request names; "" if the envelope has none.
+    Returns None for a legacy request."""
+    if all(message.lease(point) is None for point in _ENVELOPE):
+        return None
+    return message.text(_VERSION) or ""
+
+
+def unsupported(versions: Sequence[str], wanted: object) -> tuple[int, str, dict[str, Any]]:
+    """Return the error for a request of an era that the server does not speak: code, text, data."""
+    return (
+        codes.UNSUPPORTED_PROTOCOL_VERSION,
+        f"the server speaks {', '.join(versions)}",
+        {"supported": list(versions), "requested": wanted},
+    )
+
+
+def envelope() -> dict[str, Any]:
+    """``_meta`` of a modern request of the proxy itself."""
+    return {
+        META_PROTOCOL_VERSION: LATEST_MODERN,
+        META_CLIENT_CAPABILITIES: {},
+        META_CLIENT_INFO: client_info(),
+    }
+
+
+def client_info() -> dict[str, str]:
+    """What the proxy says of itself to servers."""
+    from wirespeed import __version__
+
+    return {"name": "wirespeed-proxy", "version": __version__}
+
+
+def params_of(message: Message) -> dict[str, Any]:
+    """The params of a message, decoded; empty if Python cannot hold them (a lone surrogate, a
+    number beyond a float)."""
+    try:
+        found: dict[str, Any] = msgspec.json.decode(message.params or b"{}")
+    except msgspec.DecodeError:
+        return {}
+    return found
+
+
+# Pages of one list.
+MAX_PAGES = 1000
+
+
+async def pages(
+    ask: Callable[[str, object], Awaitable[Any]],
+    method: str,
+    params: dict[str, Any],
+    max_bytes: int,
+) -> list[dict[str, Any]]:
+    """Return the pages of a list. The last one has no next cursor, or one that is empty, is not a
+    string, or was followed before.
+
+    ``ask``: Sends a request and returns its result. ``max_bytes``: What all pages may take.
+    InvalidResponse: A page is not an object, or the list is too long.
+    What ``ask`` raises passes.
+    """
+    found: list[dict[str, Any]] = []
+    seen: set[str] = set()
+    n_bytes = 0
+    for _ in range(MAX_PAGES):
+        page = await ask(method, params)
+        if not isinstance(page, dict):
+            raise InvalidResponse(f"a page of {method} is not an object")
+        n_bytes += len(msgspec.json.encode(page))
+        if n_bytes > max_bytes:
+            raise InvalidResponse(f"{method} has more than {max_bytes} bytes")
+        found.append(page)
+        cursor = page.get("nextCursor")
+        if not isinstance(cursor, str) or not cursor or cursor in seen:
+            return found
+        seen.add(cursor)
+        params = {**params, "cursor": cursor}
+    raise InvalidResponse(f"{method} has more than {MAX_PAGES} pages")
+
+
+CANCELLED = 1  # as of `wirespeed.server.requests.observer`
+
+
+class CallRecord(Protocol):
+    """The entry of the audit log for a request, until the request ends."""
+
+    def end(self, code: int) -> None:
+        """The request has ended; 0: without an error."""
+
+
+class Ongoing:
+    """The token of a request that the proxy itself answers or makes.
+
+    Attributes:
+        record: What notes the end of the request for the audit log, if the request was passed on
+            before; or None.
+        sent: Whether the request was ever sent to a server.
+        request: The request, if it may be one that the audit log notes; or None.
+        waits: Whether the proxy does nothing for the request yet.
+    """
+
+    record: CallRecord | None = None
+    sent = False
+    request: Message | None = None
+    waits = False
+
+    def notified(self, message: Message) -> None:
+        """Take a notification about the request, or its cancellation by the asker."""
+
+    def answered(self, message: Message | None) -> None:
+        """Take the answer to a request of the proxy; None: there will be none."""
+
+    def note(self, code: int) -> None:
+        """Note the end of the request, unless it was passed on again."""
+        record, self.record = self.record, None
+        if record is not None:
+            record.end(code)
