@@ -12,7 +12,7 @@ from wirespeed.client.targets import WebSocket as WebSocket
 from wirespeed.client.tasks.calls import TASKS as TASKS
 from wirespeed.client.timeouts import CLIENT_DEFAULT as CLIENT_DEFAULT
 from wirespeed.limits import Limits as Limits
-from wirespeed.schema.header_param import HeaderParam as HeaderParam
+from wirespeed.schema.python_types import HeaderParam as HeaderParam
 from wirespeed.server.context import Context as Context
 from wirespeed.server.dependencies.provider import Depends as Depends
 from wirespeed.server.extensions import Extension as Extension

@@ -204,7 +204,7 @@ def _remote(
     from wirespeed import Http, WebSocket
 
     credentials.taken(credentials.ENVIRONMENT)
-    access = targets.Access(ca=ca, grant=grant)
+    access = targets.RemoteAccess(ca=ca, grant=grant)
     target = targets.find(word, None, stderr="discard", access=access)
     endpoint = target.endpoint
     if not isinstance(endpoint, (Http, WebSocket)) or not isinstance(endpoint.auth, OAuth):

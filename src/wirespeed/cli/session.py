@@ -46,7 +46,7 @@ class Options:
 
     def target(self) -> targets.Target:
         """Return the target that the options name. Failure (2 or 3), ConfigError: it is wrong."""
-        access = targets.Access(
+        access = targets.RemoteAccess(
             headers=credentials.headers(self.headers),
             secret=credentials.find(self.token, self.token_file),
             ca=self.ca,

@@ -32,7 +32,7 @@ _FOREVER = 1e9  # seconds
 
 
 @dataclass(frozen=True)
-class Access:
+class RemoteAccess:
     """The options for connecting to a server elsewhere."""
 
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -69,7 +69,7 @@ def find(
     command: Sequence[str] | None,
     *,
     stderr: Callable[[str], object] | str,
-    access: Access | None = None,
+    access: RemoteAccess | None = None,
     lite: bool = False,
 ) -> Target:
     """Return the target of a command line: a word, or a command after ``--``.
@@ -78,7 +78,7 @@ def find(
     """
     from wirespeed import Stdio
 
-    access = access or Access()
+    access = access or RemoteAccess()
     if lite:
         access = replace(access, grant=_without_logins)
     if command is not None:
@@ -113,7 +113,7 @@ def is_url(word: str) -> bool:
 
 def _remote(
     url: str,
-    access: Access,
+    access: RemoteAccess,
     *,
     headers: Mapping[str, str] | None = None,
     auth: AuthConfig | None = None,
@@ -172,7 +172,7 @@ def _remote(
         raise usage(f"{place or 'TARGET'}: {exc}") from None
 
 
-def _grant(url: str, access: Access, auth: AuthConfig | None) -> TokenGrant | None:
+def _grant(url: str, access: RemoteAccess, auth: AuthConfig | None) -> TokenGrant | None:
     if access.grant is not None:
         return access.grant(url, auth)
     if auth is None:
@@ -235,7 +235,7 @@ def _split(word: str) -> tuple[str, str | None]:
     return path, name if sharp else None
 
 
-def _configured(word: str, stderr: Any, access: Access) -> Target:
+def _configured(word: str, stderr: Any, access: RemoteAccess) -> Target:
     path, name = _split(word)
     if not os.path.exists(path):
         raise cannot_start(f"there is no file {path}; TARGET is {KINDS}")
@@ -262,7 +262,7 @@ def _configured(word: str, stderr: Any, access: Access) -> Target:
     return Target(_entry(server, path, stderr, access), server.timeout, server.era)
 
 
-def _entry(server: ServerConfig, path: str, stderr: Any, access: Access) -> Endpoint:
+def _entry(server: ServerConfig, path: str, stderr: Any, access: RemoteAccess) -> Endpoint:
     """Return the endpoint of an entry of a configuration."""
     from wirespeed import Stdio
 

@@ -135,7 +135,7 @@ class Document:
 
 
 def _place(document: dict[str, Any]) -> tuple[shapes.Place, dict[str, Any]]:
-    """Where a document has its servers, and these."""
+    """The place of a document's servers, and these."""
     for place in shapes.PLACES:
         found: Any = document
         for key in place.path:

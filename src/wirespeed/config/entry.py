@@ -266,7 +266,7 @@ class EntryReader:
                 found["args"] = [*texts[1:], *(found.get("args") or ())]
 
     def _from_environment(self, raw: dict[str, Any], found: dict[str, Any]) -> None:
-        """What a host reads from variables of the environment."""
+        """The keys that a host reads from variables of the environment."""
         variable = raw.get(shapes.TOKEN_FROM)
         if variable is not None:
             found.setdefault("auth", f"${{{self._variable(shapes.TOKEN_FROM, variable)}}}")
@@ -290,7 +290,7 @@ class EntryReader:
         return name
 
     def transport(self, entry: Entry, url: str | None) -> Transport:
-        """How the server is reached."""
+        """The transport and the URL or command of the server."""
         kinds: set[Transport] = set()
         for key, word in (("type", entry.type), ("transport", entry.transport)):
             if word is None:
@@ -329,7 +329,7 @@ class EntryReader:
     # -- values ----------------------------------------------------------------------------------
 
     def auth(self, raw: str | dict[str, Any]) -> AuthConfig:
-        """How tokens are got: an object, "oauth", or a token itself."""
+        """The source of tokens: an object, "oauth", or a token itself."""
         if isinstance(raw, str):
             if raw == "oauth":
                 return AuthConfig()

@@ -23,7 +23,7 @@ Era: TypeAlias = Literal["auto", "legacy", "modern"]
 
 
 class AuthConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """How a client gets the tokens of a server.
+    """The way in which a client gets the tokens of a server.
 
     Attributes:
         type: ``oauth``: a person logs in, with `wirespeed.auth.OAuth`. ``client_credentials``: a
@@ -131,7 +131,7 @@ class ServerConfig(msgspec.Struct, frozen=True):
     def target(
         self, *, stderr: "StderrTarget" = "inherit", auth: "TokenGrant | None" = None
     ) -> "Stdio | Http | WebSocket | Socket":
-        """What a client connects to: a ``Stdio`` (with this ``stderr``), an ``Http`` or
+        """The target of a client: a ``Stdio`` (with this ``stderr``), an ``Http`` or
         ``WebSocket`` with the file's headers and ``auth``, or a ``Socket``. ``auth`` goes before
         the file's. ConfigError: its entry has a fault, a variable is not set, or the URL, a header
         or ``auth`` cannot be."""

@@ -1,4 +1,4 @@
-"""What hosts call things in their configurations: tables of names, and nothing else."""
+"""Tables of the names that hosts have for things in their configurations."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ Transport: TypeAlias = Literal["stdio", "ws", "http", "sse", "unix", "tcp"]
 
 
 class Place(NamedTuple):
-    """Where a file has its servers.
+    """The place of the servers in a file.
 
     Attributes:
         path: The keys that lead to the object of all servers.

@@ -218,7 +218,7 @@ _with_proxy: weakref.WeakSet[CollectorRegistry] = weakref.WeakSet()
 
 
 class _ProxyMetrics(Instrumentation, Collector):
-    """What the admin listener of a proxy shows, in a registry."""
+    """The metrics of a proxy's admin listener, in a registry."""
 
     def __init__(self, proxy: Proxy, registry: CollectorRegistry) -> None:
         super().__init__("proxy", "", Observer(), list)

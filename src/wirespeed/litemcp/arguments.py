@@ -25,7 +25,7 @@ __all__ = [
 _EXAMPLE = re.compile(r"[\s(]*\b(?:Example|e\.g\.)\s*:?\s+(?P<text>.+?)[\s.)]*\Z", re.IGNORECASE)
 
 
-class Slot(strings.Slot):
+class Slot(strings.TextSlot):
     """One parameter of a tool: its description for clients, and the conversion of its strings."""
 
     __slots__ = ("parameter",)

@@ -20,7 +20,7 @@ from wirespeed.litemcp.life import LiteLife
 from wirespeed.litemcp.messages import VERSION, CallResult, Tool
 from wirespeed.litemcp.reading import info_reader, result_reader
 from wirespeed.litemcp.requests import Requests
-from wirespeed.schema.json_schema import enc_hook
+from wirespeed.schema.python_types import enc_hook
 
 if TYPE_CHECKING:
     from types import TracebackType

@@ -29,7 +29,8 @@ from typing import Any
 import msgspec
 
 from wirespeed.litemcp.messages import Content, Response
-from wirespeed.schema.json_schema import enc_hook, one_line
+from wirespeed.schema.json_schema import one_line
+from wirespeed.schema.python_types import enc_hook
 
 __all__ = ["ResultError", "contents_of", "encode_text", "json_content", "response_of"]
 

@@ -80,7 +80,7 @@ class ElicitRequestParams(msgspec.Struct, omit_defaults=True, rename="camel"):
 
 
 class ElicitResult(msgspec.Struct, omit_defaults=True, rename="camel"):
-    """What the user did. Only an accepted form has ``content``."""
+    """The user's decision. Only an accepted form has ``content``."""
 
     action: Literal["accept", "decline", "cancel"]
     content: dict[str, Any] | None = None
@@ -132,7 +132,7 @@ class ModelHint(msgspec.Struct, omit_defaults=True, rename="camel"):
 
 
 class ModelPreferences(msgspec.Struct, omit_defaults=True, rename="camel"):
-    """Which model to prefer: hints in order, priorities from 0 to 1."""
+    """The preferred models: hints in order, priorities from 0 to 1."""
 
     hints: list[ModelHint] | None = None
     cost_priority: float | None = None
@@ -173,7 +173,7 @@ class SampleParams(msgspec.Struct, omit_defaults=True, rename="camel"):
 
 
 class CreateMessageResult(msgspec.Struct, omit_defaults=True, rename="camel"):
-    """What the model said. ``stop_reason`` is an open set: "endTurn", "stopSequence",
+    """The model's message. ``stop_reason`` is an open set: "endTurn", "stopSequence",
     "maxTokens", "toolUse" or another word of the client's model."""
 
     role: Literal["user", "assistant"]
@@ -320,7 +320,7 @@ def _uses_tools(params: SampleParams) -> bool:
 
 
 def elicit_fault(params: ElicitRequestParams) -> str | None:
-    """What is missing in *params* for their mode, or None. A fault is answered with -32602."""
+    """The fault of *params* for their mode, or None. A fault is answered with -32602."""
     if params.mode == "url":
         return None if params.url else "an elicitation in url mode needs a url"
     schema = params.requested_schema
@@ -332,7 +332,7 @@ def elicit_fault(params: ElicitRequestParams) -> str | None:
 
 
 def messages_fault(messages: Sequence[SamplingMessage]) -> str | None:
-    """What breaks the rules about tool blocks, or None.
+    """The fault of messages by the rules about tool blocks, or None.
 
     client/sampling of 2025-11-25, "Message Content Constraints": a user message with tool results
     has no other content, and every tool use has a result in the next message. A client answers a

@@ -54,13 +54,13 @@ class Icon(msgspec.Struct, omit_defaults=True, rename="camel"):
 
 
 class ContentBlock(msgspec.Struct, omit_defaults=True, rename="camel", kw_only=True):
-    """What all blocks have: annotations, and ``_meta`` (2025-06-18)."""
+    """The members of all blocks: annotations, and ``_meta`` (2025-06-18)."""
 
     annotations: Annotations | None = None
     meta: dict[str, Any] | None = field(default=None, name="_meta")
 
     def describe(self) -> str:
-        """What a peer is told whose revision does not have this kind of block."""
+        """The text for a peer whose revision does not have this kind of block."""
         return f"[{type(self).__name__}]"
 
 
@@ -143,7 +143,7 @@ class ResourceLink(ContentBlock, tag_field="type", tag="resource_link"):
 
 
 Block = Text | Image | Audio | EmbeddedResource | ResourceLink
-"""What the content of a tool's result, or of a prompt's message, is made of."""
+"""A part of the content of a tool's result, or of a prompt's message."""
 
 
 class UnknownContent(msgspec.Struct):

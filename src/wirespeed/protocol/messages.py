@@ -35,7 +35,7 @@ class InitializeParams(msgspec.Struct):
 
 
 class InitializeResult(msgspec.Struct, omit_defaults=True):
-    """What a legacy server answers to initialize."""
+    """The result of initialize."""
 
     protocolVersion: str  # noqa: N815
     capabilities: Members
@@ -48,7 +48,7 @@ class DiscoverParams(msgspec.Struct):
 
 
 class DiscoverResult(msgspec.Struct):
-    """What a modern server answers to server/discover."""
+    """The result of server/discover."""
 
     supportedVersions: list[str]  # noqa: N815
     capabilities: Members | None = None
@@ -88,13 +88,13 @@ class GetPromptParams(msgspec.Struct):
 
 
 class PromptReference(msgspec.Struct, tag_field="type", tag="ref/prompt"):
-    """What is completed: an argument of a prompt."""
+    """A prompt, whose argument is completed."""
 
     name: str
 
 
 class ResourceReference(msgspec.Struct, tag_field="type", tag="ref/resource"):
-    """What is completed: a variable of a resource template; ``uri`` is the template or a URI."""
+    """A resource template, whose variable is completed; ``uri`` is the template or a URI."""
 
     uri: str
 
@@ -129,7 +129,7 @@ class ErrorObject(msgspec.Struct):
 
 
 class CallInput(msgspec.Struct):
-    """What a request brings beside its own params: answers and state of the round before
+    """The params of a request beside its own: answers and state of the round before
     (2026-07-28 basic/patterns/mrtr), or the wish for a task (2025-11-25 basic/utilities/tasks).
     """
 
@@ -148,7 +148,8 @@ class CallInput(msgspec.Struct):
 
 
 class RoundInput(msgspec.Struct):
-    """What a request of 2026-07-28 may bring; a member ``task`` means nothing there (SEP-2663)."""
+    """The further params of a request of 2026-07-28; a member ``task`` means nothing there
+    (SEP-2663)."""
 
     inputResponses: dict[str, msgspec.Raw] | tuple[()] | None = None  # noqa: N815
     requestState: str | None = None  # noqa: N815
@@ -162,7 +163,7 @@ class RoundInput(msgspec.Struct):
 
 
 class TaskInput(msgspec.Struct):
-    """What tools/call of 2025-11-25 may bring, which knows no rounds."""
+    """The further params of tools/call of 2025-11-25, which has no rounds."""
 
     task: Members | None = None
 

@@ -74,7 +74,7 @@ def check_json(owner: str, values: Mapping[str, Any]) -> None:
 
 
 def passed_on(meta: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """What the ``_meta`` of another server's result says still when it is passed on."""
+    """The members of another server's ``_meta`` that hold when its result is passed on."""
     if meta is None:
         return None
     return {name: value for name, value in meta.items() if name not in _OF_ONE_HOP} or None

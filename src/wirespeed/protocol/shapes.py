@@ -1,4 +1,4 @@
-"""Which member of which object each revision has: what leaves is cut to the peer's revision.
+"""The members that each object has, by revision: a message is cut to the peer's revision.
 
 Adding a revision is adding a first or a last revision here. Sources: the five ``schema.ts`` files,
 member by member. Unknown members are harmless to a peer, but an old schema may be strict.

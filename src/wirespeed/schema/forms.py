@@ -46,11 +46,11 @@ from wirespeed.protocol.meta import check_json
 from wirespeed.schema.form_answers import check
 from wirespeed.schema.json_schema import (
     build_schemas,
-    dec_hook,
     describe_validation_error,
     nonfinite,
     prepare_type,
 )
+from wirespeed.schema.python_types import dec_hook
 
 __all__ = ["Email", "Form", "SchemaForm", "Uri", "form_of", "titles"]
 

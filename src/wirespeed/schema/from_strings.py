@@ -9,23 +9,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
-from wirespeed.schema.json_schema import (
-    dec_hook,
-    describe_validation_error,
-    is_model,
-    lax_dec_hook,
-    one_line,
-)
+from wirespeed.schema.json_schema import describe_validation_error, one_line
+from wirespeed.schema.python_types import dec_hook, is_model, lax_dec_hook
 
 if TYPE_CHECKING:
     from wirespeed.schema.whole_numbers import WholeNumbers
-    from wirespeed.server.tools.signature import ToolSpec
 
-__all__ = ["ArgumentError", "Slot", "decode_strings", "slots_of", "text_of", "type_text"]
+__all__ = ["ArgumentError", "TextSlot", "decode_strings", "slots_of", "text_of", "type_text"]
 
 _SHOWN = 80  # characters of an argument that an error quotes
 _DEPTH = 3  # levels of a type that its text shows
@@ -37,7 +31,15 @@ class ArgumentError(ValueError):
     """An argument is not valid. The text is for the caller."""
 
 
-class Slot:
+class Parameters(Protocol):
+    """The parameters of a function, as a `ToolSpec` has them."""
+
+    input_schema: dict[str, Any]
+    struct: type[msgspec.Struct]
+    fields: tuple[str, ...]
+
+
+class TextSlot:
     """One parameter of a function, and its conversion of a string.
 
     name        what callers call it
@@ -174,7 +176,7 @@ _JSON_TYPES = (
 )
 
 
-def slots_of(spec: ToolSpec) -> list[Slot]:
+def slots_of(spec: Parameters) -> list[TextSlot]:
     """The parameters of a function, in order."""
     properties = spec.input_schema["properties"]
     defs = spec.input_schema.get("$defs", {})
@@ -189,7 +191,7 @@ def slots_of(spec: ToolSpec) -> list[Slot]:
         elif field.default is not msgspec.NODEFAULT:
             default = _constant(field.default)
         slots.append(
-            Slot(
+            TextSlot(
                 field.encode_name,
                 field.type,
                 type_text(schema, defs),
@@ -206,7 +208,7 @@ def _constant(value: Any) -> Callable[[], Any]:
     return lambda: value
 
 
-def decode_strings(slots: list[Slot], given: Mapping[str, str]) -> dict[str, Any]:
+def decode_strings(slots: list[TextSlot], given: Mapping[str, str]) -> dict[str, Any]:
     """Return the value of each parameter by its attribute. Other names are ignored.
 
     ArgumentError: one is missing that has no default, or does not fit.

@@ -29,39 +29,40 @@ revision 2026-07-28.
 from __future__ import annotations
 
 import contextlib
-import os
 import re
 import sys
-import types
 import typing
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Annotated, Any, Literal, Union
+from typing import Annotated, Any
 
 import msgspec
 
 from wirespeed.errors import SignatureError
-from wirespeed.schema.header_param import HeaderParam, note_of
-from wirespeed.schema.smallest import smallest
+from wirespeed.schema.python_types import (
+    HeaderParam,
+    Normaliser,
+    adapted_by,
+    adapter_of,
+    enc_hook,
+    is_field_info,
+    is_model,
+    is_path,
+    note_of,
+    type_name,
+)
 
 __all__ = [
     "DEFS",
-    "adapter_of",
     "build_schemas",
-    "dec_hook",
     "default_form",
     "describe_validation_error",
-    "enc_hook",
     "input_schema",
-    "is_field_info",
-    "is_model",
-    "is_path",
-    "lax_dec_hook",
     "may_keep",
     "nonfinite",
     "nonfinite_in",
     "one_line",
     "prepare_type",
-    "type_name",
+    "smallest",
 ]
 
 _encode = msgspec.json.Encoder().encode
@@ -72,7 +73,6 @@ _ENUM = {"title", "description", "type", "enum"}
 _MAX_ERROR = 500  # characters of one error text; a message may quote the caller's own data
 _MAX_COMPARED = 64  # characters of a name that is compared with known ones
 _MAX_PROBLEMS = 8  # problems listed for one invalid pydantic model
-_UNIONS = (Union, types.UnionType)
 _PLAIN = frozenset((Any, bool, int, float, str, type(None)))
 # A cache of schemas of types that several tools have in common. By the type and
 # how it is written: two literals of another order are equal.
@@ -81,240 +81,6 @@ _prepared: dict[tuple[Any, str, str], Any] = {}
 _alone: dict[tuple[Any, str], dict[str, Any] | None] = {}
 # What msgspec, typing and pydantic raise for a type; RuntimeError: pydantic's, and RecursionError.
 _REFUSALS = (TypeError, ValueError, RuntimeError, NameError, AttributeError)
-
-
-# -- hooks: the types that msgspec hands back to us -----------------------------------------------
-
-
-class _AcceptsAll(type):
-    """msgspec checks the result of a `dec_hook` with isinstance; an adapter may return anything."""
-
-    adapter: Any
-    described: Any  # the type that the adapter is of
-
-    def __instancecheck__(cls, instance: object) -> bool:
-        return True
-
-
-def adapter_of(tp: Any) -> Any:
-    """Return the pydantic adapter of a prepared type; None if msgspec reads the type itself."""
-    return tp.adapter if type(tp) is _AcceptsAll else None
-
-
-def is_model(tp: Any) -> bool:
-    """Whether a class is a pydantic model, told by its members, without importing pydantic."""
-    return (
-        isinstance(tp, type)
-        and hasattr(tp, "__pydantic_validator__")
-        and hasattr(tp, "model_validate_json")
-    )
-
-
-def is_path(tp: Any) -> bool:
-    """Whether a class is one of `pathlib`, or resembles one."""
-    return (
-        isinstance(tp, type)
-        and issubclass(tp, os.PathLike)
-        and tp.__module__.partition(".")[0] == "pathlib"
-    )
-
-
-def dec_hook(tp: Any, obj: Any) -> Any:
-    """Decode the types that msgspec does not know: pydantic models and adapters, paths."""
-    adapter = adapter_of(tp)
-    # pydantic gets JSON, as arguments are JSON: its strict mode differs for Python objects.
-    if adapter is not None:
-        return adapter.validate_json(_encode(obj))
-    if is_model(tp):
-        return tp.model_validate_json(_encode(obj))
-    if not isinstance(obj, str):
-        raise ValueError(f"Expected `str`, got `{_json_type(obj)}`")
-    return tp(obj)
-
-
-def lax_dec_hook(tp: Any, obj: Any) -> Any:
-    """As `dec_hook`, where texts may stand for other values. Models keep their own settings."""
-    adapter = adapter_of(tp)
-    if adapter is not None:
-        return adapter.validate_json(_encode(obj), strict=False)
-    return dec_hook(tp, obj)
-
-
-def enc_hook(obj: Any) -> Any:
-    """Encode the types that msgspec does not know. TypeError names a type without a JSON form."""
-    tp = type(obj)
-    if is_model(tp):
-        return obj.model_dump(mode="json", by_alias=True, warnings="error")
-    if is_path(tp):
-        return os.fspath(obj)
-    if isinstance(obj, str):
-        return str.__str__(obj)  # of a class of its own, such as `wirespeed.User`
-    if tp.__module__.partition(".")[0] == "pydantic":
-        return sys.modules["pydantic_core"].to_jsonable_python(obj)
-    raise TypeError(f"{type_name(tp)} has no JSON form")
-
-
-def _json_type(obj: Any) -> str:
-    names = {bool: "bool", int: "int", float: "float", list: "array", dict: "object"}
-    return names.get(type(obj), "null")
-
-
-def type_name(tp: Any) -> str:
-    """The name of a type in errors."""
-    return tp.__qualname__ if isinstance(tp, type) else str(tp)
-
-
-# -- Annotated metadata ---------------------------------------------------------------------------
-
-_BOUNDS = {
-    "Ge": "ge",
-    "Gt": "gt",
-    "Le": "le",
-    "Lt": "lt",
-    "MultipleOf": "multiple_of",
-    "MinLen": "min_length",
-    "MaxLen": "max_length",
-}
-
-
-_NOTES = ("title", "description", "examples", "extra_json_schema", "extra")
-
-
-def _bounds(meta: msgspec.Meta) -> dict[str, Any]:
-    keys = (*_BOUNDS.values(), "pattern", "tz")
-    return {key: value for key in keys if (value := getattr(meta, key)) is not None}
-
-
-def is_field_info(obj: object) -> bool:
-    """Whether a value is the result of pydantic's ``Field(...)``."""
-    return type(obj).__name__ == "FieldInfo" and type(obj).__module__ == "pydantic.fields"
-
-
-def _constraint(meta: Any) -> dict[str, Any] | None:
-    """Return constraints as keywords for `msgspec.Meta`; None if it has no such keywords."""
-    name, module = type(meta).__name__, type(meta).__module__
-    if module == "annotated_types":
-        if name in _BOUNDS:
-            return {_BOUNDS[name]: getattr(meta, _BOUNDS[name])}
-        if name in ("Interval", "Len"):
-            found: dict[str, Any] = {}
-            for part in meta:
-                found.update(_constraint(part) or {})
-            return found
-        if name == "Timezone" and meta.tz in (None, ...):
-            return {"tz": meta.tz is not None}
-    elif name == "Strict" and module == "pydantic.types" and meta.strict:
-        return {}  # decoding is strict anyway
-    elif name == "_PydanticGeneralMetadata" and vars(meta).keys() == {"pattern"}:
-        return {"pattern": getattr(meta.pattern, "pattern", meta.pattern)}
-    return None
-
-
-class _Normaliser:
-    """Rewrites foreign `Annotated` metadata as msgspec's. Notes metadata that needs pydantic."""
-
-    def __init__(self) -> None:
-        self.needs_pydantic = False
-        self.only_msgspec = False  # has constraints in msgspec's terms, which pydantic ignores
-
-    def run(self, tp: Any) -> Any:
-        if tp is object:
-            return Any
-        if tp is typing.LiteralString:
-            return str
-        origin = typing.get_origin(tp)
-        if origin is None:
-            if isinstance(tp, type) and "__is_pydantic_dataclass__" in vars(tp):
-                self.needs_pydantic = True  # msgspec would bypass its validators
-            return tp
-        if origin is Annotated:
-            return self.annotated(self.run(tp.__origin__), tp.__metadata__)
-        if origin is Literal:
-            return tp
-        args = typing.get_args(tp)
-        new = tuple(a if a is ... or isinstance(a, list) else self.run(a) for a in args)
-        if origin in _UNIONS:
-            new = _without_listed(new)
-        if len(args) == len(new) and all(a is b for a, b in zip(args, new, strict=True)):
-            return tp
-        if origin in _UNIONS:
-            return Union[new]  # noqa: UP007
-        return tp.copy_with(new) if hasattr(tp, "copy_with") else origin[new]
-
-    def annotated(self, tp: Any, metadata: Iterable[Any]) -> Any:
-        keep: list[Any] = []
-        bounds: dict[str, Any] = {}
-        notes: dict[str, Any] = {}
-        for meta in metadata:
-            if isinstance(meta, str):
-                notes.setdefault("description", meta)
-            elif is_field_info(meta):
-                self._field(meta, bounds, notes)
-            elif isinstance(meta, HeaderParam):
-                keep.append(note_of(meta, tp))
-            elif type(meta).__name__ == "Doc" and isinstance(
-                doc := getattr(meta, "documentation", None), str
-            ):
-                notes.setdefault("description", doc)
-            elif (found := _constraint(meta)) is not None:
-                bounds.update(found)
-            elif type(meta).__module__.partition(".")[0] == "pydantic":
-                self.needs_pydantic = True
-            elif isinstance(meta, msgspec.Meta) and (own := _bounds(meta)):
-                self.only_msgspec = True
-                bounds.update(own)
-                if said := {k: v for k in _NOTES if (v := getattr(meta, k)) is not None}:
-                    keep.append(msgspec.Meta(**said))
-            elif meta is not None:
-                keep.append(meta)
-        if bounds:
-            tp = _constrain(tp, msgspec.Meta(**bounds))
-        if notes:
-            keep.insert(0, msgspec.Meta(**notes))  # the author's own Meta has the last word
-        for meta in keep:
-            tp = Annotated[tp, meta]
-        return tp
-
-    def _field(self, info: Any, bounds: dict[str, Any], notes: dict[str, Any]) -> None:
-        for meta in info.metadata:
-            if (found := _constraint(meta)) is not None:
-                bounds.update(found)
-            else:
-                self.needs_pydantic = True
-        for key in ("title", "description", "examples"):
-            value = getattr(info, key, None)
-            if value is not None:
-                notes.setdefault(key, value)
-        if isinstance(info.json_schema_extra, dict):
-            notes.setdefault("extra_json_schema", info.json_schema_extra)
-
-
-def _without_listed(members: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The members of a union without each `Literal` whose values another one has: msgspec would
-    take no others. They become examples of that one."""
-    examples: dict[Any, list[Any]] = {}
-    kept = list(members)
-    for member in members:
-        if typing.get_origin(member) is not Literal:
-            continue
-        values = typing.get_args(member)
-        kinds = {type(value) for value in values}
-        wider = [one for one in (*kinds, float) if one in members]
-        if len(kinds) == 1 and wider and (kinds == {int} or wider[0] in kinds):
-            examples.setdefault(wider[0], []).extend(values)
-            kept.remove(member)
-    return tuple(
-        Annotated[one, msgspec.Meta(examples=examples[one])] if one in examples else one
-        for one in kept
-    )
-
-
-def _constrain(tp: Any, meta: msgspec.Meta) -> Any:
-    if typing.get_origin(tp) in _UNIONS:
-        members = typing.get_args(tp)
-        bounded = tuple(m if m is type(None) else Annotated[m, meta] for m in members)
-        return Union[bounded]  # noqa: UP007
-    return Annotated[tp, meta]
 
 
 def prepare_type(
@@ -334,7 +100,7 @@ def prepare_type(
             raise SignatureError(f"{where}: {tp!r} is not a type") from None
         if known is not None:
             return known
-    normaliser = _Normaliser()
+    normaliser = Normaliser()
     cause: Exception | None = None
     try:
         normal = normaliser.run(tp)
@@ -355,7 +121,7 @@ def prepare_type(
             for part in meta.metadata if is_field_info(meta) else (meta,):
                 tp = Annotated[tp, part]
         try:
-            adapted = _adapt(pydantic, tp)
+            adapted = adapted_by(pydantic, tp)
             for part in getattr(tp, "__metadata__", ()):
                 if isinstance(part, HeaderParam):  # which pydantic ignores
                     adapted = Annotated[adapted, note_of(part, tp)]
@@ -366,17 +132,6 @@ def prepare_type(
             return adapted
     reason = str(cause).strip().partition("\n")[0] if cause else "unsupported"
     raise SignatureError(f"{where}: {reason}") from cause
-
-
-def _adapt(pydantic: Any, tp: Any) -> Any:
-    try:
-        adapter = pydantic.TypeAdapter(tp, config=pydantic.ConfigDict(strict=True))
-    except pydantic.errors.PydanticUserError as exc:
-        # Models, dataclasses and TypedDicts bring their own settings.
-        if exc.code != "type-adapter-config-unused":
-            raise
-        adapter = pydantic.TypeAdapter(tp)
-    return _AcceptsAll("Adapted", (), {"adapter": adapter, "described": tp})
 
 
 # -- schemas --------------------------------------------------------------------------------------
@@ -647,3 +402,134 @@ def one_line(text: str) -> str:
     """Return *text* in a form for error messages: one line, bounded, encodable."""
     text = " ".join(text.split()).encode("utf-8", "replace").decode()
     return text if len(text) <= _MAX_ERROR else text[: _MAX_ERROR - 1] + "…"
+
+
+# Members of a schema that say nothing about its values.
+_NOTES = frozenset(("title", "description", "default", "examples", "deprecated"))
+# Members whose values are schemas, lists of schemas, and objects of schemas.
+_ONE = ("items", "additionalProperties", "propertyNames", "contains", "not", "if", "then", "else")
+_SEVERAL = ("anyOf", "oneOf", "allOf", "prefixItems")
+_NAMED = ("properties", "patternProperties", "$defs", "dependentSchemas")
+_TYPES = {bool: "boolean", int: "integer", float: "number", str: "string", type(None): "null"}
+
+
+# -- the smallest schema that means the same ------------------------------------------------------
+
+
+def smallest(schema: Any, enums: Mapping[str, dict[str, Any]]) -> Any:
+    """Return the smallest schema that accepts the same values.
+
+    A host that shows a form, or that converts texts, looks at the ``type`` of a parameter. Few of
+    them read a union, and none needs to where one alternative has all values of another:
+
+    * ``int | float`` is a number: every integer is one. The same holds for any alternative whose
+      values another one has, such as ``str | Literal["a"]``. What was listed remains as
+      ``examples``.
+    * The values of ``Literal["a"] | Literal["b"]`` are one list.
+    * A list of values has the type of its values. null is an alternative of its own.
+    * An enumeration stands where it is used, without the name of its class: hosts do not follow
+      references.
+
+    Args:
+        schema: A schema; it is not changed.
+        enums: The definitions that list values, by their references.
+    """
+    if not isinstance(schema, dict):
+        return schema
+    found = dict(schema)
+    for key in _ONE:
+        if key in found:
+            found[key] = smallest(found[key], enums)
+    for key in _SEVERAL:
+        if isinstance(found.get(key), list):
+            found[key] = [smallest(part, enums) for part in found[key]]
+    for key in _NAMED:
+        if isinstance(found.get(key), dict):
+            found[key] = {name: smallest(part, enums) for name, part in found[key].items()}
+    if found.get("$ref") in enums:
+        found = {**enums[found.pop("$ref")], **found}
+    if isinstance(found.get("enum"), list):
+        return _typed(found)
+    return _united(found) if isinstance(found.get("anyOf"), list) else found
+
+
+def _typed(schema: dict[str, Any]) -> dict[str, Any]:
+    """A list of values with its type; null apart."""
+    values = schema["enum"]
+    rest = [value for value in values if value is not None]
+    if "type" in schema or "anyOf" in schema or not rest:
+        return schema
+    types = {_TYPES.get(type(value)) for value in rest}
+    if types == {"integer", "number"}:
+        types = {"number"}
+    if len(types) != 1 or None in types:
+        return schema
+    typed = {"type": types.pop(), "enum": rest}
+    others = {key: value for key, value in schema.items() if key != "enum"}
+    if len(rest) == len(values):
+        return {**{k: others.pop(k) for k in ("title",) if k in others}, **typed, **others}
+    return {"anyOf": [typed, {"type": "null"}], **others}
+
+
+def _united(schema: dict[str, Any]) -> dict[str, Any]:
+    """A union without the alternatives whose values another one has."""
+    parts: list[Any] = []
+    for part in schema["anyOf"]:
+        nested = isinstance(part, dict) and part.keys() == {"anyOf"}
+        parts += part["anyOf"] if nested else [part]
+    kept: list[Any] = []
+    for part in _listed(parts):
+        if any(_within(part, other) for other in kept):
+            _exemplify(kept, part)
+            continue
+        inner = [other for other in kept if _within(other, part)]
+        kept = [other for other in kept if other not in inner]
+        kept.append(part)
+        for other in inner:
+            _exemplify(kept, other)
+    others = {key: value for key, value in schema.items() if key != "anyOf"}
+    if len(kept) == 1 and isinstance(kept[0], dict) and not others.keys() & kept[0].keys() - _NOTES:
+        return {**kept[0], **others}
+    return {"anyOf": kept, **others}
+
+
+def _listed(parts: list[Any]) -> list[Any]:
+    """The alternatives, with one list of values for each type."""
+    found: list[Any] = []
+    for part in parts:
+        if isinstance(part, dict) and part.keys() == {"type", "enum"}:
+            for at, other in enumerate(found):
+                same = isinstance(other, dict) and other.keys() == {"type", "enum"}
+                if same and other["type"] == part["type"]:
+                    more = [value for value in part["enum"] if value not in other["enum"]]
+                    found[at] = {**other, "enum": other["enum"] + more}
+                    break
+            else:
+                found.append(part)
+        else:
+            found.append(part)
+    return found
+
+
+def _within(part: Any, other: Any) -> bool:
+    """Whether another alternative has all values of one, and all that is said of it."""
+    if part is other or not isinstance(part, dict) or not isinstance(other, dict):
+        return bool(part == other)
+    kind, wider = part.get("type"), other.get("type")
+    if not isinstance(kind, str) or not (kind == wider or (kind, wider) == ("integer", "number")):
+        return False
+    limits = {key: value for key, value in other.items() if key not in _NOTES and key != "type"}
+    notes = [key for key in part.keys() & _NOTES if part[key] != other.get(key)]
+    return not notes and all(key in part and part[key] == value for key, value in limits.items())
+
+
+def _exemplify(kept: list[Any], part: dict[str, Any]) -> None:
+    """Keep the values that an alternative listed as examples of the one that has them."""
+    if not isinstance(part.get("enum"), list):
+        return
+    at = next(n for n, other in enumerate(kept) if _within(part, other))
+    wider = kept[at]
+    if "enum" not in wider:
+        known = wider.get("examples", [])
+        more = [value for value in part["enum"] if value not in known]
+        kept[at] = {**wider, "examples": [*known, *more]}

@@ -17,8 +17,8 @@ from typing import Annotated, Any, Literal, Union
 import msgspec
 
 from wirespeed.errors import SignatureError
-from wirespeed.schema.header_param import HeaderParam, note_of
-from wirespeed.schema.json_schema import DEFS, adapter_of
+from wirespeed.schema.json_schema import DEFS
+from wirespeed.schema.python_types import HeaderParam, adapter_of, note_of
 
 __all__ = ["place_marks"]
 

@@ -107,7 +107,8 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def expires(self) -> int | None:
-        """When the task may be forgotten, in milliseconds since 1970; None for never."""
+        """The time at which the task may be forgotten, in milliseconds since 1970; None for
+        never."""
         return None if self.ttl is None else self.created + self.ttl
 
     @property

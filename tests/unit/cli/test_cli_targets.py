@@ -20,7 +20,7 @@ pytestmark = pytest.mark.smoke
 
 
 def find(word: str | None, command: list[str] | None = None, **access: Any) -> targets.Target:
-    return targets.find(word, command, stderr="discard", access=targets.Access(**access))
+    return targets.find(word, command, stderr="discard", access=targets.RemoteAccess(**access))
 
 
 def websocket(word: str, **access: Any) -> WebSocket:

@@ -37,15 +37,14 @@ from msgspec import Meta
 from wirespeed.errors import SignatureError
 from wirespeed.schema.json_schema import (
     build_schemas,
-    dec_hook,
     default_form,
     describe_validation_error,
-    enc_hook,
     input_schema,
     nonfinite,
     nonfinite_in,
     prepare_type,
 )
+from wirespeed.schema.python_types import dec_hook, enc_hook
 from wirespeed.server.tools.output_schema import Output, ResultError, output_for
 
 # -- a small checker of JSON Schema 2020-12, for what these schemas use ---------------------------

@@ -13,8 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wirespeed import Client, Server
-from wirespeed.schema.json_schema import build_schemas
-from wirespeed.schema.smallest import smallest
+from wirespeed.schema.json_schema import build_schemas, smallest
 
 NULL = {"type": "null"}
 NUMBER = {"type": "number"}

@@ -101,7 +101,8 @@ class ResultType:
     __slots__ = ("_hook", "_name", "_type")
 
     def __init__(self, tp: Any) -> None:
-        from wirespeed.schema.json_schema import dec_hook, prepare_type, type_name
+        from wirespeed.schema.json_schema import prepare_type
+        from wirespeed.schema.python_types import dec_hook, type_name
 
         self._hook = dec_hook
         self._name = type_name(tp)

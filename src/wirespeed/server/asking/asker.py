@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from wirespeed.errors import LimitExceeded, LocalError
-from wirespeed.schema.json_schema import enc_hook
+from wirespeed.schema.python_types import enc_hook
 from wirespeed.server.asking.input_request import InputRequest
 
 if TYPE_CHECKING:

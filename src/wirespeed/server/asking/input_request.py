@@ -11,7 +11,8 @@ from wirespeed.errors import InvalidResponse, MissingCapability
 from wirespeed.protocol import codes
 from wirespeed.protocol.asking import Params, missing_capability
 from wirespeed.protocol.revisions import REVISIONS
-from wirespeed.schema.json_schema import describe_validation_error, enc_hook
+from wirespeed.schema.json_schema import describe_validation_error
+from wirespeed.schema.python_types import enc_hook
 
 __all__ = ["InputRequest", "missing"]
 

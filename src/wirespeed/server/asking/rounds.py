@@ -14,7 +14,8 @@ from wirespeed.errors import InvalidResponse, ProtocolError
 from wirespeed.protocol import codes
 from wirespeed.protocol.asking import CREATE_MESSAGE, ELICIT, LIST_ROOTS
 from wirespeed.protocol.revisions import META_SERVER_INFO
-from wirespeed.schema.json_schema import describe_validation_error, enc_hook
+from wirespeed.schema.json_schema import describe_validation_error
+from wirespeed.schema.python_types import enc_hook
 from wirespeed.server.asking.asker import Asker, DirectAsker, How
 from wirespeed.server.asking.elicitation import ElicitRequest
 from wirespeed.server.asking.input_request import InputRequest

@@ -37,7 +37,7 @@ from wirespeed.protocol.messages import GetPromptParams, given
 from wirespeed.protocol.meta import check_meta, passed_on
 from wirespeed.protocol.results import WHOLE, GetPromptResult, PromptMessage
 from wirespeed.protocol.revisions import LATEST_MODERN
-from wirespeed.schema.from_strings import ArgumentError, Slot, decode_strings, slots_of
+from wirespeed.schema.from_strings import ArgumentError, TextSlot, decode_strings, slots_of
 from wirespeed.server.completion.completer import Completable
 from wirespeed.server.context import Context
 from wirespeed.server.entries import PromptArgumentEntry, PromptEntry
@@ -88,7 +88,7 @@ class Prompt(Completable):
         self,
         entry: PromptEntry,
         spec: ToolSpec,
-        slots: list[Slot],
+        slots: list[TextSlot],
         function: Callable[..., Any],
         service: "McpService",
         options: "PromptOptions",
@@ -214,7 +214,7 @@ def make_prompt(
     return Prompt(entry, spec, slots, function, service, options)
 
 
-def _argument(slot: Slot) -> PromptArgumentEntry:
+def _argument(slot: TextSlot) -> PromptArgumentEntry:
     description = slot.schema.get("description")
     if slot.takes_text:
         hint = ""

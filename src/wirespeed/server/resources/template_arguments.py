@@ -16,7 +16,7 @@ import msgspec
 
 from wirespeed.errors import SignatureError
 from wirespeed.protocol.uri_template import Matcher, UriTemplate
-from wirespeed.schema.from_strings import Slot, slots_of
+from wirespeed.schema.from_strings import TextSlot, slots_of
 from wirespeed.server.resources.folder import relative_path
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ class TemplateArguments:
                     f"resource {spec.name!r}: {{{name}*}} of {template} is a list, so annotate "
                     f"parameter {name!r} as one, such as list[str]"
                 )
-        self.slots: dict[str, Slot] = {name: parameters[name] for name in template.names}
+        self.slots: dict[str, TextSlot] = {name: parameters[name] for name in template.names}
         self._others = [slot for slot in slots if slot.name not in self.slots]
         self._paths = frozenset(
             name
@@ -119,12 +119,12 @@ def _holds_path(info: msgspec.inspect.Type, in_list: bool) -> bool:
     return isinstance(info, msgspec.inspect.CustomType) and module.partition(".")[0] == "pathlib"
 
 
-def defaults(slots: Iterable[Slot]) -> dict[str, Any]:
+def defaults(slots: Iterable[TextSlot]) -> dict[str, Any]:
     """The default of each parameter that has one, by attribute."""
     return {slot.attribute: slot.default() for slot in slots if slot.default is not None}
 
 
-def check_fixed(slots: Iterable[Slot], spec: ToolSpec, uri: str) -> None:
+def check_fixed(slots: Iterable[TextSlot], spec: ToolSpec, uri: str) -> None:
     """SignatureError: the function of a resource under one URI has a parameter without default."""
     for slot in slots:
         if slot.default is None:

@@ -16,15 +16,12 @@ import msgspec
 from wirespeed.protocol.results import WRAP_MARKER
 from wirespeed.schema.json_schema import (
     DEFS,
-    adapter_of,
     build_schemas,
-    dec_hook,
     describe_validation_error,
-    is_model,
-    is_path,
     may_keep,
     prepare_type,
 )
+from wirespeed.schema.python_types import adapter_of, dec_hook, is_model, is_path
 
 # Found out before, as in `wirespeed.schema.json_schema`.
 _outputs: dict[tuple[Any, str], Output] = {}

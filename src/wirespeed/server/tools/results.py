@@ -50,7 +50,8 @@ from wirespeed.errors import SignatureError
 from wirespeed.protocol.blocks import Block, ContentBlock, Text, UnknownContent, fit_block
 from wirespeed.protocol.meta import passed_on
 from wirespeed.protocol.results import CallToolResult
-from wirespeed.schema.json_schema import enc_hook, nonfinite_in, one_line
+from wirespeed.schema.json_schema import nonfinite_in, one_line
+from wirespeed.schema.python_types import enc_hook
 from wirespeed.server.tools.encode import fast_json, text_content
 from wirespeed.server.tools.output_schema import Output, ResultError, output_for
 

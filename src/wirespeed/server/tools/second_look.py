@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from wirespeed.schema.from_strings import slots_of
-from wirespeed.schema.json_schema import lax_dec_hook
+from wirespeed.schema.python_types import lax_dec_hook
 from wirespeed.schema.whole_numbers import WholeNumbers
 
 if TYPE_CHECKING:

@@ -45,13 +45,8 @@ import msgspec
 
 from wirespeed.errors import SignatureError
 from wirespeed.protocol.meta import check_json
-from wirespeed.schema.json_schema import (
-    adapter_of,
-    dec_hook,
-    input_schema,
-    is_field_info,
-    prepare_type,
-)
+from wirespeed.schema.json_schema import input_schema, prepare_type
+from wirespeed.schema.python_types import adapter_of, dec_hook, is_field_info
 from wirespeed.server.asking.input_required import split_annotation
 from wirespeed.server.requests.launchers import SHARED, Threads
 from wirespeed.server.tools.docstrings import parse_docstring
