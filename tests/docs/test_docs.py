@@ -13,6 +13,7 @@ import ast
 import asyncio
 import inspect
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -119,3 +120,17 @@ def test_a_wrong_example_is_found(tmp_path: Path) -> None:
         run_console("$ python -c 'print(1)'\n2\n", tmp_path)
     with pytest.raises(ZeroDivisionError):
         eval(compiled("1 / 0", "page.md", 5), {})
+
+
+def test_the_pictures_name_classes_that_exist() -> None:
+    source = ROOT / "src" / "wirespeed"
+    code = "\n".join(path.read_text() for path in source.rglob("*.py*") if path.suffix != ".pyc")
+    pictures = sorted((ROOT / "docs" / "images").glob("*.svg"))
+    assert len(pictures) == 2
+    for picture in pictures:
+        titles = re.findall(r'class="title"[^>]*>([^<]+)<', picture.read_text())
+        names = {name for title in titles for name in re.findall(r"\b[A-Z][a-z]\w+", title)}
+        names -= {"LiteMCP"}
+        assert len(names) >= 5
+        for name in names:
+            assert re.search(rf"^(cdef )?class {name}\b", code, re.MULTILINE), (picture.name, name)
