@@ -65,14 +65,16 @@ def digits_of(literal: str) -> str | None:
 
 
 class _Whole:
-    """Stands for a whole number in a decoded text: the ``index`` counts all floats. ``text``: it is
-    a string there."""
+    """A whole number in a decoded text. ``otherwise``: its value where no schema has an integer.
+    ``text``: it is a string there. ``integer``: a schema has an integer there."""
 
-    __slots__ = ("index", "text")
+    __slots__ = ("digits", "integer", "otherwise", "text")
 
-    def __init__(self, index: int, text: bool = False) -> None:
-        self.index = index
+    def __init__(self, digits: str, otherwise: Any, text: bool = False) -> None:
+        self.digits = digits
+        self.otherwise = otherwise
         self.text = text
+        self.integer = False
 
 
 _LOOKED_AT = (_Whole, dict, list)
@@ -94,95 +96,83 @@ class WholeNumbers:
     def in_digits(self, text: bytes) -> bytes | None:
         """The text with whole numbers as digits where the schema has an integer; None where it
         has no such number, cannot be decoded, or has more than `MAX_NUMBERS` floats."""
-        digits: list[str | None] = []
+        floats: list[_Whole | None] = []
 
         def note(literal: str) -> Any:
-            if len(digits) == MAX_NUMBERS:
+            if len(floats) == MAX_NUMBERS:
                 raise msgspec.DecodeError("too many numbers")
-            digits.append(digits_of(literal))
-            return 0.5 if digits[-1] is None else _Whole(len(digits) - 1)
+            digits = digits_of(literal)
+            floats.append(None if digits is None else _Whole(digits, 0.5))
+            return floats[-1] or 0.5
 
-        found: set[int] = set()
         try:
             value = msgspec.json.Decoder(float_hook=note).decode(text)
-            if any(digits):
-                self._find(self._leaves(self._schema), value, found)
+            if any(floats):
+                self._find(self._leaves(self._schema), value)
         except (msgspec.DecodeError, RecursionError):
             return None
-        if not found:
+        if not any(number is not None and number.integer for number in floats):
             return None
-        parts: list[bytes] = []
-        kept, index = 0, -1
-        for token in _TOKENS.finditer(text):
-            if token.start(1) < 0:
-                continue
-            index += 1
-            if index in found:
-                parts += text[kept : token.start(1)], (digits[index] or "").encode()
-                kept = token.end(1)
-        parts.append(text[kept:])
-        return b"".join(parts)
+        numbers = iter(floats)
+
+        def written(token: re.Match[bytes]) -> bytes:
+            number = next(numbers) if token[1] else None
+            return token[0] if number is None or not number.integer else number.digits.encode()
+
+        return _TOKENS.sub(written, text)
 
     def in_digits_of_texts(self, text: bytes) -> bytes:
         """The text with whole numbers as digits where the schema has an integer, also those that
         are strings, where it has no string. The text itself where it cannot be decoded, or has more
         than `MAX_NUMBERS` such numbers."""
-        known: list[tuple[str, Any]] = []  # the digits of each number, and what it is otherwise
+        known: list[_Whole] = []
 
-        def note(literal: str, otherwise: Any, text: bool) -> Any:
+        def note(literal: str, otherwise: Any, text: bool = False) -> Any:
             digits = digits_of(literal)
             if digits is None:
                 return otherwise
             if len(known) == MAX_NUMBERS:
                 raise msgspec.DecodeError("too many numbers")
-            known.append((digits, otherwise))
-            return _Whole(len(known) - 1, text)
+            known.append(_Whole(digits, otherwise, text))
+            return known[-1]
 
         def note_float(literal: str) -> Any:
-            return note(literal, msgspec.Raw(literal.encode()), False)
+            return note(literal, msgspec.Raw(literal.encode()))
 
         def note_text(item: Any) -> Any:
             number = _FLOAT_TEXT.fullmatch(item) if type(item) is str else None
-            return item if number is None else note(number[1], item, True)
+            return item if number is None else note(number[1], item, text=True)
 
         def written(item: Any) -> Any:
             if type(item) is not _Whole:
                 return item
-            digits, otherwise = known[item.index]
-            return msgspec.Raw(digits.encode()) if item.index in found else otherwise
+            return msgspec.Raw(item.digits.encode()) if item.integer else item.otherwise
 
-        found: set[int] = set()
         try:
-            value = msgspec.json.Decoder(float_hook=note_float).decode(text)
-            value = _mapped(value, note_text)
-            self._find(self._leaves(self._schema), value, found)
-            return msgspec.json.encode(_mapped(value, written)) if found else text
+            value = _mapped(msgspec.json.Decoder(float_hook=note_float).decode(text), note_text)
+            self._find(self._leaves(self._schema), value)
+            whole = any(number.integer for number in known)
+            return msgspec.json.encode(_mapped(value, written)) if whole else text
         except (msgspec.DecodeError, RecursionError):
             return text
 
-    def _find(self, schemas: list[Mapping[str, Any]], value: Any, found: set[int]) -> None:
-        """Note the numbers of a value that are integers by one of its schemas."""
+    def _find(self, schemas: list[Mapping[str, Any]], value: Any) -> None:
+        """Mark the numbers of a value that are integers by one of its schemas."""
         if type(value) is _Whole:
-            if _is_integer(schemas) and not (value.text and _has_strings(schemas)):
-                found.add(value.index)
+            value.integer = _is_integer(schemas) and not (value.text and _has_strings(schemas))
         elif type(value) is dict:
             fitting = [schema for schema in schemas if _fits(schema, value)]
             for name, item in value.items():
                 if type(item) in _LOOKED_AT:
-                    self._find(self._all(_members(fitting, name)), item, found)
+                    self._find(self._all(_members(fitting, name)), item)
         elif type(value) is list:
             schemas = [schema for schema in schemas if _may_be(schema, "array")]
             lead = max((len(schema.get("prefixItems", ())) for schema in schemas), default=0)
-            items = self._all(_items(schemas, lead))
-            integer = _is_integer(items)
+            rest = self._all(_items(schemas, lead))
             for index, item in enumerate(value):
-                if index < lead:
-                    self._find(self._all(_items(schemas, index)), item, found)
-                elif type(item) is _Whole:
-                    if integer and not (item.text and _has_strings(items)):
-                        found.add(item.index)
-                elif type(item) in _LOOKED_AT:
-                    self._find(items, item, found)
+                if type(item) in _LOOKED_AT:
+                    items = self._all(_items(schemas, index)) if index < lead else rest
+                    self._find(items, item)
 
     def _all(self, schemas: Iterable[Any]) -> list[Mapping[str, Any]]:
         return [leaf for schema in schemas for leaf in self._leaves(schema)]
