@@ -146,7 +146,7 @@ INSIDE = {
     """,
     "proxy": """
         backend_config
-        config failures
+        config
         requests trace_context flow.turns
         affinity
         side

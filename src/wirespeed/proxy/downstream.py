@@ -14,10 +14,9 @@ from wirespeed._core.session import Session
 from wirespeed.errors import ProtocolError, RemoteError, TransportError, WirespeedError
 from wirespeed.protocol import codes
 from wirespeed.protocol.revisions import REVISIONS
-from wirespeed.proxy.failures import told
 from wirespeed.proxy.requests import CANCELLED, Ongoing, modern_version, unsupported
 from wirespeed.proxy.side import Side
-from wirespeed.proxy.upstream import remote_error
+from wirespeed.proxy.upstream import remote_error, told
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
@@ -48,7 +47,15 @@ class Permissions(Protocol):
 
 
 class DownstreamService(Protocol):
-    """The service that clients are connected to: `ProxyService` describes its members."""
+    """The service that clients are connected to (`ProxyService`).
+
+    Attributes:
+        config: The server's configuration; None for the endpoint of all servers.
+        legacy_versions: The revisions of legacy eras that it speaks.
+        flow: The limits of requests to the server; None without any.
+        access: What clients may do; None: everything.
+        meter: What counts requests that are refused.
+    """
 
     name: str
     limits: Limits
@@ -58,7 +65,7 @@ class DownstreamService(Protocol):
 
     @property
     def config(self) -> BackendConfig | None:
-        """See there, as for the others."""
+        """See above, as for the following."""
 
     @property
     def legacy_versions(self) -> tuple[str, ...]: ...

@@ -19,7 +19,7 @@ from wirespeed.client.client import Client
 from wirespeed.client.results.features import PromptInfo, PromptRef, ResourceRef
 from wirespeed.errors import ProtocolError, RemoteError, ResourceNotFound, WirespeedError
 from wirespeed.protocol import codes
-from wirespeed.proxy.failures import told
+from wirespeed.proxy.upstream import told
 from wirespeed.server.context import Context
 from wirespeed.server.server import Server
 from wirespeed.server.tools.signature import WireName

@@ -266,13 +266,15 @@ cdef class Side(Served):
 
     cdef int cut_off_c(self, str why) except -1:
         cdef Side me = self
-        # where nothing is refused, the client has ended its session, or its side of the connection
-        cdef int code = CANCELLED if me.session.refusal is None else codes.CUT_OFF
+        cdef int code
         for token in list(me.session.inflight.tokens):
             if type(token) is Route and not (<Route> token).sent:     # it is held
                 me.refuse_unsent_c((<Route> token).ref, (<Route> token).message, why)
                 (<Route> token).over_c(codes.SHUTTING_DOWN)
-        give_up(me, why, code)
+        # where nothing is refused, the client has ended its session, or its side of the connection
+        give_up(me, why, CANCELLED if me.session.refusal is None else codes.CUT_OFF)
+        # once more: a server that is lost with that has its client refused
+        code = CANCELLED if me.session.refusal is None else codes.CUT_OFF
         for ref in me.session.inflight.refs_c():
             token = me.session.inflight.token_c(ref)
             if token is None:          # `initialize` that waits

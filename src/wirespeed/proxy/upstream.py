@@ -1,4 +1,4 @@
-"""A connection to a server behind the proxy."""
+"""A connection to a server behind the proxy, and the texts that clients get when it fails."""
 
 from __future__ import annotations
 
@@ -12,15 +12,18 @@ import msgspec
 
 from wirespeed._core.session import Session
 from wirespeed.errors import (
+    AuthorizationError,
+    ChildExited,
+    ConnectionClosed,
     ConnectionLost,
     HttpStatusError,
     InvalidResponse,
     RemoteError,
     TransportError,
+    VersionMismatch,
 )
 from wirespeed.protocol import codes
 from wirespeed.proxy.affinity import is_code
-from wirespeed.proxy.failures import ServerLost, told
 from wirespeed.proxy.requests import Ongoing, envelope
 from wirespeed.proxy.side import Route, Side
 from wirespeed.proxy.upstream_side import UpstreamSide
@@ -32,7 +35,9 @@ if TYPE_CHECKING:
     from wirespeed._core.slab import Lease
     from wirespeed.limits import Limits
 
+
 logger = logging.getLogger("wirespeed.proxy")
+quiet = RateLimitedLog(logger)
 
 # A server that writes more than `MAX_GARBAGE` of them within `WINDOW` seconds is ended.
 MAX_GARBAGE = 1000
@@ -40,35 +45,6 @@ WINDOW = 10.0
 
 BAD_MESSAGE = "bad message"  # not JSON, not a message, too long, or cut off by the end
 UNKNOWN_ID = "unknown id"  # an answer to what was not asked, or a second answer
-
-
-class Garbage:
-    """Counts the garbage of one server.
-
-    Attributes:
-        counts: How much there was, by kind.
-    """
-
-    def __init__(self) -> None:
-        self.counts = {BAD_MESSAGE: 0, UNKNOWN_ID: 0}
-        self._quiet = RateLimitedLog(logger)
-        self._window = 0.0
-        self._n = 0
-
-    def add(self, backend: Upstream, kind: str, text: str) -> None:
-        """Count and log one, and end the server if there is too much."""
-        self.counts[kind] += 1
-        self._quiet.log(logging.WARNING, "%s: %s: %s", backend.name, kind, text)
-        now = backend.loop.time()
-        if now >= self._window + WINDOW:
-            self._window, self._n = now, 0
-        self._n += 1
-        if self._n > MAX_GARBAGE:
-            self._n = 0
-            backend.end(f"it wrote more than {MAX_GARBAGE} bad messages within {WINDOW:g} s")
-
-
-quiet = RateLimitedLog(logging.getLogger("wirespeed.proxy"))
 
 
 class UpstreamOwner(Protocol):
@@ -339,3 +315,60 @@ def remote_error(text: Lease) -> RemoteError:
     if not isinstance(error, dict) or not is_code(code := error.get("code")):
         return RemoteError(codes.INTERNAL_ERROR, "the error is not valid", None)
     return RemoteError(code, str(error.get("message", "")), error.get("data"))
+
+
+class Garbage:
+    """The invalid messages of a server: they are counted by kind, and too many end the server.
+
+    Attributes:
+        counts: How much there was, by kind.
+    """
+
+    def __init__(self) -> None:
+        self.counts = {BAD_MESSAGE: 0, UNKNOWN_ID: 0}
+        self._quiet = RateLimitedLog(logger)
+        self._window = 0.0
+        self._n = 0
+
+    def add(self, backend: Upstream, kind: str, text: str) -> None:
+        """Count and log one, and end the server if there is too much."""
+        self.counts[kind] += 1
+        self._quiet.log(logging.WARNING, "%s: %s: %s", backend.name, kind, text)
+        now = backend.loop.time()
+        if now >= self._window + WINDOW:
+            self._window, self._n = now, 0
+        self._n += 1
+        if self._n > MAX_GARBAGE:
+            self._n = 0
+            backend.end(f"it wrote more than {MAX_GARBAGE} bad messages within {WINDOW:g} s")
+
+
+# -- what clients are told -------------------------------------------------------------------------
+
+# The texts of errors name commands, folders, URLs, and what a server or something before it said.
+# These are for the log. Clients learn the name of the server and what happened to it.
+
+
+class ServerLost(TransportError):
+    """A server cannot be asked. The text is for clients."""
+
+
+def is_down(name: str) -> str:
+    """The text for clients of a server that cannot be used now."""
+    return f"the server {name} is down"
+
+
+def told(name: str, error: BaseException) -> str:
+    """The text for clients of an error of the connection to a server. The texts of the errors that
+    the proxy raises itself, and of answers that are not valid, name no place."""
+    if isinstance(error, ServerLost | VersionMismatch | InvalidResponse):
+        return str(error).partition("\n")[0]
+    if isinstance(error, HttpStatusError):
+        return f"the server {name} answered with the HTTP status {error.status}"
+    if isinstance(error, TimeoutError):
+        return f"the server {name} did not answer in time"
+    if isinstance(error, AuthorizationError):
+        return f"the server {name} does not accept the credentials of the proxy"
+    if isinstance(error, ConnectionLost | ConnectionClosed | ChildExited):
+        return f"the server {name} was lost before it answered"
+    return is_down(name)

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, cast
 from wirespeed.protocol import codes
 from wirespeed.proxy.backend_config import BreakerConfig
 from wirespeed.proxy.downstream import outermost, principal_of
-from wirespeed.proxy.failures import is_down
 from wirespeed.proxy.supervision.resilience import MAX_KEPT, CircuitBreaker, Retries
+from wirespeed.proxy.upstream import is_down
 from wirespeed.transport.rate_limited_log import RateLimitedLog
 
 if TYPE_CHECKING:

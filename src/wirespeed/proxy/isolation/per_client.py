@@ -19,14 +19,13 @@ from wirespeed.protocol.revisions import (
     META_CLIENT_INFO,
     REVISIONS,
 )
-from wirespeed.proxy.failures import is_down, told
 from wirespeed.proxy.flow.rates import credentials_of
 from wirespeed.proxy.isolation.handshake import discover, hello_to
 from wirespeed.proxy.isolation.instance import guarded, quiet
 from wirespeed.proxy.requests import modern_version, params_of
 from wirespeed.proxy.supervision.resilience import CircuitBreaker
 from wirespeed.proxy.supervision.supervisor import RunningServer, Supervisor
-from wirespeed.proxy.upstream import remote_error
+from wirespeed.proxy.upstream import is_down, remote_error, told
 from wirespeed.transport.child.command import Stdio
 from wirespeed.transport.rate_limited_log import RateLimitedLog
 

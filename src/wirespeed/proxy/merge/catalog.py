@@ -28,7 +28,6 @@ from wirespeed.protocol.revisions import (
     META_PROTOCOL_VERSION,
     MODERN_VERSIONS,
 )
-from wirespeed.proxy.failures import ServerLost
 from wirespeed.proxy.merge.lists import (
     KINDS,
     LISTED,
@@ -41,6 +40,7 @@ from wirespeed.proxy.merge.lists import (
 )
 from wirespeed.proxy.merge.member import Hello, Member, checked, text_of
 from wirespeed.proxy.requests import params_of, unsupported
+from wirespeed.proxy.upstream import ServerLost
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

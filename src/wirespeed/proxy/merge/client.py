@@ -15,7 +15,6 @@ from wirespeed.errors import ProtocolError, RemoteError, WirespeedError
 from wirespeed.protocol import codes
 from wirespeed.protocol.revisions import LATEST_LEGACY, LATEST_MODERN, LEGACY_VERSIONS, LOG_LEVELS
 from wirespeed.proxy.downstream import Work
-from wirespeed.proxy.failures import ServerLost
 from wirespeed.proxy.merge.catalog import (
     CatalogKey,
     discover_result,
@@ -27,6 +26,7 @@ from wirespeed.proxy.merge.member import Hello, Member, Offer
 from wirespeed.proxy.merge.requests import BY_URI, NAMED, MergedRequests
 from wirespeed.proxy.requests import modern_version, params_of, unsupported
 from wirespeed.proxy.translation.subscriptions import ListenRequests, Updates
+from wirespeed.proxy.upstream import ServerLost
 
 if TYPE_CHECKING:
     from wirespeed._core.envelope import Message

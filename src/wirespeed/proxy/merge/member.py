@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from wirespeed.errors import InvalidResponse, RemoteError, TransportError, WirespeedError
 from wirespeed.protocol import codes
 from wirespeed.protocol.capabilities import understood
-from wirespeed.proxy.failures import ServerLost
 from wirespeed.proxy.merge.lists import Kind, ServerListing, ttl_of
 from wirespeed.proxy.requests import pages
+from wirespeed.proxy.upstream import ServerLost
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine

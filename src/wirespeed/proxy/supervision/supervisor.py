@@ -22,9 +22,8 @@ import msgspec
 from wirespeed.client.connection.channels import channel_for
 from wirespeed.client.targets import Http
 from wirespeed.errors import TransportError, WirespeedError
-from wirespeed.proxy.failures import is_down
 from wirespeed.proxy.supervision.checks import Check, CheckTimer, Deadlines, HealthCheck
-from wirespeed.proxy.upstream import Upstream, UpstreamOwner
+from wirespeed.proxy.upstream import Upstream, UpstreamOwner, is_down
 from wirespeed.transport.child.command import Stdio
 
 if TYPE_CHECKING:

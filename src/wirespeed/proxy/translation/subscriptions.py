@@ -16,11 +16,10 @@ from msgspec import Raw
 from wirespeed.errors import ProtocolError, RemoteError, WirespeedError
 from wirespeed.protocol import codes
 from wirespeed.protocol.revisions import META_SUBSCRIPTION_ID
-from wirespeed.proxy.failures import ServerLost
 from wirespeed.proxy.isolation.legacy import MAX_SUBSCRIPTIONS
 from wirespeed.proxy.requests import Ongoing, params_of
 from wirespeed.proxy.translation.results import encode, members_of
-from wirespeed.proxy.upstream import remote_error
+from wirespeed.proxy.upstream import ServerLost, remote_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,10 +11,9 @@ import msgspec
 from wirespeed.errors import ProtocolError, RemoteError, WirespeedError
 from wirespeed.protocol import codes
 from wirespeed.proxy.downstream import Work
-from wirespeed.proxy.failures import told
 from wirespeed.proxy.isolation.instance import guarded
 from wirespeed.proxy.isolation.modern import Waiting
-from wirespeed.proxy.upstream import BAD_MESSAGE
+from wirespeed.proxy.upstream import BAD_MESSAGE, told
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
