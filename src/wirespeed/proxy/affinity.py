@@ -131,7 +131,7 @@ def whole(method: str | None, params: object, *, id: int | None = 0) -> bytes:
 
 
 def _value(text: Lease | bytes, decode: Callable[..., Any] = msgspec.json.decode) -> Any:
-    """What a text says; None if Python cannot hold it: it has no tag of ours."""
+    """Return what a text says; None if Python cannot hold it: it has no tag of ours."""
     try:
         return decode(text)
     except msgspec.DecodeError:

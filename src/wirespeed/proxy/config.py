@@ -255,7 +255,7 @@ class ProxyConfig:
 
     @property
     def listeners(self) -> tuple[ListenConfig, ...]:
-        """What ``listen`` says, as values of one kind."""
+        """The listeners, as values of one kind."""
         return tuple(ListenConfig(url=one) if isinstance(one, str) else one for one in self.listen)
 
     def __post_init__(self) -> None:

@@ -82,7 +82,7 @@ class LiteService(DownstreamService, Protocol):
 
     @property
     def auth(self) -> ProxyAuthority | None:
-        """Who decides which clients may come in; None: the listener."""
+        """The access check of clients; None: that of the listener."""
 
     async def hold(self) -> None:
         """Hold the server. TransportError: it cannot be started."""
@@ -197,7 +197,7 @@ class LiteFront:
 
     @property
     def name(self) -> str:
-        """What people call it."""
+        """The name that people read."""
         return f"{self.tool} of {self.fronts.service.name} (LiteMCP)"
 
     @property
@@ -212,7 +212,7 @@ class LiteFront:
 
     @property
     def auth(self) -> LiteAuthority | None:
-        """Who decides which clients may come in; None: the listener."""
+        """The access check of clients; None: that of the listener."""
         authority = self.fronts.service.auth
         return None if authority is None else LiteAuthority(authority, self)
 
@@ -264,7 +264,7 @@ class LiteFront:
     def http_target(
         self, options: HttpOptions, *, loop: asyncio.AbstractEventLoop, pool: TaskPool
     ) -> LiteTarget:
-        """What answers HTTP requests."""
+        """Return what answers HTTP requests."""
         return LiteTarget(self, options, loop, pool)
 
 

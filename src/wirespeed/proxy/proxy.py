@@ -85,7 +85,7 @@ class Proxy:
 
     @property
     def services(self) -> dict[str, ProxyService]:
-        """What transports serve: one for each server, by its name."""
+        """The services that transports serve: one for each server, by its name."""
         return dict(self._services)
 
     def trace(self, tracer: Any) -> None:
@@ -110,7 +110,7 @@ class Proxy:
 
     @cached_property
     def admin(self) -> AdminService | None:
-        """What the admin listener serves; None without one. Its token is written to stderr if it
+        """The service of the admin listener; None without one. Its token is written to stderr if it
         was not configured."""
         if self.config.admin is None:
             return None
@@ -126,7 +126,7 @@ class Proxy:
         return found if self._whole.config is not None else [*found, self._whole]
 
     def facts(self) -> Facts:
-        """What is known besides numbers."""
+        """Return what is known besides numbers."""
         from wirespeed import __version__
         from wirespeed.proxy.operation.snapshot import CertificateEntry, Facts
 
@@ -164,7 +164,7 @@ class Proxy:
             raise ConfigError("principals and auth need a URL to listen at: stdio has no tokens")
 
     def _attached(self, name: str | None) -> Attached:
-        """What is attached to the service of a server, or of all servers (None)."""
+        """Return what is attached to the service of a server, or of all servers (None)."""
         meter = self._meters.setdefault(name, Meter())
         if self._is_observed:
             meter.observe()
@@ -238,7 +238,7 @@ class Proxy:
 
     @property
     def listen_fields(self) -> ListenFields:
-        """What the configuration says of all listeners."""
+        """The options of all listeners, as the configuration says."""
         return {
             "slow_reader_timeout": self.config.slow_client_timeout,
             "on_refused": None if self._audit is None else self._note_refusal,
@@ -246,7 +246,7 @@ class Proxy:
 
     @property
     def admin_fields(self) -> ListenFields:
-        """What the configuration says of the admin listener."""
+        """The options of the admin listener, as the configuration says."""
         if (audit := self._audit) is None:
             return {}
         return {"on_refused": partial(audit.refuse_client, server="admin")}
@@ -440,7 +440,7 @@ class Proxy:
     def _moves(
         self, config: ProxyConfig, services: dict[str, ProxyService], whole: ProxyService
     ) -> Moves:
-        """What becomes of the listeners. ConfigError: a URL or an option is wrong."""
+        """Return what becomes of the listeners. ConfigError: a URL or an option is wrong."""
         try:
             found = [
                 (one, *routes(one.url, config.backends, services, whole))
@@ -513,7 +513,7 @@ def _principals_of(config: ProxyConfig) -> Principals | None:
 
 
 def _merged(whole: ProxyService) -> Merged | None:
-    """What joins the servers, if there are several."""
+    """Return what joins the servers, if there are several."""
     return None if whole.config is not None else cast("Merged", whole.assignment)
 
 

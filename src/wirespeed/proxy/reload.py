@@ -60,7 +60,7 @@ class Changes:
         return any(getattr(self, field.name) for field in fields(self))
 
     def __str__(self) -> str:
-        """What has changed, in one line."""
+        """Return what has changed, in one line."""
         parts = [
             f"{field.name}: {', '.join(found)}"
             for field in fields(self)

@@ -47,7 +47,7 @@ def unsupported(versions: Sequence[str], wanted: object) -> tuple[int, str, dict
 
 
 def envelope() -> dict[str, Any]:
-    """``_meta`` of a modern request of the proxy itself."""
+    """Return ``_meta`` of a modern request of the proxy itself."""
     return {
         META_PROTOCOL_VERSION: LATEST_MODERN,
         META_CLIENT_CAPABILITIES: {},
@@ -56,15 +56,15 @@ def envelope() -> dict[str, Any]:
 
 
 def client_info() -> dict[str, str]:
-    """What the proxy says of itself to servers."""
+    """Return what the proxy says of itself to servers."""
     from wirespeed import __version__
 
     return {"name": "wirespeed-proxy", "version": __version__}
 
 
 def params_of(message: Message) -> dict[str, Any]:
-    """The params of a message, decoded; empty if Python cannot hold them (a lone surrogate, a
-    number beyond a float)."""
+    """Return the params of a message, decoded; empty if Python cannot hold them (a lone surrogate,
+    a number beyond a float)."""
     try:
         found: dict[str, Any] = msgspec.json.decode(message.params or b"{}")
     except msgspec.DecodeError:

@@ -135,7 +135,7 @@ class ProxyService:
 
     @classmethod
     def of(cls, config: ProxyConfig, backend: BackendConfig, attached: Attached) -> Self:
-        """The service that passes everything on to one server."""
+        """Return the service that passes everything on to one server."""
         limits = msgspec.structs.replace(
             config.limits,
             max_outstanding=_OUTSTANDING,
@@ -308,8 +308,8 @@ class ProxyService:
         front.router.joined(front)
 
     def server_of(self, name: str | None) -> str | None:
-        """The name of the server that has a tool or prompt, by its name at this endpoint. None: it
-        is not known."""
+        """Return the name of the server that has a tool or prompt, by its name at this endpoint.
+        None: it is not known."""
         if self.config is not None:
             return self.name
         return None if name is None else cast("Merged", self.assignment).server_of(name)
@@ -324,7 +324,7 @@ class ProxyService:
         self.meter.client_left(front, self.fronts)
 
     def well_known(self, path: str) -> Mapping[str, HttpTarget]:
-        """The targets of further paths, where it is served at ``path``."""
+        """Return the targets of further paths, where it is served at ``path``."""
         return {} if self.auth is None else self.auth.well_known(path)
 
     def join(
@@ -368,7 +368,7 @@ class ProxyService:
     def http_target(
         self, options: HttpOptions, *, loop: asyncio.AbstractEventLoop, pool: TaskPool
     ) -> HttpTarget:
-        """What answers HTTP requests. ValueError: an option is not for the proxy."""
+        """Return what answers HTTP requests. ValueError: an option is not for the proxy."""
         from wirespeed.server.http.endpoint import StreamableHttp
 
         if options.stateless:
@@ -386,11 +386,11 @@ class ProxyService:
     def sse_target(
         self, options: HttpOptions, *, loop: asyncio.AbstractEventLoop, pool: TaskPool
     ) -> HttpTarget:
-        """What answers HTTP requests of clients of 2024-11-05."""
+        """Return what answers HTTP requests of clients of 2024-11-05."""
         from wirespeed.server.http.sse import SseEndpoint
 
         return SseEndpoint(self, self._named(options), loop, pool)
 
     def _named(self, options: HttpOptions) -> HttpOptions:
-        """The options with the name of the proxy for ids of sessions."""
+        """Return the options with the name of the proxy for ids of sessions."""
         return msgspec.structs.replace(options, name=self.proxy_name or options.name)

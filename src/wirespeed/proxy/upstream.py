@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from wirespeed._core.slab import Lease
     from wirespeed.limits import Limits
 
-
 logger = logging.getLogger("wirespeed.proxy")
 quiet = RateLimitedLog(logger)
 
@@ -308,7 +307,7 @@ class Upstream(UpstreamSide):
 
 
 def remote_error(text: Lease) -> RemoteError:
-    """The error of an answer."""
+    """Return the error of an answer."""
     error: Any = None
     with contextlib.suppress(msgspec.DecodeError):  # it is JSON, but more than Python can hold
         error = msgspec.json.decode(text)
@@ -354,13 +353,13 @@ class ServerLost(TransportError):
 
 
 def is_down(name: str) -> str:
-    """The text for clients of a server that cannot be used now."""
+    """Return the text for clients of a server that cannot be used now."""
     return f"the server {name} is down"
 
 
 def told(name: str, error: BaseException) -> str:
-    """The text for clients of an error of the connection to a server. The texts of the errors that
-    the proxy raises itself, and of answers that are not valid, name no place."""
+    """Return the text for clients of an error of the connection to a server. The texts of errors
+    that the proxy raises itself, and of answers that are not valid, name no place."""
     if isinstance(error, ServerLost | VersionMismatch | InvalidResponse):
         return str(error).partition("\n")[0]
     if isinstance(error, HttpStatusError):

@@ -65,7 +65,7 @@ class Rates:
         self._full_at: OrderedDict[bytes | str, float] = OrderedDict()
 
     def __len__(self) -> int:
-        """How many clients are remembered."""
+        """Return how many clients are remembered."""
         return len(self._full_at)
 
     def are(self, default: RateConfig | None, by_principal: Mapping[bytes, RateConfig]) -> bool:

@@ -100,7 +100,7 @@ class Auto:
 
     @property
     def dropped(self) -> Counter[str]:
-        """How many messages of the servers were dropped, by reason."""
+        """The number of messages of the servers that were dropped, by reason."""
         found: Counter[str] = Counter()
         for pool in self._pools:
             found.update(pool.dropped)
@@ -108,7 +108,7 @@ class Auto:
 
     @property
     def n_retries(self) -> int:
-        """How many requests were sent again."""
+        """The number of requests that were sent again."""
         return sum(pool.n_retries for pool in self._pools)
 
     @property

@@ -261,7 +261,7 @@ async def initialize(
 
 
 def _hello(capabilities: dict[str, Any], info: object) -> dict[str, Any]:
-    """The params of ``initialize``."""
+    """Return the params of ``initialize``."""
     return {
         "protocolVersion": LATEST_LEGACY,
         "capabilities": capabilities,

@@ -167,7 +167,7 @@ class Instance:
 
     @property
     def n_answered(self) -> int:
-        """What it has answered so far."""
+        """The number of requests that it has answered so far."""
         return self._n_answered + (0 if self.backend is None else self.backend.n_answered)
 
     @property
@@ -194,7 +194,7 @@ class Instance:
         self._update()
 
     def _update(self) -> None:
-        """What requests get may have changed."""
+        """Set what requests get, which may have changed."""
         refusal = None
         if self._down is not None:
             refusal = codes.SERVER_LOST, self._down

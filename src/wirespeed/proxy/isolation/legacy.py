@@ -91,7 +91,7 @@ class Legacy(Instance):
 
     @property
     def n_clients(self) -> int:
-        """How many clients it has."""
+        """The number of its clients."""
         return len(self._fronts)
 
     # -- the server ------------------------------------------------------------------------------

@@ -48,7 +48,7 @@ class Modern(Instance):
 
     @property
     def load(self) -> int:
-        """How many requests it works on."""
+        """The number of requests that it works on."""
         return 0 if self.backend is None else self.backend.session.pending.live
 
     async def opened(self, backend: Upstream) -> None:
@@ -171,7 +171,7 @@ class Waiting:
         self._requests: dict[Downstream, dict[int, _Request]] = {}  # by client and `ref`
 
     def __len__(self) -> int:
-        """How many wait."""
+        """Return how many wait."""
         return sum(map(len, self._requests.values()))
 
     def add(self, front: Downstream, message: Message) -> None:

@@ -236,7 +236,7 @@ class PerClient:
             self.breaker.failed(self._answered())
 
     def _answered(self) -> int:
-        """How many requests all servers have answered."""
+        """Return how many requests all servers have answered."""
         running = (one.backend for one in self._pairs.values())
         return self._n_answered + sum(one.n_answered for one in running if one is not None)
 

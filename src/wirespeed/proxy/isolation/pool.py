@@ -232,7 +232,7 @@ class Pool:
 
     @property
     def dropped(self) -> Counter[str]:
-        """How many messages of the servers were dropped, by reason."""
+        """The number of messages of the servers that were dropped, by reason."""
         found: Counter[str] = Counter()
         for one in (*self.legacy, *self.modern):
             found.update(one.dropped)
@@ -240,7 +240,7 @@ class Pool:
 
     @property
     def n_retries(self) -> int:
-        """How many requests were sent again."""
+        """The number of requests that were sent again."""
         return sum(one.n_retries for one in (*self.legacy, *self.modern))
 
     @property
@@ -390,8 +390,8 @@ class Pool:
         return self.legacy.index(home)
 
     def client_said(self, front: Downstream, message: Message) -> None:
-        """What a client says of itself is not the server's business, which knows the proxy, but
-        where the server may ask."""
+        """Keep what a client says of itself. The server, which knows the proxy, needs it only where
+        it may ask."""
         home = self._homes[front]
         if home is not None:
             home.client_said(front, message)

@@ -78,7 +78,7 @@ class TaskMakers:
         self._of_front: dict[Downstream, set[str | bytes]] = {}
 
     def __len__(self) -> int:
-        """How many tasks are remembered."""
+        """Return how many tasks are remembered."""
         return len(self._made)
 
     def may(self, front: Downstream, task_id: object) -> bool:
@@ -111,7 +111,7 @@ class TaskMakers:
         return True, None if made is None else made.front
 
     def _after(self, front: Downstream, message: Message) -> Callable[[Message], Message | bytes]:
-        """What looks at the answer to a request of a client."""
+        """Return what looks at the answer to a request of a client."""
         if message.method == "tasks/list":
             return partial(self._listed, front)
         return partial(self._called, front, _owner(front), message.text("params.name") or "")

@@ -111,7 +111,6 @@ class Deadlines:
 
 _LOOK = 1.0  # seconds between two looks
 _LOOK_AT_MEMORY = 5.0
-# seconds after which a replacement that failed is tried again
 _MAX_PROCESSES = 100  # of one server, whose memory is added
 
 

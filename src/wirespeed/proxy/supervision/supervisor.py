@@ -270,7 +270,7 @@ class Supervisor:
         self.owner.down(None)
 
     def _checks_of_all(self) -> list[Check]:
-        """What is looked at while the server runs."""
+        """Return what is looked at while the server runs."""
         found = list(self.checks)
         if self.config.request_timeout is not None:
             found.append(Deadlines())
