@@ -16,12 +16,12 @@ from wirespeed.schema.python_types import HeaderParam as HeaderParam
 from wirespeed.server.context import Context as Context
 from wirespeed.server.dependencies.provider import Depends as Depends
 from wirespeed.server.extensions import Extension as Extension
-from wirespeed.server.http.event_store import EventStore as EventStore
 from wirespeed.server.http.event_store import MemoryEventStore as MemoryEventStore
 from wirespeed.server.http.sqlite_events import SQLiteEventStore as SQLiteEventStore
 from wirespeed.server.server import Server as Server
 from wirespeed.transport.child.command import ProcessLimits as ProcessLimits
 from wirespeed.transport.child.command import Stdio as Stdio
+from wirespeed.transport.http.options import EventStore as EventStore
 from wirespeed.transport.http.options import HttpOptions as HttpOptions
 from wirespeed.transport.http.routes import HttpResponse as HttpResponse
 from wirespeed.transport.net.serve import run as run

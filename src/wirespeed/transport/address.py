@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from urllib.parse import quote, unquote, urlsplit
 
 import msgspec
@@ -257,3 +257,10 @@ def is_name(host: str) -> bool:
     except ValueError:
         return host != ""
     return False
+
+
+def urls_of(address: Address, paths: Iterable[str]) -> tuple[str, ...]:
+    """The URLs that clients connect to, one for each path; of an address without paths its own."""
+    if not address.has_paths:
+        return (str(address),)
+    return tuple(str(msgspec.structs.replace(address, path=path)) for path in paths)

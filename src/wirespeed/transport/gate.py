@@ -15,7 +15,7 @@ import logging
 import math
 import re
 from collections.abc import Awaitable, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import msgspec
 
@@ -89,9 +89,18 @@ def check_authorities(services: Iterable[Any], options: ListenOptions) -> None:
             raise ValueError(f"auth or principals decide who may come in: remove {given}")
 
 
-def authority_of(service: Any) -> Authority | None:
-    """The `Authority` of a service: its ``auth``. None: the options of the listener decide."""
-    return getattr(service, "auth", None)
+@runtime_checkable
+class HasAuthority(Protocol):
+    """A service whose ``auth`` decides who may use it, in place of the token and the
+    ``authenticate`` of the listener. None: these decide."""
+
+    @property
+    def auth(self) -> Authority | None: ...
+
+
+def authority_of(service: object) -> Authority | None:
+    """The `Authority` of a service. None: the options of the listener decide."""
+    return service.auth if isinstance(service, HasAuthority) else None
 
 
 class Gate:

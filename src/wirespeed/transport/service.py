@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self, runtime_checkable
 
 from wirespeed._exports import set_public_home
 from wirespeed.transport.options import Headers
@@ -84,22 +84,12 @@ class Connection(Protocol):
 
 
 class Service(Protocol):
-    """What can be served: the ``service`` of a `wirespeed.Server`, or a
+    """The server's side of a listener: the ``service`` of a `wirespeed.Server`, or a
     `wirespeed.litemcp.LiteServer`.
 
-    A service that has to be kept alive while it is served has two more methods: ``hold()``, a
-    coroutine function that returns the argument of ``release(held)`` at the end; see `Alive`. Where
-    a listener may replace it (`Listener.replace`), ``release`` waits for the connections that HTTP
-    made.
-    A service that can be served over HTTP has ``http_target(options, loop=…, pool=…)``: it returns
-    an `HttpTarget` for the paths of one listener. It may have ``well_known(path)``, which returns
-    the `HttpTarget` of further paths, where it is served at ``path``.
-    A service may have an ``auth``, an `Authority` that decides who may use it, in place of the
-    token and the ``authenticate`` of the listener.
-    A service whose ``reads_headers`` is false does not look at the header fields of its clients'
-    opening handshakes: they are not kept.
-    A listener whose services have a true ``drains_last`` serves until the other listeners of its
-    process have drained.
+    Further protocols say what a service can besides: `KeptAlive`, `Forked`, `DrainsLast`,
+    `HasSessions`, `ReadsHeaders`, `Graceful`; over HTTP `wirespeed.transport.http.routes.OverHttp`,
+    ``OverSse`` and ``WellKnown``; and `wirespeed.transport.gate.HasAuthority`.
     """
 
     @property
@@ -148,6 +138,77 @@ class HttpService(Service, Protocol):
         """The revisions that clients may use, of those without a handshake."""
 
 
+@runtime_checkable
+class Connecting(Protocol):
+    """A service that serves connections; one without ``connect`` answers HTTP alone."""
+
+    connect: Callable[..., Any]
+
+
+@runtime_checkable
+class KeptAlive(Protocol):
+    """A service that has to be kept alive while it is served; see `Alive`."""
+
+    async def hold(self) -> Any:
+        """Begin. Returns the argument of `release`."""
+
+    async def release(self, held: Any) -> None:
+        """End. Where a listener may replace the service (`Listener.replace`), this waits for the
+        connections that HTTP made."""
+
+
+@runtime_checkable
+class Forked(Protocol):
+    """A service that is told of the worker processes."""
+
+    def before_fork(self, n: int) -> None:
+        """The process will fork ``n`` workers."""
+
+    def after_fork(self, worker: int) -> None:
+        """This is one of the workers."""
+
+
+@runtime_checkable
+class DrainsLast(Protocol):
+    """A service whose listener serves until the other listeners of its process have drained, if
+    ``drains_last`` is true."""
+
+    @property
+    def drains_last(self) -> bool: ...
+
+
+@runtime_checkable
+class HasSessions(Protocol):
+    """A service that has sessions over HTTP if ``has_sessions`` is true. They live in one worker."""
+
+    @property
+    def has_sessions(self) -> bool: ...
+
+
+@runtime_checkable
+class ReadsHeaders(Protocol):
+    """A service that looks at the header fields of its clients' opening handshakes; where
+    ``reads_headers`` is false they are not kept."""
+
+    @property
+    def reads_headers(self) -> bool: ...
+
+
+@runtime_checkable
+class Graceful(Protocol):
+    """A service whose running requests have ``shutdown_grace`` seconds at the end."""
+
+    @property
+    def shutdown_grace(self) -> float: ...
+
+
+class Servable(Protocol):
+    """An object of a user that has a `Service`, such as a `wirespeed.Server`."""
+
+    @property
+    def service(self) -> Any: ...
+
+
 def service_of(server: Any) -> Any:
     """Return the `Service` of a user's server: its ``service``, or the object itself."""
     return getattr(server, "service", server)
@@ -183,7 +244,7 @@ class Alive:
 
     async def hold(self, service: Any) -> None:
         """Keep one more alive, or one once more."""
-        if hasattr(service, "hold"):
+        if isinstance(service, KeptAlive):
             self._held.append((service, await service.hold()))
 
     async def release(self, service: Any) -> None:
@@ -193,15 +254,6 @@ class Alive:
                 del self._held[i]
                 await service.release(held)
                 return
-
-
-def sse_service(services: Iterable[Any]) -> Any:
-    """Return the one service that HTTP+SSE serves; it may have several paths. ValueError: there is
-    none, or there are several."""
-    found = {id(one): one for one in services if hasattr(one, "sse_target")}
-    if len(found) != 1:
-        raise ValueError("sse_path needs one server of MCP at the address")
-    return next(iter(found.values()))
 
 
 set_public_home(globals())

@@ -11,8 +11,8 @@ from collections.abc import Awaitable, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from wirespeed.server.http.event_store import EventStore
     from wirespeed.server.http.exchange import McpExchange
+    from wirespeed.transport.http.options import EventStore
     from wirespeed.transport.rate_limited_log import RateLimitedLog
 
 

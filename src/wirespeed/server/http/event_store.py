@@ -1,44 +1,20 @@
-"""Where the events of a legacy session's streams are kept, so that a client can resume a stream
+"""Stores of the events of a legacy session's streams, so that a client can resume a stream
 ("Resumability and Redelivery" of 2025-11-25 basic/transports). `SQLiteEventStore` is in
-`wirespeed.server.http.sqlite_events`."""
+`wirespeed.server.http.sqlite_events`, the protocol of all stores in
+`wirespeed.transport.http.options`."""
 
 from __future__ import annotations
 
 import math
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Protocol, TypedDict, Unpack
+from collections.abc import Callable
+from typing import TypedDict, Unpack
 
 from wirespeed._exports import set_public_home
 
 # Bytes that an event counts besides its text.
 OVERHEAD = 100
-
-
-class EventStore(Protocol):
-    """Keeps the events of streams, for clients that reconnect. Each method may be a coroutine
-    function.
-
-    A stream has a name, which no other stream has. The events of a stream are numbered 1, 2, 3 and
-    so on. A server calls the methods of one stream one after the other, each after the end of the
-    last call. An exception is logged, and the stream cannot be resumed afterwards.
-    """
-
-    def append(self, stream: str, n: int, data: bytes) -> Awaitable[None] | None:
-        """Keep event number ``n``, the JSON text of a message. Older events may be dropped."""
-
-    def after(
-        self, stream: str, n: int
-    ) -> Awaitable[Sequence[tuple[int, bytes]] | None] | Sequence[tuple[int, bytes]] | None:
-        """The events with greater numbers than ``n``, in order, each as its number and text. None:
-        the store does not know the stream, or has dropped one of these events."""
-
-    def forget(self, stream: str) -> Awaitable[None] | None:
-        """Drop a stream. Without effect for an unknown stream."""
-
-    def close(self) -> Awaitable[None] | None:
-        """Release files and threads, at the end of a server. The store may be used again."""
 
 
 class EventLimits(TypedDict, total=False):

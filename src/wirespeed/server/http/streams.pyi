@@ -2,9 +2,8 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any, final
 
-from wirespeed.server.http.event_store import EventStore
 from wirespeed.transport.http.exchange import Exchange
-from wirespeed.transport.http.options import HttpOptions
+from wirespeed.transport.http.options import EventStore, HttpOptions
 from wirespeed.transport.rate_limited_log import RateLimitedLog
 
 LAST_WAIT: float

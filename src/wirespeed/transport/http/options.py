@@ -1,20 +1,19 @@
-"""How HTTP is served: sessions, streams, limits of a request, what stands beside the endpoint."""
+"""Options of HTTP: sessions, streams, limits of a request, what stands beside the endpoint."""
 
 import math
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 import msgspec
 
 from wirespeed._exports import set_public_home
 
 if TYPE_CHECKING:
-    from wirespeed.server.http.event_store import EventStore
     from wirespeed.transport.http.routes import HttpResponse
     from wirespeed.transport.options import HttpRequest
 
-__all__ = ["HttpOptions", "RouteHandler"]
+__all__ = ["EventStore", "HttpOptions", "RouteHandler"]
 
 RouteHandler: TypeAlias = "Callable[[HttpRequest], Awaitable[HttpResponse]]"
 
@@ -52,6 +51,31 @@ def default_name(place: str) -> str:
     import socket
 
     return hashlib.sha256(f"{socket.gethostname()} {place}".encode()).hexdigest()[:8]
+
+
+class EventStore(Protocol):
+    """Keeps the events of streams, for clients that reconnect. Each method may be a coroutine
+    function.
+
+    A stream has a name, which no other stream has. The events of a stream are numbered 1, 2, 3 and
+    so on. A server calls the methods of one stream one after the other, each after the end of the
+    last call. An exception is logged, and the stream cannot be resumed afterwards.
+    """
+
+    def append(self, stream: str, n: int, data: bytes) -> Awaitable[None] | None:
+        """Keep event number ``n``, the JSON text of a message. Older events may be dropped."""
+
+    def after(
+        self, stream: str, n: int
+    ) -> Awaitable[Sequence[tuple[int, bytes]] | None] | Sequence[tuple[int, bytes]] | None:
+        """The events with greater numbers than ``n``, in order, each as its number and text. None:
+        the store does not know the stream, or has dropped one of these events."""
+
+    def forget(self, stream: str) -> Awaitable[None] | None:
+        """Drop a stream. Without effect for an unknown stream."""
+
+    def close(self) -> Awaitable[None] | None:
+        """Release files and threads, at the end of a server. The store may be used again."""
 
 
 class HttpOptions(msgspec.Struct, frozen=True, kw_only=True):

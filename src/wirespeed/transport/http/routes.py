@@ -2,8 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Any, Protocol, runtime_checkable
 
 import msgspec
 from msgspec import structs
@@ -17,7 +17,6 @@ from wirespeed.transport.http.exchange import Exchange, HttpTarget
 from wirespeed.transport.http.options import HttpOptions, RouteHandler
 from wirespeed.transport.http.targets import HttpSite
 from wirespeed.transport.options import LENGTH, HttpRequest, ListenOptions, check_headers
-from wirespeed.transport.service import sse_service
 from wirespeed.transport.taskpool import TaskPool
 from wirespeed.transport.taskpool_choice import LAST_WAIT
 
@@ -173,9 +172,49 @@ def send(exchange: Exchange, response: HttpResponse) -> None:
     exchange.respond(response.status, response.content, response.fields)
 
 
-def no_paths(path: str) -> Mapping[str, HttpTarget]:
-    """The well-known paths of a service that has none."""
-    return {}
+# -- endpoints -----------------------------------------------------------------------------------
+
+
+@runtime_checkable
+class OverHttp(Protocol):
+    """A service that can be served over HTTP."""
+
+    def http_target(
+        self, options: HttpOptions, *, loop: asyncio.AbstractEventLoop, pool: TaskPool
+    ) -> HttpTarget:
+        """The target of the paths of one listener."""
+
+
+@runtime_checkable
+class OverSse(Protocol):
+    """A service that can be served over HTTP+SSE."""
+
+    def sse_target(
+        self, options: HttpOptions, *, loop: asyncio.AbstractEventLoop, pool: TaskPool
+    ) -> HttpTarget:
+        """The target of ``sse_path``."""
+
+
+@runtime_checkable
+class WellKnown(Protocol):
+    """A service that has further paths."""
+
+    def well_known(self, path: str) -> Mapping[str, HttpTarget]:
+        """The targets of further paths, where the service is served at ``path``."""
+
+
+def well_known_paths(service: object, path: str) -> Mapping[str, HttpTarget]:
+    """The targets of the further paths of a service at a path; none for most services."""
+    return service.well_known(path) if isinstance(service, WellKnown) else {}
+
+
+def sse_service(services: Iterable[object]) -> OverSse:
+    """Return the one service that HTTP+SSE serves; it may have several paths. ValueError: there is
+    none, or there are several."""
+    found = {id(one): one for one in services if isinstance(one, OverSse)}
+    if len(found) != 1:
+        raise ValueError("sse_path needs one server of MCP at the address")
+    return next(iter(found.values()))
 
 
 def make_site(
@@ -229,7 +268,7 @@ def service_targets(
         if path not in known:
             targets[path] = service.http_target(http, loop=loop, pool=pool)
             targets[path].authority = authority_of(service)
-        for place, target in getattr(service, "well_known", no_paths)(path).items():
+        for place, target in well_known_paths(service, path).items():
             targets.setdefault(place, target)
     if http.sse_path is not None and http.sse_path not in known:
         served = sse_service(services.values())

@@ -26,10 +26,11 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self
 import msgspec
 
 from wirespeed.errors import TransportError
+from wirespeed.transport.address import urls_of
 from wirespeed.transport.net import activation, bind
 from wirespeed.transport.net.group import ListenerGroup, ListenerObserver, ListenPlan
 from wirespeed.transport.net.handover import FLAGS, Mailboxes
-from wirespeed.transport.net.listener import urls_of
+from wirespeed.transport.service import Forked, HasSessions
 
 if TYPE_CHECKING:
     from wirespeed.transport.net.activation import HotRestart, Successor
@@ -95,7 +96,7 @@ def run_workers(
                     parent.say_ready()
 
             for service in services:
-                if hasattr(service, "after_fork"):
+                if isinstance(service, Forked):
                     service.after_fork(parent.slot)
             group = ListenerGroup(observer, may_grow=False)
             shared = [place.of(parent.slot, listens) for place in places]
@@ -108,7 +109,7 @@ def run_workers(
                     place.plan.on_listening(urls_of(place.plan.address, place.plan.services))
 
         for service in services:
-            if hasattr(service, "before_fork"):
+            if isinstance(service, Forked):
                 service.before_fork(n)
         common = [
             one
@@ -132,7 +133,9 @@ class _Place:
         shares_sessions = (
             plan.address.is_http
             and not options.http.stateless
-            and any(getattr(service, "has_sessions", False) for service in plan.services.values())
+            and any(
+                isinstance(one, HasSessions) and one.has_sessions for one in plan.services.values()
+            )
         )
         self._mailboxes = Mailboxes(n) if shares_sessions else None
 

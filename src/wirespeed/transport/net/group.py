@@ -14,7 +14,7 @@ from wirespeed.transport.net import bind
 from wirespeed.transport.net.activation import LINGER, HotRestart
 from wirespeed.transport.net.listener import Listener, Obey, serve_at
 from wirespeed.transport.options import ListenOptions, OnListening
-from wirespeed.transport.service import Service
+from wirespeed.transport.service import DrainsLast, Service
 from wirespeed.transport.signals import Drainable, Together, signals_drain
 
 if TYPE_CHECKING:
@@ -179,7 +179,9 @@ class ListenerGroup:
         else:
             found = bind.resolve(plan.address)
 
-        last = all(getattr(one, "drains_last", False) for one in plan.services.values())
+        last = all(
+            isinstance(one, DrainsLast) and one.drains_last for one in plan.services.values()
+        )
 
         @contextlib.contextmanager
         def obeyed(loop: asyncio.AbstractEventLoop, served: Drainable) -> Iterator[None]:

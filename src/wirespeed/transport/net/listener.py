@@ -1,4 +1,4 @@
-"""A listener: accepts, checks, serves, watches and ends connections."""
+"""A listener: the sockets that accept, the connections of these, and the end of both."""
 
 from __future__ import annotations
 
@@ -6,10 +6,8 @@ import asyncio
 import contextvars
 import errno
 import logging
-import math
 import socket
 import ssl as ssl_
-import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
@@ -17,35 +15,35 @@ from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
-from wirespeed._core.framing.rfc6455 import CloseCode
 from wirespeed._core.slab import InputBudget, give_back
-from wirespeed.transport.address import Address
+from wirespeed.transport.address import Address, urls_of
 from wirespeed.transport.http.options import default_name
 from wirespeed.transport.net import bind
-from wirespeed.transport.net.keepalive import KeepAlive, WatchedConnection
+from wirespeed.transport.net.connections import ServedConnection, ServedHttp
+from wirespeed.transport.net.keepalive import KeepAlive
 from wirespeed.transport.net.stream import (
     SocketStream,
     Stream,
     address_name,
     make_prompt,
+    read_opening,
     start,
 )
 from wirespeed.transport.options import ListenOptions, OnListening
 from wirespeed.transport.rate_limited_log import RateLimitedLog
-from wirespeed.transport.service import Alive, Connection, Peer, Service
+from wirespeed.transport.service import Alive, Connecting, Peer, Service
 from wirespeed.transport.signals import Drainable, signals_drain
 from wirespeed.transport.taskpool_choice import close_pool, open_pool
 
 if TYPE_CHECKING:
     from wirespeed._core.framing.base import Framer
     from wirespeed._core.framing.websocket import WebSocketFramer
+    from wirespeed.limits import Limits
     from wirespeed.transport.access_log import ConnectionLog
     from wirespeed.transport.gate import Admission
-    from wirespeed.transport.http.connection import HttpConnection
     from wirespeed.transport.http.exchange import HttpTarget
     from wirespeed.transport.http.targets import HttpSite
     from wirespeed.transport.net.handover import Mailbox
-    from wirespeed.transport.net.relay import Relay
     from wirespeed.transport.websocket.target import Opening
 
 logger = logging.getLogger("wirespeed.server")
@@ -58,143 +56,9 @@ QUIET = 5.0
 MAX_KEPT = 8 * 1024 * 1024  # bytes that the allocator may keep
 ACCEPT_PAUSE = 1.0  # seconds without accepting when descriptors or memory run out
 MAX_REFUSALS = 64  # connections above `max_connections` that receive a refusal
-BLANKS = b" \t\r\n"
-BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 OUT_OF = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 Obey = Callable[[asyncio.AbstractEventLoop, Drainable], AbstractContextManager[None]]
-
-
-class ServedConnection(WatchedConnection):
-    """One connection of a listener."""
-
-    __slots__ = ("connection", "expires", "listener", "origin", "since", "stream")
-
-    def __init__(
-        self,
-        listener: Listener,
-        connection: Any,
-        framer: WebSocketFramer | None,
-        stream: Stream,
-    ) -> None:
-        super().__init__(connection, framer)
-        self.connection: Connection = connection
-        self.listener = listener
-        self.stream = stream
-        self.expires = math.inf  # of the client's credentials, in Unix seconds
-        self.origin: object = None  # the WebSocketTarget or service that the client has come for
-        self.since = math.inf  # when it was opened, by the clock of the loop, if that is logged
-
-    def check(self, now: float) -> None:
-        """End a connection whose client's credentials have ended: running requests are answered."""
-        link = self.connection.link
-        if self.expires != math.inf and time.time() >= self.expires and link is not None:
-            self.expires = math.inf
-            link.farewell = (CloseCode.POLICY, "the access token has expired")
-            self.connection.drain()
-
-    def gone(self, closed: asyncio.Future[BaseException | None]) -> None:
-        """The connection is closed: release its socket."""
-        self.stream.close()
-        if self.since != math.inf:
-            self.listener.log_end(self)
-        self.listener.left(self)
-
-
-class ServedHttp(ServedConnection):
-    """One connection of a listener that reads HTTP requests.
-
-    Args:
-        since: When the client was accepted, by the clock of the loop.
-    """
-
-    __slots__ = ("_late", "_opened", "_passed", "_seen", "_since")
-
-    connection: HttpConnection
-
-    def __init__(
-        self, listener: Listener, connection: HttpConnection, stream: Stream, since: float
-    ) -> None:
-        super().__init__(listener, connection, None, stream)
-        connection.on_upgrade = self.upgrade
-        if listener.mailbox is not None:
-            connection.pass_on = self.pass_on
-        self._opened: tuple[Opening, bytes] | None = None
-        self._passed: socket.socket | None = None  # our end, while another worker has the other
-        self._since = since
-        self._seen: tuple[object, ...] = ()
-        self._late = False
-
-    def check(self, now: float) -> None:
-        """End a connection whose client, or whose `authenticate`, takes too long."""
-        connection = self.connection
-        stage = connection.waits_for
-        seen: tuple[object, ...] = ()  # an opening handshake has its time for all stages together
-        if self.listener.address.is_http:
-            seen = stage, connection.n_requests, stage == "body" and connection.wire.bytes_in
-        if seen != self._seen or stage is None:
-            self._seen, self._since, self._late = seen, now, False
-        elif now - self._since >= self.listener.limits[stage]:
-            if not self._late:
-                # a busy loop runs its due timers before it reads the received bytes
-                self._late = True
-                return
-            if stage == "verdict":
-                logger.warning("authenticate took more than %g s", self.listener.limits[stage])
-            connection.time_out()
-
-    def upgrade(self, opening: Opening, rest: bytes) -> None:
-        """Leave the stream to a WebSocket. ``rest``: the bytes that were read behind the request
-        for it."""
-        assert self.connection.link is not None
-        self._opened = opening, rest
-        self.stream.take_back(self.connection.link)
-
-    def pass_on(self, worker: int, data: bytes) -> bool:
-        """Pass the connection on to another worker, with what was read of it, and close its link.
-        False: the worker takes none now."""
-        from wirespeed.transport.net.handover import Known
-
-        connection, mailbox = self.connection, self.listener.mailbox
-        assert mailbox is not None
-        assert connection.link is not None
-        known = Known(connection.address, connection.certificate, data)
-        if isinstance(self.stream, SocketStream):
-            if not mailbox.send(worker, self.stream.socket, known):
-                return False
-        else:
-            self._passed = mailbox.send_end(worker, known)
-            if self._passed is None:
-                return False
-        self.stream.take_back(connection.link)
-        return True
-
-    def gone(self, closed: asyncio.Future[BaseException | None]) -> None:
-        self.connection.on_upgrade = self.connection.pass_on = None
-        if self._opened is not None and not self.listener.aborting:
-            self.listener.open_websocket(self.stream, *self._opened)
-            self.listener.left(self)
-        elif self._passed is not None:
-            self.listener.relay(self.stream, self._passed)
-            self.listener.left(self)
-        else:
-            super().gone(closed)
-
-
-class ServedRelay(ServedConnection):
-    """A connection of TLS that another worker answers. ``inner``: our end of the way there."""
-
-    __slots__ = ("_inner",)
-
-    def __init__(
-        self, listener: Listener, relay: Relay, stream: Stream, inner: socket.socket
-    ) -> None:
-        super().__init__(listener, relay, None, stream)
-        self._inner = inner
-
-    def gone(self, closed: asyncio.Future[BaseException | None]) -> None:
-        self._inner.close()
-        super().gone(closed)
 
 
 class Listener:
@@ -286,7 +150,7 @@ class Listener:
             self.services, self.options, self.address, local=local, loop=self.loop, pool=self.pool
         )
         for path, service in self.services.items():
-            if not hasattr(service, "connect"):
+            if not isinstance(service, Connecting):
                 continue  # it answers HTTP alone
             site.targets[path.encode()].websocket = target.WebSocketTarget(service, self.options)
         return site
@@ -319,6 +183,12 @@ class Listener:
     def n_connections(self) -> int:
         """The connections, with those in their opening handshake."""
         return len(self._keeper) + len(self.opening)
+
+    @property
+    def relay_limits(self) -> Limits:
+        """The limits of connections that another worker answers."""
+        assert self._site is not None
+        return self._site.limits
 
     @property
     def urls(self) -> tuple[str, ...]:
@@ -412,7 +282,7 @@ class Listener:
         stream = SocketStream(self.loop, sock)
         joined = False
         try:
-            data = await _read_opening(stream)
+            data = await read_opening(stream)
             if data[:1] in (b"{", b"["):
                 (service,) = self.services.values()
                 self._join(stream, service, service, service.stream_framer(), data, Peer(peer))
@@ -473,29 +343,6 @@ class Listener:
                 sock.close()
                 self._quiet.log(logging.WARNING, "a connection failed at its start: %s", exc)
 
-    def relay(self, stream: Stream, inner: socket.socket) -> None:
-        """Go on with a connection of TLS that another worker answers. ``inner``: our end of the way
-        there."""
-        from wirespeed.transport.net.relay import Relay
-
-        assert self._site is not None
-        relay = Relay(
-            self._site.limits,
-            loop=self.loop,
-            fd=inner.fileno(),
-            patience=self.options.http.idle_timeout,
-            grace=self.options.close_timeout
-            + max(getattr(one, "shutdown_grace", 0.0) for one in self.services.values()),
-        )
-        try:
-            stream.make_link(relay)
-        except ConnectionResetError:  # the client has left
-            inner.close()
-            stream.close()
-            return
-        relay.start()
-        self._watch(ServedRelay(self, relay, stream, inner), b"")
-
     def _join_http(
         self, stream: Stream, peer: str, full: bool, since: float, rest: bytes = b""
     ) -> None:
@@ -509,7 +356,7 @@ class Listener:
         if full:
             self._n_full += 1
             connection.closed.add_done_callback(self._full_one_left)
-        self._watch(served, rest)
+        self.watch(served, rest)
 
     def _full_one_left(self, _: object) -> None:
         self._n_full -= 1
@@ -550,9 +397,10 @@ class Listener:
             served.since = self.loop.time()
         if admitted is not None:
             connection.principal, served.expires = admitted.principal, admitted.expires
-        self._watch(served, rest)
+        self.watch(served, rest)
 
-    def _watch(self, served: ServedConnection, rest: bytes) -> None:
+    def watch(self, served: ServedConnection, rest: bytes) -> None:
+        """Start a connection, and watch it until its end. ``rest``: bytes that were read of it."""
         connection = served.connection
         self._keeper.watch(served)
         self._most = max(self._most, len(self._keeper))
@@ -750,24 +598,3 @@ async def serve_at(
             listener = Listener(listening, services, options, mailbox, alive)
             with obey(listener.loop, listener):
                 await listener.serve(on_listening)
-
-
-async def _read_opening(stream: Stream) -> bytes:
-    """Return the input from its first character on, without a byte order mark and blanks. Returns
-    nothing at the end of the input.
-    """
-    data, mark = b"", BYTE_ORDER_MARK
-    while more := await stream.read():
-        data = (data + more).lstrip(BLANKS)
-        if mark and data.startswith(mark):
-            data, mark = data[len(mark) :].lstrip(BLANKS), b""
-        if data and not mark.startswith(data):
-            break
-    return data
-
-
-def urls_of(address: Address, services: Mapping[str, Service]) -> tuple[str, ...]:
-    """The URLs that clients connect to, one for each service."""
-    if not address.has_paths:
-        return (str(address),)
-    return tuple(str(msgspec.structs.replace(address, path=path)) for path in services)

@@ -6,7 +6,7 @@ import contextlib
 import logging
 import sys
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias, Unpack
+from typing import Any, TypeAlias, Unpack
 
 import msgspec
 
@@ -19,13 +19,10 @@ from wirespeed.transport.net.activation import HotRestart
 from wirespeed.transport.net.group import ListenerGroup, ListenerObserver, ListenPlan
 from wirespeed.transport.net.listener import Obey
 from wirespeed.transport.options import ListenFields, ListenOptions, OnListening
-from wirespeed.transport.service import Service, service_of, sse_service
+from wirespeed.transport.service import Servable, Service, service_of
 from wirespeed.transport.signals import signals_drain
 
-if TYPE_CHECKING:
-    from wirespeed.server.server import Server
-
-Servers: TypeAlias = "Server | Service | Mapping[str, Server | Service]"
+Servers: TypeAlias = "Servable | Service | Mapping[str, Servable | Service]"
 # URL, servers, on_listening, options
 Place: TypeAlias = "tuple[str, Servers, OnListening | None, ListenFields]"
 
@@ -219,12 +216,14 @@ def plan(
     else:
         by_path = {address.path if address.has_paths else "/": service_of(services)}
     if address.is_http:
+        from wirespeed.transport.http.routes import OverHttp, sse_service
+
         for path in by_path.keys() & {*options.http.by_path, options.http.healthz}:
             raise ValueError(
                 f"{path} is the path of a server, and cannot be one of http.routes or http.healthz"
             )
         for service in by_path.values():
-            if not hasattr(service, "http_target"):
+            if not isinstance(service, OverHttp):
                 raise ValueError(f"{address}: {service!r} cannot be served over HTTP")
         if options.http.sse_path is not None:
             sse_service(by_path.values())

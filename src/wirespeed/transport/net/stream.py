@@ -15,6 +15,8 @@ from wirespeed.transport.fd import FdLink
 from wirespeed.transport.link import Endpoint, Link
 
 READ_SIZE = 16384
+BLANKS = b" \t\r\n"
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _KEEPALIVE = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 15, "TCP_KEEPCNT": 4}  # seconds, and probes
 
 
@@ -80,6 +82,20 @@ class SocketStream:
 
     def close(self) -> None:
         self.socket.close()
+
+
+async def read_opening(stream: Stream) -> bytes:
+    """Return the input from its first character on, without a byte order mark and blanks. Returns
+    nothing at the end of the input.
+    """
+    data, mark = b"", BYTE_ORDER_MARK
+    while more := await stream.read():
+        data = (data + more).lstrip(BLANKS)
+        if mark and data.startswith(mark):
+            data, mark = data[len(mark) :].lstrip(BLANKS), b""
+        if data and not mark.startswith(data):
+            break
+    return data
 
 
 def start(link: Link, rest: bytes) -> None:

@@ -12,10 +12,10 @@ from wirespeed.transport.address import Address
 from wirespeed.transport.gate import Admission, Gate, Refused, authority_of
 from wirespeed.transport.http.exchange import Exchange, HttpTarget, headers_of
 from wirespeed.transport.http.options import HttpOptions
-from wirespeed.transport.http.routes import no_paths
+from wirespeed.transport.http.routes import well_known_paths
 from wirespeed.transport.http.targets import HttpSite
 from wirespeed.transport.options import Headers, ListenOptions, Refusal
-from wirespeed.transport.service import Peer, Service
+from wirespeed.transport.service import Peer, ReadsHeaders, Service
 
 if TYPE_CHECKING:
     from wirespeed._core.framing.websocket import WebSocketFramer
@@ -90,8 +90,8 @@ class WebSocketTarget(HttpTarget):
         framer = WebSocketFramer(
             "server", max_message=service.limits.max_message, deflate=handshake.extension
         )
-        reads = getattr(service, "reads_headers", True)
-        fields = _Fields(exchange.head) if reads else None
+        unread = isinstance(service, ReadsHeaders) and not service.reads_headers
+        fields = None if unread else _Fields(exchange.head)
         peer = Peer(exchange.address, exchange.user, fields)
         admitted = Admission(exchange.user, exchange.principal, expires=exchange.expires)
         connection.upgrade(answer, Opening(self, service, framer, peer, admitted))
@@ -139,6 +139,6 @@ def service_targets(
     for path, service in services.items():
         if path not in known:
             targets[path] = WebSocketTarget(service, options)
-        for place, target in getattr(service, "well_known", no_paths)(path).items():
+        for place, target in well_known_paths(service, path).items():
             targets.setdefault(place, target)
     return targets

@@ -1,0 +1,183 @@
+"""The connections of a listener: of a stream socket or a WebSocket, of HTTP, and those that another
+worker answers."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import socket
+import time
+from typing import TYPE_CHECKING, Any
+
+from wirespeed._core.framing.rfc6455 import CloseCode
+from wirespeed.transport.net.keepalive import WatchedConnection
+from wirespeed.transport.net.stream import SocketStream, Stream
+from wirespeed.transport.service import Graceful
+
+if TYPE_CHECKING:
+    from wirespeed._core.framing.websocket import WebSocketFramer
+    from wirespeed.transport.http.connection import HttpConnection
+    from wirespeed.transport.net.listener import Listener
+    from wirespeed.transport.net.relay import Relay
+    from wirespeed.transport.service import Connection
+    from wirespeed.transport.websocket.target import Opening
+
+logger = logging.getLogger("wirespeed.server")
+
+
+class ServedConnection(WatchedConnection):
+    """One connection of a listener."""
+
+    __slots__ = ("connection", "expires", "listener", "origin", "since", "stream")
+
+    def __init__(
+        self,
+        listener: Listener,
+        connection: Any,
+        framer: WebSocketFramer | None,
+        stream: Stream,
+    ) -> None:
+        super().__init__(connection, framer)
+        self.connection: Connection = connection
+        self.listener = listener
+        self.stream = stream
+        self.expires = math.inf  # of the client's credentials, in Unix seconds
+        self.origin: object = None  # the WebSocketTarget or service that the client has come for
+        self.since = math.inf  # when it was opened, by the clock of the loop, if that is logged
+
+    def check(self, now: float) -> None:
+        """End a connection whose client's credentials have ended: running requests are answered."""
+        link = self.connection.link
+        if self.expires != math.inf and time.time() >= self.expires and link is not None:
+            self.expires = math.inf
+            link.farewell = (CloseCode.POLICY, "the access token has expired")
+            self.connection.drain()
+
+    def gone(self, closed: asyncio.Future[BaseException | None]) -> None:
+        """The connection is closed: release its socket."""
+        self.stream.close()
+        if self.since != math.inf:
+            self.listener.log_end(self)
+        self.listener.left(self)
+
+
+class ServedHttp(ServedConnection):
+    """One connection of a listener that reads HTTP requests.
+
+    Args:
+        since: When the client was accepted, by the clock of the loop.
+    """
+
+    __slots__ = ("_late", "_opened", "_passed", "_seen", "_since")
+
+    connection: HttpConnection
+
+    def __init__(
+        self, listener: Listener, connection: HttpConnection, stream: Stream, since: float
+    ) -> None:
+        super().__init__(listener, connection, None, stream)
+        connection.on_upgrade = self.upgrade
+        if listener.mailbox is not None:
+            connection.pass_on = self.pass_on
+        self._opened: tuple[Opening, bytes] | None = None
+        self._passed: socket.socket | None = None  # our end, while another worker has the other
+        self._since = since
+        self._seen: tuple[object, ...] = ()
+        self._late = False
+
+    def check(self, now: float) -> None:
+        """End a connection whose client, or whose `authenticate`, takes too long."""
+        connection = self.connection
+        stage = connection.waits_for
+        seen: tuple[object, ...] = ()  # an opening handshake has its time for all stages together
+        if self.listener.address.is_http:
+            seen = stage, connection.n_requests, stage == "body" and connection.wire.bytes_in
+        if seen != self._seen or stage is None:
+            self._seen, self._since, self._late = seen, now, False
+        elif now - self._since >= self.listener.limits[stage]:
+            if not self._late:
+                # a busy loop runs its due timers before it reads the received bytes
+                self._late = True
+                return
+            if stage == "verdict":
+                logger.warning("authenticate took more than %g s", self.listener.limits[stage])
+            connection.time_out()
+
+    def upgrade(self, opening: Opening, rest: bytes) -> None:
+        """Leave the stream to a WebSocket. ``rest``: the bytes that were read behind the request
+        for it."""
+        assert self.connection.link is not None
+        self._opened = opening, rest
+        self.stream.take_back(self.connection.link)
+
+    def pass_on(self, worker: int, data: bytes) -> bool:
+        """Pass the connection on to another worker, with what was read of it, and close its link.
+        False: the worker takes none now."""
+        from wirespeed.transport.net.handover import Known
+
+        connection, mailbox = self.connection, self.listener.mailbox
+        assert mailbox is not None
+        assert connection.link is not None
+        known = Known(connection.address, connection.certificate, data)
+        if isinstance(self.stream, SocketStream):
+            if not mailbox.send(worker, self.stream.socket, known):
+                return False
+        else:
+            self._passed = mailbox.send_end(worker, known)
+            if self._passed is None:
+                return False
+        self.stream.take_back(connection.link)
+        return True
+
+    def gone(self, closed: asyncio.Future[BaseException | None]) -> None:
+        self.connection.on_upgrade = self.connection.pass_on = None
+        if self._opened is not None and not self.listener.aborting:
+            self.listener.open_websocket(self.stream, *self._opened)
+            self.listener.left(self)
+        elif self._passed is not None:
+            ServedRelay.start(self.listener, self.stream, self._passed)
+            self.listener.left(self)
+        else:
+            super().gone(closed)
+
+
+class ServedRelay(ServedConnection):
+    """A connection of TLS that another worker answers. ``inner``: our end of the way there."""
+
+    __slots__ = ("_inner",)
+
+    def __init__(
+        self, listener: Listener, relay: Relay, stream: Stream, inner: socket.socket
+    ) -> None:
+        super().__init__(listener, relay, None, stream)
+        self._inner = inner
+
+    @classmethod
+    def start(cls, listener: Listener, stream: Stream, inner: socket.socket) -> None:
+        """Go on with a connection of TLS that another worker answers. ``inner``: our end of the way
+        there."""
+        from wirespeed.transport.net.relay import Relay
+
+        options = listener.options
+        services = listener.services.values()
+        relay = Relay(
+            listener.relay_limits,
+            loop=listener.loop,
+            fd=inner.fileno(),
+            patience=options.http.idle_timeout,
+            grace=options.close_timeout
+            + max(one.shutdown_grace if isinstance(one, Graceful) else 0.0 for one in services),
+        )
+        try:
+            stream.make_link(relay)
+        except ConnectionResetError:  # the client has left
+            inner.close()
+            stream.close()
+            return
+        relay.start()
+        listener.watch(cls(listener, relay, stream, inner), b"")
+
+    def gone(self, closed: asyncio.Future[BaseException | None]) -> None:
+        self._inner.close()
+        super().gone(closed)
