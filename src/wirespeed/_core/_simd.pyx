@@ -29,7 +29,7 @@ POINTS = tuple([ws_point_paths[i].decode() for i in range(<int> WS_POI_COUNT)])
 
 
 class Scan(NamedTuple):
-    """What one scan of a JSON text found; offsets count bytes from the start of the text.
+    """The result of one scan of a JSON text; offsets count bytes from the start of the text.
 
     Attributes:
         status: ``ok``, ``empty``, ``syntax``, ``utf8`` or ``depth``.

@@ -320,7 +320,7 @@ cdef class Pending:
 
 
 cdef object meaning(bytes text):
-    """What the JSON text of an id says, str of a string and bytes of an integer: two spellings of a
+    """The meaning of an id's JSON text, str of a string and bytes of an integer: two spellings of a
     string are one id, 5 and "5" are two."""
     if not text.startswith(b'"'):
         return text

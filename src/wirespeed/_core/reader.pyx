@@ -131,7 +131,7 @@ cdef class MessageReader:
         return 0
 
     cdef int check_c(self, Message m, Span text) except -1:
-        """What makes a message invalid besides its text."""
+        """Make a message invalid for reasons other than its syntax."""
         cdef str excess
         if m.kind_c == BATCH:
             m.invalid_c(FAULT_REQUEST, "batches are not part of this protocol revision")

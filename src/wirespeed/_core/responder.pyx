@@ -32,7 +32,7 @@ cdef const char *HEAD = b'{"jsonrpc":"2.0","id":'
 
 
 cdef class Responder(Wire):
-    """What `wirespeed._core.session.Session` knows of the requests of its peer. Abstract."""
+    """The part of a `wirespeed._core.session.Session` that answers its peer. Abstract."""
 
     def __cinit__(self, *args, **kwargs):
         self.abstract_c(Responder)
@@ -288,7 +288,7 @@ cdef class Responder(Wire):
 
 
 cdef inline FrameWriter reply_writer(Responder responder, InFlightSlot *slot):
-    """Where the answer of a request is written."""
+    """The writer of the answer to a request."""
     return responder.writer if slot.route is NULL else <FrameWriter> slot.route
 
 

@@ -36,7 +36,7 @@ cdef Py_ssize_t n_live = 0
 @cython.final
 @cython.no_gc
 cdef class InputBudget:
-    """How many bytes several connections may keep together: of frames that are not complete, and of
+    """The bytes that several connections may keep together: of frames that are not complete, and of
     long ones that wait. A connection that is alone may always keep one frame.
 
     Args:

@@ -105,7 +105,7 @@ cdef class Wire:
         self.bytes_in += self.framer.feed_c(data)
 
     def get_buffer(self):
-        """Where to read the next bytes of the stream to: a writable memoryview.
+        """Return the memory for the next bytes of the stream, a writable memoryview.
 
         For ``asyncio.BufferedProtocol`` and ``sock_recv_into``; `buffer_updated` ends the loan.
         The memory stays valid as long as the view lives. RuntimeError while bytes given to

@@ -1,4 +1,4 @@
-"""What other projects' compiled code cimports to move bytes and to run handlers. Everything here is
+"""Names that compiled code of other projects cimports to move bytes and to run handlers. All is
 defined elsewhere; `wirespeed/core.pxd` says what holds for all of it."""
 
 from wirespeed.transport.fd cimport FdLink

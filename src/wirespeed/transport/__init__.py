@@ -1,4 +1,5 @@
-"""What moves bytes between streams and wires, and runs handlers, for authors of SDKs and proxies.
+"""Links, which move bytes between streams and wires, and pools of tasks, for authors of SDKs and
+proxies.
 
 An `Endpoint` owns a wire (a `wirespeed.core.Session`, a `wirespeed.core.FrameStream`) and takes its
 events. A `Link` moves the bytes between that wire and a stream: `FdLink` for pipes and sockets,

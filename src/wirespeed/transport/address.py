@@ -1,4 +1,4 @@
-"""Where a server listens and a client connects: URLs as plain values that do nothing themselves."""
+"""Addresses at which a server listens or a client connects: URLs as plain values."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Address(msgspec.Struct, frozen=True, repr_omit_defaults=True):
 
     @property
     def target(self) -> str:
-        """What a client asks for: path and query (RFC 9112 section 3.2.1; the "resource name" of
+        """The target of a request: path and query (RFC 9112 section 3.2.1; the "resource name" of
         RFC 6455 section 3)."""
         return f"{self.path}?{self.query}" if self.query else self.path
 

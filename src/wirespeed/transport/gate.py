@@ -71,7 +71,7 @@ NOBODY = Admission(None, None)
 
 
 class Authority(Protocol):
-    """What decides who may use one service."""
+    """The decision who may use one service."""
 
     def check(self, request: HttpRequest) -> Admission | Awaitable[Admission]:
         """Return the admission of a client, whose Host and Origin were checked. Refused: the client

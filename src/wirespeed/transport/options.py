@@ -1,4 +1,4 @@
-"""How a server listens: who may come in, how many, and how long each may keep it waiting."""
+"""Options of listening: who may come in, how many, and how long each may keep a server waiting."""
 
 import math
 import re
@@ -153,7 +153,7 @@ Authenticate: TypeAlias = Callable[[HttpRequest], "Verdict | Awaitable[Verdict]"
 
 
 class ListenOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """How a server listens. Times are seconds. ``tcp://`` and ``unix:`` have no handshake, so
+    """Options of listening. Times are seconds. ``tcp://`` and ``unix:`` have no handshake, so
     `serve` refuses the options of the handshake for them.
 
     Attributes:

@@ -266,8 +266,8 @@ cdef class PooledTasks(TaskPool):
 
 @cython.final
 cdef class _Worker:
-    """What a pooled task awaits: an iterator that forwards to the handler's coroutine, and the
-    future that the task waits for while it is parked.
+    """The object that a pooled task awaits: an iterator that forwards to the handler's coroutine,
+    and the future that the task waits for while it is parked.
     """
 
     # --- the iterator: driven by the task ---

@@ -179,7 +179,7 @@ class DrainsLast(Protocol):
 
 @runtime_checkable
 class HasSessions(Protocol):
-    """A service that has sessions over HTTP if ``has_sessions`` is true. They live in one worker."""
+    """A service that has sessions over HTTP, each in one worker, if ``has_sessions`` is true."""
 
     @property
     def has_sessions(self) -> bool: ...

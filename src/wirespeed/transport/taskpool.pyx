@@ -35,7 +35,7 @@ cdef bint leaves_loop_c(object exc) noexcept:
 
 
 cdef class Completion:
-    """Where the outcome of a request goes. Subclass it in Cython and override `done_c`.
+    """The receiver of the outcome of a request. Subclass it in Cython and override `done_c`.
 
     `done_c(result, exc)` is called exactly once for each accepted request, with the handler's
     result and None, or with None and its exception (`asyncio.CancelledError` if it was

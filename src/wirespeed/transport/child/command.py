@@ -63,8 +63,8 @@ _RESTARTS = 5
 
 
 class ProcessLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """How much each process of a server may use: the limits of ``setrlimit``. None leaves a limit
-    as it is. Processes that a server starts inherit its limits.
+    """Limits of each process of a server, those of ``setrlimit``. None leaves a limit as it is.
+    Processes that a server starts inherit its limits.
 
     Attributes:
         memory: Bytes of address space.

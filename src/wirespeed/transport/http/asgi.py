@@ -40,7 +40,7 @@ KEPT = 256  # connections without a request
 
 
 class _Life:
-    """What an application has on one loop."""
+    """The part of an application that belongs to one loop."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, site: HttpSite, pool: TaskPool) -> None:
         self.loop = loop

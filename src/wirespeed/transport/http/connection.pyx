@@ -520,8 +520,8 @@ cdef class HttpConnection(Entrance):
 
     @property
     def waits_for(self):
-        """What is awaited of the client, "request", "head" or "body", or of the gate, "verdict";
-        None while we answer."""
+        """The stage that is awaited: of the client "request", "head" or "body", of the gate
+        "verdict"; None while we answer."""
         return STAGES[self.waits_for_c()]
 
     def time_out(self):

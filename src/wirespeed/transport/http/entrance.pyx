@@ -1,4 +1,4 @@
-"""Who may send a request: what a connection finds out when the head of a request has arrived."""
+"""Access checks of an HTTP connection, when the head of a request has arrived."""
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.string cimport memcmp
@@ -33,7 +33,7 @@ cdef class Entrance(Carrier):
     one."""
 
     cdef HttpTarget target_c(self):
-        """What is served at the path of the request; None: nothing."""
+        """The target at the path of the request; None: nothing is served there."""
         cdef Span path = self.framer.head.path_c()
         cdef bytes text
         if (

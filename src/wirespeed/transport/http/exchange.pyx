@@ -113,7 +113,7 @@ cdef class Exchange(ReplyRoute):
 
     @property
     def query(self):
-        """What follows the question mark of the target; empty without one."""
+        """The part of the target behind the question mark; empty without one."""
         return self.read_head_c().query or ""
 
     @property

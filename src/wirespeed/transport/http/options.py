@@ -79,7 +79,7 @@ class EventStore(Protocol):
 
 
 class HttpOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """How a server speaks HTTP: the ``http`` of `ListenOptions`. Times are seconds.
+    """Options of a server over HTTP: the ``http`` of `ListenOptions`. Times are seconds.
 
     What is said of sessions, streams and events concerns clients of 2025-11-25 and older. Newer
     clients have no sessions.

@@ -24,7 +24,7 @@ MAX_REDIRECTS = 5  # of one request
 
 
 class Receiver(Protocol):
-    """What hears of a response. Every method is called on the loop, and never inside
+    """The receiver of a response. Every method is called on the loop, and never inside
     `HttpPool.request`. A method that raises ends the call: `on_end` gets the exception."""
 
     def on_response(self, status: int, headers: Headers, streaming: bool) -> None:
@@ -83,7 +83,7 @@ class HttpPool:
         self.address = address
         self.loop = loop
         self.prefix = ""
-        """What stands before the target of each request: a proxy is asked for a whole URL."""
+        """The text before the target of each request: a proxy is asked for a whole URL."""
         self._ssl = ssl
         self._proxy = proxy
         self._limits = Limits() if limits is None else limits

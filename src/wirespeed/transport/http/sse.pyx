@@ -96,7 +96,7 @@ cdef class EventReader:
         return 0
 
     cdef size_t line_end_c(self) noexcept:
-        """Where the line ends that begins at `at`: of a CR or a LF, or `end`."""
+        """The end of the line that begins at `at`: of a CR or a LF, or `end`."""
         cdef const uint8_t *p = self.input.p
         cdef const uint8_t *found
         if self.newline < self.at:

@@ -1,4 +1,4 @@
-"""What a listener of HTTP serves: the targets by path, and who may come in."""
+"""The targets of an HTTP listener by path, and the requests that its gate has let in."""
 
 cimport cython
 from cpython.time cimport time
@@ -23,7 +23,7 @@ KEEP_ADMITTED = 60  # seconds after which all of them are forgotten
 
 @cython.final
 cdef class Admitted:
-    """What the gate decided about a request."""
+    """A request that the gate has let in, and what it decided."""
 
     cdef bint covers_c(self, HttpTarget target, HttpHead head, double now) noexcept:
         return (
@@ -49,7 +49,7 @@ cdef inline bint is_ambiguous(HttpHead head) noexcept:
 
 @cython.final
 cdef class HttpSite:
-    """What a listener serves: the targets by path, and who may come in.
+    """The targets of a listener by path, and its gate.
 
     Args:
         targets: The targets by the path of a request.

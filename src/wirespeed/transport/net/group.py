@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class ListenPlan(NamedTuple):
-    """What a listener needs, checked.
+    """The checked arguments of a listener.
 
     Attributes:
         address: Where it listens.

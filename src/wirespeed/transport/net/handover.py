@@ -29,7 +29,7 @@ def _file() -> BinaryIO:
 
 
 class Known(msgspec.Struct, frozen=True, array_like=True):
-    """What is known of a connection that is passed on.
+    """The facts about a connection that is passed on.
 
     Attributes:
         peer: The address of the client.

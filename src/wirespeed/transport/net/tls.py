@@ -468,8 +468,8 @@ class Certificate:
 
 
 def expiry_of(text: str) -> float | None:
-    """When the first certificate of a PEM text expires, in Unix seconds. None: that cannot be read
-    (RFC 5280 section 4.1)."""
+    """Return when the first certificate of a PEM text expires, in Unix seconds. None: that cannot
+    be read (RFC 5280 section 4.1)."""
     start, end = text.find(_BEGIN), text.find(_END)
     try:
         der = ssl.PEM_cert_to_DER_cert(text[start : end + len(_END)])

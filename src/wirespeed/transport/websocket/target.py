@@ -1,4 +1,4 @@
-"""What opens WebSockets at the paths of a listener. Its HTTP connections read the requests."""
+"""Targets that open WebSockets at the paths of a listener. HTTP connections read the requests."""
 
 from __future__ import annotations
 

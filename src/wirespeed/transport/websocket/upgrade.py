@@ -276,7 +276,8 @@ def _deflate(protocol: ServerProtocol | ClientProtocol) -> MessageDeflate | None
 
 
 def _secrets_of(values: Iterable[str]) -> list[str]:
-    """What no text may show of the values of header fields: a token without its scheme, too."""
+    """Return the texts in values of header fields that nothing may show: also a token without its
+    scheme."""
     parts = {part for value in values for part in (value, value.partition(" ")[2])}
     return sorted((part for part in parts if len(part) >= SECRET), key=len, reverse=True)
 

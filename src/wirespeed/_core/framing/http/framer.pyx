@@ -339,7 +339,7 @@ cdef class HttpFramer(Framer):
 
     @property
     def part(self):
-        """What the last frame is: "body", the whole one; with `heads` also "head"; of a body in
+        """The kind of the last frame: "body", the whole one; with `heads` also "head"; of a body in
         pieces "piece", and "end" behind the last one. "head" and "end" are empty."""
         return PARTS[<int> self.part_c]
 

@@ -571,7 +571,7 @@ cdef class HttpHead:
 
     @property
     def query(self):
-        """What follows the question mark of a request's target, or None."""
+        """The part of a request's target behind the question mark, or None."""
         self.check_c()
         return text_of(self.query_c())
 
