@@ -28,7 +28,7 @@ pytestmark = pytest.mark.own_environment
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "src" / "wirespeed"
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
-DATA = ("py.typed", "page.template", "page.css", "page.js")
+DATA = ("py.typed", "page.jinja", "page.css", "page.js")
 GENERATED = ("*.so", "*.c", "*.html", "*.egg-info", "__pycache__")
 
 BACKEND = "import sys; from setuptools import build_meta; print(build_meta.{hook}(sys.argv[1]))"
@@ -438,9 +438,9 @@ def test_wheels_are_built_for_the_pythons_of_the_classifiers() -> None:
 
 def test_the_extra_all_has_every_extra_for_users() -> None:
     extras = PYPROJECT["project"]["optional-dependencies"]
-    assert extras["all"] == ["wirespeed[cli,validate,prometheus,otel,auth,keyring]"]
+    assert extras["all"] == ["wirespeed[cli,proxy,validate,prometheus,otel,auth,keyring]"]
     assert set(extras) == {
-        *("cli", "validate", "prometheus", "otel", "auth", "keyring"),
+        *("cli", "proxy", "validate", "prometheus", "otel", "auth", "keyring"),
         *("all", "test", "lint", "docs"),
     }
 
@@ -452,7 +452,8 @@ def test_a_server_is_installed_without_the_packages_of_the_command_line() -> Non
     project = PYPROJECT["project"]
     extras = project["optional-dependencies"]
     assert names(project["dependencies"]) == {"msgspec", "orjson", "uvloop", "websockets"}
-    assert names(extras["cli"]) == {"click", "rich"}
+    assert names(extras["cli"]) == {"click", "rich", "jinja2"}
+    assert set(extras["proxy"]) < set(extras["cli"])
     assert set(extras["cli"]) < set(extras["test"])
 
 

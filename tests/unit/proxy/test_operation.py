@@ -307,6 +307,24 @@ async def test_the_name_and_the_end_of_certificates_are_shown(tmp_path: Path) ->
         assert "wirespeed proxy east" in page and "expires at 2049-12-31 23:59 UTC" in page
 
 
+async def test_without_jinja2_the_page_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lab = Watched(tmp_path, "shared")
+    async with lab.serving():
+        monkeypatch.setitem(sys.modules, "jinja2", None)
+        monkeypatch.delitem(sys.modules, "wirespeed.proxy.operation.page", raising=False)
+        got = await lab.get("/")
+        assert (got.status, got.headers["content-type"]) == (501, "text/plain; charset=utf-8")
+        assert got.text == (
+            "the status page needs the package jinja2: pip install 'wirespeed[proxy]'\n"
+        )
+        assert (await lab.get("/status")).status == (await lab.get("/metrics")).status == 200
+        assert (await lab.get("/", {})).status == 401
+        monkeypatch.undo()
+        assert (await lab.get("/")).text.startswith("<!doctype html>")
+
+
 @pytest.mark.parametrize("year", [2026, 2049, 2050, 2051, 9999])
 def test_the_end_of_a_certificate_is_read(tmp_path: Path, year: int) -> None:
     """Up to 2049 it has two digits of the year, and four from 2050 on."""

@@ -67,6 +67,7 @@ _FIELDS = {
     "Referrer-Policy": "no-referrer",
 }
 _KNOWS_HOST = Admission(None, digest("host", "known"))
+_NO_PAGE = "the status page needs the package jinja2: pip install 'wirespeed[proxy]'\n"
 _CHALLENGE = {"WWW-Authenticate": 'Basic realm="wirespeed proxy", charset="UTF-8"'}
 
 
@@ -191,7 +192,7 @@ class AdminService:
         return merged([mine, *others], missing)
 
     async def status(self) -> dict[str, Any]:
-        """The members of the answer of ``/status``."""
+        """Return the members of the answer of ``/status``."""
         return status(await self.snapshot(), self._facts())
 
     # -- pages -----------------------------------------------------------------------------------
@@ -199,11 +200,11 @@ class AdminService:
     def http_target(
         self, options: HttpOptions, *, loop: asyncio.AbstractEventLoop, pool: TaskPool
     ) -> HttpTarget:
-        """The status page."""
+        """Return the status page."""
         return self._guarded(self._page)
 
     def well_known(self, path: str) -> Mapping[str, HttpTarget]:
-        """The other paths."""
+        """Return the other paths."""
         return {
             "/status": self._guarded(self._status),
             "/metrics": self._guarded(self._metrics),
@@ -216,8 +217,10 @@ class AdminService:
         return target
 
     async def _page(self, request: HttpRequest) -> HttpResponse:
-        from wirespeed.proxy.operation.page import POLICY, page
-
+        try:
+            from wirespeed.proxy.operation.page import POLICY, page
+        except ModuleNotFoundError:
+            return HttpResponse(501, _NO_PAGE, _FIELDS)
         text = page(await self.status())
         fields = {**_FIELDS, "Content-Security-Policy": POLICY}
         return HttpResponse(200, text, fields, "text/html; charset=utf-8")
