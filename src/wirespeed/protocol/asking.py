@@ -18,6 +18,7 @@ from msgspec import UNSET, field
 
 from wirespeed._exports import set_public_home
 from wirespeed.protocol.blocks import Audio, Block, ContentBlock, Image, Text, fit_block
+from wirespeed.protocol.capabilities import CAPABILITY_OF
 from wirespeed.protocol.revisions import REVISIONS
 from wirespeed.protocol.shapes import fit_struct
 
@@ -274,8 +275,6 @@ RULES: dict[str, AskingRules] = {
 }
 """By revision."""
 
-_TOP = {ELICIT: "elicitation", CREATE_MESSAGE: "sampling", LIST_ROOTS: "roots"}
-
 
 def missing_capability(
     method: str, params: Params | None, capabilities: Mapping[str, Any], version: str
@@ -286,7 +285,7 @@ def missing_capability(
     ``data.requiredCapabilities`` of error -32021, such as ``{"elicitation": {"url": {}}}``. A
     request that the revision lacks counts as not declared.
     """
-    rules, top = RULES[version], _TOP[method]
+    rules, top = RULES[version], CAPABILITY_OF[method]
     declared = capabilities.get(top) if method in rules.methods else None
     part = None
     if isinstance(params, ElicitRequestParams):

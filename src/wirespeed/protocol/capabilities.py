@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["ANSWERED", "CAPABILITIES", "declared", "understood"]
+__all__ = ["ANSWERED", "CAPABILITIES", "CAPABILITY_OF", "declared", "offers", "understood"]
 
 # Their members have settings that only those who know the member can read.
 _FREE = frozenset({"experimental", "extensions"})
@@ -31,6 +31,12 @@ def understood(capabilities: object) -> dict[str, Any]:
         for name, value in capabilities.items()
         if value is not None
     }
+
+
+def offers(capabilities: Mapping[str, Any], feature: str, what: str) -> bool:
+    """Whether a server declares a member of a capability, such as ``resources.subscribe``."""
+    declared = capabilities.get(feature)
+    return isinstance(declared, dict) and declared.get(what) is True
 
 
 def _settings(value: Any, depth: int) -> Any:
@@ -70,7 +76,14 @@ CAPABILITIES: dict[str, dict[str, Members]] = {
 }
 """The capabilities and their members."""
 
-ANSWERED = frozenset({"roots", "sampling", "elicitation"})
+CAPABILITY_OF = {
+    "sampling/createMessage": "sampling",
+    "elicitation/create": "elicitation",
+    "roots/list": "roots",
+}
+"""The capability that a request of a server needs, by its method."""
+
+ANSWERED = frozenset(CAPABILITY_OF.values())
 """The capabilities that need a handler."""
 
 # The member that a capability without members means. A client without it does not declare it.

@@ -28,7 +28,6 @@ from wirespeed.client.answering.types import ElicitParams, elicit_result, sample
 from wirespeed.errors import Declined, HandlerFailed, ProtocolError
 from wirespeed.protocol import codes
 from wirespeed.protocol.asking import (
-    CREATE_MESSAGE,
     ELICIT,
     LIST_ROOTS,
     PARAMS,
@@ -45,6 +44,7 @@ from wirespeed.protocol.asking import (
     messages_fault,
     missing_capability,
 )
+from wirespeed.protocol.capabilities import CAPABILITY_OF
 from wirespeed.protocol.shapes import fit_struct
 from wirespeed.transport.loop import Workers, is_coroutine_function
 
@@ -77,8 +77,6 @@ _decoders = {method: msgspec.json.Decoder(kind).decode for method, kind in PARAM
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
 
-_TOP = {ELICIT: "elicitation", CREATE_MESSAGE: "sampling", LIST_ROOTS: "roots"}
-
 
 class Question(msgspec.Struct, frozen=True):
     """A valid request of a server, of a kind that the client has declared."""
@@ -109,7 +107,7 @@ def question_of(
     rules = RULES[version]
     if method not in rules.methods:
         raise ProtocolError(codes.METHOD_NOT_FOUND, f"Method not found in {version}: {method}")
-    top = _TOP[method]
+    top = CAPABILITY_OF[method]
     if top not in capabilities:
         reason = {"reason": f"Client does not have {top} capability"}
         raise ProtocolError(codes.METHOD_NOT_FOUND, f"Method not found: {method}", reason)

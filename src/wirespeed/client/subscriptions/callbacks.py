@@ -25,7 +25,7 @@ from wirespeed.client.subscriptions.events import (
     kind_of,
 )
 from wirespeed.client.subscriptions.resource_subscriptions import turn
-from wirespeed.client.subscriptions.router import Subscriber, SubscriptionRouter, declares
+from wirespeed.client.subscriptions.router import Subscriber, SubscriptionRouter
 from wirespeed.client.timeouts import CLIENT_DEFAULT, Timeout
 from wirespeed.errors import (
     CallTimeout,
@@ -35,6 +35,7 @@ from wirespeed.errors import (
     RemoteError,
     TransportError,
 )
+from wirespeed.protocol.capabilities import offers
 from wirespeed.transport.rate_limited_log import RateLimitedLog
 
 if TYPE_CHECKING:
@@ -308,7 +309,7 @@ class ChangeCallbacks:
         agreement = self.life.agreement
         if agreement is None:
             raise ConnectionClosed(NOT_OPEN)
-        if not declares(agreement.capabilities, "resources", "subscribe"):
+        if not offers(agreement.capabilities, "resources", "subscribe"):
             raise NotHonoured(
                 f"the server does not report changes of {uri}: it has not declared "
                 "resources.subscribe"

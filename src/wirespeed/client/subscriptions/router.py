@@ -36,6 +36,7 @@ from wirespeed.errors import (
     TransportError,
     WirespeedError,
 )
+from wirespeed.protocol.capabilities import offers
 from wirespeed.protocol.revisions import META_SUBSCRIPTION_ID
 from wirespeed.transport.rate_limited_log import RateLimitedLog
 
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
     from wirespeed._core.envelope import Message
     from wirespeed.client.connection.connection import ClientConnection, Waiter
 
-__all__ = ["Subscriber", "SubscriptionRouter", "declares"]
+__all__ = ["Subscriber", "SubscriptionRouter"]
 
 logger = logging.getLogger("wirespeed.client")
 
@@ -292,7 +293,7 @@ class SubscriptionRouter:
         """Send resources/subscribe for each URI. Returns the filter that the legacy server
         honours."""
         capabilities = self._sender.agreed.capabilities
-        if declares(capabilities, "resources", "subscribe"):
+        if offers(capabilities, "resources", "subscribe"):
             asked = (self._want(uri, feed) for uri in feed.wanted.uris)
             for outcome in await asyncio.gather(*asked, return_exceptions=True):
                 if outcome is not None:
@@ -309,7 +310,7 @@ class SubscriptionRouter:
         """Subscribe to all resources over a new legacy connection."""
         refused: set[str] = set()
         feeds = self._opened()
-        if declares(capabilities, "resources", "subscribe"):
+        if offers(capabilities, "resources", "subscribe"):
             refused = await self.legacy.again(connection)
         elif self.legacy:
             logger.warning("the server no longer reports changes of resources")
@@ -454,19 +455,13 @@ class SubscriptionRouter:
             feed.deliver(event)
 
 
-def declares(capabilities: dict[str, Any], feature: str, what: str) -> bool:
-    """Whether a server declared a member of a capability, such as ``resources.subscribe``."""
-    declared = capabilities.get(feature)
-    return isinstance(declared, dict) and declared.get(what) is True
-
-
 def _legacy_filter(
     wanted: SubscriptionFilter, capabilities: dict[str, Any], held: set[str]
 ) -> SubscriptionFilter:
     """The part of a filter that a legacy server reports."""
     return SubscriptionFilter(
-        tools=wanted.tools and declares(capabilities, "tools", "listChanged"),
-        prompts=wanted.prompts and declares(capabilities, "prompts", "listChanged"),
-        resources=wanted.resources and declares(capabilities, "resources", "listChanged"),
+        tools=wanted.tools and offers(capabilities, "tools", "listChanged"),
+        prompts=wanted.prompts and offers(capabilities, "prompts", "listChanged"),
+        resources=wanted.resources and offers(capabilities, "resources", "listChanged"),
         uris=tuple(uri for uri in wanted.uris if uri in held),
     )

@@ -16,7 +16,7 @@ import msgspec
 
 from wirespeed.errors import RemoteError, VersionMismatch
 from wirespeed.protocol import codes
-from wirespeed.protocol.capabilities import understood
+from wirespeed.protocol.capabilities import CAPABILITY_OF, understood
 from wirespeed.protocol.revisions import (
     LATEST_LEGACY,
     LEGACY_VERSIONS,
@@ -45,13 +45,8 @@ _SINCE = {"completions": "2025-03-26", "tasks": "2025-11-25"}
 _LIST_CHANGES = frozenset(
     f"notifications/{kind}/list_changed" for kind in ("tools", "prompts", "resources")
 )
-# What a server that may ask is told of its client, and which capability a question needs.
+# What a server that may ask is told of its client.
 QUESTIONS: dict[str, Any] = {"sampling": {}, "elicitation": {}, "roots": {"listChanged": True}}
-_ASKED = {
-    "sampling/createMessage": "sampling",
-    "elicitation/create": "elicitation",
-    "roots/list": "roots",
-}
 # Resources that one client may be subscribed to.
 MAX_SUBSCRIPTIONS = 1000
 _NO_URIS: dict[str, int | None] = {}
@@ -117,7 +112,7 @@ class Legacy(Instance):
 
     def server_asks(self, backend: Upstream, message: Message) -> Side | None:
         """Return the client that a question is for, where that is certain."""
-        capability = _ASKED.get(message.method or "")
+        capability = CAPABILITY_OF.get(message.method or "")
         if not self.config.ask or capability is None:
             return super().server_asks(backend, message)
         front = self._addressee(backend, message)

@@ -1,4 +1,4 @@
-"""What the servers of a merged endpoint say of themselves, and list, for all clients of one kind.
+"""Words and lists of the servers of a merged endpoint, for all clients of one kind.
 
 Clients are of one kind if they may see the same, speak the same revision, and can do the same. A
 server is asked over the connection of the first client that needs it. The others are not joined to
@@ -97,7 +97,7 @@ class CatalogKey(NamedTuple):
         version: str,
         offered: Any,
     ) -> Self:
-        """The key of clients with these capabilities."""
+        """Make the key of clients with these capabilities."""
         offered = offered if isinstance(offered, dict) else {}
         looked_at = [offered.get(name) for name in _LOOKED_AT]
         text = msgspec.json.encode(looked_at, order="sorted")
@@ -120,7 +120,7 @@ def envelope_of(message: Message) -> tuple[str, dict[str, Any], dict[str, Any]]:
 
 @dataclass(slots=True)
 class _Kept:
-    """What a server said: who heard it, and how long it holds."""
+    """The words of a server: who heard them, and how long they hold."""
 
     value: Any
     member: Member
@@ -167,7 +167,7 @@ class _Asking:
 
 
 class MergedCatalog:
-    """See the module.
+    """The words and lists of the servers for clients of one kind: see the module.
 
     Attributes:
         key: Its clients.
@@ -226,7 +226,7 @@ class MergedCatalog:
     # -- what servers say of themselves ----------------------------------------------------------
 
     def hello(self, name: str) -> Hello | None:
-        """What a server says of itself; None: it is not known now."""
+        """Return what a server says of itself; None: it is not known now."""
         kept = self._hellos.get(name)
         if kept is not None and kept.until < self.loop.time():
             del self._hellos[name]
@@ -234,8 +234,8 @@ class MergedCatalog:
         return None if kept is None else kept.value
 
     def refusal(self, name: str) -> RemoteError | None:
-        """Why a server does not speak the revision of these clients; None: it does, as far as is
-        known."""
+        """Return why a server does not speak the revision of these clients; None: it does, as far
+        as is known."""
         until, error = self._refusals.get(name, (0.0, None))
         return error if self.loop.time() < until else None
 
@@ -312,7 +312,7 @@ class MergedCatalog:
                 del self._attempts[name]
 
     def _client_of(self, offer: Offer) -> MergedClient | None:
-        """A client that may use a server: one that has it already, or else any."""
+        """Return a client that may use a server: one that has it already, or else any."""
         found = [one for one in self.clients if not one.is_closed and offer in one.offers]
         joined = (one for one in found if one.joined(offer) is not None)
         return next(joined, found[0] if found else None)
@@ -330,7 +330,7 @@ class MergedCatalog:
         self._hellos[name] = _Kept(hello, member, self._until(member))
 
     def _until(self, member: Member) -> float:
-        """How long the words of a server hold. Those who share it are told of changes."""
+        """Return how long the words of a server hold. Those who share it are told of changes."""
         return math.inf if member.is_of_several else self.loop.time() + _FRESH
 
     def _came(self, name: str, hello: Hello) -> None:
@@ -344,7 +344,7 @@ class MergedCatalog:
     # -- lists -----------------------------------------------------------------------------------
 
     def list_of(self, kind: Kind) -> MergedList | None:
-        """The list that clients got last; None: it has changed since, or nobody has asked."""
+        """Return the list that clients got last; None: it has changed, or nobody has asked."""
         return self._lists.get(kind.method)
 
     async def list(self, kind: Kind, client: MergedClient) -> MergedList:
@@ -464,8 +464,8 @@ class MergedCatalog:
 
 
 def capabilities(hellos: Iterable[Hello], *, is_whole: bool) -> dict[str, Any]:
-    """What the endpoint can do: what a server can, as far as its requests can be told apart. Tasks
-    are missing if several servers have them: their ids do not say whose they are.
+    """Return what the endpoint can do: what a server can, as far as its requests can be told apart.
+    Tasks are missing if several servers have them: their ids do not say whose they are.
 
     ``is_whole``: Whether no server is missing. One that comes later may have any list.
     """
@@ -489,7 +489,7 @@ def capabilities(hellos: Iterable[Hello], *, is_whole: bool) -> dict[str, Any]:
 
 
 def _extensions(found: list[Any]) -> dict[str, Any]:
-    """The extensions whose methods the endpoint serves."""
+    """Return the extensions whose methods the endpoint serves."""
     found = [one for one in found if isinstance(one, dict)]
     union: dict[str, Any] = {}
     for name in (*_WITHOUT_METHODS, TASKS_EXTENSION):
@@ -500,7 +500,7 @@ def _extensions(found: list[Any]) -> dict[str, Any]:
 
 
 def instructions(hellos: dict[str, Hello]) -> dict[str, str]:
-    """The servers' instructions below their names, as a member of the result."""
+    """Return the servers' instructions below their names, as a member of the result."""
     parts = [
         f"# {name}\n\n{hello['instructions']}"
         for name, hello in hellos.items()
@@ -510,7 +510,7 @@ def instructions(hellos: dict[str, Hello]) -> dict[str, str]:
 
 
 def initialize_result(version: str, hellos: dict[str, Hello], *, is_whole: bool) -> Hello:
-    """The result of ``initialize``. ``is_whole``: Whether no server is missing."""
+    """Return the result of ``initialize``. ``is_whole``: Whether no server is missing."""
     return {
         "protocolVersion": version,
         "capabilities": capabilities(hellos.values(), is_whole=is_whole),
@@ -520,7 +520,7 @@ def initialize_result(version: str, hellos: dict[str, Hello], *, is_whole: bool)
 
 
 def discover_result(hellos: dict[str, Hello], *, is_whole: bool) -> Hello:
-    """The result of ``server/discover``. ``is_whole``: Whether no server is missing."""
+    """Return the result of ``server/discover``. ``is_whole``: Whether no server is missing."""
     first, *others = (hello.get("supportedVersions", []) for hello in hellos.values())
     return {
         "supportedVersions": [v for v in first if all(v in other for other in others)],

@@ -13,6 +13,7 @@ import msgspec
 from wirespeed._core.envelope import parse
 from wirespeed.errors import ProtocolError, RemoteError, WirespeedError
 from wirespeed.protocol import codes
+from wirespeed.protocol.capabilities import offers
 from wirespeed.protocol.revisions import LATEST_LEGACY, LATEST_MODERN, LEGACY_VERSIONS, LOG_LEVELS
 from wirespeed.proxy.downstream import Work
 from wirespeed.proxy.merge.catalog import (
@@ -313,7 +314,7 @@ class MergedClient:
         return merged.page(cursor, self.merged.page_size, modern)
 
     def list_of(self, kind: Kind, catalog: MergedCatalog) -> MergedList | None:
-        """The list that the client got last; None: it has changed since."""
+        """Return the list that the client got last; None: it has changed since."""
         return self.lists.get(kind.method) or catalog.list_of(kind)
 
     async def merge(self, kind: Kind, catalog: MergedCatalog) -> MergedList:
@@ -518,7 +519,7 @@ class Subscriptions:
         if name in self._following or hello is None:
             return
         offered = hello["capabilities"]
-        if always or any(offered.get(one, {}).get("listChanged") is True for one in LISTED):
+        if always or any(offers(offered, one, "listChanged") for one in LISTED):
             self._heard[name] = self._front.loop.create_future()
             self._following[name] = asyncio.ensure_future(self._follow(offer, offered))
 

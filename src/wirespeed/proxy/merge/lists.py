@@ -136,7 +136,7 @@ def names_of_tool(servers: Iterable[ShownNames], shown: str) -> list[str]:
 
 @dataclass(eq=False)
 class ServerListing:
-    """What one server listed: its entries by key, as text, and how long they may be kept.
+    """The list of one server: its entries by key, as text, and how long they may be kept.
 
     Attributes:
         until: When they are to be asked for again, on the loop's clock.
@@ -168,8 +168,8 @@ class ServerListing:
 
 
 def fault_of(kind: Kind, entry: Any) -> str:
-    """What is wrong with an entry of a list, so that a client may refuse the whole list; "" if
-    nothing is. None in the place of a member that may be missing is nothing."""
+    """Return what is wrong with an entry of a list, so that a client may refuse the whole list; ""
+    if nothing is. None in the place of a member that may be missing is nothing."""
     if not isinstance(entry, dict):
         return "it is not an object"
     for name in kind.needs:
@@ -299,7 +299,7 @@ def _matcher(template: str) -> Matcher:
 
 
 def modern(parts: Iterable[dict[str, Any]]) -> dict[str, Any]:
-    """What a result of 2026-07-28 has that was put together of others, which may be kept."""
+    """Return the members of a result of 2026-07-28 that was put together of others."""
     parts = list(parts)
     return {
         "resultType": "complete",
@@ -312,13 +312,13 @@ def modern(parts: Iterable[dict[str, Any]]) -> dict[str, Any]:
 
 
 def ttl_of(result: dict[str, Any]) -> int:
-    """For how many milliseconds a result may be kept."""
+    """Return for how many milliseconds a result may be kept."""
     ttl = result.get("ttlMs")
     return ttl if isinstance(ttl, int) and not isinstance(ttl, bool) and ttl > 0 else 0
 
 
 def identity() -> dict[str, str]:
-    """The proxy as a server."""
+    """Return the name and version of the proxy as a server."""
     from wirespeed import __version__
 
     return {"name": "wirespeed-proxy", "version": __version__}

@@ -1,4 +1,4 @@
-"""One server of a merged endpoint, as one client has it."""
+"""A server of a merged endpoint, as one client has it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from wirespeed.errors import InvalidResponse, RemoteError, TransportError, WirespeedError
 from wirespeed.protocol import codes
-from wirespeed.protocol.capabilities import understood
+from wirespeed.protocol.capabilities import offers, understood
 from wirespeed.proxy.merge.lists import Kind, ServerListing, ttl_of
 from wirespeed.proxy.requests import pages
 from wirespeed.proxy.upstream import ServerLost
@@ -248,8 +248,10 @@ class Member:
 
     def _until_changed(self, kind: Kind) -> float:
         """A server that tells of changes is asked again after one, any other each time."""
-        told = {} if self.hello is None else self.hello["capabilities"].get(kind.capability, {})
-        return math.inf if told.get("listChanged") is True else 0.0
+        if self.hello is None:
+            return 0.0
+        told = offers(self.hello["capabilities"], kind.capability, "listChanged")
+        return math.inf if told else 0.0
 
     def forget(self, capability: str) -> None:
         """The lists of a capability have changed. What is being asked may be old already."""
@@ -260,7 +262,7 @@ class Member:
 
 
 def text_of(error: BaseException) -> str:
-    """The first line of an error; all of one that is not foreseen."""
+    """Return the first line of an error; all of one that is not foreseen."""
     return str(error).partition("\n")[0] if isinstance(error, WirespeedError) else repr(error)
 
 

@@ -1,4 +1,4 @@
-"""Several servers behind one endpoint: which of them gets a request."""
+"""The endpoint of several servers."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ class Merged:
         self._clients[front].route(message)
 
     def server_of(self, name: str) -> str | None:
-        """The server of a tool or prompt, as its name says. None: it says none, or several."""
+        """Return the server of a tool or prompt by its name. None: it says none, or several."""
         found = [one.service.name for one in self.offers if one.names.may_have(name)]
         return found[0] if len(found) == 1 else None
 

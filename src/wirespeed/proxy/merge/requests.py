@@ -188,7 +188,7 @@ class MergedRequests:
         raise error or RemoteError(codes.METHOD_NOT_FOUND, "no server has resources", None)
 
     def not_found(self, uri: str, modern: bool) -> RemoteError:
-        """The error for a resource that no server has."""
+        """Return the error for a resource that no server has."""
         revision = REVISIONS[LATEST_MODERN if modern else LATEST_LEGACY]
         return RemoteError(revision.resource_not_found, "Resource not found", {"uri": uri})
 
@@ -256,7 +256,7 @@ class MergedRequests:
 
 
 def _without_token(params: Params) -> Params:
-    """The params of a request that the proxy asks itself."""
+    """Return the params of a request that the proxy asks itself."""
     meta = params.get("_meta")
     if isinstance(meta, dict):
         meta = {name: value for name, value in meta.items() if name != "progressToken"}

@@ -1,1 +1,1 @@
-"""What the operator of a proxy sees: numbers, states, errors, the admin listener."""
+"""Operation of a proxy: its numbers, states and errors, and the admin listener."""

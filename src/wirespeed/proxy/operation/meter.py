@@ -145,7 +145,7 @@ class Meter:
         return _sum(gone, found)
 
     def of_servers(self) -> dict[str, int]:
-        """The sums of all connections to servers."""
+        """Return the sums of all connections to servers."""
         return _sum(self._gone["servers"], totals(self._backends))
 
     @property
@@ -186,12 +186,12 @@ class Meter:
 
 
 def current_tick() -> int:
-    """The last tick that is over. Samples are taken shortly after the end of theirs."""
+    """Return the last tick that is over. Samples are taken shortly after the end of theirs."""
     return int(time.monotonic() / TICK) - 1
 
 
 def each(cumulative: list[int]) -> list[int]:
-    """The numbers of buckets, each for itself."""
+    """Return the numbers of buckets, each for itself."""
     return [n - before for n, before in zip(cumulative, [0, *cumulative], strict=False)]
 
 

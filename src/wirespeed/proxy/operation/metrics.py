@@ -55,12 +55,12 @@ class Family(NamedTuple):
 
 
 def code_text(code: int) -> str:
-    """The label of an error's code."""
+    """Return the label of an error's code."""
     return _CODES.get(code, str(code))
 
 
 def families(snapshot: Snapshot, facts: Facts) -> Iterator[Family]:
-    """The metrics of a proxy."""
+    """Return the metrics of a proxy."""
     of_backends = [one for one in snapshot.endpoints if one.isolation is not None]
 
     def gauge(name: str, text: str, *samples: MetricLine) -> Family:
@@ -191,7 +191,7 @@ def families(snapshot: Snapshot, facts: Facts) -> Iterator[Family]:
 
 
 def _failures(of_backends: list[EndpointEntry]) -> Iterator[Family]:
-    """What became of servers that have failed."""
+    """Return what became of servers that have failed."""
     for name, key, text in (
         ("retries", "retries", "Requests that were sent again, as their server had ended."),
         ("breaker_opened", "breaker_opened", "How often a breaker was opened."),
@@ -221,7 +221,7 @@ def _failures(of_backends: list[EndpointEntry]) -> Iterator[Family]:
 
 
 def _limits(of_backends: list[EndpointEntry]) -> Iterator[Family]:
-    """What the limits of servers count. Servers without limits have no line."""
+    """Return what the limits of servers count. Servers without limits have no line."""
     for name, key, text in (
         ("requests_admitted", "in_flight", "Requests that a server with limits works on."),
         ("requests_queued", "queued", "Requests that wait because of the limits of a server."),
@@ -238,7 +238,7 @@ def _limits(of_backends: list[EndpointEntry]) -> Iterator[Family]:
 
 
 def _reloads(processes: list[ProcessEntry]) -> Iterator[Family]:
-    """How often the configuration was read again, by each process for itself."""
+    """Return how often the configuration was read again, by each process for itself."""
     yield Family(
         f"{PREFIX}reloads",
         "counter",
@@ -291,7 +291,7 @@ def _traffic(snapshot: Snapshot, of_backends: list[EndpointEntry]) -> Iterator[F
 
 
 def dropped(one: EndpointEntry) -> dict[str, int]:
-    """How many messages were not passed on, by reason."""
+    """Return how many messages were not passed on, by reason."""
     return {
         **one.dropped,
         "late": one.of_servers["late"] + one.of_clients["late"],

@@ -1,4 +1,4 @@
-"""The numbers of a proxy at one moment, and the sum of those of several workers."""
+"""Numbers and states of a proxy at one moment, and the sum of those of several workers."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 import resource
 import time
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import msgspec
 
@@ -49,6 +49,7 @@ _WORDS: dict[State, str] = {
 }
 
 Sums = dict[str, int]
+_T = TypeVar("_T")
 
 BREAKER_STATES = ("open", "half open")
 FLOW = ("in_flight", "queued", "queued_bytes")  # attributes of `Limited`
@@ -209,7 +210,7 @@ class CertificateEntry(msgspec.Struct):
 
 
 class Facts(msgspec.Struct):
-    """What a proxy knows besides its numbers.
+    """The knowledge of a proxy besides its numbers.
 
     Attributes:
         name: Of the proxy.
@@ -355,7 +356,7 @@ def _endpoint(
 
 
 def _target(target: Any) -> str:
-    """How a server is reached, as the file writes it. Arguments and credentials may be secrets."""
+    """Return how a server is reached, as the file writes it. Arguments may be secrets."""
     if hasattr(target, "command"):
         return _cut((target.shown or target.argv)[0])
     return _cut((target.shown or target.url).partition("?")[0])
@@ -431,10 +432,7 @@ def _process(worker: int, facts: Facts) -> Steps[ProcessEntry]:
 
 def merged(snapshots: Sequence[Snapshot], missing: list[int]) -> Snapshot:
     """Sum up the numbers of several workers. ``missing``: those that did not answer."""
-    endpoints: dict[str, list[EndpointEntry]] = {}
-    for snapshot in snapshots:
-        for one in snapshot.endpoints:
-            endpoints.setdefault(one.name, []).append(one)
+    endpoints = grouped((one for snapshot in snapshots for one in snapshot.endpoints), "name")
     return Snapshot(
         started=min(one.started for one in snapshots),
         processes=[process for one in snapshots for process in one.processes],
@@ -476,14 +474,11 @@ def _added(many: Iterable[dict[Any, int]]) -> dict[Any, int]:
 
 
 def _requests(found: list[EndpointEntry]) -> list[MethodEntry]:
-    by_method: dict[str, list[MethodEntry]] = {}
-    for one in found:
-        for requests in one.requests:
-            by_method.setdefault(requests.method, []).append(requests)
+    by_method = grouped((requests for one in found for requests in one.requests), "method")
     return [
         MethodEntry(
             method,
-            _columns(one.buckets for one in many),
+            columns(one.buckets for one in many),
             sum(one.seconds for one in many),
             _added(one.codes for one in many),
         )
@@ -492,23 +487,29 @@ def _requests(found: list[EndpointEntry]) -> list[MethodEntry]:
 
 
 def _history(found: list[EndpointEntry]) -> list[Sample]:
-    by_tick: dict[int, list[Sample]] = {}
-    for one in found:
-        for sample in one.history:
-            by_tick.setdefault(sample.tick, []).append(sample)
+    by_tick = grouped((sample for one in found for sample in one.history), "tick")
     return [
         Sample(
             tick,
             sum(one.requests for one in many),
             sum(one.errors for one in many),
             sum(one.bytes for one in many),
-            _columns(one.buckets for one in many),
+            columns(one.buckets for one in many),
         )
         for tick, many in sorted(by_tick.items())
     ]
 
 
-def _columns(rows: Iterable[list[int]]) -> list[int]:
+def grouped(many: Iterable[_T], name: str) -> dict[Any, list[_T]]:
+    """Return lists of those with the same attribute."""
+    found: dict[Any, list[_T]] = {}
+    for one in many:
+        found.setdefault(getattr(one, name), []).append(one)
+    return found
+
+
+def columns(rows: Iterable[list[int]]) -> list[int]:
+    """Add rows up."""
     return [sum(column) for column in zip(*rows, strict=True)]
 
 
@@ -543,8 +544,8 @@ def is_required(service: ProxyEndpoint) -> bool:
 
 
 def summary(states: set[str]) -> str:
-    """The state of an endpoint whose servers have these states. One without a server is idle: a
-    server is started when a client needs it."""
+    """Return the state of an endpoint whose servers have these states. One without a server is
+    idle: a server is started when a client needs it."""
     if not states:
         return IDLE
     if len(states) == 1:

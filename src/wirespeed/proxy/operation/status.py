@@ -11,7 +11,7 @@ import msgspec
 
 from wirespeed.proxy.operation.meter import CANCELLED, TICK, TICKS, Sample, current_tick
 from wirespeed.proxy.operation.metrics import code_text, dropped
-from wirespeed.proxy.operation.snapshot import READY
+from wirespeed.proxy.operation.snapshot import READY, columns, grouped
 from wirespeed.server.requests.observer import BUCKETS
 
 if TYPE_CHECKING:
@@ -24,13 +24,13 @@ LATENCY_TICKS = 30  # and the latency that of the last minute
 
 
 def not_ready(snapshot: Snapshot) -> list[str]:
-    """The servers that should take requests and do not, of those that are required."""
+    """Return the required servers that should take requests and do not."""
     return [one.name for one in snapshot.endpoints if one.required and one.state not in READY]
 
 
 def status(snapshot: Snapshot, facts: Facts) -> dict[str, Any]:
-    """The members of the answer. Rates are of the last ten seconds, and latencies of the last
-    minute, in seconds."""
+    """Return the members of the answer. Rates are of the last ten seconds, and latencies of the
+    last minute, in seconds."""
     last = current_tick()
     backends = [one for one in snapshot.endpoints if one.isolation is not None]
     waits = not_ready(snapshot)
@@ -129,7 +129,7 @@ def _method(requests: MethodEntry) -> dict[str, Any]:
 
 
 def _recent(history: Sequence[Sample], last: int) -> dict[str, Any]:
-    """Rates and latencies of late, and those of each tick for plots."""
+    """Return rates and latencies of late, and those of each tick for plots."""
     of_rate = [one for one in history if last - RATE_TICKS < one.tick <= last]
     of_latency = [one.buckets for one in history if last - LATENCY_TICKS < one.tick <= last]
     seconds = RATE_TICKS * TICK
@@ -137,20 +137,18 @@ def _recent(history: Sequence[Sample], last: int) -> dict[str, Any]:
         "rate": sum(one.requests for one in of_rate) / seconds,
         "error_rate": sum(one.errors for one in of_rate) / seconds,
         "byte_rate": sum(one.bytes for one in of_rate) / seconds,
-        **_quantiles([sum(column) for column in zip(*of_latency, strict=True)]),
+        **_quantiles(columns(of_latency)),
         "history": plotted(history, last),
     }
 
 
 def plotted(history: Iterable[Sample], last: int) -> dict[str, list[float | None]]:
-    """Of each of the last ticks, the oldest first: requests and errors a second, p50 and p99."""
-    by_tick: dict[int, list[Sample]] = {}
-    for one in history:
-        by_tick.setdefault(one.tick, []).append(one)
+    """Return requests and errors a second, p50 and p99 of the last ticks, the oldest first."""
+    by_tick = grouped(history, "tick")
     found: dict[str, list[float | None]] = {"rate": [], "error_rate": [], "p50": [], "p99": []}
     for tick in range(last - TICKS + 1, last + 1):
         many = by_tick.get(tick, ())
-        quantiles = _quantiles([sum(c) for c in zip(*(one.buckets for one in many), strict=True)])
+        quantiles = _quantiles(columns(one.buckets for one in many))
         found["rate"].append(sum(one.requests for one in many) / TICK if many else None)
         found["error_rate"].append(sum(one.errors for one in many) / TICK if many else None)
         found["p50"].append(quantiles["p50"])
@@ -182,7 +180,7 @@ def quantile(buckets: list[int], q: float) -> float | None:
 
 
 def count(value: float) -> str:
-    """A number, or a rate: ``0.25``, ``9.5``, ``1234``, ``12.3 k``."""
+    """Write a number, or a rate: ``0.25``, ``9.5``, ``1234``, ``12.3 k``."""
     for limit, unit in ((1e9, "G"), (1e6, "M"), (1e4, "k")):
         if value >= limit:
             scaled = value / (1e3 if unit == "k" else limit)
@@ -193,7 +191,7 @@ def count(value: float) -> str:
 
 
 def size(value: float) -> str:
-    """A number of bytes: ``12 B``, ``1.5 KiB``, ``640 MiB``."""
+    """Write a number of bytes: ``12 B``, ``1.5 KiB``, ``640 MiB``."""
     for limit, unit in ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")):
         if value >= limit:
             scaled = value / limit
@@ -202,7 +200,7 @@ def size(value: float) -> str:
 
 
 def seconds(value: float | None) -> str:
-    """A short time: ``209 µs``, ``1.5 ms``, ``2 s``; a dash for none."""
+    """Write a short time: ``209 µs``, ``1.5 ms``, ``2 s``; a dash for none."""
     if value is None:
         return "—"
     for unit, scaled in (("µs", 1e6 * value), ("ms", 1e3 * value)):
@@ -212,7 +210,7 @@ def seconds(value: float | None) -> str:
 
 
 def span(value: float) -> str:
-    """A long time: ``12 s``, ``3 min 5 s``, ``2 d 4 h``."""
+    """Write a long time: ``12 s``, ``3 min 5 s``, ``2 d 4 h``."""
     n = int(value)
     for unit_seconds, unit, smaller, less in (
         (86400, "d", 3600, "h"),

@@ -21,7 +21,7 @@ from msgspec import Raw
 
 from wirespeed.errors import ProtocolError, RemoteError
 from wirespeed.protocol import codes
-from wirespeed.protocol.capabilities import understood
+from wirespeed.protocol.capabilities import CAPABILITY_OF, understood
 from wirespeed.protocol.revisions import LATEST_MODERN, META_CLIENT_CAPABILITIES, REVISIONS
 from wirespeed.proxy.downstream import principal_of
 from wirespeed.proxy.translation.requests import Suspended, open_requests
@@ -44,16 +44,10 @@ MAX_QUESTIONS = 16
 DELAY = 0.05
 
 INPUT_METHODS = REVISIONS[LATEST_MODERN].input_methods
-# The capability that a client declares for a question.
-CAPABILITY_OF = {
-    "elicitation/create": "elicitation",
-    "sampling/createMessage": "sampling",
-    "roots/list": "roots",
-}
 _NOBODY = "no request of the client is open that may be answered with this question"
 # Members of questions that 2026-07-28 does not have.
 _LEGACY_ONLY = ("_meta", "task", "elicitationId")
-CAPABILITIES = f"params._meta.{META_CLIENT_CAPABILITIES}"
+META_CAPABILITIES = f"params._meta.{META_CLIENT_CAPABILITIES}"
 
 
 class InputRequests:
@@ -161,7 +155,7 @@ def identity(request: Message) -> tuple[str | None, str | None]:
 
 def _declares(request: Message, question: Message) -> bool:
     """Whether the client of a request declares what a question needs."""
-    lease = request.lease(CAPABILITIES)
+    lease = request.lease(META_CAPABILITIES)
     declared = understood(None if lease is None else msgspec.json.decode(lease))
     return unoffered(declared, question.method, members_of(question.params)) is None
 

@@ -9,7 +9,7 @@ from msgspec import Raw
 
 from wirespeed.errors import ProtocolError, VersionMismatch
 from wirespeed.protocol import codes
-from wirespeed.protocol.capabilities import declared, understood
+from wirespeed.protocol.capabilities import declared, offers, understood
 from wirespeed.protocol.revisions import (
     LATEST_LEGACY,
     LATEST_MODERN,
@@ -54,8 +54,8 @@ _TASKS = frozenset({"tasks/get", "tasks/result", "tasks/list", "tasks/cancel", "
 
 
 class LegacyClient(Translator):
-    """Answers ``initialize``, ``ping``, the log level and subscriptions itself. Each other request
-    is passed on with the members of 2026-07-28 in its ``_meta``."""
+    """The translator that answers ``initialize``, ``ping``, the log level and subscriptions. Each
+    other request is passed on with the members of 2026-07-28 in its ``_meta``."""
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
@@ -101,7 +101,7 @@ class LegacyClient(Translator):
         self._translation.decodes = version < "2025-06-18"
 
     def meta(self) -> dict[str, Any]:
-        """The envelope of the client's requests."""
+        """Return the envelope of the client's requests."""
         meta: dict[str, Any] = {
             META_PROTOCOL_VERSION: LATEST_MODERN,
             META_CLIENT_CAPABILITIES: self.capabilities,
@@ -198,8 +198,7 @@ class LegacyClient(Translator):
 
     def _subscribe(self, front: Any, message: Message) -> None:
         uri = params_of(message).get("uri")
-        resources = self._offered.get("resources")
-        if not isinstance(resources, dict) or resources.get("subscribe") is not True:
+        if not offers(self._offered, "resources", "subscribe"):
             self.front.refuse(
                 message, codes.METHOD_NOT_FOUND, f"Method not found: {message.method}"
             )
@@ -225,7 +224,7 @@ class LegacyClient(Translator):
     # -- answers ---------------------------------------------------------------------------------
 
     def _answered(self, request: Message, answer: Message, n: int = 0) -> Message | bytes | None:
-        """What the client gets instead of an answer of the server; None: not yet."""
+        """Return what the client gets instead of an answer of the server; None: not yet."""
         if answer.error is not None:
             return lowered_error(request, answer)
         try:

@@ -9,7 +9,7 @@ import msgspec
 
 from wirespeed.errors import ProtocolError
 from wirespeed.protocol import codes
-from wirespeed.protocol.capabilities import declared, understood
+from wirespeed.protocol.capabilities import CAPABILITY_OF, declared, understood
 from wirespeed.protocol.revisions import (
     LATEST_LEGACY,
     LATEST_MODERN,
@@ -26,9 +26,8 @@ from wirespeed.proxy.affinity import whole
 from wirespeed.proxy.isolation.handshake import initialize
 from wirespeed.proxy.requests import modern_version, params_of, unsupported
 from wirespeed.proxy.translation.input_requests import (
-    CAPABILITIES,
-    CAPABILITY_OF,
     INPUT_METHODS,
+    META_CAPABILITIES,
     InputRequests,
 )
 from wirespeed.proxy.translation.requests import Lowering
@@ -56,8 +55,8 @@ _REMOVED = frozenset().union(*(REVISIONS[v].requests for v in LEGACY_VERSIONS)) 
 
 
 class ModernClient(Translator):
-    """Serves ``server/discover`` and subscriptions itself. The rest is passed on, and comes back
-    with the members that 2026-07-28 demands."""
+    """The translator that answers ``server/discover`` and subscriptions. The rest is passed on, and
+    comes back with the members that 2026-07-28 demands."""
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
@@ -116,7 +115,7 @@ class ModernClient(Translator):
     def _handle(self, message: Message) -> Upstream | None:
         version = modern_version(message)
         method = message.method or ""
-        if not version or message.lease(CAPABILITIES) is None:
+        if not version or message.lease(META_CAPABILITIES) is None:
             raise ProtocolError(codes.INVALID_PARAMS, "the envelope of the request is incomplete")
         if version not in MODERN_VERSIONS:
             raise ProtocolError(*unsupported(self._versions, version))
@@ -149,7 +148,7 @@ class ModernClient(Translator):
         return LEGACY_VERSIONS[: LEGACY_VERSIONS.index(version) + 1]
 
     def _pass_round(self, message: Message) -> None:
-        """A request that may belong to a round."""
+        """Pass a request on that may belong to a round."""
         params = members_of(message.params)
         responses = params.pop("inputResponses", None)
         handle = params.pop("requestState", None)
@@ -165,11 +164,11 @@ class ModernClient(Translator):
     # -- answers ---------------------------------------------------------------------------------
 
     def _answered(self, request: Message, answer: Message) -> Message | bytes | None:
-        """What the client gets instead of an answer of the server; None: not yet."""
+        """Return what the client gets instead of an answer of the server; None: not yet."""
         return self._raised(request.method or "", answer)
 
     def _called(self, answer: Message) -> Message | bytes:
-        """The same for a tool, where its call was not kept."""
+        """Return the same for a tool, where its call was not kept."""
         return self._raised("tools/call", answer)
 
     def _raised(self, method: str, answer: Message) -> Message | bytes:

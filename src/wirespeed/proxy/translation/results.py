@@ -46,7 +46,7 @@ encode = msgspec.json.Encoder().encode
 
 
 def members_of(text: Lease | Raw | bytes | None) -> Members:
-    """The members of a JSON object, as they came. ProtocolError: the text is not a JSON object."""
+    """Return the members of a JSON object, as they came. ProtocolError: the text is not one."""
     try:
         return {} if text is None else _decode(text)
     except msgspec.DecodeError:
@@ -56,12 +56,12 @@ def members_of(text: Lease | Raw | bytes | None) -> Members:
 
 
 def malformed(exc: msgspec.DecodeError) -> ProtocolError:
-    """What a client gets whose server's answer is not what the method demands."""
+    """Return the error for an answer of a server that is not what the method demands."""
     return ProtocolError(codes.INTERNAL_ERROR, f"the server's answer is malformed: {exc}")
 
 
 def raised(method: str, result: Lease | bytes, info: object) -> bytes:
-    """The result of a legacy server for a client of 2026-07-28.
+    """Return the result of a legacy server for a client of 2026-07-28.
 
     ``info``: The server's name and version, or None.
     """
@@ -81,7 +81,7 @@ def raised(method: str, result: Lease | bytes, info: object) -> bytes:
 
 
 def lowered(method: str, members: Members, version: str) -> bytes:
-    """A complete result of a server of 2026-07-28 for a client of a legacy revision."""
+    """Return a complete result of a server of 2026-07-28 for a client of a legacy revision."""
     for name in _ERA_MEMBERS:
         members.pop(name, None)
     if method in _LISTS:
@@ -117,7 +117,7 @@ def _content(blocks: Raw, version: str) -> Raw:
 
 
 def _block(block: Raw, version: str) -> Raw:
-    """A content block, or a text that says what it was if the revision does not have its kind."""
+    """Return a content block, or a text that says what it was if the revision lacks its kind."""
     kind = msgspec.json.decode(block, type=dict[str, Any]) if _may_differ(block) else {}
     name, member = _CONTENT.get(str(kind.get("type")), ("Text", ""))
     if has_kind(name, version):
@@ -134,7 +134,7 @@ def _may_differ(block: Raw) -> bool:
 
 
 def discovered(hello: dict[str, Any], versions: tuple[str, ...]) -> bytes:
-    """What a legacy server said in ``initialize``, as the result of ``server/discover``."""
+    """Return what a legacy server said in ``initialize``, as a result of ``server/discover``."""
     offered = _cut(understood(hello.get("capabilities")), _LEGACY_ONLY)
     result: dict[str, Any] = {
         "supportedVersions": [*versions, *MODERN_VERSIONS],
@@ -151,7 +151,8 @@ def discovered(hello: dict[str, Any], versions: tuple[str, ...]) -> bytes:
 
 
 def initialized(found: dict[str, Any], version: str, name: str) -> dict[str, Any]:
-    """What a server of 2026-07-28 said in ``server/discover``, as the result of ``initialize``.
+    """Return what a server of 2026-07-28 said in ``server/discover``, as a result of
+    ``initialize``.
 
     ``name``: What the server is called if it does not say so.
     """
@@ -182,7 +183,7 @@ def _cut(offered: dict[str, Any], drop: frozenset[str]) -> dict[str, Any]:
 
 
 def raised_error(answer: Message) -> Message:
-    """The error of a legacy server for a client of 2026-07-28: the answer, or ProtocolError."""
+    """Return the error of a legacy server for a client of 2026-07-28, or raise ProtocolError."""
     error = _error(answer)
     code = error.get("code")
     if code == codes.RESOURCE_NOT_FOUND:
@@ -199,7 +200,7 @@ def raised_error(answer: Message) -> Message:
 
 
 def lowered_error(request: Message, answer: Message) -> Message:
-    """The error of a server of 2026-07-28 for a legacy client: the answer, or ProtocolError."""
+    """Return the error of a server of 2026-07-28 for a legacy client, or raise ProtocolError."""
     error = _error(answer)
     code, data = error.get("code"), error.get("data")
     if code == codes.MISSING_CLIENT_CAPABILITY:

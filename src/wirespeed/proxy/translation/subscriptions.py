@@ -15,6 +15,7 @@ from msgspec import Raw
 
 from wirespeed.errors import ProtocolError, RemoteError, WirespeedError
 from wirespeed.protocol import codes
+from wirespeed.protocol.capabilities import offers
 from wirespeed.protocol.revisions import META_SUBSCRIPTION_ID
 from wirespeed.proxy.isolation.legacy import MAX_SUBSCRIPTIONS
 from wirespeed.proxy.requests import Ongoing, params_of
@@ -107,19 +108,15 @@ class ListenRequests:
             raise ProtocolError(codes.OVERLOADED, "too many subscriptions")
         listen = _ClientListen(self, message)
         for flag, capability in _CHANGES.items():
-            if wanted.get(flag) is True and self._offers(capability, "listChanged"):
+            if wanted.get(flag) is True and offers(self._offered, capability, "listChanged"):
                 listen.kinds.add(capability)
         self._listens[listen.ref] = listen
         self._front.session.set_token(message, listen)
-        if not self._offers("resources", "subscribe"):
+        if not offers(self._offered, "resources", "subscribe"):
             uris = []
         task = asyncio.ensure_future(self._begin(listen, list(dict.fromkeys(uris))))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-
-    def _offers(self, capability: str, flag: str) -> bool:
-        settings = self._offered.get(capability)
-        return isinstance(settings, dict) and settings.get(flag) is True
 
     async def _begin(self, listen: _ClientListen, uris: list[str]) -> None:
         """Subscribe at the server, then acknowledge what it took."""
@@ -214,9 +211,7 @@ class Updates:
             # the server may have to start first
             self._patience = config.start_timeout + config.request_timeout
         self._lists = {
-            flag: True
-            for flag, kind in _CHANGES.items()
-            if isinstance(offered.get(kind), dict) and offered[kind].get("listChanged") is True
+            flag: True for flag, kind in _CHANGES.items() if offers(offered, kind, "listChanged")
         }
         self._uris: dict[str, None] = {}
         self._listen: _ServerListen | None = None
