@@ -39,7 +39,7 @@ lint: ## ruff and cython-lint
 
 types: ## mypy, stubtest, and mypy and pyright on the examples of the guide
 	$(PYTHON) -m mypy
-	$(PYTHON) -m mypy.stubtest wirespeed --allowlist tests/typing/stubtest_allowlist.txt
+	$(PYTHON) tests/stubs.py
 	$(PYTHON) tests/guide.py build/examples
 	$(PYTHON) -m mypy tests/typing build/examples
 	npx --yes $(PYRIGHT)

@@ -1,3 +1,0 @@
-from typing import Any
-
-__pyx_capi__: dict[str, Any]
