@@ -24,7 +24,7 @@ from wirespeed import (
     WebSocket,
 )
 from wirespeed.server.http.event_store import EventLimits, LimitedEventStore
-from wirespeed.server.requests.limiter import DEFAULT_QUEUE
+from wirespeed.server.requests.launchers import DEFAULT_QUEUE
 from wirespeed.tasks import store as stores
 
 pytestmark = pytest.mark.smoke
@@ -52,8 +52,8 @@ NO_LIMITS = {
     "transport.net.listener.MAX_KEPT",  # what an allocator keeps of a burst
     "server.http.http_session.MAX_DIGITS",  # of an event's number
     "server.resources.folder.MAX_FILE",  # Server.add_folder(max_size)
-    "server.requests.methods.MAX_COMPARED",  # names that a suggestion is looked for in
-    "server.subscriptions.subscription.MAX_ENCLOSING",  # URIs above one URI
+    "server.requests.operation.MAX_COMPARED",  # names that a suggestion is looked for in
+    "server.subscriptions.MAX_ENCLOSING",  # URIs above one URI
     "tasks.store.MAX_TASKS",
     "tasks.store.MAX_TASKS_PER_OWNER",
     "tasks.store.MAX_BYTES",

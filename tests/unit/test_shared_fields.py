@@ -20,7 +20,7 @@ PLACES = {
     "Serving": "server/requests/serving.pxd",
     "ServerConnection": "server/connection.pxd",
     "Endpoint": "transport/link.pxd",
-    "SessionLink": "server/http/session_link.pxd",
+    "SessionLink": "server/http/sessions.pxd",
     "Downstream": "proxy/side.pxd:Side proxy/downstream.py:Downstream",
     "MergedClient": "proxy/merge/client.py:MergedClient",
     "Member": "proxy/merge/member.py:Member",

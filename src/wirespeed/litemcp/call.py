@@ -12,7 +12,7 @@ from wirespeed.errors import ToolError
 from wirespeed.litemcp.arguments import ArgumentError, text_of
 from wirespeed.litemcp.contents import ResultError, encode_text, response_of
 from wirespeed.litemcp.messages import Content, Response, ToolCall, refuse_version
-from wirespeed.server.requests.failure import describe, report, report_end
+from wirespeed.server.requests.reply import describe, report, report_end
 
 if TYPE_CHECKING:
     from wirespeed.litemcp.server import LiteServer

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from wirespeed.litemcp.arguments import ArgumentError
 from wirespeed.litemcp.call import Call, Calls, NotACall
 from wirespeed.litemcp.envelope import BadMessage, check_json
-from wirespeed.server.http.media_types import is_json
+from wirespeed.server.http.headers import is_json
 from wirespeed.transport.http.exchange import HttpTarget
 from wirespeed.transport.taskpool_choice import LAST_WAIT
 

@@ -1,19 +1,38 @@
-"""A catalog: the entries of one list method by key, and its pages, encoded once a revision."""
+"""Lists of a server: the entries that they show, the catalogs that hold these, and their pages.
 
-from __future__ import annotations
+A page is encoded once a revision. Its cursor names the last entry of the page before it: it needs
+no state, and survives changes elsewhere in the list (server/utilities/pagination). The catalogs of
+each feature are in `wirespeed.server.feature_catalogs` and `wirespeed.server.tools.catalog`.
+"""
 
-from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Generic, TypedDict, TypeVar
+import base64
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Generic,
+    NamedTuple,
+    NoReturn,
+    TypeAlias,
+    TypedDict,
+    TypeVar,
+)
 
 import msgspec
 
+from wirespeed._exports import set_public_home
+from wirespeed.errors import ProtocolError
+from wirespeed.protocol import codes
+from wirespeed.protocol.blocks import Annotations, Icon
 from wirespeed.protocol.meta import check_json
 from wirespeed.protocol.revisions import Revision
 from wirespeed.server.requests.reply import Body
 
 if TYPE_CHECKING:
-    from wirespeed.server.discovery import Discovery
-    from wirespeed.server.visibility import Shows
+    from wirespeed.server.discovery import ServerDiscovery
+
+__all__ = ["Entry", "PromptEntry", "ResourceEntry", "TemplateEntry", "ToolEntry"]
+
 
 T = TypeVar("T")
 
@@ -22,13 +41,89 @@ Fit = Callable[[dict[str, Any], str], dict[str, Any]]
 _encode = msgspec.json.Encoder().encode
 
 
+# -- entries --------------------------------------------------------------------------------------
+
+
+class ToolEntry(msgspec.Struct, omit_defaults=True):
+    """A tool as tools/list shows it. Clients of older revisions get fewer of the members."""
+
+    name: str
+    inputSchema: Mapping[str, Any]  # noqa: N815
+    title: str | None = None
+    description: str | None = None
+    outputSchema: Mapping[str, Any] | None = None  # noqa: N815
+    annotations: Mapping[str, Any] | None = None
+    icons: list[Icon] | None = None
+    meta: Mapping[str, Any] | None = msgspec.field(name="_meta", default=None)
+    execution: Mapping[str, Any] | None = None
+
+
+class PromptArgumentEntry(msgspec.Struct, omit_defaults=True):
+    """An argument as prompts/list shows it."""
+
+    name: str
+    title: str | None = None
+    description: str | None = None
+    required: bool = False
+
+
+class PromptEntry(msgspec.Struct, omit_defaults=True):
+    """A prompt as prompts/list shows it. Clients of older revisions get fewer of the members."""
+
+    name: str
+    title: str | None = None
+    description: str | None = None
+    arguments: list[PromptArgumentEntry] | None = None
+    icons: list[Icon] | None = None
+    meta: Mapping[str, Any] | None = msgspec.field(name="_meta", default=None)
+
+
+class ResourceEntry(msgspec.Struct, omit_defaults=True, rename="camel"):
+    """A resource as resources/list shows it; *size* is in bytes. Clients of older revisions get
+    fewer of the members."""
+
+    uri: str
+    name: str
+    title: str | None = None
+    description: str | None = None
+    mime_type: str | None = None
+    size: int | None = None
+    annotations: Annotations | Mapping[str, Any] | None = None
+    icons: list[Icon] | None = None
+    meta: Mapping[str, Any] | None = msgspec.field(name="_meta", default=None)
+
+
+class TemplateEntry(msgspec.Struct, omit_defaults=True, rename="camel"):
+    """A template as resources/templates/list shows it. Clients of older revisions get fewer of the
+    members."""
+
+    uri_template: str
+    name: str
+    title: str | None = None
+    description: str | None = None
+    mime_type: str | None = None
+    annotations: Annotations | Mapping[str, Any] | None = None
+    icons: list[Icon] | None = None
+    meta: Mapping[str, Any] | None = msgspec.field(name="_meta", default=None)
+
+
+Entry: TypeAlias = ToolEntry | PromptEntry | ResourceEntry | TemplateEntry
+"""An entry that `Server(filter=…)` judges."""
+
+Shows: TypeAlias = Callable[[str, Entry], bool]
+"""A function that tells whether a client sees an entry, given its key and the entry."""
+
+
+# -- catalogs -------------------------------------------------------------------------------------
+
+
 class LimitOptions(TypedDict, total=False):
     """How calls of one function are bounded.
 
     Attributes:
         timeout: Seconds after which a call is given up, including the wait for other calls.
         max_concurrency: The most calls that run at a time. See
-            `wirespeed.server.requests.limiter`.
+            `wirespeed.server.requests.launchers`.
         queue: The most calls that wait beyond these, 100 by default; more are refused with -31000.
     """
 
@@ -72,7 +167,7 @@ class Catalog(Generic[T]):
         member: str,
         fit: Fit,
         *,
-        discovery: Discovery,
+        discovery: "ServerDiscovery",
         page_size: int | None,
         changed: Callable[[], None],
     ) -> None:
@@ -142,10 +237,9 @@ class Catalog(Generic[T]):
         return len(self._pages)
 
     def page(self, revision: Revision, cursor: str | None, shows: Shows | None = None) -> Body:
-        """One page, encoded once; see `wirespeed.server.pagination`. ProtocolError -32602: the
-        cursor was not given out.
+        """One page, encoded once. ProtocolError -32602: the cursor was not given out.
 
-        ``shows``: which entries the client sees (`wirespeed.server.visibility`); such a page is
+        ``shows``: which entries the client sees (`wirespeed.server.permissions`); such a page is
         private, and made anew each time.
         """
         key = (revision.version, cursor)
@@ -154,8 +248,6 @@ class Catalog(Generic[T]):
         encoded = pages.get(key)
         if encoded is not None:
             return encoded
-        from wirespeed.server.pagination import page_of
-
         # one step: other threads may change the dict
         entries = list(self._entries.items())
         hints = self._discovery.hints
@@ -177,3 +269,57 @@ class Catalog(Generic[T]):
         if page.is_regular:
             pages[key] = encoded
         return encoded
+
+
+# -- pages ----------------------------------------------------------------------------------------
+
+
+class ListPage(NamedTuple):
+    """The entries of one page.
+
+    ``is_regular``: the page starts at a multiple of the page size, so it is kept encoded.
+    """
+
+    entries: list[Any]
+    next_cursor: str | None
+    is_regular: bool
+
+
+def page_of(entries: Sequence[tuple[str, Any]], cursor: str | None, size: int | None) -> ListPage:
+    """The page behind a cursor, of entries by key. ``size``: entries on a page; None for all.
+
+    ProtocolError -32602: the cursor was not given out.
+    """
+    start = 0
+    if cursor is not None:
+        start = _start(entries, cursor) if size is not None else _refuse()
+    end = len(entries) if size is None else start + size
+    shown = entries[start:end]
+    more = end < len(entries)
+    return ListPage(
+        [entry for _, entry in shown],
+        _cursor(shown[-1][0]) if more else None,
+        start % (size or 1) == 0,
+    )
+
+
+def _start(entries: Sequence[tuple[str, Any]], cursor: str) -> int:
+    try:
+        last = base64.urlsafe_b64decode(cursor.encode()).decode()
+        start = [key for key, _ in entries].index(last) + 1
+    except ValueError:
+        _refuse()
+    if _cursor(last) != cursor:  # decoding is lenient: one spelling only
+        _refuse()
+    return start
+
+
+def _refuse() -> NoReturn:
+    raise ProtocolError(codes.INVALID_PARAMS, "Invalid cursor") from None
+
+
+def _cursor(key: str) -> str:
+    return base64.urlsafe_b64encode(key.encode()).decode()
+
+
+set_public_home(globals())

@@ -6,7 +6,7 @@ from wirespeed._core.framing.base import Framer
 from wirespeed.server.requests.call import Pipeline
 from wirespeed.server.requests.serving import Serving
 from wirespeed.server.service import McpService
-from wirespeed.server.subscriptions.subscription import ChangeNotifier, ListenStream
+from wirespeed.server.subscriptions import ChangeNotifier, ListenStream
 from wirespeed.transport.taskpool import TaskPool
 
 @final

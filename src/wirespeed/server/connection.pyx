@@ -1,6 +1,6 @@
 """One client of a server: its requests in, its answers out.
 
-The path of ``tools/call`` is here, compiled; `wirespeed.server.method_table` names the handler of
+The path of ``tools/call`` is here, compiled; `wirespeed.server.methods` names the handler of
 every other method. Eras and revisions: basic/versioning of 2026-07-28, basic/lifecycle of the
 others; docs/explanation/readings.md says how both are served on one connection.
 """
@@ -13,12 +13,7 @@ import logging
 
 import msgspec
 
-from wirespeed._core._simd cimport (
-    WS_ARGUMENTS,
-    WS_META_PROTOCOL_VERSION,
-    WS_METHOD,
-    WS_NAME,
-)
+from wirespeed._core._simd cimport WS_ARGUMENTS, WS_META_PROTOCOL_VERSION, WS_METHOD, WS_NAME
 from wirespeed._core.envelope cimport (
     ERROR,
     INVALID,
@@ -33,30 +28,25 @@ from wirespeed._core.envelope cimport (
 )
 from wirespeed._core.slab cimport Lease
 from wirespeed._core.span cimport Span, span_equals
-from wirespeed.server.requests.call cimport (
-    DETACHABLE,
-    NOT_STOPPED,
-    RUNNING,
-    SHUT_DOWN,
-    Call,
-)
+from wirespeed.server.http.headers cimport check_headers_c, check_params_c
+from wirespeed.server.requests.call cimport DETACHABLE, NOT_STOPPED, RUNNING, SHUT_DOWN, Call
 from wirespeed.server.requests.observer cimport now_c
 from wirespeed.server.requests.params cimport check_envelope_c, has_other_params_c
 from wirespeed.server.requests.serving cimport Serving
-from wirespeed.server.http.headers cimport check_headers_c, check_params_c
 from wirespeed.server.tools.tool cimport INLINE, Tool
 from wirespeed.transport.taskpool cimport Completion, TaskPool
 
 from wirespeed.errors import ProtocolError, shortened
 from wirespeed.protocol import codes
-from wirespeed.server.method_table import check_offered, handler_of
-from wirespeed.server.requests import methods
-from wirespeed.server.requests.call import SHUTTING_DOWN
+from wirespeed.server import methods
 from wirespeed.server.context import Context
+from wirespeed.server.methods import check_offered, handler_of
+from wirespeed.server.permissions import check_scopes
+from wirespeed.server.requests.call import SHUTTING_DOWN
+from wirespeed.server.requests.operation import unknown
 from wirespeed.server.requests.params import input_of
 from wirespeed.server.requests.reply import Whole
-from wirespeed.server.requests.scopes import check_scopes
-from wirespeed.server.subscriptions.subscription import ChangeNotifier
+from wirespeed.server.subscriptions import ChangeNotifier
 
 logger = logging.getLogger("wirespeed.server")
 
@@ -328,7 +318,7 @@ cdef class ServerConnection(Serving):
         found = self.tools.get(name)
         shows = self.service.visibility.of("tools", call)
         if found is None or (shows is not None and not shows(name, found.entry)):
-            raise methods.unknown("tool", name, self.tools if shows is None else ())
+            raise unknown("tool", name, self.tools if shows is None else ())
         tool = <Tool> found
         if shows is None and span_equals(s, tool.name_json, len(tool.name_json)):
             self.hot_tools[slot] = tool

@@ -29,13 +29,11 @@ if TYPE_CHECKING:
     from wirespeed.errors import ProtocolError
     from wirespeed.protocol.asking import Root, SamplingMessage
     from wirespeed.protocol.results import GetPromptResult, ReadResourceResult
-    from wirespeed.server.asking.asker import Asker
-    from wirespeed.server.asking.client_progress import OnProgress
+    from wirespeed.server.asking.asker import Asker, InputRequest, OnProgress
     from wirespeed.server.asking.elicitation import Elicited, ElicitRequest
-    from wirespeed.server.asking.input_request import InputRequest
     from wirespeed.server.asking.sampling import Sampled, SampleOptions
+    from wirespeed.server.methods import State
     from wirespeed.server.requests.call import Call
-    from wirespeed.server.requests.methods import State
     from wirespeed.server.server import Server
     from wirespeed.server.service import McpService
     from wirespeed.transport.options import Headers, User
@@ -179,7 +177,7 @@ class Context:
     def lifespan_state(self) -> Any:
         """What the lifespan of the server yielded; None without one. RuntimeError: the server is
         not alive on this loop (see `Server.running`)."""
-        from wirespeed.server.lifespan.lifespan import state_of
+        from wirespeed.server.lifespan import state_of
 
         return state_of(self._service())
 
@@ -541,7 +539,7 @@ class Context:
     async def roots(self, *, timeout: float | None = None) -> list[Root]:
         """Ask for the directories and files that the client considers relevant (client/roots;
         deprecated in 2026-07-28). They are hints, not an access control. Errors as of `elicit`."""
-        from wirespeed.server.asking.roots import RootsRequest
+        from wirespeed.server.asking.asker import RootsRequest
 
         answer: list[Root] = await self._ask(RootsRequest(), timeout)
         return answer
@@ -602,7 +600,7 @@ class Context:
         from wirespeed.server.asking.asker import How
 
         if on_progress is not None:
-            from wirespeed.server.asking.client_progress import checked
+            from wirespeed.server.asking.asker import checked
 
             checked(on_progress)
         return await self._asking().ask(question, How(timeout, on_progress))

@@ -28,7 +28,7 @@ _CAPABILITIES = (
 _encode = msgspec.json.Encoder().encode
 
 
-class Discovery:
+class ServerDiscovery:
     """The identity of a server and its capabilities, as ``initialize`` and ``server/discover`` show
     them; see `wirespeed.Server` for the arguments.
 

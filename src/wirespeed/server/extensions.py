@@ -26,11 +26,10 @@ from wirespeed.transport.loop import is_coroutine_function
 
 if TYPE_CHECKING:
     from wirespeed._core.envelope import Message
-    from wirespeed.server.requests.call import Call
-    from wirespeed.server.requests.feature import Feature
-    from wirespeed.server.requests.methods import Handler
+    from wirespeed.server.requests.call import Call, Feature
+    from wirespeed.server.requests.operation import Handler
     from wirespeed.server.service import McpService
-    from wirespeed.server.subscriptions.subscription import ListenStream
+    from wirespeed.server.subscriptions import ListenStream
 
 _LABEL = r"[A-Za-z](?:[A-Za-z0-9-]*[A-Za-z0-9])?"
 _NAME = re.compile(rf"{_LABEL}(?:\.{_LABEL})*/[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
@@ -138,7 +137,7 @@ class Extension:
     # -- serving ---------------------------------------------------------------------------------
 
     def _handler(self, method: str, function: Callable[..., Any]) -> "Handler":
-        from wirespeed.server.requests.feature import Feature
+        from wirespeed.server.requests.call import Feature
 
         params_type, wants_context = _signature(method, function)
         decoder = msgspec.json.Decoder(params_type)
@@ -188,7 +187,7 @@ class _Serve:
         self._blocking = blocking
 
     def __call__(self, call: "Call", message: "Message") -> None:
-        from wirespeed.server.requests.methods import params_of
+        from wirespeed.server.requests.operation import params_of
 
         if self._extension.required:
             self._extension.require(message)

@@ -10,7 +10,7 @@ from wirespeed._exports import set_public_home
 from wirespeed.limits import Limits
 from wirespeed.protocol.blocks import Icon
 from wirespeed.server.asking.request_state import DEFAULT_TTL, Sealer, state_secrets
-from wirespeed.server.discovery import Discovery
+from wirespeed.server.discovery import ServerDiscovery
 from wirespeed.server.service import McpService
 from wirespeed.transport.loop import DEFAULT_SIZE
 
@@ -19,22 +19,21 @@ if TYPE_CHECKING:
 
     from wirespeed._core.slab import Lease
     from wirespeed.auth.resource_server import ResourceServer
-    from wirespeed.server.asking.roots_changes import RootsChange
+    from wirespeed.server.asking.roots import RootsChange
     from wirespeed.server.catalog import LimitOptions
     from wirespeed.server.context import Context
     from wirespeed.server.dependencies.registry import ProviderOptions
     from wirespeed.server.extensions import Extension
-    from wirespeed.server.lifespan.lifespan import Lifespan
+    from wirespeed.server.feature_catalogs import FolderOptions, PromptOptions, ResourceOptions
+    from wirespeed.server.lifespan import Lifespan
     from wirespeed.server.middleware.functions import AskMiddleware, Middleware
-    from wirespeed.server.prompts.catalog import PromptOptions
-    from wirespeed.server.prompts.prompt import Prompt
+    from wirespeed.server.permissions import Filter
+    from wirespeed.server.prompts import Prompt
     from wirespeed.server.requests.observer import Observer
-    from wirespeed.server.resources.catalog import FolderOptions, ResourceOptions
     from wirespeed.server.resources.resource import Resource, ResourceTemplate
     from wirespeed.server.tools.catalog import RawToolOptions, ToolOptions
     from wirespeed.server.tools.signature import Extra
     from wirespeed.server.tools.tool import Tool
-    from wirespeed.server.visibility import Filter
     from wirespeed.tasks.store import TaskStore
     from wirespeed.transport.http.asgi import AsgiApp
     from wirespeed.transport.options import AsgiOptions, RunOptions, ServeOptions
@@ -134,7 +133,7 @@ class Server:
     ) -> None:
         if page_size is not None and page_size < 1:
             raise ValueError("page_size must be at least 1")
-        discovery = Discovery(
+        discovery = ServerDiscovery(
             name,
             version,
             title=title,
@@ -247,7 +246,7 @@ class Server:
             timeout: Seconds after which a call is cancelled and answered with an error; waiting
                 for other calls and for dependencies counts.
             max_concurrency: The most calls that run at a time. See
-                `wirespeed.server.requests.limiter`.
+                `wirespeed.server.requests.launchers`.
             queue: The most calls that wait beyond these, 100 by default; more are refused with an
                 error.
             task: Whether a call may (``"optional"``) or must (``"required"``) run as a task that
@@ -352,7 +351,7 @@ class Server:
                 server/utilities/caching), instead of the server's.
             timeout: Seconds after which a read is given up, including the wait for other requests.
             max_concurrency: The most requests whose function runs at a time. See
-                `wirespeed.server.requests.limiter`.
+                `wirespeed.server.requests.launchers`.
             queue: The most requests that wait beyond these, 100 by default; more get error -31000.
             scopes: As of `add_tool`. Subscriptions and completions need them, too.
             safe: Whether a template's values that could lead a path out of its folder (``..``, a
@@ -460,7 +459,7 @@ class Server:
             icons, meta: For prompts/list.
             timeout: Seconds after which a call is given up, including the wait for other calls.
             max_concurrency: The most calls that run at a time. See
-                `wirespeed.server.requests.limiter`.
+                `wirespeed.server.requests.launchers`.
             queue: The most calls that wait beyond these, 100 by default; more get error -31000.
             scopes: As of `add_tool`. Completions need them, too.
 

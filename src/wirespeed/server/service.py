@@ -12,18 +12,16 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any
 
-from wirespeed.server.asking.roots_changes import RootsListeners
-from wirespeed.server.completion.catalog import Completions
+from wirespeed.server.asking.roots import RootsListeners
 from wirespeed.server.connection import ServerConnection
-from wirespeed.server.discovery import Discovery
+from wirespeed.server.discovery import ServerDiscovery
 from wirespeed.server.extensions import ExtensionCatalog
+from wirespeed.server.feature_catalogs import Completions, PromptCatalog, ResourceCatalog
 from wirespeed.server.middleware.stack import MiddlewareStack
-from wirespeed.server.prompts.catalog import PromptCatalog
+from wirespeed.server.permissions import Visibility
 from wirespeed.server.requests.launchers import Threads
-from wirespeed.server.resources.catalog import ResourceCatalog
 from wirespeed.server.tasks.catalog import Tasks
 from wirespeed.server.tools.catalog import ToolCatalog
-from wirespeed.server.visibility import Visibility
 from wirespeed.transport.taskpool import TaskPool
 
 if TYPE_CHECKING:
@@ -33,11 +31,11 @@ if TYPE_CHECKING:
     from wirespeed.server.asking.request_state import Sealer
     from wirespeed.server.catalog import Catalog
     from wirespeed.server.dependencies.registry import Dependencies
-    from wirespeed.server.lifespan.lifespan import Life, Lifespan
+    from wirespeed.server.lifespan import Life, Lifespan
     from wirespeed.server.mounting.mount import Mount
+    from wirespeed.server.permissions import Filter
     from wirespeed.server.server import Server
     from wirespeed.server.tools.signature import Extra
-    from wirespeed.server.visibility import Filter
     from wirespeed.transport.http.exchange import HttpTarget
     from wirespeed.transport.http.options import HttpOptions
     from wirespeed.transport.link import Link
@@ -106,7 +104,7 @@ class McpService:
     def __init__(
         self,
         server: Server,
-        discovery: Discovery,
+        discovery: ServerDiscovery,
         sealer: Sealer,
         *,
         limits: Limits,
@@ -197,19 +195,19 @@ class McpService:
     async def hold(self) -> Life:
         """Keep the server alive on the running loop until `release`; the first holder enters the
         lifespan. RuntimeError: another event loop serves it. StartupError: the lifespan failed."""
-        from wirespeed.server.lifespan.lifespan import hold
+        from wirespeed.server.lifespan import hold
 
         return await hold(self)
 
     async def release(self, life: Life) -> None:
         """End a `hold`; the last one leaves the lifespan."""
-        from wirespeed.server.lifespan.lifespan import release
+        from wirespeed.server.lifespan import release
 
         await release(life)
 
     def running(self) -> AbstractAsyncContextManager[Any]:
         """`hold` and `release` as a context manager, which returns the state of the lifespan."""
-        from wirespeed.server.lifespan.lifespan import running
+        from wirespeed.server.lifespan import running
 
         return running(self)
 

@@ -45,7 +45,7 @@ from wirespeed.schema.json_schema import (
     prepare_type,
 )
 from wirespeed.schema.python_types import dec_hook, enc_hook
-from wirespeed.server.tools.output_schema import Output, ResultError, output_for
+from wirespeed.server.tools.results import Output, ResultError, output_for
 
 # -- a small checker of JSON Schema 2020-12, for what these schemas use ---------------------------
 

@@ -13,7 +13,7 @@ from msgspec import Raw
 
 from wirespeed.protocol.revisions import META_SERVER_INFO
 from wirespeed.protocol.uri_template import Matcher, UriTemplate
-from wirespeed.server.pagination import page_of
+from wirespeed.server.catalog import page_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -12,7 +12,7 @@ from wirespeed.errors import ProtocolError
 from wirespeed.protocol import codes
 from wirespeed.protocol.asking import ELICIT, RULES, ElicitRequestParams, ElicitResult, Params
 from wirespeed.schema.forms import form_of
-from wirespeed.server.asking.input_request import InputRequest, missing
+from wirespeed.server.asking.asker import InputRequest, missing
 
 __all__ = [
     "AcceptedElicitation",

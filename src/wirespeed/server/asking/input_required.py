@@ -12,7 +12,7 @@ from wirespeed.errors import SignatureError
 from wirespeed.server.requests.launchers import launcher_of
 
 if TYPE_CHECKING:
-    from wirespeed.server.asking.input_request import InputRequest
+    from wirespeed.server.asking.asker import InputRequest
     from wirespeed.server.context import Context
     from wirespeed.server.tools.signature import ToolSpec
 

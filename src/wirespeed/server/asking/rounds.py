@@ -16,11 +16,9 @@ from wirespeed.protocol.asking import CREATE_MESSAGE, ELICIT, LIST_ROOTS
 from wirespeed.protocol.revisions import META_SERVER_INFO
 from wirespeed.schema.json_schema import describe_validation_error
 from wirespeed.schema.python_types import enc_hook
-from wirespeed.server.asking.asker import Asker, DirectAsker, How
+from wirespeed.server.asking.asker import Asker, DirectAsker, How, InputRequest, RootsRequest
 from wirespeed.server.asking.elicitation import ElicitRequest
-from wirespeed.server.asking.input_request import InputRequest
 from wirespeed.server.asking.request_state import RequestState, Sealer, binding_of, digest
-from wirespeed.server.asking.roots import RootsRequest
 from wirespeed.server.asking.sampling import SampleRequest
 
 if TYPE_CHECKING:

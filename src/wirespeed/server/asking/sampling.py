@@ -23,7 +23,7 @@ from wirespeed.protocol.asking import (
 from wirespeed.protocol.blocks import Text
 from wirespeed.protocol.shapes import fit_tool
 from wirespeed.schema.python_types import enc_hook
-from wirespeed.server.asking.input_request import InputRequest
+from wirespeed.server.asking.asker import InputRequest
 from wirespeed.server.catalog import check_options
 
 __all__ = ["SampleOptions", "SampleRequest", "Sampled"]

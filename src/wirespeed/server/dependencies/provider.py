@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, TypeVar, o
 
 from wirespeed._exports import set_public_home
 from wirespeed.errors import DependencyError
-from wirespeed.server.lifespan.scope import AtOnce, Given, InThread, Scope
+from wirespeed.server.dependencies.scope import AtOnce, Given, InThread, Scope
 from wirespeed.server.requests import launchers
 from wirespeed.server.tools.signature import _code_flags, _label, _layers, _Scope, _signature
 

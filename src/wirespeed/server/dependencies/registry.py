@@ -55,7 +55,7 @@ from wirespeed.server.dependencies.provider import (
     scope_of,
     type_name,
 )
-from wirespeed.server.lifespan.scope import LAST_WAIT, MISSING, Exits, Given, Scope, Shared
+from wirespeed.server.dependencies.scope import LAST_WAIT, MISSING, Exits, Given, Scope, Shared
 from wirespeed.server.requests import launchers
 
 if TYPE_CHECKING:

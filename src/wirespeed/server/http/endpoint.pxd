@@ -4,9 +4,8 @@ from wirespeed._core.framing.http.head cimport HttpHead
 from wirespeed._core.reader cimport MessageReader
 from wirespeed._core.slab cimport Slab
 from wirespeed._core.span cimport Span
-from wirespeed.server.http.exchange cimport McpExchange, Response
-from wirespeed.server.http.sessions cimport Session, Sessions
-from wirespeed.server.http.streams cimport Streams
+from wirespeed.server.http.exchange cimport McpExchange, Response, Streams
+from wirespeed.server.http.sessions cimport SessionEntry, Sessions
 from wirespeed.transport.http.exchange cimport Exchange, HttpTarget
 from wirespeed.transport.served cimport Served
 from wirespeed.transport.taskpool cimport TaskPool
@@ -38,16 +37,16 @@ cdef class StreamableHttp(HttpTarget):
         self, McpExchange ex, HttpHead head, Slab slab, const uint8_t *p, size_t n
     ) except -1
     cdef int resumable_c(
-        self, Session session, McpExchange ex, HttpHead head, Slab slab, const uint8_t *p, size_t n
+        self, SessionEntry session, McpExchange ex, HttpHead head, Slab slab, const uint8_t *p, size_t n
     ) except -1
     cdef int serve_c(
         self, Served client, McpExchange ex, HttpHead head, Slab slab, const uint8_t *p,
         size_t n,
     ) except -1
-    cdef Session known_c(self, Exchange ex, Span value)
+    cdef SessionEntry known_c(self, Exchange ex, Span value)
     cdef bint is_one_c(self, Exchange ex, HttpHead head) except -1
     cdef bint is_acceptable_c(self, McpExchange ex, HttpHead head) except -1
-    cdef Session session_c(self, Exchange ex, HttpHead head)
+    cdef SessionEntry session_c(self, Exchange ex, HttpHead head)
     cdef Served lane_c(self)
     cdef Served connect_c(self, bint lane)
     cdef int refuse_c(self, Exchange ex, int status, str sentence, object fields) except -1

@@ -27,11 +27,9 @@ from wirespeed._core.framing.line cimport LineFramer
 from wirespeed._core.reader cimport MessageReader
 from wirespeed._core.slab cimport Slab
 from wirespeed._core.span cimport Span
-from wirespeed.server.http.exchange cimport AUTO, EVENTS, JSON, McpExchange
+from wirespeed.server.http.exchange cimport AUTO, EVENTS, JSON, McpExchange, Streams
 from wirespeed.server.http.headers cimport copy_of, joined
-from wirespeed.server.http.session_link cimport SessionLink
-from wirespeed.server.http.sessions cimport Session, Sessions
-from wirespeed.server.http.streams cimport Streams
+from wirespeed.server.http.sessions cimport SessionEntry, SessionLink, Sessions
 from wirespeed.transport.http.exchange cimport Exchange, HttpTarget
 from wirespeed.transport.served cimport Served
 from wirespeed.transport.taskpool cimport TaskPool
@@ -40,10 +38,10 @@ from functools import partial
 
 from wirespeed.protocol.revisions import REVISIONS
 from wirespeed.server.http.exchange import SESSION_OVER, dismiss_all, refuse
-from wirespeed.server.http.media_types import accepts, is_json
+from wirespeed.server.http.headers import accepts, is_json
 from wirespeed.server.http.http_session import HttpSession
 from wirespeed.server.http.sessions import SessionLimit
-from wirespeed.server.requests import methods
+from wirespeed.server import methods
 from wirespeed.transport.http.exchange import WrongWorker
 from wirespeed.transport.service import Peer
 
@@ -107,7 +105,7 @@ cdef class StreamableHttp(HttpTarget):
     cdef int take_c(self, Exchange exchange, Slab slab, const uint8_t *p, size_t n) except -1:
         cdef HttpHead head = exchange.head_c()
         cdef Span value
-        cdef Session session
+        cdef SessionEntry session
         if head.method_c == POST:
             return self.post_c(<McpExchange> exchange, head, slab, p, n)
         if self.sessions is None or not self.service.legacy_versions:
@@ -176,7 +174,7 @@ cdef class StreamableHttp(HttpTarget):
         cdef Span value
         cdef Message m
         cdef Served lane
-        cdef Session session = None
+        cdef SessionEntry session = None
         cdef bint opens = False
         if not self.is_one_c(ex, head):
             return 0
@@ -213,7 +211,8 @@ cdef class StreamableHttp(HttpTarget):
         return self.resumable_c(session, ex, head, slab, p, n)
 
     cdef int resumable_c(
-        self, Session session, McpExchange ex, HttpHead head, Slab slab, const uint8_t *p, size_t n
+        self, SessionEntry session, McpExchange ex, HttpHead head, Slab slab, const uint8_t *p,
+        size_t n
     ) except -1:
         """Give a body to a session."""
         if self.streams.store is not None:
@@ -257,10 +256,10 @@ cdef class StreamableHttp(HttpTarget):
             self.legacy_version = text.encode()
         return True
 
-    cdef Session session_c(self, Exchange ex, HttpHead head):
+    cdef SessionEntry session_c(self, Exchange ex, HttpHead head):
         """The session that a request names; None: the request was refused."""
         cdef Span value
-        cdef Session session
+        cdef SessionEntry session
         if not head.value_c(MCP_SESSION_ID, &value):
             self.refuse_c(ex, 400, "the request needs the header field Mcp-Session-Id", ())
             return None
@@ -275,10 +274,10 @@ cdef class StreamableHttp(HttpTarget):
             return None
         return session
 
-    cdef Session known_c(self, Exchange ex, Span value):
+    cdef SessionEntry known_c(self, Exchange ex, Span value):
         """The session with an id; None: there is none. WrongWorker: another process has it."""
         cdef str id = joined(text_of(value))
-        cdef Session session = self.sessions.find(id, ex.principal)
+        cdef SessionEntry session = self.sessions.find(id, ex.principal)
         if session is not None and session.connection.link is not None:
             return session                     # else it ended in this turn
         worker = self.sessions.owner(id)
@@ -356,7 +355,7 @@ cdef class StreamableHttp(HttpTarget):
 
     cdef int over_c(self, Exchange exchange) except -1:
         cdef Served lane = (<McpExchange> exchange).client
-        cdef Session session
+        cdef SessionEntry session
         if lane.link is None:
             return 0
         if not lane.shared:

@@ -1,8 +1,25 @@
 from wirespeed._core.framing.writer cimport FrameWriter
 from wirespeed._core.outbox cimport Mark
-from wirespeed.server.http.streams cimport Streams
 from wirespeed.transport.http.exchange cimport Exchange
 from wirespeed.transport.served cimport Served
+
+
+cdef class Streams:
+    cdef readonly object store         # the `event_store` of the options
+    cdef readonly object retry         # seconds, or None
+    cdef readonly object quiet         # logs that the store fails, once for many streams
+    cdef object _loop
+    cdef set _tasks
+    cdef double _keepalive             # seconds of silence before a comment; 0: none are sent
+    # the ones that are open, and the output of their connections when they were looked at
+    cdef list _parts
+    cdef Py_ssize_t _next
+    cdef object _timer
+    cdef dict _ends                    # timers of the streams that credentials limit
+
+    cpdef int opened(self, Exchange exchange) except -1
+    cpdef int closed(self, Exchange exchange) except -1
+    cdef int _arm(self) except -1
 
 
 cdef enum Response:
@@ -12,13 +29,13 @@ cdef enum Response:
 
 
 # The messages about a request: they make the response a stream.
-cdef class NoticeWriter(FrameWriter):
+cdef class EventNoticeWriter(FrameWriter):
     cdef McpExchange exchange
 
 
 cdef class McpExchange(Exchange):
     cdef Served client       # what serves the body; None before that is known
-    cdef NoticeWriter notices
+    cdef EventNoticeWriter notices
     cdef Response response
     cdef bint modern                   # of the era without sessions
     cdef bint is_lane                  # `client` serves one request after another, of all clients

@@ -1,5 +1,5 @@
-"""Header fields of a request against its body (2026-07-28 basic/transports/streamable-http, "Server
-Validation").
+"""Header fields of a request: the media types that it names, and those that must agree with its body
+(2026-07-28 basic/transports/streamable-http, "Server Validation").
 
 What routes by a field must see what the server acts on. So a request whose field is missing, occurs
 twice, or has another value than the body is refused with -32020. Values are compared where they
@@ -11,6 +11,8 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cpython.unicode cimport PyUnicode_DecodeLatin1
 from libc.stdint cimport uint64_t, uint8_t
 from libc.string cimport memcpy
+
+import re
 
 import msgspec
 
@@ -51,6 +53,7 @@ cdef uint64_t ROUTING = (
 
 cdef object decode_members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 cdef object decode_value = msgspec.json.decode
+cdef object refused = re.compile(r"q=0(?:\.0{0,3})?\Z").match
 
 
 def check_headers(HttpHead head not None, Message message not None):
@@ -264,3 +267,23 @@ cdef object unlike(str name, str text, object body):
 
 cdef object mismatch(str what):
     return ProtocolError(codes.HEADER_MISMATCH, f"Header mismatch: {what}")
+
+
+# -- media types (RFC 9110 sections 8.3.1 and 12.5.1) ---------------------------------------------
+
+
+def is_json(str content_type not None):
+    """Whether a Content-Type is JSON."""
+    return content_type.partition(";")[0].strip(" \t").lower() == "application/json"
+
+
+def accepts(str accept not None):
+    """Whether an Accept allows JSON, and whether it allows a stream of events."""
+    json = events = False
+    for item in accept.lower().split(","):
+        kind, *parameters = [part.strip(" \t") for part in item.split(";")]
+        if any([refused(parameter) for parameter in parameters]):
+            continue
+        json = json or kind in ("*/*", "application/*", "application/json")
+        events = events or kind in ("*/*", "text/*", "text/event-stream")
+    return json, events

@@ -9,13 +9,12 @@ from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING
 
-from wirespeed.server.http.event_log import EventLog
+from wirespeed.server.http.event_store import EventLog
 from wirespeed.server.http.exchange import dismiss_all, refuse
-from wirespeed.server.http.sessions import Session
+from wirespeed.server.http.sessions import SessionEntry
 
 if TYPE_CHECKING:
-    from wirespeed.server.http.exchange import McpExchange
-    from wirespeed.server.http.streams import Streams
+    from wirespeed.server.http.exchange import McpExchange, Streams
     from wirespeed.transport.served import Served
 
 logger = logging.getLogger("wirespeed.server")
@@ -53,7 +52,7 @@ class _Get:
         return len(carrier.wire.outbox) >= 4 * carrier.wire.limits.output_high
 
 
-class HttpSession(Session):
+class HttpSession(SessionEntry):
     """A session: the server's connection, and the streams that its client can resume.
 
     What the server says of its own accord goes to the GET that was opened last. While none is open

@@ -1,8 +1,8 @@
+from wirespeed.transport.link cimport Link
 from wirespeed.transport.served cimport Served
 
 
-# What the table knows of a session.
-cdef class Session:
+cdef class SessionEntry:
     cdef readonly str id
     cdef readonly Served connection    # what serves its requests
     cdef bytes principal               # of the client that opened it, or None
@@ -22,8 +22,20 @@ cdef class Sessions:
     cdef dict owned                    # sessions of each principal
     cdef object timer
 
-    cpdef Session find(self, str id, bytes principal)
-    cdef int use_c(self, Session session) except -1
+    cpdef SessionEntry find(self, str id, bytes principal)
+    cdef int use_c(self, SessionEntry session) except -1
     cdef double left_c(self)
     cdef int disown_c(self, bytes principal) except -1
     cdef object full_c(self, str message, int status)
+
+
+cdef class SessionLink(Link):
+    cdef public SessionEntry session        # whose connection it is; None: a lane
+    cdef public object carry           # gets the messages of the own stream; None drops them
+    cdef public object on_room         # called while the session reads on; or None
+    cdef public bint full              # what carries them has no room
+    cdef Link via                      # the link that the answers leave by, where it is one
+    cdef bint lost
+
+    cdef int wrote_own_c(self) except -1
+    cdef int lose_c(self, object exc) except -1

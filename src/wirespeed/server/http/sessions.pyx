@@ -1,9 +1,8 @@
-"""The sessions of clients of legacy eras ("Session Management" of 2025-11-25 basic/transports)."""
+"""Sessions of clients of legacy eras ("Session Management" of 2025-11-25 basic/transports): the
+table of an endpoint, and the link of a session's connection."""
 
 cimport cython
 from cpython.time cimport monotonic
-
-from wirespeed.transport.served cimport Served
 
 import asyncio
 import math
@@ -11,14 +10,18 @@ import os
 import secrets
 from collections import OrderedDict
 
+from wirespeed.transport.link cimport Link
+from wirespeed.transport.served cimport Served
+
+from wirespeed._core.wire import show_carried
 from wirespeed.transport.http.options import default_name
 
 cdef enum:
     ID_BYTES = 24         # random bytes of an id
 
 
-cdef class Session:
-    """What the table knows of a session. Abstract.
+cdef class SessionEntry:
+    """A session as the table knows it. Abstract.
 
     Args:
         id: The id that `Sessions.open` passed to ``make``.
@@ -105,7 +108,7 @@ cdef class Sessions:
     def longest_idle(self):
         """Seconds since the last request of the session that was used least recently; 0 without
         sessions."""
-        cdef Session session = next(iter(self.by_id.values()), None)
+        cdef SessionEntry session = next(iter(self.by_id.values()), None)
         return 0.0 if session is None else max(0.0, monotonic() - session.used)
 
     def share(self, int worker, int n):
@@ -127,7 +130,7 @@ cdef class Sessions:
 
     def open(self, bytes principal, make):
         """A new session, made by ``make`` of its id. SessionLimit: there are too many."""
-        cdef Session session
+        cdef SessionEntry session
         if len(self.by_id) >= self.max_sessions:
             raise self.full_c(f"the server has {self.max_sessions} sessions", 503)
         if principal is not None and self.owned.get(principal, 0) >= self.max_per_principal:
@@ -143,16 +146,16 @@ cdef class Sessions:
             self.timer = self.loop.call_later(self.ttl, self._expire)
         return session
 
-    cpdef Session find(self, str id, bytes principal):
+    cpdef SessionEntry find(self, str id, bytes principal):
         """The session with this id, which is used now. None: there is none, or it belongs to
         another principal."""
-        cdef Session session = self.by_id.get(id)
+        cdef SessionEntry session = self.by_id.get(id)
         if session is None or session.principal != principal:
             return None
         self.use_c(session)
         return session
 
-    def end(self, Session session not None):
+    def end(self, SessionEntry session not None):
         """Close a session. Without effect for a session that has ended."""
         if self.by_id.pop(session.id, None) is not None:
             self.disown_c(session.principal)
@@ -177,14 +180,14 @@ cdef class Sessions:
         for session in list(self.by_id.values()):
             self.end(session)
 
-    cdef int use_c(self, Session session) except -1:
+    cdef int use_c(self, SessionEntry session) except -1:
         session.used = monotonic()
         self.by_id.move_to_end(session.id)
         return 0
 
     cdef double left_c(self):
         """Seconds until the session that was used least recently may expire."""
-        cdef Session session = next(iter(self.by_id.values()), None)
+        cdef SessionEntry session = next(iter(self.by_id.values()), None)
         return self.ttl if session is None else session.used + self.ttl - monotonic()
 
     cdef int disown_c(self, bytes principal) except -1:
@@ -209,3 +212,65 @@ cdef class Sessions:
                 self.end(session)
         if self.by_id and self.timer is None:
             self.timer = self.loop.call_later(max(0.001, self.left_c()), self._expire)
+
+
+@cython.final
+cdef class SessionLink(Link):
+    """The link of a connection without a byte stream. Its requests come as bodies of HTTP requests,
+    and are answered by their routes. What it says of its own accord is taken here, a message a line.
+
+    Attributes:
+        session: The session whose connection it is; None for a lane.
+        carry: A function that gets a list of these messages, each as bytes of JSON text. Without it
+            they are dropped: no stream carries them.
+        on_room: Called without arguments while the session reads on; or None.
+        full: Whether the messages stay queued, because what carries them has no room.
+    """
+
+    def __init__(self, loop, endpoint):
+        Link.__init__(self, loop, endpoint)
+        show_carried(self.wire)
+
+    def start(self):
+        """Nothing is read."""
+
+    cdef int wrote_own_c(self) except -1:
+        """Let the messages of the connection leave, and the requests start that waited."""
+        if self.wire.outbox.size or self.wire.wants_turn_c():
+            return Link.wrote_c(self)
+        return 0
+
+    cdef int wrote_c(self) except -1:
+        self.wrote_own_c()
+        return 0 if self.via is None else self.via.wrote_c()
+
+    cpdef object flush(self):
+        cdef SessionLink me = self         # `carry` may close the link
+        if self.lost or self.full or self.wire.outbox.size == 0:
+            return
+        lines = b"".join(self.wire.data_to_send())
+        if me.carry is not None:
+            me.carry(lines.removesuffix(b"\n").split(b"\n"))
+        me.check_drained_c()
+
+    cpdef object update_reading(self):
+        if self.on_room is not None and not self.lost and self.wire.want_read_c():
+            self.on_room()
+
+    cdef int lose_c(self, object exc) except -1:
+        cdef SessionLink me = self         # the endpoint drops its reference
+        if self.lost:
+            return 0
+        self.lost = True
+        self.carry = self.on_room = self.via = self.session = None
+        self.released_c()
+        me.endpoint.on_lost(exc)
+        return 0
+
+    def lose(self, exc):
+        """Close because of `exc`; `on_lost(exc)` follows at once."""
+        self.lose_c(exc)
+
+    def close(self):
+        """Close; `on_lost(None)` follows at once."""
+        self.lose_c(None)

@@ -12,11 +12,9 @@ from typing import TYPE_CHECKING
 from urllib.parse import parse_qs
 
 from wirespeed._core.envelope import Message, parse
-from wirespeed.server.http.exchange import refuse
-from wirespeed.server.http.media_types import accepts, is_json
-from wirespeed.server.http.session_link import SessionLink
-from wirespeed.server.http.sessions import Session, SessionLimit, Sessions
-from wirespeed.server.http.streams import Streams
+from wirespeed.server.http.exchange import Streams, refuse
+from wirespeed.server.http.headers import accepts, is_json
+from wirespeed.server.http.sessions import SessionEntry, SessionLimit, SessionLink, Sessions
 from wirespeed.transport.http.exchange import Exchange, HttpTarget, WrongWorker
 from wirespeed.transport.service import Peer
 
@@ -31,7 +29,7 @@ _OVER = "there is no such session: open a new stream, and send initialize again"
 _PASSING = frozenset(("notification", "result", "error"))
 
 
-class SseSession(Session):
+class SseSession(SessionEntry):
     """A client: its GET, and the connection that serves it. It lives as long as the GET."""
 
     def __init__(

@@ -27,7 +27,7 @@ from wirespeed.server.requests.observer cimport Series
 from wirespeed.server.requests.serving cimport Serving
 
 from wirespeed.errors import ProtocolError, ToolError
-from wirespeed.server.requests.failure import describe
+from wirespeed.server.requests.reply import describe
 from wirespeed.server.tools.results import error_content
 
 logger = logging.getLogger("wirespeed.server")

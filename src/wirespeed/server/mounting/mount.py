@@ -17,7 +17,7 @@ import msgspec
 from wirespeed.protocol.uri_template import check_uri
 
 if TYPE_CHECKING:
-    from wirespeed.server.prompts.prompt import Prompt
+    from wirespeed.server.prompts import Prompt
     from wirespeed.server.resources.resource import Resource, ResourceTemplate
     from wirespeed.server.service import McpService
     from wirespeed.server.tools.tool import Tool

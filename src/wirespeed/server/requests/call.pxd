@@ -79,3 +79,9 @@ cdef class Call(Completion):
 cdef class Pipeline:
     cdef Call call_c(self, Serving connection, Message m)
     cdef int run_c(self, Call call) except -1
+
+
+cdef class Feature(Operation):
+    cdef object function
+    cdef object launch                 # makes a coroutine of a call; None: calling returns one
+    cdef object encode                 # (value, Revision) -> Body

@@ -1,6 +1,6 @@
 from asyncio import Task
-from collections.abc import Coroutine
-from typing import Any
+from collections.abc import Callable, Coroutine
+from typing import Any, final
 
 from typing_extensions import disjoint_base
 
@@ -77,3 +77,18 @@ class Call(Completion):
 
 @disjoint_base
 class Pipeline: ...
+
+@final
+class Feature(Operation):
+    def __init__(
+        self,
+        name: str,
+        kind: str,
+        function: Callable[..., Any],
+        *,
+        encode: Callable[[Any, Revision], Body],
+        timeout: float | None = None,
+        wants_context: bool = False,
+        launch: Callable[..., Coroutine[Any, Any, Any]] | None = None,
+    ) -> None: ...
+    def invoke(self, values: list[Any], names: tuple[str, ...] | None = None) -> Any: ...

@@ -1,8 +1,10 @@
-"""One request of a client, from its arrival to its answer, and the handler that it runs.
+"""A request of a client, from its arrival to its answer, and the operation that it runs.
 
 A `Call` is what a request carries besides its message: it is made once, when the request arrives,
 and passed down to the handler.
 """
+
+cimport cython
 
 import asyncio
 import logging
@@ -16,9 +18,9 @@ from wirespeed.transport.taskpool cimport Completion
 
 from wirespeed.errors import ProtocolError, ResourceNotFound, ToolError
 from wirespeed.protocol import codes
-from wirespeed.server.requests.failure import describe, masks_errors, report
+from wirespeed.server.requests import launchers
 from wirespeed.server.requests.params import input_of
-from wirespeed.server.requests.reply import finished
+from wirespeed.server.requests.reply import describe, finished, masks_errors, report
 
 logger = logging.getLogger("wirespeed.server")
 
@@ -366,3 +368,56 @@ cdef class Pipeline:
     cdef int run_c(self, Call call) except -1:
         """Serve a request whose call `call_c` made."""
         raise NotImplementedError
+
+
+@cython.final
+cdef class Feature(Operation):
+    """An operation that is not a tool's: of a prompt, a resource, a completion, a method of an
+    extension. A function encodes its result.
+
+    Args:
+        name: The name of the operation.
+        kind: ``"prompt"``, ``"resource"`` …
+        function: The function to call.
+        encode: ``(value, Revision) -> Body``: the result object (see
+            `wirespeed.server.requests.reply`).
+        timeout: Seconds after which a call is given up; None for no limit.
+        wants_context: Whether `invoke` is to be given a context.
+        launch: How a call becomes a coroutine, one of `wirespeed.server.requests.launchers`; not
+            needed for a coroutine function.
+    """
+
+    def __init__(self, str name not None, str kind not None, function, *, encode, timeout=None,
+                 bint wants_context=False, launch=None):
+        self.name = name
+        self.kind = kind
+        self.function = function
+        self.encode = encode
+        self.timeout = timeout
+        self.wants_context = wants_context
+        self.launch = launch
+
+    def __repr__(self):
+        return f"<Feature {self.kind} {self.name!r}>"
+
+    def invoke(self, list values not None, names=None):
+        """A coroutine that calls the function with these values, the last of which have names."""
+        if self.launch is not None:
+            return self.launch(self.function, values, names)
+        return launchers.call(self.function, values, names)
+
+    cdef int respond_c(self, Call call, object value) except -1:
+        try:
+            body = self.encode(value, call.revision)
+        except Exception as exc:
+            return self.fail_c(call, exc)
+        return call.reply_c(body)
+
+    cdef int fail_c(self, Call call, object exc) except -1:
+        if isinstance(exc, ProtocolError):
+            return call.refuse_c(exc)
+        if call.reason == TIMED_OUT:
+            text = f"The {self.kind} {self.name} timed out after {self.timeout:g} s"
+            logger.warning("%s", text)
+            return call.error_c(codes.INTERNAL_ERROR, text, None)
+        return call.fail_internally_c(f"{self.kind} {self.name}", exc)

@@ -1,25 +1,45 @@
-"""Operations of functions: what tools, prompts, resources and completions share."""
+"""Operations of functions, and params of requests: for tools, prompts, resources, completions."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Collection, Coroutine, Mapping
+from typing import TYPE_CHECKING, Any, TypeAlias
 
+import msgspec
+
+from wirespeed.errors import ProtocolError, shortened
+from wirespeed.protocol import codes
+from wirespeed.protocol.messages import ListParams
 from wirespeed.server.requests import launchers
-from wirespeed.server.requests.feature import Feature
-from wirespeed.server.requests.limiter import Limiter, limited
+from wirespeed.server.requests.call import Feature
+from wirespeed.server.requests.launchers import Limiter, limited
 from wirespeed.transport.loop import is_coroutine_function
 
 if TYPE_CHECKING:
+    from wirespeed._core.envelope import Message
     from wirespeed.protocol.revisions import Revision
     from wirespeed.server.catalog import LimitOptions
     from wirespeed.server.context import Context
+    from wirespeed.server.requests.call import Call
     from wirespeed.server.requests.reply import Body
     from wirespeed.server.service import McpService
     from wirespeed.server.tools.signature import ToolSpec
 
-__all__ = ["call_from", "check_timeout", "invoke", "make_feature"]
+__all__ = [
+    "call_from",
+    "check_timeout",
+    "cursor_of",
+    "invoke",
+    "make_feature",
+    "params_of",
+    "unknown",
+]
+
+Handler: TypeAlias = "Callable[[Call, Message], Body | Coroutine[Any, Any, Body] | None]"
+
+# Names that an unknown one is compared with: each costs some 10 µs.
+MAX_COMPARED = 100
 
 
 def check_timeout(timeout: float | None) -> None:
@@ -75,3 +95,36 @@ def invoke(feature: Feature, spec: ToolSpec, values: Mapping[str, Any], context:
     if spec.context_index >= 0:
         vector.insert(spec.context_index, context)
     return feature.invoke(vector, spec.kwnames or None)
+
+
+# -- params ---------------------------------------------------------------------------------------
+
+
+def params_of(message: Message, decoder: msgspec.json.Decoder[Any]) -> Any:
+    """Decode the params. ProtocolError -32602 names the member that does not fit."""
+    raw = message.params
+    try:
+        return decoder.decode(b"{}" if raw is None else raw)
+    except msgspec.DecodeError as exc:
+        text = str(exc).replace("`$", "`params").replace("$.", "params.")
+        raise ProtocolError(codes.INVALID_PARAMS, f"Invalid params: {text}") from None
+
+
+def unknown(kind: str, name: str, known: Collection[str]) -> ProtocolError:
+    """-32602 for a name that nothing has, with the nearest one that something has."""
+    text = f"Unknown {kind}: {shortened(name)}"
+    if len(name) <= 64 and len(known) <= MAX_COMPARED:
+        import difflib
+
+        if near := difflib.get_close_matches(name, known, n=1):
+            text += f"; did you mean {near[0]}?"
+    return ProtocolError(codes.INVALID_PARAMS, text)
+
+
+def cursor_of(message: Message) -> str | None:
+    """Which page a list request asks for. ProtocolError -32602."""
+    cursor: str | None = params_of(message, _list).cursor
+    return cursor
+
+
+_list = msgspec.json.Decoder(ListParams)

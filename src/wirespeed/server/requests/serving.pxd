@@ -1,10 +1,21 @@
 from libc.stdint cimport uint64_t
 
 from wirespeed._core.envelope cimport Message
+from wirespeed._core.session cimport Session
 from wirespeed.server.requests.observer cimport Observer
-from wirespeed.server.requests.questions cimport Questions
+from wirespeed.transport.link cimport Endpoint
 from wirespeed.transport.served cimport Served
 from wirespeed.transport.taskpool cimport Completion, TaskPool
+
+
+cdef class Questions:
+    cdef Endpoint connection
+    cdef Session session
+    cdef object loop
+    cdef object middleware             # what every question passes first, or None
+
+    cdef int answered_c(self, Message m) except -1
+    cdef int fail_all_c(self) except -1
 
 
 cdef class Serving(Served):

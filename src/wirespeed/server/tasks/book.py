@@ -1,7 +1,8 @@
 """The tasks of a server: their lookup, creation and changes, and the notification of listeners.
 
-The store keeps the tasks. A `TaskBook` holds what a store cannot keep: the handlers that work on
-tasks, the requests that wait for a change, the connections that listen. Both forms of tasks
+The store keeps the tasks. A `TaskBook` holds what a store cannot keep
+(`wirespeed.server.tasks.participants`): the handlers that work on tasks, the requests that wait for
+a change, the connections that listen. Both forms of tasks
 (`server.tasks.legacy`, `server.tasks.extension`) use the same book.
 """
 
@@ -18,8 +19,13 @@ import msgspec
 
 from wirespeed.errors import ProtocolError
 from wirespeed.protocol import codes
-from wirespeed.server.tasks.listeners import Listener, TaskListeners
-from wirespeed.server.tasks.workers import TaskWorkers, Worker, seconds_until
+from wirespeed.server.tasks.participants import (
+    TaskListener,
+    TaskListeners,
+    TaskWorker,
+    TaskWorkers,
+    seconds_until,
+)
 from wirespeed.tasks.model import Task, TaskLimit, TaskStateError, new_task_id
 from wirespeed.tasks.store import TaskStore, now_ms
 from wirespeed.tasks.views import CANCELLED, not_found
@@ -110,7 +116,7 @@ class _Client:
 
     def __init__(self) -> None:
         self.name = os.urandom(16)  # the owner of its tasks, if it has no principal
-        self.listeners: set[Listener] = set()
+        self.listeners: set[TaskListener] = set()
 
 
 class TaskBook:
@@ -231,7 +237,7 @@ class TaskBook:
 
     def listen(
         self, connection: ServerConnection, task: Task, tell: Callable[[Task], object]
-    ) -> Listener:
+    ) -> TaskListener:
         """Call ``tell`` with the task after each visible change from this state on, until the task
         ends, the connection is closed, or `TaskListeners.remove` is called."""
         listener = self.listeners.add(task, tell, self._client(connection).listeners)
@@ -258,7 +264,7 @@ class TaskBook:
 
     # -- handlers --------------------------------------------------------------------------------
 
-    def begin(self, task: Task, cancel: Callable[[], object]) -> Worker:
+    def begin(self, task: Task, cancel: Callable[[], object]) -> TaskWorker:
         """See `TaskWorkers.begin`."""
         worker = self.workers.begin(task, cancel)
         self._watch()
@@ -280,7 +286,7 @@ class TaskBook:
         self.listeners.remove_all(task_id)
         self.listeners.wake(task_id)
 
-    def done(self, worker: Worker, end: Callable[[Task, int], Task] | None) -> None:
+    def done(self, worker: TaskWorker, end: Callable[[Task, int], Task] | None) -> None:
         """A handler has ended. ``end`` returns the ended task, which is then stored. None: the
         handler was cancelled because its task had ended."""
         if self.workers.end(worker) and end is not None:

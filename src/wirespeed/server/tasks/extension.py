@@ -20,7 +20,7 @@ from wirespeed.protocol import codes
 from wirespeed.protocol.meta import TASKS_EXTENSION
 from wirespeed.protocol.revisions import META_SERVER_INFO
 from wirespeed.server.extensions import Extension, declares, missing
-from wirespeed.server.requests.methods import params_of
+from wirespeed.server.requests.operation import params_of
 from wirespeed.server.requests.reply import Body, Whole
 from wirespeed.server.tasks.book import TaskBook, TaskService
 from wirespeed.server.tasks.run import run_now, run_soon
@@ -31,10 +31,10 @@ if TYPE_CHECKING:
     from wirespeed._core.envelope import Message
     from wirespeed.server.connection import ServerConnection
     from wirespeed.server.requests.call import Call
-    from wirespeed.server.requests.methods import Handler
-    from wirespeed.server.subscriptions.subscription import ListenStream
+    from wirespeed.server.requests.operation import Handler
+    from wirespeed.server.subscriptions import ListenStream
     from wirespeed.server.tasks.catalog import AsTask, TaskTool
-    from wirespeed.server.tasks.listeners import Listener
+    from wirespeed.server.tasks.participants import TaskListener
 
 # The most task ids of one subscription, and the longest id (those of this server are shorter).
 MAX_LISTENED = 1000
@@ -188,7 +188,7 @@ class _Following:
         self._book = book
         self._subscription = subscription
         self._connection = subscription.connection
-        self._listeners: list[Listener] = []
+        self._listeners: list[TaskListener] = []
         self._late: dict[str, Task] = {}  # states to send when the client reads again
         subscription.on_over = self._end
         book.spawn(self._start())

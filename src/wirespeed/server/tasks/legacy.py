@@ -21,7 +21,7 @@ from wirespeed.errors import (
 )
 from wirespeed.protocol import codes
 from wirespeed.protocol.asking import PARAMS, missing_capability
-from wirespeed.server.requests.methods import cursor_of, params_of
+from wirespeed.server.requests.operation import cursor_of, params_of
 from wirespeed.server.requests.reply import Body
 from wirespeed.server.tasks.book import TaskBook
 from wirespeed.server.tasks.run import refusal, run_now

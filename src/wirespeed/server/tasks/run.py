@@ -15,7 +15,7 @@ from wirespeed.protocol import codes
 from wirespeed.server.requests.call import AnswerSink
 from wirespeed.server.requests.reply import Body
 from wirespeed.server.tasks.book import SHUT_DOWN, TaskBook
-from wirespeed.server.tasks.workers import Worker
+from wirespeed.server.tasks.participants import TaskWorker
 from wirespeed.tasks.model import Task, TaskLimit, TaskStateError
 from wirespeed.tasks.store import now_ms
 from wirespeed.tasks.views import CANCELLED
@@ -59,7 +59,7 @@ class TaskSink(AnswerSink):
 
     __slots__ = ("_book", "_form", "_name", "_task_id", "_worker")
 
-    def __init__(self, book: TaskBook, form: TaskForm, worker: Worker, name: str) -> None:
+    def __init__(self, book: TaskBook, form: TaskForm, worker: TaskWorker, name: str) -> None:
         self._book = book
         self._form = form
         self._worker = worker
@@ -251,7 +251,7 @@ def _asks(call: Call) -> bool:
     return bool(getattr(asker, "_asked", None))
 
 
-def _become(book: TaskBook, form: TaskForm, call: Call, task: Task) -> Worker:
+def _become(book: TaskBook, form: TaskForm, call: Call, task: Task) -> TaskWorker:
     """Answer the request with the task. The handler goes on as the task's worker."""
     connection: Any = call.connection
     worker = book.begin(task, call.cancel)

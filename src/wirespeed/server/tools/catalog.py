@@ -4,26 +4,28 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Unpack
 
 import msgspec
 
 from wirespeed.protocol import shapes
-from wirespeed.protocol.blocks import Icon
+from wirespeed.protocol.blocks import Icon, Text
 from wirespeed.protocol.meta import check_meta
 from wirespeed.protocol.scopes import checked_scopes
-from wirespeed.server.catalog import Catalog, LimitOptions, check_options
+from wirespeed.server.catalog import Catalog, LimitOptions, ToolEntry, check_options
 from wirespeed.server.context import Context
-from wirespeed.server.entries import ToolEntry
+from wirespeed.server.requests import launchers
+from wirespeed.server.requests.launchers import Limiter
 from wirespeed.server.requests.operation import check_timeout
 from wirespeed.server.tasks.catalog import TaskSupport
-from wirespeed.server.tools.concurrency import limit_raw, limit_tool
-from wirespeed.server.tools.results import ResultPlan, plan_result
+from wirespeed.server.tools.results import ResultPlan, ToolResult, plan_result
 from wirespeed.server.tools.signature import Extra, inspect_tool
 from wirespeed.server.tools.tool import Tool
+from wirespeed.transport.loop import is_coroutine_function
 
 if TYPE_CHECKING:
+    from wirespeed.server.requests.launchers import Launch
     from wirespeed.server.service import McpService
     from wirespeed.server.tools.signature import ToolSpec
 
@@ -201,3 +203,47 @@ def _entry(
         meta=check_meta(options.get("meta")),
         execution=None if task == "forbidden" else {"taskSupport": task},
     )
+
+
+def limit_tool(
+    spec: ToolSpec, max_concurrency: int | None, queue: int | None, *, inline: bool
+) -> None:
+    """Make a tool's function one that waits for a place first. ValueError: see `Limiter`."""
+    limiter = Limiter(f"tool {spec.name}", max_concurrency, queue)
+    function, names = spec.function, spec.kwnames
+    inner = launchers.at_once if inline else launchers.launcher_of(spec)
+
+    async def call(*values: Any, **named: Any) -> Any:
+        if not await limiter.enter():
+            return busy(limiter)
+        return await limiter.run(inner(function, [*values, *named.values()], names))
+
+    spec.replace_function(call)
+
+
+def limit_raw(
+    name: str,
+    handler: Callable[..., Any],
+    max_concurrency: int | None,
+    queue: int | None,
+    *,
+    inline: bool,
+    launch: Launch,
+) -> Callable[..., Coroutine[Any, Any, Any]]:
+    """The same for the handler of a raw tool. ``launch``: how a plain function runs."""
+    limiter = Limiter(f"tool {name}", max_concurrency, queue)
+    inner: Launch = launchers.at_once if inline else launch
+    if is_coroutine_function(handler):
+        inner = launchers.coroutine
+
+    async def call(*values: Any) -> Any:
+        if not await limiter.enter():
+            return busy(limiter)
+        return await limiter.run(inner(handler, list(values), None))
+
+    return call
+
+
+def busy(limiter: Limiter) -> Any:
+    """The result of a call that is refused."""
+    return ToolResult(content=[Text(text=limiter.refusal)], is_error=True)

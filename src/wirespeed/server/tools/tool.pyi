@@ -1,12 +1,17 @@
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, final
 
 from wirespeed.protocol.header_values import ParamField
-from wirespeed.server.entries import ToolEntry
+from wirespeed.server.catalog import ToolEntry
 from wirespeed.server.requests.call import Operation
 from wirespeed.server.tasks.catalog import TaskTool
 from wirespeed.server.tools.results import Encoded
 from wirespeed.server.tools.signature import ToolSpec
+
+@final
+class LongTexts:
+    def __new__(cls, offsets: Mapping[str, int]) -> LongTexts: ...
+    def decode(self, decode: Callable[[bytes], Any], data: bytes, /) -> Any: ...
 
 @final
 class Tool(Operation):

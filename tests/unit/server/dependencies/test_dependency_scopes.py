@@ -16,7 +16,7 @@ from raw import call, cancel, modern, request
 from server_lab import text_of
 
 from wirespeed import Server
-from wirespeed.server.lifespan import scope as scopes
+from wirespeed.server.dependencies import scope as scopes
 
 pytestmark = pytest.mark.smoke
 

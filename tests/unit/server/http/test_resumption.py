@@ -13,7 +13,7 @@ from session_lab import Event, HttpClient, Lab, Reply, served
 
 from wirespeed import EventStore, MemoryEventStore, SQLiteEventStore
 from wirespeed.server.connection import ServerConnection
-from wirespeed.server.http.event_log import EventLog
+from wirespeed.server.http.event_store import EventLog
 from wirespeed.server.http.http_session import HttpSession
 from wirespeed.server.http.sse import SseSession
 from wirespeed.transport.http.connection import HttpConnection

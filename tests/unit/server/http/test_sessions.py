@@ -6,14 +6,14 @@ import asyncio
 
 import pytest
 
-from wirespeed.server.http.sessions import Session, SessionLimit, Sessions
+from wirespeed.server.http.sessions import SessionEntry, SessionLimit, Sessions
 
 ANNE = b"digest of anne's token"
 BOB = b"digest of bob's token"
 LONG = 3600.0
 
 
-class Kept(Session):
+class Kept(SessionEntry):
     """A session that notes its end."""
 
     busy = False

@@ -96,8 +96,8 @@ def test_a_server_of_tools_does_not_load_the_rest() -> None:
         "server.resources.resource",
         "server.resources.folder",
         "server.resources.contents",
-        "server.prompts.prompt",
-        "server.completion.completer",
+        "server.prompts",
+        "server.completion",
         "schema.from_strings",
         "protocol.uri_template",
     ):

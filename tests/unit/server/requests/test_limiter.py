@@ -17,7 +17,7 @@ from wirespeed.errors import ProtocolError
 from wirespeed.protocol import codes
 from wirespeed.server.dependencies.provider import Depends
 from wirespeed.server.requests import launchers
-from wirespeed.server.requests.limiter import DEFAULT_QUEUE, Limiter, limited
+from wirespeed.server.requests.launchers import DEFAULT_QUEUE, Limiter, limited
 
 pytestmark = pytest.mark.smoke
 

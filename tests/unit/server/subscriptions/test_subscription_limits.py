@@ -13,7 +13,7 @@ from raw import cancel, modern, request
 from wirespeed import Server
 from wirespeed.limits import Limits
 from wirespeed.protocol.uri_template import MAX_URI
-from wirespeed.server.subscriptions import subscription as subscriptions
+from wirespeed.server import subscriptions as subscriptions
 
 LONGEST = "a://" + "x" * (MAX_URI - 4)
 

@@ -16,7 +16,7 @@ from caller_lab import Caller
 from wirespeed import Extension, HeaderParam, Server
 from wirespeed.errors import SignatureError
 from wirespeed.protocol.revisions import REVISIONS
-from wirespeed.server.discovery import Discovery
+from wirespeed.server.discovery import ServerDiscovery
 from wirespeed.types import Icon
 
 LONE = "caf\udce9"  # what os.listdir makes of the bytes "caf\xe9"
@@ -395,7 +395,7 @@ def test_only_one_of_several_threads_registers_a_name(server: Server) -> None:
 
 
 def test_a_change_while_discovery_is_answered_is_not_lost() -> None:
-    discovery = Discovery("lab", "1")
+    discovery = ServerDiscovery("lab", "1")
     revision = REVISIONS["2026-07-28"]
     prompts: dict[str, Any] = {}
 

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wirespeed import Client, Server
-from wirespeed.server.tools.long_texts import LongTexts
+from wirespeed.server.tools.tool import LongTexts
 
 pytestmark = pytest.mark.compiled
 

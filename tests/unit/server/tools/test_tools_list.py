@@ -11,7 +11,7 @@ from raw import META, cancel, initialize, modern, notification, request
 from server_lab import MODERN
 
 from wirespeed import Server
-from wirespeed.server.subscriptions.subscription import MAX_LISTENS
+from wirespeed.server.subscriptions import MAX_LISTENS
 from wirespeed.types import Icon
 
 CHANGED = {"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}

@@ -1,29 +1,96 @@
-"""The resources of a server: registered, listed, removed (server/resources).
+"""Catalogs of prompts and resources: registered, listed, removed; and whether a server completes.
 
-What a resource and a template are stands in `wirespeed.server.resources.resource`, loaded with the
-first one.
+Every server has them. A prompt, a resource and a template stand in `wirespeed.server.prompts` and
+`wirespeed.server.resources.resource`, which are loaded with the first one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from wirespeed.errors import shortened
 from wirespeed.protocol import shapes
 from wirespeed.server.catalog import Catalog, LimitOptions, check_options
-from wirespeed.server.requests.scopes import check_scopes
+from wirespeed.server.permissions import check_scopes
+from wirespeed.server.requests.operation import unknown
 
 if TYPE_CHECKING:
     import os
 
     from wirespeed.protocol.blocks import Annotations, Icon
-    from wirespeed.protocol.results import ReadResourceResult
+    from wirespeed.protocol.results import GetPromptResult, ReadResourceResult
+    from wirespeed.server.completion import Completable
     from wirespeed.server.context import Context
+    from wirespeed.server.prompts import Prompt
     from wirespeed.server.requests.call import Call
     from wirespeed.server.requests.serving import Serving
     from wirespeed.server.resources.resource import Resource, ResourceTemplate
     from wirespeed.server.service import McpService
+
+
+# -- prompts ---------------------------------------------------------------------------------------
+
+
+class PromptOptions(LimitOptions, total=False):
+    """The options of `Server.prompt`; `Server.add_prompt` describes them."""
+
+    name: str | None
+    title: str | None
+    description: str | None
+    icons: Iterable[Icon] | None
+    meta: Mapping[str, Any] | None
+    scopes: Iterable[str]
+
+
+class PromptCatalog(Catalog["Prompt"]):
+    """The prompts by name. ``enabled``: whether the server offers prompts."""
+
+    def __init__(self, service: McpService) -> None:
+        super().__init__(
+            "prompt",
+            "prompts",
+            lambda entry, version: shapes.fit("Prompt", entry, version),
+            discovery=service.discovery,
+            page_size=service.page_size,
+            changed=lambda: service.list_changed("prompts"),
+        )
+        self._service = service
+        self.enabled = False
+        service.discovery.offers["prompts"] = lambda: (
+            {"listChanged": True} if self.enabled else None
+        )
+
+    def enable(self) -> None:
+        """Offer prompts from now on."""
+        if not self.enabled:
+            self.enabled = True
+            self._service.discovery.forget()
+            for mount in self._service.mounts.elsewhere:
+                mount.outer.prompts.enable()
+
+    async def fetch(
+        self, name: str, arguments: Mapping[str, Any], context: Context
+    ) -> GetPromptResult:
+        """See `Context.get_prompt`."""
+        prompt = self.get(name)
+        if prompt is None:
+            raise unknown("prompt", name, self.items)
+        return await prompt.fetch(context, arguments)
+
+    def register(self, function: Callable[..., Any], **options: Unpack[PromptOptions]) -> Prompt:
+        """See `Server.add_prompt`."""
+        check_options("add_prompt()", options, PromptOptions)
+        from wirespeed.server.prompts import make_prompt
+
+        prompt = make_prompt(self._service, function, options)
+        self.add(prompt.key, prompt.entry, prompt)
+        self.enable()
+        prompt.registered(self._service)
+        return prompt
+
+
+# -- resources -------------------------------------------------------------------------------------
 
 
 class FolderOptions(TypedDict, total=False):
@@ -192,3 +259,34 @@ class ResourceCatalog:
         from wirespeed.server.resources.resource import fetch
 
         return await fetch(self, uri, context)
+
+
+# -- completion ------------------------------------------------------------------------------------
+
+
+class Completions:
+    """The state of completion at a server (server/utilities/completion).
+
+    ``enabled``: whether anything could be completed so far; then the server says so.
+    """
+
+    def __init__(self, service: McpService) -> None:
+        self._service = service
+        self.enabled = False
+        service.discovery.offers["completions"] = lambda: {} if self.enabled else None
+
+    def enable(self) -> None:
+        """Something can be completed: from now on the server says so."""
+        if not self.enabled:
+            self.enabled = True
+            self._service.discovery.forget()
+            for mount in self._service.mounts.elsewhere:
+                mount.outer.completions.enable()
+
+    def find(self, ref: str | Callable[..., Any]) -> Completable:
+        """The prompt or template of this name, or of this function. ValueError: there is none."""
+        prompts = self._service.prompts.items.values()
+        for item in (*prompts, *self._service.resources.templates.items.values()):
+            if ref == item.key or ref is item.function:
+                return item
+        raise ValueError(f"there is neither a prompt nor a resource template {ref!r}")

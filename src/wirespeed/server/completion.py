@@ -26,9 +26,8 @@ from wirespeed.protocol.results import Completion
 from wirespeed.protocol.scopes import checked_scopes
 from wirespeed.server.catalog import LimitOptions, check_options
 from wirespeed.server.context import Context
-from wirespeed.server.requests.methods import params_of
-from wirespeed.server.requests.operation import invoke, make_feature
-from wirespeed.server.requests.scopes import check_scopes
+from wirespeed.server.permissions import check_scopes
+from wirespeed.server.requests.operation import invoke, make_feature, params_of
 from wirespeed.server.tools.results import ResultError, to_json
 from wirespeed.server.tools.signature import inspect_tool
 

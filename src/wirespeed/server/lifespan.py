@@ -18,7 +18,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from wirespeed.errors import StartupError
-from wirespeed.server.lifespan.scope import LAST_WAIT, Scope, Shared
+from wirespeed.server.dependencies.scope import LAST_WAIT, Scope, Shared
 
 if TYPE_CHECKING:
     from wirespeed.server.server import Server

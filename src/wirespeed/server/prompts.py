@@ -38,19 +38,25 @@ from wirespeed.protocol.meta import check_meta, passed_on
 from wirespeed.protocol.results import WHOLE, GetPromptResult, PromptMessage
 from wirespeed.protocol.revisions import LATEST_MODERN
 from wirespeed.schema.from_strings import ArgumentError, TextSlot, decode_strings, slots_of
-from wirespeed.server.completion.completer import Completable
+from wirespeed.server.catalog import PromptArgumentEntry, PromptEntry
+from wirespeed.server.completion import Completable
 from wirespeed.server.context import Context
-from wirespeed.server.entries import PromptArgumentEntry, PromptEntry
-from wirespeed.server.requests.methods import cursor_of, params_of, unknown
-from wirespeed.server.requests.operation import call_from, invoke, make_feature
-from wirespeed.server.requests.scopes import check_scopes
+from wirespeed.server.permissions import check_scopes
+from wirespeed.server.requests.operation import (
+    call_from,
+    cursor_of,
+    invoke,
+    make_feature,
+    params_of,
+    unknown,
+)
 from wirespeed.server.tools.results import ResultError, as_block, to_json
 from wirespeed.server.tools.signature import ToolSpec, inspect_tool
 
 if TYPE_CHECKING:
     from wirespeed._core.envelope import Message
     from wirespeed.protocol.revisions import Revision
-    from wirespeed.server.prompts.catalog import PromptOptions
+    from wirespeed.server.feature_catalogs import PromptOptions
     from wirespeed.server.requests.call import Call
     from wirespeed.server.requests.reply import Body
     from wirespeed.server.service import McpService

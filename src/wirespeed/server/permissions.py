@@ -1,27 +1,63 @@
-"""Who sees which entries of a server's lists: ``Server(filter=…)``, and what the scopes of the
-client permit (`ResourceServer.filter_lists`)."""
+"""Permissions of clients: the scopes that a request needs (``scopes=`` of tools, prompts, resources
+and templates), and the entries that a list shows (``Server(filter=…)`` and
+`ResourceServer.filter_lists`)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from wirespeed.server.requests.scopes import grants
+from wirespeed.errors import ProtocolError
+from wirespeed.protocol import codes
 from wirespeed.transport.loop import is_coroutine_function
 
 if TYPE_CHECKING:
-    from wirespeed.server.entries import Entry
+    from wirespeed.server.catalog import Entry, Shows
     from wirespeed.server.requests.call import Call
     from wirespeed.server.requests.serving import Serving
     from wirespeed.server.service import McpService
     from wirespeed.transport.options import User
 
 Filter: TypeAlias = "Callable[[User | None, Entry], bool]"
-Shows: TypeAlias = "Callable[[str, Entry], bool]"
+
+
+def grants(user: User | None, scopes: Iterable[str] | None) -> bool:
+    """Whether a user of a listener has scopes. A client without a name has none."""
+    return not scopes or (user is not None and user.scopes.issuperset(scopes))
+
+
+def check_scopes(call: Call, scopes: tuple[str, ...], what: str) -> None:
+    """ProtocolError -31003: the access token of a request lacks scopes. Over HTTP the response is
+    403 with a challenge (RFC 6750 section 3.1).
+
+    Clients of stdio and of the same process are not asked: no transport tells who they are.
+
+    Args:
+        call: The request.
+        scopes: What it needs besides the scopes of every request.
+        what: What needs them, for people.
+    """
+    peer = call.peer
+    if peer is None or grants(peer.user, scopes):
+        return
+    authority = call.connection.service.auth
+    text = f"{what} needs the scopes {' '.join(scopes)}"
+    data: dict[str, Any] = {"error": "insufficient_scope", "scope": " ".join(scopes)}
+    if authority is None:
+        challenge = f'Bearer error="insufficient_scope", scope="{data["scope"]}"'
+    else:
+        needed = dict.fromkeys((*authority.scopes, *scopes))
+        data["scope"] = " ".join(needed)
+        data["resource_metadata"] = authority.metadata_url
+        challenge = authority.challenge("insufficient_scope", None, needed)
+    tell = getattr(call.route, "challenge", None)  # of a request over HTTP
+    if tell is not None:
+        tell(challenge)
+    raise ProtocolError(codes.INSUFFICIENT_SCOPE, text, data)
 
 
 class Visibility:
-    """What the filter of one server, and those of the servers that are mounted on it, let through.
+    """The filter of one server, and those of the servers that are mounted on it.
 
     TypeError: the filter is not a plain function.
     """

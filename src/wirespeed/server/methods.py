@@ -1,53 +1,99 @@
-"""The handlers of the methods that every server has, and what handlers share.
+"""Methods: the handler of each, loaded at its first call, and the handlers of every server.
 
 A handler gets the call, whose ``revision`` the request is served by (None for ``initialize``), and
 the message. It returns the result (see `wirespeed.server.requests.reply`), or a coroutine that
 returns it, or None when it has started the call, which answers later. Or it raises `ProtocolError`.
+``tools/call`` is served by `wirespeed.server.connection`.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Collection, Coroutine
-from typing import TYPE_CHECKING, Any, TypeAlias
+import importlib
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from wirespeed.errors import ProtocolError, shortened
 from wirespeed.protocol import codes
 from wirespeed.protocol.capabilities import understood
-from wirespeed.protocol.messages import (
-    DiscoverParams,
-    InitializeParams,
-    ListParams,
-    SetLevelParams,
-)
-from wirespeed.protocol.revisions import (
-    LATEST_LEGACY,
-    LOG_LEVELS,
-    REVISIONS,
-    Revision,
-)
-from wirespeed.server.requests.feature import Feature
+from wirespeed.protocol.messages import DiscoverParams, InitializeParams, SetLevelParams
+from wirespeed.protocol.revisions import LATEST_LEGACY, LOG_LEVELS, REVISIONS, Revision
+from wirespeed.server.requests.call import Feature
+from wirespeed.server.requests.operation import cursor_of, params_of
 from wirespeed.server.requests.reply import Body
 
 if TYPE_CHECKING:
     from wirespeed._core.envelope import Message
-    from wirespeed.server.asking.client_progress import OnProgress
+    from wirespeed.server.asking.asker import OnProgress
     from wirespeed.server.connection import ServerConnection
-    from wirespeed.server.discovery import Discovery
+    from wirespeed.server.discovery import ServerDiscovery
     from wirespeed.server.requests.call import Call
-
-Handler: TypeAlias = Callable[["Call", "Message"], Body | Coroutine[Any, Any, Body] | None]
-
-# Names that an unknown one is compared with: each costs some 10 µs.
-MAX_COMPARED = 100
+    from wirespeed.server.requests.operation import Handler
 
 LATEST_LEGACY_REVISION = REVISIONS[LATEST_LEGACY]
 
+# The module and name of each method's handler.
+HANDLERS: dict[str, str] = {
+    "initialize": "wirespeed.server.methods:initialize",
+    "server/discover": "wirespeed.server.methods:discover",
+    "ping": "wirespeed.server.methods:ping",
+    "tools/list": "wirespeed.server.methods:tools_list",
+    "prompts/list": "wirespeed.server.prompts:list_prompts",
+    "prompts/get": "wirespeed.server.prompts:get",
+    "resources/list": "wirespeed.server.resources.resource:list_resources",
+    "resources/templates/list": "wirespeed.server.resources.resource:list_templates",
+    "resources/read": "wirespeed.server.resources.resource:read",
+    "completion/complete": "wirespeed.server.completion:complete",
+    "logging/setLevel": "wirespeed.server.methods:set_level",
+    "subscriptions/listen": "wirespeed.server.subscriptions:listen",
+    "resources/subscribe": "wirespeed.server.subscriptions:subscribe",
+    "resources/unsubscribe": "wirespeed.server.subscriptions:unsubscribe",
+    "tasks/get": "wirespeed.server.tasks.legacy:get",
+    "tasks/result": "wirespeed.server.tasks.legacy:result",
+    "tasks/list": "wirespeed.server.tasks.legacy:list_page",
+    "tasks/cancel": "wirespeed.server.tasks.legacy:cancel",
+}
+
+# What a server must offer, so that it has a method: others are not found (JSON-RPC 2.0 section 5.1,
+# and the note at MethodNotFoundError in the schema of 2026-07-28).
+NEEDS: dict[str, str] = {
+    "prompts/list": "prompts",
+    "prompts/get": "prompts",
+    "resources/list": "resources",
+    "resources/templates/list": "resources",
+    "resources/read": "resources",
+    "resources/subscribe": "resources",
+    "resources/unsubscribe": "resources",
+    "completion/complete": "completions",
+    "tasks/get": "tasks",
+    "tasks/result": "tasks",
+    "tasks/list": "tasks",
+    "tasks/cancel": "tasks",
+}
+
+
+@functools.cache
+def handler_of(method: str) -> Handler:
+    """The handler of a method. ProtocolError -32601: there is none."""
+    place = HANDLERS.get(method)
+    if place is None:
+        raise ProtocolError(codes.METHOD_NOT_FOUND, f"Method not found: {shortened(method)}")
+    module, _, name = place.partition(":")
+    handler: Handler = getattr(importlib.import_module(module), name)
+    return handler
+
+
+def check_offered(discovery: ServerDiscovery, method: str) -> None:
+    """ProtocolError -32601 for a method of a feature that the server does not have."""
+    need = NEEDS.get(method)
+    if need is not None and not discovery.offered(need):
+        raise ProtocolError(codes.METHOD_NOT_FOUND, f"This server has no {need}: {method}")
+
 
 class State:
-    """What the handshake of a legacy connection settled."""
+    """The state of a legacy connection: what its handshake settled, and what handlers keep."""
 
     __slots__ = (
         "capabilities",
@@ -72,31 +118,10 @@ class State:
         self.session_id: str | None = None  # the same
 
 
-def params_of(message: Message, decoder: msgspec.json.Decoder[Any]) -> Any:
-    """Decode the params. ProtocolError -32602 names the member that does not fit."""
-    raw = message.params
-    try:
-        return decoder.decode(b"{}" if raw is None else raw)
-    except msgspec.DecodeError as exc:
-        text = str(exc).replace("`$", "`params").replace("$.", "params.")
-        raise ProtocolError(codes.INVALID_PARAMS, f"Invalid params: {text}") from None
-
-
-def unknown(kind: str, name: str, known: Collection[str]) -> ProtocolError:
-    """-32602 for a name that nothing has, with the nearest one that something has."""
-    text = f"Unknown {kind}: {shortened(name)}"
-    if len(name) <= 64 and len(known) <= MAX_COMPARED:
-        import difflib
-
-        if near := difflib.get_close_matches(name, known, n=1):
-            text += f"; did you mean {near[0]}?"
-    return ProtocolError(codes.INVALID_PARAMS, text)
-
-
 # -- eras -----------------------------------------------------------------------------------------
 
 
-def unsupported_version(discovery: Discovery, requested: str | None) -> ProtocolError:
+def unsupported_version(discovery: ServerDiscovery, requested: str | None) -> ProtocolError:
     """-32022 with the versions to choose from (2026-07-28 basic/versioning)."""
     requested = shortened(requested or "")
     return ProtocolError(
@@ -187,12 +212,6 @@ def tools_list(call: Call, message: Message) -> Body:
     return service.tools.page(call.revision, cursor_of(message), shows)
 
 
-def cursor_of(message: Message) -> str | None:
-    """Which page a list request asks for. ProtocolError -32602."""
-    cursor: str | None = params_of(message, _list).cursor
-    return cursor
-
-
 # -- logging --------------------------------------------------------------------------------------
 
 
@@ -219,5 +238,4 @@ def answer(method: str) -> Feature:
 
 _initialize = msgspec.json.Decoder(InitializeParams)
 _discover = msgspec.json.Decoder(DiscoverParams)
-_list = msgspec.json.Decoder(ListParams)
 _set_level = msgspec.json.Decoder(SetLevelParams)

@@ -19,7 +19,7 @@ from wirespeed.protocol import codes
 from wirespeed.protocol.messages import ListenParams, ResourceParams
 from wirespeed.protocol.revisions import META_SUBSCRIPTION_ID
 from wirespeed.server.requests.call import SHUTTING_DOWN
-from wirespeed.server.requests.methods import params_of
+from wirespeed.server.requests.operation import params_of
 from wirespeed.server.requests.reply import finished
 
 if TYPE_CHECKING:
