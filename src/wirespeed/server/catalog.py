@@ -118,7 +118,7 @@ Shows: TypeAlias = Callable[[str, Entry], bool]
 
 
 class LimitOptions(TypedDict, total=False):
-    """How calls of one function are bounded.
+    """Bounds of the calls of one function.
 
     Attributes:
         timeout: Seconds after which a call is given up, including the wait for other calls.
@@ -191,7 +191,7 @@ class Catalog(Generic[T]):
         return key in self.items
 
     def get(self, key: str) -> T | None:
-        """What is registered under a key; None if nothing is."""
+        """Return what is registered under a key; None if nothing is."""
         return self.items.get(key)
 
     def add(self, key: str, entry: Any, item: T) -> None:

@@ -597,11 +597,9 @@ class Context:
         timeout: float | None,
         on_progress: OnProgress | None = None,
     ) -> Any:
-        from wirespeed.server.asking.asker import How
+        from wirespeed.server.asking.asker import How, checked
 
         if on_progress is not None:
-            from wirespeed.server.asking.asker import checked
-
             checked(on_progress)
         return await self._asking().ask(question, How(timeout, on_progress))
 

@@ -1,4 +1,4 @@
-"""What a server says of itself: its identity, its revisions, and what it offers."""
+"""Discovery: the identity of a server, its revisions, and what it offers."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ class ServerDiscovery:
         return None if offer is None else offer()
 
     def capabilities(self, revision: Revision) -> dict[str, Any]:
-        """What the server offers to a client of this revision, at this moment."""
+        """The capabilities that a client of this revision sees at this moment."""
         return {
             name: settings
             for name in _CAPABILITIES
@@ -107,7 +107,7 @@ class ServerDiscovery:
         }
 
     def forget(self) -> None:
-        """What the server offers changed; from any thread."""
+        """Note that the server offers something else; from any thread."""
         self._discovered = {}
 
     def finish(self, body: bytes) -> Whole:

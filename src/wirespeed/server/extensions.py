@@ -49,7 +49,7 @@ class ExtensionResult(msgspec.Struct):
 
 
 class Listening(Protocol):
-    """What an extension adds to subscriptions/listen: a member of ``notifications``."""
+    """The part of an extension in subscriptions/listen: a member of ``notifications``."""
 
     def honoured(self, message: "Message", value: Any) -> Any:
         """What of the value is honoured, for the acknowledgement. ProtocolError."""

@@ -7,40 +7,33 @@ Every server has them. A prompt, a resource and a template stand in `wirespeed.s
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
-from wirespeed.errors import shortened
+from wirespeed.errors import ResourceNotFound, shortened
 from wirespeed.protocol import shapes
-from wirespeed.server.catalog import Catalog, LimitOptions, check_options
+from wirespeed.server.catalog import Catalog, check_options
 from wirespeed.server.permissions import check_scopes
 from wirespeed.server.requests.operation import unknown
 
 if TYPE_CHECKING:
     import os
 
-    from wirespeed.protocol.blocks import Annotations, Icon
     from wirespeed.protocol.results import GetPromptResult, ReadResourceResult
     from wirespeed.server.completion import Completable
     from wirespeed.server.context import Context
-    from wirespeed.server.prompts import Prompt
+    from wirespeed.server.prompts import Prompt, PromptOptions
     from wirespeed.server.requests.call import Call
     from wirespeed.server.requests.serving import Serving
-    from wirespeed.server.resources.resource import Resource, ResourceTemplate
+    from wirespeed.server.resources.resource import (
+        FolderOptions,
+        Resource,
+        ResourceOptions,
+        ResourceTemplate,
+    )
     from wirespeed.server.service import McpService
 
 
 # -- prompts ---------------------------------------------------------------------------------------
-
-
-class PromptOptions(LimitOptions, total=False):
-    """The options of `Server.prompt`; `Server.add_prompt` describes them."""
-
-    name: str | None
-    title: str | None
-    description: str | None
-    icons: Iterable[Icon] | None
-    meta: Mapping[str, Any] | None
-    scopes: Iterable[str]
 
 
 class PromptCatalog(Catalog["Prompt"]):
@@ -80,9 +73,9 @@ class PromptCatalog(Catalog["Prompt"]):
 
     def register(self, function: Callable[..., Any], **options: Unpack[PromptOptions]) -> Prompt:
         """See `Server.add_prompt`."""
-        check_options("add_prompt()", options, PromptOptions)
-        from wirespeed.server.prompts import make_prompt
+        from wirespeed.server.prompts import PromptOptions, make_prompt
 
+        check_options("add_prompt()", options, PromptOptions)
         prompt = make_prompt(self._service, function, options)
         self.add(prompt.key, prompt.entry, prompt)
         self.enable()
@@ -91,29 +84,6 @@ class PromptCatalog(Catalog["Prompt"]):
 
 
 # -- resources -------------------------------------------------------------------------------------
-
-
-class FolderOptions(TypedDict, total=False):
-    """The options that resources and folders share; `Server.add_resource` describes them."""
-
-    name: str | None
-    title: str | None
-    description: str | None
-    annotations: Annotations | Mapping[str, Any] | None
-    icons: Iterable[Icon] | None
-    meta: Mapping[str, Any] | None
-    ttl_ms: int | None
-    cache_scope: str | None
-    timeout: float | None
-    scopes: Iterable[str]
-
-
-class ResourceOptions(FolderOptions, LimitOptions, total=False):
-    """The options of `Server.resource`; `Server.add_resource` describes them."""
-
-    mime_type: str | None
-    size: int | None
-    safe: bool
 
 
 class ResourceCatalog:
@@ -159,9 +129,13 @@ class ResourceCatalog:
         self, uri: str, content: Any, **options: Unpack[ResourceOptions]
     ) -> Resource | ResourceTemplate:
         """See `Server.add_resource`."""
-        check_options("add_resource()", options, ResourceOptions)
-        from wirespeed.server.resources.resource import ResourceTemplate, make_resource
+        from wirespeed.server.resources.resource import (
+            ResourceOptions,
+            ResourceTemplate,
+            make_resource,
+        )
 
+        check_options("add_resource()", options, ResourceOptions)
         made = make_resource(self._service, uri, content, options)
         if isinstance(made, ResourceTemplate):
             self.templates.add(made.key, made.entry, made)
@@ -181,9 +155,13 @@ class ResourceCatalog:
         **options: Unpack[FolderOptions],
     ) -> ResourceTemplate:
         """See `Server.add_folder`."""
-        check_options("add_folder()", options, FolderOptions)
-        from wirespeed.server.resources.resource import ResourceTemplate, folder_template
+        from wirespeed.server.resources.resource import (
+            FolderOptions,
+            ResourceTemplate,
+            folder_template,
+        )
 
+        check_options("add_folder()", options, FolderOptions)
         template, own_name, read, complete = folder_template(
             uri_prefix, path, hidden=hidden, max_size=max_size
         )
@@ -255,10 +233,14 @@ class ResourceCatalog:
                 check_scopes(call, item.scopes, f"the resource {shortened(uri)}")
 
     async def fetch(self, uri: str, context: Context) -> ReadResourceResult:
-        """What `Context.read_resource` returns."""
-        from wirespeed.server.resources.resource import fetch
-
-        return await fetch(self, uri, context)
+        """See `Context.read_resource`."""
+        found = self.find(uri)
+        if found is None:
+            raise ResourceNotFound(uri)
+        if isinstance(found, tuple):
+            template, values = found
+            return await template.fetch(context, uri, values)
+        return await found.fetch(context)
 
 
 # -- completion ------------------------------------------------------------------------------------

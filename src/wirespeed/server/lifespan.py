@@ -77,7 +77,7 @@ async def release(life: Life) -> None:
 
 
 def state_of(service: McpService) -> Any:
-    """What a server's lifespan yielded. RuntimeError: the server is not alive."""
+    """Return what a server's lifespan yielded. RuntimeError: the server is not alive."""
     life = service.life
     if life is None or not life.begun.done():
         raise RuntimeError(f"{service!r} is not alive: see `Server.running`")

@@ -27,10 +27,10 @@ from wirespeed.server.requests.reply import Body
 if TYPE_CHECKING:
     from wirespeed._core.envelope import Message
     from wirespeed.server.asking.asker import OnProgress
-    from wirespeed.server.connection import ServerConnection
     from wirespeed.server.discovery import ServerDiscovery
     from wirespeed.server.requests.call import Call
     from wirespeed.server.requests.operation import Handler
+    from wirespeed.server.requests.serving import Serving
 
 LATEST_LEGACY_REVISION = REVISIONS[LATEST_LEGACY]
 
@@ -136,7 +136,7 @@ def newest(versions: tuple[str, ...]) -> Revision | None:
     return REVISIONS[versions[-1]] if versions else None
 
 
-def modern_revision(connection: ServerConnection, version: str) -> Revision:
+def modern_revision(connection: Serving, version: str) -> Revision:
     """The revision that a request's envelope names. ProtocolError if it cannot be served."""
     discovery = connection.service.discovery
     if version not in discovery.modern_versions:
@@ -144,7 +144,7 @@ def modern_revision(connection: ServerConnection, version: str) -> Revision:
     return REVISIONS[version]
 
 
-def refuse_uninitialized(connection: ServerConnection, message: Message) -> None:
+def refuse_uninitialized(connection: Serving, message: Message) -> None:
     """A request that has neither a modern envelope nor a handshake before it; of a client without a
     session, one that has no envelope."""
     discovery = connection.service.discovery

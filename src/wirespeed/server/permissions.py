@@ -82,9 +82,8 @@ class Visibility:
         )
 
     def of(self, name: str, client: Call | Serving) -> Shows | None:
-        """What tells whether a client sees an entry of the list ``name``, given its key and the
-        entry; None without a filter, where everyone sees everything. ``client``: its request, or
-        its connection."""
+        """A function that tells whether a client sees an entry of the list ``name``; None without a
+        filter, where everyone sees everything. ``client``: its request, or its connection."""
         if not self.limited:
             return None
         user = None if client.peer is None else client.peer.user

@@ -24,7 +24,7 @@ Arguments are strings on the wire. Arguments of other types are decoded: numbers
 ``true``, members of an `Enum` or ``Literal``, dates; lists, dicts and structs from their JSON.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -32,13 +32,13 @@ import msgspec
 from wirespeed._exports import set_public_home
 from wirespeed.errors import ProtocolError
 from wirespeed.protocol import codes
-from wirespeed.protocol.blocks import Block, ContentBlock
+from wirespeed.protocol.blocks import Block, ContentBlock, Icon
 from wirespeed.protocol.messages import GetPromptParams, given
 from wirespeed.protocol.meta import check_meta, passed_on
 from wirespeed.protocol.results import WHOLE, GetPromptResult, PromptMessage
 from wirespeed.protocol.revisions import LATEST_MODERN
 from wirespeed.schema.from_strings import ArgumentError, TextSlot, decode_strings, slots_of
-from wirespeed.server.catalog import PromptArgumentEntry, PromptEntry
+from wirespeed.server.catalog import LimitOptions, PromptArgumentEntry, PromptEntry
 from wirespeed.server.completion import Completable
 from wirespeed.server.context import Context
 from wirespeed.server.permissions import check_scopes
@@ -56,12 +56,22 @@ from wirespeed.server.tools.signature import ToolSpec, inspect_tool
 if TYPE_CHECKING:
     from wirespeed._core.envelope import Message
     from wirespeed.protocol.revisions import Revision
-    from wirespeed.server.feature_catalogs import PromptOptions
     from wirespeed.server.requests.call import Call
     from wirespeed.server.requests.reply import Body
     from wirespeed.server.service import McpService
 
 __all__ = ["Prompt", "PromptResult", "make_prompt"]
+
+
+class PromptOptions(LimitOptions, total=False):
+    """The options of `Server.prompt`; `Server.add_prompt` describes them."""
+
+    name: str | None
+    title: str | None
+    description: str | None
+    icons: Iterable[Icon] | None
+    meta: Mapping[str, Any] | None
+    scopes: Iterable[str]
 
 
 class PromptResult(msgspec.Struct, kw_only=True):
@@ -97,7 +107,7 @@ class Prompt(Completable):
         slots: list[TextSlot],
         function: Callable[..., Any],
         service: "McpService",
-        options: "PromptOptions",
+        options: PromptOptions,
     ) -> None:
         super().__init__(
             entry.name, function, (slot.name for slot in slots), options.get("scopes", ())
@@ -122,7 +132,7 @@ class Prompt(Completable):
         call.start(invoke(self._feature, self._spec, values, call.context))
 
     async def fetch(self, context: Context, arguments: Mapping[str, Any]) -> GetPromptResult:
-        """What `Context.get_prompt` returns."""
+        """See `Context.get_prompt`."""
         texts = {
             name: value if isinstance(value, str) else to_json(value).decode()
             for name, value in arguments.items()
@@ -194,9 +204,9 @@ def _one(value: Any, version: str) -> Iterator[_Message]:
 
 
 def make_prompt(
-    service: "McpService", function: Callable[..., Any], options: "PromptOptions"
+    service: "McpService", function: Callable[..., Any], options: PromptOptions
 ) -> Prompt:
-    """What `Server.add_prompt` registers; it describes the options and the errors."""
+    """Make a prompt; `Server.add_prompt` describes the options and the errors."""
     spec = inspect_tool(
         function,
         name=options.get("name"),

@@ -24,13 +24,17 @@ if TYPE_CHECKING:
     from wirespeed.server.context import Context
     from wirespeed.server.dependencies.registry import ProviderOptions
     from wirespeed.server.extensions import Extension
-    from wirespeed.server.feature_catalogs import FolderOptions, PromptOptions, ResourceOptions
     from wirespeed.server.lifespan import Lifespan
     from wirespeed.server.middleware.functions import AskMiddleware, Middleware
     from wirespeed.server.permissions import Filter
-    from wirespeed.server.prompts import Prompt
+    from wirespeed.server.prompts import Prompt, PromptOptions
     from wirespeed.server.requests.observer import Observer
-    from wirespeed.server.resources.resource import Resource, ResourceTemplate
+    from wirespeed.server.resources.resource import (
+        FolderOptions,
+        Resource,
+        ResourceOptions,
+        ResourceTemplate,
+    )
     from wirespeed.server.tools.catalog import RawToolOptions, ToolOptions
     from wirespeed.server.tools.signature import Extra
     from wirespeed.server.tools.tool import Tool
@@ -168,7 +172,7 @@ class Server:
 
     @property
     def service(self) -> McpService:
-        """What transports serve (`wirespeed.transport.service.Service`)."""
+        """The service of this server (`wirespeed.transport.service.Service`), for transports."""
         return self._service
 
     @property
@@ -183,7 +187,7 @@ class Server:
 
     @property
     def instructions(self) -> str | None:
-        """How a model is to use the server."""
+        """The instructions for a model that uses the server."""
         return self._service.discovery.instructions
 
     @property
@@ -193,7 +197,7 @@ class Server:
 
     @property
     def limits(self) -> Limits:
-        """What one connection may take."""
+        """The limits of one connection."""
         return self._service.limits
 
     @property

@@ -1,4 +1,4 @@
-"""What one server is made of, and how transports and clients in the same process serve it.
+"""The parts of one server, and how transports and clients in the same process serve it.
 
 `wirespeed.Server` is what authors see of it. Each part has a type of its own; a part that
 needs another finds it here.
@@ -44,7 +44,7 @@ _PROVIDERS = "wirespeed.server.dependencies.provider"
 
 
 class Mounts:
-    """Which servers are mounted on one server, and on which it is mounted."""
+    """The servers that are mounted on one server, and those on which it is mounted."""
 
     def __init__(self, service: McpService) -> None:
         self._service = service
@@ -176,7 +176,7 @@ class McpService:
     # -- dependencies ----------------------------------------------------------------------------
 
     def made_dependencies(self) -> Dependencies:
-        """What knows the dependencies of functions, made now if it must be."""
+        """The dependencies of functions, made now if they must be."""
         if self.dependencies is None:
             from wirespeed.server.dependencies.registry import Dependencies
 
@@ -247,13 +247,13 @@ class McpService:
     def http_target(
         self, options: HttpOptions, *, loop: asyncio.AbstractEventLoop, pool: TaskPool
     ) -> HttpTarget:
-        """What answers HTTP requests."""
+        """The endpoint of Streamable HTTP."""
         from wirespeed.server.http.endpoint import StreamableHttp
 
         return StreamableHttp(self, options, loop, pool)
 
     def well_known(self, path: str) -> Mapping[str, HttpTarget]:
-        """What answers at further paths, where the server is served at a path."""
+        """The targets at further paths, where the server is served at a path."""
         return {} if self.auth is None else self.auth.well_known(path, self.scopes)
 
     def scopes(self) -> set[str]:
@@ -277,7 +277,7 @@ class McpService:
     def sse_target(
         self, options: HttpOptions, *, loop: asyncio.AbstractEventLoop, pool: TaskPool
     ) -> HttpTarget:
-        """What answers HTTP requests of clients of 2024-11-05."""
+        """The endpoint of HTTP+SSE, for clients of 2024-11-05."""
         from wirespeed.server.http.sse import SseEndpoint
 
         return SseEndpoint(self, options, loop, pool)

@@ -223,6 +223,11 @@ class ListenStream:
         """The length of its URIs and its id together."""
         return len(self.raw_id) + sum(map(len, self.uris))
 
+    @property
+    def is_over(self) -> bool:
+        """Whether it, or its connection, has ended."""
+        return self.connection.listens.get(self.raw_id) is not self
+
     def cancel(self) -> None:
         """The client ended it: nothing further is sent."""
         self._over()

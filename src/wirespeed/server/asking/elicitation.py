@@ -92,7 +92,7 @@ class CancelledElicitation(_Refused, frozen=True):
 
 
 Elicited: TypeAlias = AcceptedElicitation[T] | DeclinedElicitation | CancelledElicitation
-"""What the user did with a form or a link. Type checkers know that there is content after
+"""The user's reaction to a form or a link. Type checkers know that there is content after
 ``if answer:``, ``answer.action == "accept"`` and ``case AcceptedElicitation(content=…)``."""
 
 _REFUSED: dict[str, DeclinedElicitation | CancelledElicitation] = {

@@ -14,13 +14,13 @@ from wirespeed.server.requests.launchers import launcher_of
 if TYPE_CHECKING:
     from wirespeed.server.asking.asker import InputRequest
     from wirespeed.server.context import Context
-    from wirespeed.server.tools.signature import ToolSpec
+    from wirespeed.server.requests.launchers import Spec
 
 __all__ = ["InputRequired", "explicit", "split_annotation"]
 
 
 class InputRequired:
-    """What a handler returns when it needs input of the client (2026-07-28 basic/patterns/mrtr,
+    """The result of a handler that needs input of the client (2026-07-28 basic/patterns/mrtr,
     "InputRequiredResult")::
 
         @server.tool
@@ -78,7 +78,7 @@ def split_annotation(returns: Any) -> tuple[bool, Any]:
     return True, typing.Union[rest]  # noqa: UP007
 
 
-def explicit(spec: ToolSpec, where: str) -> None:
+def explicit(spec: Spec, where: str) -> None:
     """Call the function of a spec again, with the answers, when it returns `InputRequired`."""
     if spec.context_index < 0:
         raise SignatureError(

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from asyncio import Future
 
     from wirespeed.protocol.asking import Root
-    from wirespeed.server.connection import ServerConnection
+    from wirespeed.server.requests.serving import Serving
     from wirespeed.server.service import McpService
 
 __all__ = ["RootsChange", "RootsListeners"]
@@ -39,7 +39,7 @@ class RootsChange:
 
     __slots__ = ("_connection", "_service")
 
-    def __init__(self, connection: ServerConnection, service: McpService) -> None:
+    def __init__(self, connection: Serving, service: McpService) -> None:
         self._connection = connection
         self._service = service
 
@@ -107,7 +107,7 @@ class RootsListeners:
     def __init__(self, service: McpService) -> None:
         self._service = service
         self.handlers: list[Callable[[RootsChange], Any]] = []
-        self.being_told: dict[ServerConnection, bool] = {}
+        self.being_told: dict[Serving, bool] = {}
 
     def add(self, function: F) -> F:
         """See `Server.on_roots_changed`."""
@@ -116,7 +116,7 @@ class RootsListeners:
         self.handlers.append(function)
         return function
 
-    def changed(self, connection: ServerConnection) -> None:
+    def changed(self, connection: Serving) -> None:
         """A client says that its roots changed."""
         if (
             connection.draining
@@ -149,7 +149,7 @@ class RootsListeners:
         for inner in self._service.mounts.servers():
             yield from inner.roots._wanted()
 
-    async def _tell_all(self, connection: ServerConnection) -> None:
+    async def _tell_all(self, connection: Serving) -> None:
         while self.being_told[connection]:
             self.being_told[connection] = False
             for service, handlers in list(self._wanted()):

@@ -15,7 +15,13 @@ from wirespeed._exports import set_public_home
 from wirespeed.errors import DependencyError
 from wirespeed.server.dependencies.scope import AtOnce, Given, InThread, Scope
 from wirespeed.server.requests import launchers
-from wirespeed.server.tools.signature import _code_flags, _label, _layers, _Scope, _signature
+from wirespeed.server.tools.callables import (
+    AnnotationScope,
+    code_flags,
+    label_of,
+    layers_of,
+    signature_of,
+)
 
 ScopeName: TypeAlias = Literal["request", "connection", "server"]
 Source: TypeAlias = "Provider | Given"
@@ -50,7 +56,7 @@ class Dependency:
         self.inline = inline
 
     def __repr__(self) -> str:
-        return f"Depends({_label(self.function)})"
+        return f"Depends({label_of(self.function)})"
 
 
 @overload
@@ -146,22 +152,22 @@ class Provider:
         self.inline = inline
         self._threads = threads
         self.needs: tuple[tuple[str | None, Source], ...] | None = None  # (keyword, source)
-        owner: Any = _layers(function, wrapped=True)[-1]
-        called = _layers(function, wrapped=False)[-1]
-        self.name = _label(called)
+        owner: Any = layers_of(function, wrapped=True)[-1]
+        called = layers_of(function, wrapped=False)[-1]
+        self.name = label_of(called)
         names: dict[str, Any] = {}
         if isinstance(owner, type):  # its __init__ may be generated, without a module
             names = vars(sys.modules.get(owner.__module__, types))
             owner = vars(owner).get("__init__", owner)
-        self._hints = _Scope(owner, names, context_class)
-        self._signature = _signature(function, str(self))
+        self._hints = AnnotationScope(owner, names, context_class)
+        self._signature = signature_of(function, str(self))
         annotation: Any = self._signature.return_annotation
         if isinstance(function, type):
             annotation = function
         elif annotation is not inspect.Signature.empty:
             annotation = self._hints.resolve(annotation, f"{self}: return value")
         self._returns = annotation
-        flags = _code_flags(called) | _code_flags(owner)
+        flags = code_flags(called) | code_flags(owner)
         self.is_async = bool(flags & inspect.CO_COROUTINE)
         self._generates = not self.is_async and bool(flags & _GENERATORS)
         self.is_resource = self._generates or (

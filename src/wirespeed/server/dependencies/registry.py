@@ -59,7 +59,7 @@ from wirespeed.server.dependencies.scope import LAST_WAIT, MISSING, Exits, Given
 from wirespeed.server.requests import launchers
 
 if TYPE_CHECKING:
-    from wirespeed.server.connection import ServerConnection
+    from wirespeed.server.requests.serving import Serving
     from wirespeed.server.service import McpService
     from wirespeed.server.tools.signature import ToolSpec
 
@@ -79,7 +79,7 @@ class ProviderOptions(TypedDict, total=False):
 
 
 class Dependencies:
-    """What one server provides to its own functions."""
+    """The values that one server provides to its own functions."""
 
     def __init__(self, service: McpService) -> None:
         self.service = service
@@ -87,7 +87,7 @@ class Dependencies:
         self._by_type: dict[Any, Provider] = {}
         self._by_function: dict[tuple[Any, Scope | None], Provider] = {}
         self.state: Provider | None = None  # what the lifespan yields
-        self._connections: dict[ServerConnection, Shared] = {}
+        self._connections: dict[Serving, Shared] = {}
         self.endings: set[asyncio.Task[None]] = set()
 
     # -- registration ----------------------------------------------------------------------------
@@ -224,7 +224,7 @@ class Dependencies:
             )
         return life.shared
 
-    def connection_scope(self, connection: ServerConnection) -> Shared:
+    def connection_scope(self, connection: Serving) -> Shared:
         """The values of a connection; ConnectionClosed when it is over."""
         shared = self._connections.get(connection)
         if shared is None:
@@ -244,7 +244,7 @@ class Dependencies:
             )
         return shared
 
-    def _connection_over(self, connection: ServerConnection, closed: asyncio.Future[None]) -> None:
+    def _connection_over(self, connection: Serving, closed: asyncio.Future[None]) -> None:
         shared = self._connections.pop(connection)
         task = connection.loop.create_task(shared.aclose(), name="wirespeed connection's end")
         self.endings.add(task)

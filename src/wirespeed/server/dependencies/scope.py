@@ -15,7 +15,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Future as Job
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from wirespeed.errors import ConnectionClosed
 from wirespeed.server.requests.launchers import Threads
@@ -23,9 +23,7 @@ from wirespeed.server.requests.launchers import Threads
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from wirespeed.server.dependencies.provider import Provider
     from wirespeed.server.requests.call import Call
-    from wirespeed.server.server import Server
 
 logger = logging.getLogger("wirespeed.server")
 
@@ -34,7 +32,7 @@ MISSING: Any = object()
 
 
 class Scope(IntEnum):
-    """How long a provided value lives; the wider, the greater."""
+    """The life of a provided value; the wider, the greater."""
 
     REQUEST = 1
     CONNECTION = 2
@@ -47,10 +45,26 @@ class Scope(IntEnum):
 
 
 class Given(IntEnum):
-    """What a provider may take besides what is provided."""
+    """Parameters of a provider that no provider fills."""
 
     CONTEXT = 1
     SERVER = 2
+
+
+class ValueProvider(Protocol):
+    """A function that provides a value (`wirespeed.server.dependencies.provider.Provider`)."""
+
+    scope: Scope
+    is_resource: bool
+
+    async def arguments(self, take: Callable[[Any], Awaitable[Any]]) -> list[Any]:
+        """The arguments of a call, each from ``take(source)``."""
+
+    def call(self, values: list[Any]) -> Awaitable[Any]:
+        """An awaitable of the value, for a provider that is not a resource."""
+
+    async def manager(self, values: list[Any]) -> Any:
+        """The async context manager of a resource."""
 
 
 # -- resources: what is to be left again ----------------------------------------------------------
@@ -119,7 +133,7 @@ class Exits:
 
     def __init__(self, call: Call) -> None:
         self._call = call
-        self.entered: list[tuple[Provider, Any]] = []
+        self.entered: list[tuple[ValueProvider, Any]] = []
         self._shared: list[Shared] = []
 
     def use(self, shared: Shared) -> None:
@@ -132,7 +146,7 @@ class Exits:
         for shared in self._shared:
             shared.leave(self._call)
 
-    async def enter(self, provider: Provider, arguments: list[Any]) -> Any:
+    async def enter(self, provider: ValueProvider, arguments: list[Any]) -> Any:
         """The value of a resource, which `unwind` will leave."""
         manager = await provider.manager(arguments)
         value = await manager.__aenter__()
@@ -172,7 +186,7 @@ class _Kept:
 
     __slots__ = ("made", "provider", "release", "task")
 
-    def __init__(self, provider: Provider, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, provider: ValueProvider, loop: asyncio.AbstractEventLoop) -> None:
         self.provider = provider
         self.made: asyncio.Future[Any] = loop.create_future()
         self.release = asyncio.Event()
@@ -194,14 +208,14 @@ class Shared:
     def __init__(
         self,
         scope: Scope,
-        server: Server,
+        server: object,
         wider: Callable[[], Shared] | None,
         context: contextvars.Context,
         grace: float | None = None,
         ready: asyncio.Future[None] | None = None,
     ) -> None:
         self.scope = scope
-        self.values: dict[Provider, Any] = {}  # complete: looked at before `get` is awaited
+        self.values: dict[ValueProvider, Any] = {}  # complete: looked at before `get` is awaited
         self.closing = False
         self._server = server
         self._wider = wider
@@ -209,11 +223,11 @@ class Shared:
         self._grace = grace
         self._ready = ready
         self._loop = asyncio.get_running_loop()
-        self._kept: dict[Provider, _Kept] = {}  # in the order of completion, from there on
+        self._kept: dict[ValueProvider, _Kept] = {}  # in the order of completion, from there on
         self._users: set[Call] = set()
         self._unused: asyncio.Future[None] | None = None
 
-    async def get(self, provider: Provider) -> Any:
+    async def get(self, provider: ValueProvider) -> Any:
         """The value of a provider; made now if it is the first time, once for all who wait.
 
         A failure is raised for all who wait, and is not kept: the next call tries again.
@@ -292,7 +306,7 @@ class Shared:
         self._users.add(call)
 
     def leave(self, call: Call) -> None:
-        """It ended."""
+        """The handler of a call has ended."""
         self._users.discard(call)
         if not self._users and self._unused is not None and not self._unused.done():
             self._unused.set_result(None)

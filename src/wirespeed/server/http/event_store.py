@@ -144,7 +144,7 @@ class EventLog:
 
 
 async def value_of(result: Any) -> Any:
-    """What a method returned, which may be a coroutine function."""
+    """Return the result of a method, which may be a coroutine function."""
     return await result if inspect.isawaitable(result) else result
 
 

@@ -275,7 +275,7 @@ cdef class McpExchange(Exchange):
         return True
 
     def on_slow(self):
-        """What serves the client learns of it."""
+        """Tell the connection that serves the client."""
         if self.client is not None:
             self.client.on_slow()
 

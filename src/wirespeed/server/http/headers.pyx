@@ -225,7 +225,7 @@ cdef int check_params_c(HttpHead head, tuple fields, Lease arguments) except -1:
 
 
 cdef int find_c(HttpHead head, bytes name, Span *value) noexcept:
-    """How often a field occurs, and the value of the last one. The name is in lower case."""
+    """Count the fields of a name, and find the value of the last one. The name is in lower case."""
     cdef const uint8_t *word = <const uint8_t *> PyBytes_AS_STRING(name)
     cdef size_t i, n = <size_t> PyBytes_GET_SIZE(name)
     cdef HttpField *field

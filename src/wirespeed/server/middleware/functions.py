@@ -11,14 +11,14 @@ from wirespeed.server.middleware.stack import ServerRequest
 __all__ = ["AskMiddleware", "AskNext", "CallNext", "Middleware"]
 
 CallNext: TypeAlias = Callable[[InboundRequest], Awaitable[Reply | None]]
-"""What a middleware calls for the answer of the next one, or of the handler. The answer is None
-for subscriptions/listen alone."""
+"""The function that a middleware calls for the answer of the next one, or of the handler. The
+answer is None for subscriptions/listen alone."""
 
 Middleware: TypeAlias = Callable[[InboundRequest, CallNext], Awaitable[Reply | None]]
 """A middleware of a server (`Server.add_middleware`): an ``async`` function."""
 
 AskNext: TypeAlias = Callable[[ServerRequest], Awaitable[bytes]]
-"""What a middleware of questions calls for the JSON text of the client's result."""
+"""The function that a middleware of questions calls for the JSON text of the client's result."""
 
 AskMiddleware: TypeAlias = Callable[[ServerRequest, AskNext], Awaitable[bytes]]
 """A middleware of questions (`Server.add_ask_middleware`): an ``async`` function."""

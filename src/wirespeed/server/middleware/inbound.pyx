@@ -1,4 +1,4 @@
-"""What middleware sees of a request and of its answer."""
+"""A request and its answer as middleware sees them."""
 
 cimport cython
 
@@ -32,7 +32,7 @@ cdef object decode_members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 @cython.final
 @cython.freelist(64)
 cdef class Reply:
-    """What a request is answered with: the JSON text of its result.
+    """The answer to a request: the JSON text of its result.
 
     ``call_next`` returns a complete reply, as it would be sent. A reply of your own, made by
     `result`, gets the members of its era (``resultType``, the server's identity) that it lacks.

@@ -75,7 +75,7 @@ cdef class AnswerSink:
         raise NotImplementedError
 
     cdef dict state_c(self):
-        """What middleware shares with the handler; None without middleware."""
+        """The dict that middleware shares with the handler; None without middleware."""
         return None
 
     cdef int carry_c(self, Call call, object work) except -1:
@@ -101,7 +101,7 @@ cdef class Call(Completion):
 
     @property
     def peer(self):
-        """What the transport knows of the client (`Peer`), or None. For a call in flight."""
+        """The client as the transport knows it (`Peer`), or None. For a call in flight."""
         return self.peer_c()
 
     cdef object peer_c(self):
@@ -351,7 +351,7 @@ cdef class Call(Completion):
         return 0
 
     cdef Series series_c(self):
-        """What an observed request that ran an operation counts as."""
+        """The series that an observed request counts to, if it ran an operation."""
         cdef Operation operation = self.operation
         if operation.kind == "tool":
             return self.connection.observer.of_tool_c(operation.name)
@@ -359,7 +359,7 @@ cdef class Call(Completion):
 
 
 cdef class Pipeline:
-    """What every request of a connection passes before its handler."""
+    """The stage that every request of a connection passes before its handler."""
 
     cdef Call call_c(self, Serving connection, Message m):
         """The call of a request that arrived."""

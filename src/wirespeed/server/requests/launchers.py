@@ -22,14 +22,11 @@ import weakref
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 from wirespeed.errors import ProtocolError
 from wirespeed.protocol import codes
 from wirespeed.transport.loop import DEFAULT_SIZE, Workers
-
-if TYPE_CHECKING:
-    from wirespeed.server.tools.signature import ToolSpec
 
 Names = tuple[str, ...] | None
 
@@ -55,6 +52,24 @@ async def coroutine(function: Callable[..., Any], values: list[Any], names: Name
 async def at_once(function: Callable[..., Any], values: list[Any], names: Names) -> Any:
     """Call a plain function on the loop's thread."""
     return call(function, values, names)
+
+
+class Spec(Protocol):
+    """A function that was read (`wirespeed.server.tools.signature.ToolSpec` describes it)."""
+
+    function: Callable[..., Any]
+    name: str
+    is_async: bool
+    is_generator: bool
+    is_async_generator: bool
+    wraps_async: bool
+    fields: tuple[str, ...]
+    kwnames: tuple[str, ...]
+    context_index: int
+    threads: Threads
+
+    def replace_function(self, function: Callable[..., Any]) -> None:
+        """Call another function instead."""
 
 
 class Threads:
@@ -114,8 +129,8 @@ class Threads:
 SHARED = Threads()
 
 
-def launcher_of(spec: ToolSpec) -> Callable[..., Coroutine[Any, Any, Any]]:
-    """What runs the function of a spec as a coroutine."""
+def launcher_of(spec: Spec) -> Callable[..., Coroutine[Any, Any, Any]]:
+    """Choose how the function of a spec runs as a coroutine."""
     if spec.is_async:
         return coroutine
     if spec.is_async_generator:

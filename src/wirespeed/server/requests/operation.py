@@ -13,7 +13,7 @@ from wirespeed.protocol import codes
 from wirespeed.protocol.messages import ListParams
 from wirespeed.server.requests import launchers
 from wirespeed.server.requests.call import Feature
-from wirespeed.server.requests.launchers import Limiter, limited
+from wirespeed.server.requests.launchers import Limiter, Spec, limited
 from wirespeed.transport.loop import is_coroutine_function
 
 if TYPE_CHECKING:
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from wirespeed.server.requests.call import Call
     from wirespeed.server.requests.reply import Body
     from wirespeed.server.service import McpService
-    from wirespeed.server.tools.signature import ToolSpec
 
 __all__ = [
     "call_from",
@@ -49,7 +48,7 @@ def check_timeout(timeout: float | None) -> None:
 
 
 def make_feature(
-    spec: ToolSpec,
+    spec: Spec,
     kind: str,
     encode: Callable[[Any, Revision], Body],
     owner: McpService,
@@ -78,7 +77,7 @@ def make_feature(
 
 
 async def call_from(
-    context: Context, feature: Feature, spec: ToolSpec, values: Mapping[str, Any]
+    context: Context, feature: Feature, spec: Spec, values: Mapping[str, Any]
 ) -> Any:
     """Call the function for another handler of the server, within the request of that handler.
     TimeoutError: the time limit of the function is over."""
@@ -89,7 +88,7 @@ async def call_from(
     return value
 
 
-def invoke(feature: Feature, spec: ToolSpec, values: Mapping[str, Any], context: Any) -> Any:
+def invoke(feature: Feature, spec: Spec, values: Mapping[str, Any], context: Any) -> Any:
     """A coroutine that calls the function; *values* by attribute of the spec's struct."""
     vector = [values[name] for name in spec.fields]
     if spec.context_index >= 0:
@@ -122,7 +121,7 @@ def unknown(kind: str, name: str, known: Collection[str]) -> ProtocolError:
 
 
 def cursor_of(message: Message) -> str | None:
-    """Which page a list request asks for. ProtocolError -32602."""
+    """Return the cursor of the page that a list request asks for. ProtocolError -32602."""
     cursor: str | None = params_of(message, _list).cursor
     return cursor
 

@@ -1,4 +1,4 @@
-"""What the params of a request say: its era, its target, and what else it brings."""
+"""The params of a request: its era, its target, and what else it brings."""
 
 import msgspec
 
@@ -104,7 +104,7 @@ cdef str cut_c(str text):
 
 
 def described(Message m not None, negotiated):
-    """What logs and traces say of a request: (method, target, version, JSON text of the id). Texts
+    """Describe a request for logs and traces: (method, target, version, JSON text of the id). Texts
     are cut; a long id is left out. ``negotiated`` is the connection's revision, or None."""
     cdef bint is_tool = poi_is(m, WS_METHOD, b'"tools/call"')
     cdef str version = None
@@ -123,7 +123,7 @@ def described(Message m not None, negotiated):
 
 
 def input_of(Message message not None, revision not None):
-    """What a request brought of earlier rounds, or its wish for a task, if the revision has these;
+    """Return what a request brought of earlier rounds, or its wish for a task, if the revision has these;
     None if it brought neither. ProtocolError -32602."""
     cdef object params = message.params
     if message.method in revision.input_methods:

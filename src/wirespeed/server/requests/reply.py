@@ -40,7 +40,7 @@ COMPLETE = b'"complete"'
 
 
 def modern_end(info: bytes) -> bytes:
-    """What every modern result ends with, behind its members (2026-07-28 basic, "Responses")."""
+    """The end of every modern result, behind its members (2026-07-28 basic, "Responses")."""
     return b',"resultType":"complete","_meta":{"%b":%b}}' % (META_SERVER_INFO.encode(), info)
 
 

@@ -89,7 +89,7 @@ class _Result(msgspec.Struct):
 
 
 class ContentsPlan:
-    """How one resource's values are encoded.
+    """The encoding of one resource's values.
 
     Args:
         mime_type: The resource's media type, if it was given one.

@@ -14,14 +14,14 @@ import errno
 import os
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import msgspec
 
 from wirespeed._exports import set_public_home
 from wirespeed.errors import ProtocolError, ResourceNotFound, SignatureError, shortened
 from wirespeed.protocol import codes, shapes
-from wirespeed.protocol.blocks import Annotations, ResourceContents
+from wirespeed.protocol.blocks import Annotations, Icon, ResourceContents
 from wirespeed.protocol.messages import ResourceParams
 from wirespeed.protocol.meta import check_meta
 from wirespeed.protocol.results import ReadResourceResult
@@ -29,7 +29,7 @@ from wirespeed.protocol.revisions import REVISIONS
 from wirespeed.protocol.scopes import checked_scopes
 from wirespeed.protocol.uri_template import Matcher, UriTemplate, check_uri
 from wirespeed.schema.from_strings import TextSlot, slots_of
-from wirespeed.server.catalog import ResourceEntry, TemplateEntry
+from wirespeed.server.catalog import LimitOptions, ResourceEntry, TemplateEntry
 from wirespeed.server.completion import Completable
 from wirespeed.server.context import Context
 from wirespeed.server.permissions import check_scopes
@@ -47,8 +47,6 @@ from wirespeed.server.tools.signature import ToolSpec, inspect_tool
 if TYPE_CHECKING:
     from wirespeed._core.envelope import Message
     from wirespeed.protocol.revisions import Revision
-    from wirespeed.server.catalog import LimitOptions
-    from wirespeed.server.feature_catalogs import ResourceCatalog, ResourceOptions
     from wirespeed.server.requests.call import Call
     from wirespeed.server.requests.reply import Body
     from wirespeed.server.service import McpService
@@ -62,6 +60,29 @@ __all__ = [
     "folder_template",
     "make_resource",
 ]
+
+
+class FolderOptions(TypedDict, total=False):
+    """The options that resources and folders share; `Server.add_resource` describes them."""
+
+    name: str | None
+    title: str | None
+    description: str | None
+    annotations: Annotations | Mapping[str, Any] | None
+    icons: Iterable[Icon] | None
+    meta: Mapping[str, Any] | None
+    ttl_ms: int | None
+    cache_scope: str | None
+    timeout: float | None
+    scopes: Iterable[str]
+
+
+class ResourceOptions(FolderOptions, LimitOptions, total=False):
+    """The options of `Server.resource`; `Server.add_resource` describes them."""
+
+    mime_type: str | None
+    size: int | None
+    safe: bool
 
 
 class TemplateArguments:
@@ -378,7 +399,7 @@ class ResourceTemplate(Completable):
 def make_resource(
     service: McpService, uri: str, content: Any, options: ResourceOptions
 ) -> Resource | ResourceTemplate:
-    """What `Server.add_resource` registers; it describes the options and the errors."""
+    """Make a resource; `Server.add_resource` describes the options and the errors."""
     mime_type, size = options.get("mime_type"), options.get("size")
     hints = cache_hints(service.discovery.hints, options.get("ttl_ms"), options.get("cache_scope"))
     icons, scopes = options.get("icons"), options.get("scopes", ())
@@ -430,8 +451,8 @@ def make_resource(
 def folder_template(
     uri_prefix: str, path: str | os.PathLike[str], *, hidden: bool, max_size: int
 ) -> tuple[str, str, Callable[..., Any], Callable[[str], list[str]]]:
-    """What `Server.add_folder` registers: the template, a name for it, the function that reads a
-    file, and the one that completes its path."""
+    """The template of `Server.add_folder`, a name for it, the function that reads a file, and that
+    which completes its path."""
     check_uri(uri_prefix)
     folder = Folder(path, hidden=hidden, max_size=max_size)
 
@@ -512,17 +533,6 @@ def read(call: Call, message: Message) -> Body | None:
     template, values = found
     template.read(call, message, uri, values)
     return None
-
-
-async def fetch(resources: ResourceCatalog, uri: str, context: Context) -> ReadResourceResult:
-    """What `Context.read_resource` returns."""
-    found = resources.find(uri)
-    if found is None:
-        raise ResourceNotFound(uri)
-    if isinstance(found, Resource):
-        return await found.fetch(context)
-    template, values = found
-    return await template.fetch(context, uri, values)
 
 
 _read = msgspec.json.Decoder(ResourceParams)

@@ -32,7 +32,7 @@ from wirespeed.tasks.views import CANCELLED, not_found
 from wirespeed.transport.rate_limited_log import RateLimitedLog
 
 if TYPE_CHECKING:
-    from wirespeed.server.connection import ServerConnection
+    from wirespeed.server.requests.serving import Serving
 
 logger = logging.getLogger("wirespeed.server")
 
@@ -131,7 +131,7 @@ class TaskBook:
         self.listeners = TaskListeners(loop)
         self.workers = TaskWorkers(loop, self._expired)
         self._jobs: set[asyncio.Task[Any]] = set()
-        self._clients: dict[ServerConnection, _Client] = {}
+        self._clients: dict[Serving, _Client] = {}
         self._asking: set[tuple[str, str]] = set()  # task and key of questions sent to a client
         self._failures = RateLimitedLog(logger, lines=1, seconds=60.0)
         self._open = False
@@ -142,7 +142,7 @@ class TaskBook:
 
     # -- owners ----------------------------------------------------------------------------------
 
-    def owner(self, connection: ServerConnection) -> tuple[bytes, bool]:
+    def owner(self, connection: Serving) -> tuple[bytes, bool]:
         """Return the owner of a connection's tasks, and whether the owner is a principal. A client
         without credentials owns the tasks that it creates over this connection; over HTTP, where
         requests have no connection of their own, who knows the task's id may ask for it. The store
@@ -154,18 +154,18 @@ class TaskBook:
             return ANYONE, False
         return self._client(connection).name, False
 
-    def _client(self, connection: ServerConnection) -> _Client:
+    def _client(self, connection: Serving) -> _Client:
         client = self._clients.get(connection)
         if client is None:
             client = self._clients[connection] = _Client()
             connection.closed.add_done_callback(lambda _: self._gone(connection))
         return client
 
-    def _gone(self, connection: ServerConnection) -> None:
+    def _gone(self, connection: Serving) -> None:
         for listener in list(self._clients.pop(connection).listeners):
             self.listeners.remove(listener)
 
-    async def find(self, connection: ServerConnection, task_id: str) -> Task:
+    async def find(self, connection: Serving, task_id: str) -> Task:
         """Return a task that the client of a connection may see. ProtocolError -32602: the client
         may see no such task. The error does not say whether another client has the task."""
         await self.ready()
@@ -178,9 +178,7 @@ class TaskBook:
 
     # -- changes ---------------------------------------------------------------------------------
 
-    async def create(
-        self, connection: ServerConnection, name: str, ttl: float | None = None
-    ) -> Task:
+    async def create(self, connection: Serving, name: str, ttl: float | None = None) -> Task:
         """Store a new task of this connection's client. The caller must `begin` or `drop` the task.
         ProtocolError: there are too many tasks, or the store failed."""
         await self.ready()
@@ -236,7 +234,7 @@ class TaskBook:
         return task
 
     def listen(
-        self, connection: ServerConnection, task: Task, tell: Callable[[Task], object]
+        self, connection: Serving, task: Task, tell: Callable[[Task], object]
     ) -> TaskListener:
         """Call ``tell`` with the task after each visible change from this state on, until the task
         ends, the connection is closed, or `TaskListeners.remove` is called."""
@@ -358,9 +356,7 @@ class TaskBook:
 
     # -- waiting ---------------------------------------------------------------------------------
 
-    async def changes(
-        self, connection: ServerConnection, task_id: str
-    ) -> AsyncGenerator[Task, None]:
+    async def changes(self, connection: Serving, task_id: str) -> AsyncGenerator[Task, None]:
         """Yield the task now, and after each change until it has ended. ProtocolError: the task is
         unknown. A store that fails after the first task is read again."""
         begun = False

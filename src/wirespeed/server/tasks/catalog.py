@@ -33,8 +33,8 @@ _CAPABILITY: dict[str, Any] = {"list": {}, "cancel": {}, "requests": {"tools": {
 
 
 class TaskTool:
-    """How calls of one tool become tasks. ``required``: a call must be a task. ``after``: seconds
-    after which a modern server makes a call a task."""
+    """The rules by which calls of one tool become tasks. ``required``: a call must be a task.
+    ``after``: seconds after which a modern server makes a call a task."""
 
     __slots__ = ("after", "required")
 

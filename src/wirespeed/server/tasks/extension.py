@@ -29,9 +29,9 @@ from wirespeed.tasks.views import TaskParams, view
 
 if TYPE_CHECKING:
     from wirespeed._core.envelope import Message
-    from wirespeed.server.connection import ServerConnection
     from wirespeed.server.requests.call import Call
     from wirespeed.server.requests.operation import Handler
+    from wirespeed.server.requests.serving import Serving
     from wirespeed.server.subscriptions import ListenStream
     from wirespeed.server.tasks.catalog import AsTask, TaskTool
     from wirespeed.server.tasks.participants import TaskListener
@@ -69,12 +69,12 @@ def detailed(task: Task) -> dict[str, Any]:
 class _Form:
     """See `wirespeed.server.tasks.run.TaskForm`."""
 
-    def created(self, connection: ServerConnection, task: Task) -> Body:
+    def created(self, connection: Serving, task: Task) -> Body:
         info = msgspec.Raw(connection.service.discovery.info_json)
         whole = {**view(task, modern=True), "resultType": "task", "_meta": {META_SERVER_INFO: info}}
         return Whole(_encode(whole))
 
-    def started(self, book: TaskBook, connection: ServerConnection, task: Task) -> None:
+    def started(self, book: TaskBook, connection: Serving, task: Task) -> None:
         """Does nothing: only subscribers receive the states of tasks."""
 
     def tagged(self, task_id: str, method: str, params: bytes) -> bytes | None:
@@ -124,12 +124,12 @@ def tasks_extension(service: TaskService) -> Extension:
     return extension
 
 
-async def _get(book: TaskBook, connection: ServerConnection, params: TaskParams) -> Body:
+async def _get(book: TaskBook, connection: Serving, params: TaskParams) -> Body:
     task = await book.find(connection, params.taskId)
     return _encode(detailed(task))
 
 
-async def _update(book: TaskBook, connection: ServerConnection, params: UpdateParams) -> Body:
+async def _update(book: TaskBook, connection: Serving, params: UpdateParams) -> Body:
     """tasks/update: store the answers. Answers to unknown questions are ignored ("Task Update
     Requests")."""
     task = await book.find(connection, params.taskId)
@@ -137,7 +137,7 @@ async def _update(book: TaskBook, connection: ServerConnection, params: UpdatePa
     return b"{}"
 
 
-async def _cancel(book: TaskBook, connection: ServerConnection, params: TaskParams) -> Body:
+async def _cancel(book: TaskBook, connection: Serving, params: TaskParams) -> Body:
     """tasks/cancel: cancel the task. The request is also acknowledged for a task that has ended,
     which does not change."""
     task = await book.find(connection, params.taskId)
@@ -199,17 +199,11 @@ class _Following:
                 task = await self._book.find(self._connection, task_id)
             except ProtocolError:
                 continue
-            if self._over:
+            if self._subscription.is_over:
                 return
             self._tell(task)
             if not task.status.terminal:
                 self._listeners.append(self._book.listen(self._connection, task, self._tell))
-
-    @property
-    def _over(self) -> bool:
-        """Whether the subscription or its connection has ended."""
-        subscription = self._subscription
-        return self._connection.listens.get(subscription.raw_id) is not subscription
 
     def _end(self) -> None:
         for listener in self._listeners:
@@ -229,7 +223,7 @@ class _Following:
         while self._late:
             if room is not None:
                 await room
-            if self._over:
+            if self._subscription.is_over:
                 return
             self._send(self._late.pop(next(iter(self._late))))
             room = self._connection.wait_for_room()

@@ -30,8 +30,8 @@ from wirespeed.tasks.model import Task, TaskStateError
 
 if TYPE_CHECKING:
     from wirespeed._core.envelope import Message
-    from wirespeed.server.connection import ServerConnection
     from wirespeed.server.requests.call import Call
+    from wirespeed.server.requests.serving import Serving
     from wirespeed.server.tasks.catalog import AsTask
 
 PAGE_SIZE = 100  # tasks on a page, if the server has no page size
@@ -51,10 +51,10 @@ _request = msgspec.json.Decoder(_Request).decode
 class _Form:
     """See `wirespeed.server.tasks.run.TaskForm`."""
 
-    def created(self, connection: ServerConnection, task: Task) -> Body:
+    def created(self, connection: Serving, task: Task) -> Body:
         return _encode({"task": views.view(task)})
 
-    def started(self, book: TaskBook, connection: ServerConnection, task: Task) -> None:
+    def started(self, book: TaskBook, connection: Serving, task: Task) -> None:
         def tell(task: Task) -> None:
             if connection.link is not None and connection.state.initialized:
                 connection.session.send_notification(
@@ -85,7 +85,7 @@ def as_task(book: TaskBook, wish: Mapping[str, Any]) -> AsTask:
 # -- requests -------------------------------------------------------------------------------------
 
 
-def _book(connection: ServerConnection) -> TaskBook:
+def _book(connection: Serving) -> TaskBook:
     service = connection.service.tasks.service
     assert service is not None  # otherwise the server has no such method
     return service.book(connection.loop)
@@ -152,7 +152,7 @@ async def result(call: Call, message: Message) -> Body:
     return views.result_of(task)
 
 
-def _may_ask(connection: ServerConnection, request: bytes, version: str) -> bool:
+def _may_ask(connection: Serving, request: bytes, version: str) -> bool:
     """Whether the client of this connection declared the capability that a question needs. Another
     client may have started the task."""
     found = _request(request)
@@ -162,7 +162,7 @@ def _may_ask(connection: ServerConnection, request: bytes, version: str) -> bool
 
 
 async def _ask_while_wanted(
-    connection: ServerConnection, book: TaskBook, task_id: str, key: str, request: bytes
+    connection: Serving, book: TaskBook, task_id: str, key: str, request: bytes
 ) -> None:
     """Run `_ask`, and cancel it when the task no longer waits for the answer."""
     asking = book.spawn(_ask(connection, book, task_id, key, request))
@@ -177,9 +177,7 @@ async def _ask_while_wanted(
         asking.cancel()
 
 
-async def _ask(
-    connection: ServerConnection, book: TaskBook, task_id: str, key: str, request: bytes
-) -> None:
+async def _ask(connection: Serving, book: TaskBook, task_id: str, key: str, request: bytes) -> None:
     """Send one question of a task to this connection's client, and store its answer."""
     try:
         found = _request(request)

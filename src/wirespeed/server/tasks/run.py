@@ -21,8 +21,8 @@ from wirespeed.tasks.store import now_ms
 from wirespeed.tasks.views import CANCELLED
 
 if TYPE_CHECKING:
-    from wirespeed.server.connection import ServerConnection
     from wirespeed.server.requests.call import Call
+    from wirespeed.server.requests.serving import Serving
 
 logger = logging.getLogger("wirespeed.server")
 
@@ -33,10 +33,10 @@ _error = msgspec.json.Decoder(dict[str, Any]).decode
 class TaskForm(Protocol):
     """The differences between the two forms of tasks while a handler works."""
 
-    def created(self, connection: ServerConnection, task: Task) -> Body:
+    def created(self, connection: Serving, task: Task) -> Body:
         """Return the answer to the request that has become a task."""
 
-    def started(self, book: TaskBook, connection: ServerConnection, task: Task) -> None:
+    def started(self, book: TaskBook, connection: Serving, task: Task) -> None:
         """The answer to the request was sent."""
 
     def tagged(self, task_id: str, method: str, params: bytes) -> bytes | None:
@@ -105,7 +105,7 @@ class TaskAsker:
 
     __slots__ = ("_book", "_connection", "_task_id")
 
-    def __init__(self, book: TaskBook, connection: ServerConnection, task_id: str) -> None:
+    def __init__(self, book: TaskBook, connection: Serving, task_id: str) -> None:
         self._book = book
         self._connection = connection
         self._task_id = task_id

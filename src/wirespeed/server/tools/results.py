@@ -85,7 +85,7 @@ class ResultError(ValueError):
 
 
 class Output:
-    """What a return annotation promises.
+    """The promise of a return annotation.
 
     `schema` is the ``outputSchema``; `wrapped` says that values go out as ``{"result": value}``,
     which the schema tells clients by `WRAP_MARKER`.
@@ -373,7 +373,7 @@ def _encode_whole(
 
 
 class ResultKind(IntEnum):
-    """How a return annotation is read: the rows of the table above."""
+    """The kinds of return annotations: the rows of the table above."""
 
     DYNAMIC = 0
     TEXT = 1
@@ -384,7 +384,7 @@ class ResultKind(IntEnum):
 
 
 class ResultPlan:
-    """How one tool's results are encoded; made once, when the tool is registered.
+    """The encoding of one tool's results; made once, when the tool is registered.
 
     ``encode(value, revision=LATEST)`` returns an `Encoded` tuple or raises `ResultError`.  It is an
     attribute, not a method: the caller may keep it.  A caller that wants no call at all for the

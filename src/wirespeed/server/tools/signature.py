@@ -1,4 +1,4 @@
-"""From a Python callable to a tool: name, texts, schemas, and how to decode and pass arguments.
+"""From a Python callable to a tool: its name, texts and schemas, and how arguments are decoded.
 
 `inspect_tool` does everything once, at registration; a call then needs only plain attributes of the
 `ToolSpec` that it returns::
@@ -46,10 +46,23 @@ import msgspec
 from wirespeed.errors import SignatureError
 from wirespeed.protocol.meta import check_json
 from wirespeed.schema.json_schema import input_schema, prepare_type
-from wirespeed.schema.python_types import adapter_of, dec_hook, is_field_info
+from wirespeed.schema.python_types import adapter_of, dec_hook, is_field_info, lax_dec_hook
 from wirespeed.server.asking.input_required import split_annotation
 from wirespeed.server.requests.launchers import SHARED, Threads
-from wirespeed.server.tools.docstrings import parse_docstring
+from wirespeed.server.tools.callables import (
+    CO_ASYNC_GENERATOR,
+    CO_COROUTINE,
+    CO_GENERATOR,
+    AnnotationScope,
+    code_flags,
+    docstring_of,
+    is_coroutine_function,
+    label_of,
+    layers_of,
+    name_of,
+    parse_docstring,
+    signature_of,
+)
 from wirespeed.server.tools.results import ResultPlan, plan_result
 
 if typing.TYPE_CHECKING:
@@ -58,7 +71,6 @@ if typing.TYPE_CHECKING:
     from wirespeed.protocol.header_values import ParamField
     from wirespeed.server.dependencies.provider import Provider
     from wirespeed.server.dependencies.registry import Dependencies, Injection
-    from wirespeed.server.tools.second_look import SecondLook
 
 logger = logging.getLogger("wirespeed.server")
 
@@ -66,16 +78,11 @@ __all__ = ["ToolSpec", "inspect_tool", "parse_docstring"]
 
 Extra: TypeAlias = Literal["forbid", "ignore"]
 
-# Flags of code objects (the inspect module's CO_*); compiled functions carry them too.
-_CO_GENERATOR, _CO_COROUTINE, _CO_ASYNC_GENERATOR = 0x20, 0x80, 0x200
-_CO_ITERABLE_COROUTINE = 0x100  # types.coroutine
-
-_MAX_WRAPPERS = 64
 _IMMUTABLE = (type(None), bool, int, float, complex, str, bytes, Enum, types.FunctionType, type)
 
 
 class ToolSpec:
-    """What the server needs to know of a tool; made by `inspect_tool`.
+    """The signature of a tool as the server needs it; made by `inspect_tool`.
 
     function            what to call
     name                unique in the server
@@ -143,8 +150,6 @@ class ToolSpec:
         read as other values where the tool allows that. Raises what msgspec raises for arguments
         that do not fit."""
         if self.second_look is None:
-            from wirespeed.server.tools.second_look import SecondLook
-
             self.second_look = SecondLook(self)
         return self.second_look.decode(bytes(arguments), refusal)
 
@@ -161,122 +166,6 @@ class ToolSpec:
         count = len(values) - len(self.kwnames)
         keywords = dict(zip(self.kwnames, values[count:], strict=True))
         return self.function(*values[:count], **keywords)
-
-
-# -- callables ------------------------------------------------------------------------------------
-
-
-def _layers(function: Any, *, wrapped: bool) -> list[Any]:
-    """The callable and what it delegates to; with *wrapped*, what decorators wrapped as well."""
-    layers = [function]
-    while len(layers) <= _MAX_WRAPPERS:
-        if isinstance(function, functools.partial):
-            function = function.func
-        elif isinstance(function, types.MethodType):
-            function = function.__func__
-        elif wrapped and callable(getattr(function, "__wrapped__", None)):
-            function = function.__wrapped__
-        elif hasattr(function, "__code__") or isinstance(function, types.BuiltinFunctionType):
-            return layers
-        else:
-            call = getattr(type(function), "__call__", None)  # noqa: B004
-            if call is None or isinstance(call, types.WrapperDescriptorType):
-                return layers
-            function = call
-        layers.append(function)
-    raise SignatureError(f"{function!r}: more than {_MAX_WRAPPERS} wrappers, or a cycle of them")
-
-
-def _code_flags(function: Any) -> int:
-    return int(getattr(getattr(function, "__code__", None), "co_flags", 0))
-
-
-def _is_coroutine_function(function: Any, flags: int) -> bool:
-    if flags & (_CO_COROUTINE | _CO_ITERABLE_COROUTINE):
-        return True
-    import inspect
-
-    return inspect.iscoroutinefunction(function)  # knows inspect.markcoroutinefunction
-
-
-def _label(function: Any) -> str:
-    return str(getattr(function, "__qualname__", None) or type(function).__qualname__)
-
-
-def _name(name: str | None, layers: list[Any], kind: str) -> str:
-    if name is None:
-        # Of the callable itself; a partial has no name but its function's.
-        named = layers[0]
-        while isinstance(named, functools.partial) and not hasattr(named, "__name__"):
-            named = named.func
-        name = getattr(named, "__name__", None)
-        if not isinstance(name, str) or name == "<lambda>":
-            what = "a lambda" if name else f"an instance of {type(named).__qualname__}"
-            raise SignatureError(f"{what} has no name: give the {kind} one (name=…)")
-    if not isinstance(name, str) or not name:
-        raise SignatureError(f"a {kind}'s name is a non-empty string, not {name!r}")
-    return name
-
-
-class _Holder:
-    """Carries one annotation to `typing.get_type_hints`."""
-
-    __annotations__: dict[str, Any]
-
-
-class _Scope:
-    """Where the string annotations of a function are evaluated."""
-
-    def __init__(self, owner: Any, extra: Mapping[str, Any] | None, context_class: Any) -> None:
-        self.globals: dict[str, Any] = getattr(owner, "__globals__", None) or {}
-        self.locals: dict[str, Any] = dict(extra or {})
-        code, closure = getattr(owner, "__code__", None), getattr(owner, "__closure__", None)
-        for name, cell in zip(getattr(code, "co_freevars", ()), closure or (), strict=False):
-            try:
-                self.locals[name] = cell.cell_contents
-            except ValueError:
-                continue  # not assigned yet
-        for param in getattr(owner, "__type_params__", ()):
-            self.locals[param.__name__] = param
-        self.context_class = context_class
-        # Defined in the body of a class, so that a first parameter "self" wants an instance.
-        within = str(getattr(owner, "__qualname__", "")).rpartition(".")[0]
-        self.in_class = within != "" and not within.endswith("<locals>")
-
-    def resolve(self, annotation: Any, where: str) -> Any:
-        holder = _Holder()
-        holder.__annotations__ = {"it": annotation}
-        try:
-            hints = typing.get_type_hints(holder, self.globals, self.locals, include_extras=True)
-        except Exception as exc:  # evaluating the author's expression may raise anything
-            if self._names_context(annotation):
-                return self.context_class
-            text = annotation if isinstance(annotation, str) else repr(annotation)
-            hint = ""
-            if isinstance(exc, NameError):
-                hint = f"; import or define {exc.name} first, and not for type checkers alone"
-            reason = f"cannot resolve annotation {text!r}: {exc}{hint}"
-            raise SignatureError(f"{where}: {reason}") from exc
-        return hints["it"]
-
-    def _names_context(self, annotation: Any) -> bool:
-        """A context class imported under TYPE_CHECKING only cannot be evaluated: go by its name."""
-        if self.context_class is None or not isinstance(annotation, str):
-            return False
-        name = re.escape(self.context_class.__name__)
-        pattern = rf"(?:\w+\.)*{name}(?:\s*\|\s*None)?|(?:\w+\.)?Optional\[(?:\w+\.)*{name}\]"
-        return re.fullmatch(pattern, annotation.strip(" '\"")) is not None
-
-    def is_context(self, tp: Any) -> bool:
-        if self.context_class is None:
-            return False
-        if typing.get_origin(tp) is typing.Annotated:
-            tp = tp.__origin__
-        members = [tp]
-        if typing.get_origin(tp) in (typing.Union, types.UnionType):
-            members = [m for m in typing.get_args(tp) if m is not type(None)]
-        cls = typing.get_origin(members[0]) or members[0]
-        return len(members) == 1 and isinstance(cls, type) and issubclass(cls, self.context_class)
 
 
 # -- parameters -----------------------------------------------------------------------------------
@@ -369,15 +258,6 @@ def _copier(value: Any) -> Callable[[], Any]:
     return lambda: value  # some object: whether it is state or a constant only its author knows
 
 
-def _signature(function: Any, label: str) -> inspect.Signature:
-    import inspect
-
-    try:
-        return inspect.signature(function)
-    except (TypeError, ValueError) as exc:
-        raise SignatureError(f"{label}: its signature cannot be read: {exc}") from exc
-
-
 def _check_kind(parameter: inspect.Parameter, label: str) -> None:
     if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
         stars = "*" if parameter.kind is parameter.VAR_POSITIONAL else "**"
@@ -436,27 +316,27 @@ def inspect_tool(
     if isinstance(function, type) or not callable(function):
         what = "a class" if isinstance(function, type) else f"{type(function).__qualname__} object"
         raise SignatureError(f"{function!r} is {what}: a {kind} is a function or a callable object")
-    layers = _layers(function, wrapped=True)
+    layers = layers_of(function, wrapped=True)
     owner = layers[-1]
     spec = ToolSpec()
     spec.injection = None
     spec.threads = threads
     spec.function = function
-    spec.name = _name(name, layers, kind)
+    spec.name = name_of(name, layers, kind)
     spec.title = title
-    label = f"{kind} {spec.name!r} ({_label(owner)})"
+    label = f"{kind} {spec.name!r} ({label_of(owner)})"
 
-    inner = _layers(function, wrapped=False)[-1]
-    flags = _code_flags(inner)
-    spec.is_async = _is_coroutine_function(function, flags) or _is_coroutine_function(inner, flags)
-    spec.is_generator = bool(flags & _CO_GENERATOR)
-    spec.is_async_generator = bool(flags & _CO_ASYNC_GENERATOR)
-    spec.wraps_async = not spec.is_async and bool(_code_flags(owner) & _CO_COROUTINE)
+    inner = layers_of(function, wrapped=False)[-1]
+    flags = code_flags(inner)
+    spec.is_async = is_coroutine_function(function, flags) or is_coroutine_function(inner, flags)
+    spec.is_generator = bool(flags & CO_GENERATOR)
+    spec.is_async_generator = bool(flags & CO_ASYNC_GENERATOR)
+    spec.wraps_async = not spec.is_async and bool(code_flags(owner) & CO_COROUTINE)
 
-    text, notes = parse_docstring(_docstring(layers))
+    text, notes = parse_docstring(docstring_of(layers))
     spec.description = text if description is None else description
-    signature = _signature(function, label)
-    scope = _Scope(owner, localns, context_class)
+    signature = signature_of(function, label)
+    scope = AnnotationScope(owner, localns, context_class)
     spec.coerce = coerce
     injected = _read_parameters(spec, signature, scope, notes, label, dependencies, extra)
 
@@ -499,7 +379,7 @@ def inspect_tool(
 def _read_parameters(
     spec: ToolSpec,
     signature: inspect.Signature,
-    scope: _Scope,
+    scope: AnnotationScope,
     notes: dict[str, str],
     label: str,
     dependencies: Dependencies | None,
@@ -596,12 +476,82 @@ def _bare_class(tp: Any) -> Any:
     return tp.__origin__ if typing.get_origin(tp) is typing.Annotated else tp
 
 
-def _docstring(layers: list[Any]) -> str | None:
-    for layer in reversed(layers):
-        # A plain instance inherits its class's text, which may be all there is.
-        if isinstance(layer, (functools.partial, types.MethodType)):
-            continue
-        doc = getattr(layer, "__doc__", None)
-        if isinstance(doc, str) and doc.strip():
-            return doc
-    return None
+# -- arguments that are written in another way -----------------------------------------------------
+
+# What msgspec says of a string in the place of an object or array, and the steps of its place.
+_GOT_TEXT = re.compile(r"(Expected `[^`]*\b(?:object|array)\b[^`]*`, got `str`)( - at `\$(.*)`)?")
+_STEP = re.compile(r"\.([^.\[\]]+)|\[(\d+)\]")
+
+
+class SecondLook:
+    """Decodes arguments of one tool that its decoder refused, because they are written in another
+    way. Made by the first such call."""
+
+    def __init__(self, spec: ToolSpec) -> None:
+        from wirespeed.schema.from_strings import slots_of
+        from wirespeed.schema.whole_numbers import WholeNumbers
+
+        self._decode: Callable[[bytes], msgspec.Struct] = spec.decoder.decode
+        self._whole = WholeNumbers(spec.input_schema)
+        self._decode_lax: Callable[[bytes], msgspec.Struct] | None = None
+        if spec.coerce:
+            lax = msgspec.json.Decoder(spec.struct, strict=False, dec_hook=lax_dec_hook)
+            self._decode_lax = lax.decode
+            self._names = [s.name for s in slots_of(spec) if s.is_json and not s.takes_text]
+
+    def decode(self, text: bytes, refusal: msgspec.ValidationError) -> msgspec.Struct:
+        """The arguments; ``refusal`` is why the decoder did not take them. ValidationError: they do
+        not fit."""
+        in_digits = self._whole.in_digits(text)
+        if in_digits is not None:
+            text = in_digits
+            try:
+                return self._decode(text)
+            except msgspec.ValidationError as exc:
+                refusal = exc
+        if self._decode_lax is None:
+            raise _with_hint(refusal, text)
+        return self._decode_lax(self._whole.in_digits_of_texts(self._unquoted(text)))
+
+    def _unquoted(self, text: bytes) -> bytes:
+        """The text with the lists and objects that strings contain, where an argument cannot be a
+        string. msgspec reads other strings itself."""
+        given = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
+        for name in self._names:
+            raw = bytes(given.get(name, b""))
+            if not raw.startswith(b'"'):
+                continue
+            inner: str = msgspec.json.decode(raw)
+            if _is_container(inner):
+                given[name] = msgspec.Raw(inner.encode())
+        return msgspec.json.encode(given)
+
+
+def _with_hint(refusal: msgspec.ValidationError, text: bytes) -> msgspec.ValidationError:
+    """Return the refusal; of a JSON text where an object or array is expected, with that fact."""
+    found = _GOT_TEXT.fullmatch(str(refusal))
+    if found is None:
+        return refusal
+    reason, at, path = found.groups()
+    value = msgspec.json.decode(text)
+    for name, index in _STEP.findall(path or ""):
+        try:
+            value = value[name] if name else value[int(index)]
+        except (KeyError, IndexError, TypeError):
+            return refusal
+    if not isinstance(value, str) or not _is_container(value):
+        return refusal
+    hint = "a JSON text: send the value itself (a server takes texts with coerce=True)"
+    hinted = msgspec.ValidationError(f"{reason}, {hint}{at or ''}")
+    hinted.__cause__ = refusal.__cause__
+    return hinted
+
+
+def _is_container(text: str) -> bool:
+    if not text.lstrip().startswith(("[", "{")):
+        return False
+    try:
+        msgspec.json.decode(text, type=msgspec.Raw)
+    except msgspec.DecodeError:
+        return False
+    return True
