@@ -103,9 +103,10 @@ INSIDE = {
         http.event_store
         http.sqlite_events
         requests
-        pagination entries visibility
-        catalog
         discovery
+        catalog
+        permissions
+        dependencies.scope
         lifespan
         asking
         context
@@ -116,8 +117,9 @@ INSIDE = {
         completion
         prompts
         resources
+        feature_catalogs
         subscriptions
-        method_table
+        methods
         http.headers
         connection
         http
@@ -496,7 +498,7 @@ def test_a_stdio_server_answers_without_sockets_and_clients() -> None:
     assert "wirespeed.transport.stdio" in extra
     assert strangers(extra) <= {"annotationlib"}
     assert not loaded_from(extra, "client", "transport.net", "transport.child", "tasks")
-    assert not loaded_from(extra, "server.prompts.prompt", "server.resources.resource")
+    assert not loaded_from(extra, "server.prompts", "server.resources.resource")
 
 
 def test_contributors_learn_which_tests_each_room_has() -> None:
