@@ -37,7 +37,8 @@ cdef class StreamableHttp(HttpTarget):
         self, McpExchange ex, HttpHead head, Slab slab, const uint8_t *p, size_t n
     ) except -1
     cdef int resumable_c(
-        self, SessionEntry session, McpExchange ex, HttpHead head, Slab slab, const uint8_t *p, size_t n
+        self, SessionEntry session, McpExchange ex, HttpHead head, Slab slab, const uint8_t *p,
+        size_t n
     ) except -1
     cdef int serve_c(
         self, Served client, McpExchange ex, HttpHead head, Slab slab, const uint8_t *p,

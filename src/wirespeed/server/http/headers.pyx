@@ -1,4 +1,4 @@
-"""Header fields of a request: the media types that it names, and those that must agree with its body
+"""Header fields of a request: its media types, and the fields that must agree with its body
 (2026-07-28 basic/transports/streamable-http, "Server Validation").
 
 What routes by a field must see what the server acts on. So a request whose field is missing, occurs

@@ -217,7 +217,8 @@ cdef class Sessions:
 @cython.final
 cdef class SessionLink(Link):
     """The link of a connection without a byte stream. Its requests come as bodies of HTTP requests,
-    and are answered by their routes. What it says of its own accord is taken here, a message a line.
+    and are answered by their routes. What it says of its own accord is taken here, a message a
+    line.
 
     Attributes:
         session: The session whose connection it is; None for a lane.

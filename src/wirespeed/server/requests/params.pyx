@@ -123,8 +123,8 @@ def described(Message m not None, negotiated):
 
 
 def input_of(Message message not None, revision not None):
-    """Return what a request brought of earlier rounds, or its wish for a task, if the revision has these;
-    None if it brought neither. ProtocolError -32602."""
+    """Return what a request brought of earlier rounds, or its wish for a task, if the revision has
+    these; None if it brought neither. ProtocolError -32602."""
     cdef object params = message.params
     if message.method in revision.input_methods:
         decode = decode_rounds

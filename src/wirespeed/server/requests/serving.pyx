@@ -1,4 +1,4 @@
-"""The connection as a call sees it: the session, the task pool, the output, questions to the client.
+"""The connection as a call sees it: the session, the task pool, the output, the questions.
 
 Messages and eras are the business of `wirespeed.server.connection`, which is built on `Serving`.
 """

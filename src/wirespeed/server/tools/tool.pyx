@@ -98,8 +98,8 @@ cdef class LongTexts:
         return -1
 
     def decode(self, decode, bytes data not None, /):
-        """Return what `decode` makes of data, the valid JSON text of an object; None when there is no
-        long text in it, or something unusual."""
+        """Return what `decode` makes of data, the valid JSON text of an object; None when there is
+        no long text in it, or something unusual."""
         return self.decode_c(
             decode, <const uint8_t *> PyBytes_AS_STRING(data), <size_t> PyBytes_GET_SIZE(data)
         )
