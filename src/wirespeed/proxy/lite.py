@@ -70,8 +70,8 @@ def lite_server(name: str, target: Any, limits: Limits) -> Server:
 
 logger = logging.getLogger("wirespeed.proxy")
 
-MAX_GUESTS = 1000  # of a server
-IDLE = 60.0  # seconds without a request after which the connection of a guest is closed
+MAX_SESSIONS = 1000  # of a server
+IDLE = 60.0  # seconds without a request after which the connection of a session is closed
 SETTLED = 0.1  # the same where there is no room for another
 
 Who = tuple[bytes | None, str]
@@ -110,7 +110,7 @@ class LiteFronts:
 
     def __init__(self, service: LiteService) -> None:
         self.service = service
-        self.guests: dict[Who, Guest] = {}
+        self.sessions: dict[Who, LiteSession] = {}
         self.quiet = RateLimitedLog(logger)
         self._fronts: dict[str, LiteFront] = {}
         self._holders = 0
@@ -128,32 +128,32 @@ class LiteFronts:
         self._holders += 1
 
     async def release(self) -> None:
-        """Close the connections of all guests, after the last listener, and release the server.
+        """Close the connections of all sessions, after the last listener, and release the server.
         Calls over HTTP are answered first."""
         self._holders -= 1
         if self._holders == 0:
-            for guest in list(self.guests.values()):
-                self.dismiss(guest)
+            for session in list(self.sessions.values()):
+                self.dismiss(session)
             if self._closing:
                 await asyncio.wait(self._closing)
         await self.service.release(None)
 
-    def guest(self, principal: bytes | None, peer: Peer, tool: str) -> Guest:
+    def session(self, principal: bytes | None, peer: Peer, tool: str) -> LiteSession:
         """Return what stands for a client. Refused: it may not use the tool, or there are too many
         clients."""
         self.check(principal, tool)
         who = principal, host_of(peer.address)
-        guest = self.guests.get(who)
-        if guest is None:
-            if len(self.guests) >= MAX_GUESTS and not self._dismiss_one():
+        session = self.sessions.get(who)
+        if session is None:
+            if len(self.sessions) >= MAX_SESSIONS and not self._dismiss_one():
                 raise Refused(Refusal(503, "there are too many clients"))
-            guest = self.guests[who] = Guest(self, who, peer.user)
-        guest.touch()
-        return guest
+            session = self.sessions[who] = LiteSession(self, who, peer.user)
+        session.touch()
+        return session
 
     def _dismiss_one(self) -> bool:
         """Make room for one more, and return whether there is any now."""
-        idle = next((one for one in self.guests.values() if one.idle_for >= SETTLED), None)
+        idle = next((one for one in self.sessions.values() if one.idle_for >= SETTLED), None)
         if idle is not None:
             self.dismiss(idle)
         return idle is not None
@@ -168,17 +168,17 @@ class LiteFronts:
 
     def review(self) -> None:
         """Principals may do other things now: end the connections to what is not allowed."""
-        for guest in self.guests.values():
-            for tool in list(guest.courses):
+        for session in self.sessions.values():
+            for tool in list(session.tools):
                 try:
-                    self.check(guest.who[0], tool)
+                    self.check(session.who[0], tool)
                 except Refused as exc:
-                    guest.drop(tool, exc.refusal.reason)
+                    session.drop(tool, exc.refusal.reason)
 
-    def dismiss(self, guest: Guest) -> None:
-        """Close the connection of a guest."""
-        del self.guests[guest.who]
-        task = asyncio.ensure_future(guest.close())
+    def dismiss(self, session: LiteSession) -> None:
+        """Close the connection of a session."""
+        del self.sessions[session.who]
+        task = asyncio.ensure_future(session.close())
         self._closing.add(task)
         task.add_done_callback(self._closing.discard)
 
@@ -249,15 +249,15 @@ class LiteFront:
     async def _begin(self, connection: LiteConnection) -> None:
         assert connection.peer is not None
         try:
-            guest = self.fronts.guest(connection.principal, connection.peer, self.tool)
-            with guest:
-                course = await guest.course(self.tool)
-                course.connections.add(connection)
+            session = self.fronts.session(connection.principal, connection.peer, self.tool)
+            with session:
+                session_tool = await session.tool(self.tool)
+                session_tool.connections.add(connection)
                 try:
-                    course.server.adopt(connection)
+                    session_tool.server.adopt(connection)
                     await asyncio.wait((connection.closed,))
                 finally:  # the task is cancelled when the connection is closed
-                    course.connections.discard(connection)
+                    session_tool.connections.discard(connection)
         except Refused as exc:
             _part(connection, exc.refusal.reason)
 
@@ -294,23 +294,23 @@ class LiteTarget(HttpTarget):
         _ = exchange.headers  # keeps them
         try:
             peer = Peer(exchange.address, exchange.user)
-            guest = self._front.fronts.guest(exchange.principal, peer, self._front.tool)
+            session = self._front.fronts.session(exchange.principal, peer, self._front.tool)
         except Refused as exc:
             refuse(exchange, exc.refusal.status, exc.refusal.reason)
             return
-        course = guest.courses.get(self._front.tool)
-        if course is not None:
-            self._endpoint(course).take(exchange, body)
+        session_tool = session.tools.get(self._front.tool)
+        if session_tool is not None:
+            self._endpoint(session_tool).take(exchange, body)
             return
-        task = self._loop.create_task(self._take(guest, exchange, body))
+        task = self._loop.create_task(self._take(session, exchange, body))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         exchange.on_gone = task.cancel
 
-    async def _take(self, guest: Guest, exchange: Exchange, body: bytes) -> None:
+    async def _take(self, session: LiteSession, exchange: Exchange, body: bytes) -> None:
         try:
-            with guest:
-                course = await guest.course(self._front.tool)
+            with session:
+                session_tool = await session.tool(self._front.tool)
         except Refused as exc:
             refuse(exchange, exc.refusal.status, exc.refusal.reason)
         except asyncio.CancelledError:
@@ -319,23 +319,25 @@ class LiteTarget(HttpTarget):
             raise
         else:
             exchange.on_gone = None
-            self._endpoint(course).take(exchange, body)
+            self._endpoint(session_tool).take(exchange, body)
 
-    def _endpoint(self, course: Course) -> LiteEndpoint:
-        endpoint = course.endpoints.get(self)
+    def _endpoint(self, session_tool: SessionTool) -> LiteEndpoint:
+        endpoint = session_tool.endpoints.get(self)
         if endpoint is None:
-            endpoint = course.server.http_target(self._options, loop=self._loop, pool=self._pool)
-            course.endpoints[self] = endpoint
+            endpoint = session_tool.server.http_target(
+                self._options, loop=self._loop, pool=self._pool
+            )
+            session_tool.endpoints[self] = endpoint
             if self._ending is not None:
                 endpoint.drain()
         return endpoint
 
     def _endpoints(self) -> list[LiteEndpoint]:
         return [
-            course.endpoints[self]
-            for guest in self._front.fronts.guests.values()
-            for course in (*guest.courses.values(), *guest.former)
-            if self in course.endpoints
+            session_tool.endpoints[self]
+            for session in self._front.fronts.sessions.values()
+            for session_tool in (*session.tools.values(), *session.former)
+            if self in session_tool.endpoints
         ]
 
     def drain(self) -> None:
@@ -358,8 +360,8 @@ class LiteTarget(HttpTarget):
             endpoint.close()
 
 
-class Course:
-    """A tool as one guest has it.
+class SessionTool:
+    """A tool as one session has it.
 
     Attributes:
         info: What the server says of it.
@@ -375,21 +377,21 @@ class Course:
         self.endpoints: dict[LiteTarget, LiteEndpoint] = {}
 
 
-class Guest:
+class LiteSession:
     """A client of LiteMCP, as a client of the server. ``with`` keeps it.
 
     Attributes:
         who: Its principal and its address.
         n_uses: The connections and requests that need it now.
-        courses: The tools that it knows.
+        tools: The tools that it knows.
         former: Those that it knew last, whose calls may still run.
     """
 
     def __init__(self, fronts: LiteFronts, who: Who, user: User | None) -> None:
         self.who = who
         self.n_uses = 0
-        self.courses: dict[str, Course] = {}
-        self.former: deque[Course] = deque(maxlen=8)
+        self.tools: dict[str, SessionTool] = {}
+        self.former: deque[SessionTool] = deque(maxlen=8)
         self._fronts = fronts
         self._lock = asyncio.Lock()
         self._unused = asyncio.Event()
@@ -438,17 +440,17 @@ class Guest:
         left = IDLE - self.idle_for
         if left > 0:
             self._timer = self._loop.call_later(left, self._check)
-        elif self._fronts.guests.get(self.who) is self:
+        elif self._fronts.sessions.get(self.who) is self:
             self._fronts.dismiss(self)
 
-    async def course(self, tool: str) -> Course:
+    async def tool(self, tool: str) -> SessionTool:
         """Return a tool. Refused: the server has none of this name, or cannot be asked."""
         async with self._lock:
-            if tool not in self.courses:
-                self.courses[tool] = await self._ask(tool)
-            return self.courses[tool]
+            if tool not in self.tools:
+                self.tools[tool] = await self._ask(tool)
+            return self.tools[tool]
 
-    async def _ask(self, tool: str) -> Course:
+    async def _ask(self, tool: str) -> SessionTool:
         fronts = self._fronts
         service = fronts.service
         try:
@@ -473,20 +475,20 @@ class Guest:
                 logger.exception("%s: the tool %s cannot be served", service.name, tool)
                 exc = Refused(Refusal(503, "the tool cannot be served"))
             raise exc from None
-        return Course(info, server)
+        return SessionTool(info, server)
 
     def _changed(self, infos: list[ToolInfo]) -> None:
         """The server has other tools: clients connect again to those that are others."""
         now = {one.name: one for one in infos}
-        for name, course in list(self.courses.items()):
-            if now.get(name) != course.info:
+        for name, session_tool in list(self.tools.items()):
+            if now.get(name) != session_tool.info:
                 self.drop(name, f"the tool {name} has changed")
 
     def drop(self, tool: str, reason: str) -> None:
         """Forget a tool, and end the connections that use it. Running calls are answered."""
-        course = self.courses.pop(tool)
-        self.former.append(course)
-        for connection in course.connections:
+        session_tool = self.tools.pop(tool)
+        self.former.append(session_tool)
+        for connection in session_tool.connections:
             _part(connection, reason)
 
     async def close(self) -> None:
@@ -501,7 +503,7 @@ class Guest:
 
 
 class _Place:
-    """The service of a server for the connection of one guest: a target of `Client`."""
+    """The service of a server for the connection of one session: a target of `Client`."""
 
     subprotocol = "mcp"
 
@@ -513,7 +515,7 @@ class _Place:
         self._peer = peer
 
     def connect(self, make_link: Callable[[Any], Link], **options: Any) -> Downstream:
-        """Serve the guest."""
+        """Serve the session."""
         front = self._service.connect(make_link, **options)
         front.principal, front.peer = self._principal, self._peer
         return front

@@ -462,9 +462,9 @@ async def test_connections_that_end_leave_nothing(tmp_path: Path) -> None:
                 async with LiteClient(place(urls, "/lite/a/who")) as lite:
                     assert (await lite.call(f"{n}")).text == f"a:{n}"
             assert (await stays.call("4")).text == "a:4"
-            (guest,) = lab.proxy.services["a"]._lite.guests.values()
-            await until(lambda: len(guest.courses["who"].connections) == 1)
-        await until(lambda: not guest.courses["who"].connections)
+            (session,) = lab.proxy.services["a"]._lite.sessions.values()
+            await until(lambda: len(session.tools["who"].connections) == 1)
+        await until(lambda: not session.tools["who"].connections)
 
 
 async def test_rates(tmp_path: Path, scheme: str) -> None:
@@ -502,7 +502,7 @@ async def test_the_connection_of_a_client_ends(
 async def test_too_many_clients(
     tmp_path: Path, scheme: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lite_module, "MAX_GUESTS", 1)
+    monkeypatch.setattr(lite_module, "MAX_SESSIONS", 1)
     lab = lite_lab(tmp_path, isolation="shared")
     lab.options = {"principals": (principal("anne"), principal("bob"))}
     async with lab.serving(f"{scheme}://127.0.0.1:0/mcp") as urls:
