@@ -65,7 +65,7 @@ class CheckTimer:
 _LOOKS = 4
 
 
-class HealthCheck:
+class LivenessCheck:
     """Sends a server that is silent while requests wait a `ping`, or `server/discover`, and ends it
     if it stays silent. Any message counts as an answer, an error too. A server over HTTP is asked
     while no request waits, too: no connection tells that it has ended."""

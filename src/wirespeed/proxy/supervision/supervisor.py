@@ -22,7 +22,7 @@ import msgspec
 from wirespeed.client.connection.channels import channel_for
 from wirespeed.client.targets import Http
 from wirespeed.errors import TransportError, WirespeedError
-from wirespeed.proxy.supervision.checks import Check, CheckTimer, Deadlines, HealthCheck
+from wirespeed.proxy.supervision.checks import Check, CheckTimer, Deadlines, LivenessCheck
 from wirespeed.proxy.upstream import Upstream, UpstreamOwner, is_down
 from wirespeed.transport.child.command import Stdio
 
@@ -275,7 +275,7 @@ class Supervisor:
         if self.config.request_timeout is not None:
             found.append(Deadlines())
         if self.config.health is not None:
-            found.append(HealthCheck(self.config.health))
+            found.append(LivenessCheck(self.config.health))
         return found
 
     async def _reason(

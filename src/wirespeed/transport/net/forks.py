@@ -81,7 +81,7 @@ def run_workers(
         places = [stack.enter_context(_Place(n, plan)) for plan in plans]
         services = list({id(one): one for plan in plans for one in plan.services.values()}.values())
 
-        def work(parent: Supervisor) -> None:
+        def work(parent: WorkerSupervisor) -> None:
             from wirespeed.transport.loop import run
 
             for place in places:
@@ -181,7 +181,7 @@ class WorkerPool:
     def __init__(
         self,
         n: int,
-        work: Callable[[Supervisor], None],
+        work: Callable[[WorkerSupervisor], None],
         *,
         reloads: bool = False,
         hot_restart: HotRestart | None = None,
@@ -454,7 +454,7 @@ class WorkerPool:
             if self._reloads:
                 signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until its observer is there
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-            self._work(Supervisor(slot, pipe))
+            self._work(WorkerSupervisor(slot, pipe))
             status = 0
         except SystemExit as exc:
             status = exc.code if isinstance(exc.code, int) else int(exc.code is not None)
@@ -472,7 +472,7 @@ class WorkerPool:
             os._exit(status)
 
 
-class Supervisor:
+class WorkerSupervisor:
     """The parent, in its worker.
 
     Attributes:
