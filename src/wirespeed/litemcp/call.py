@@ -10,7 +10,7 @@ import msgspec
 
 from wirespeed.errors import ToolError
 from wirespeed.litemcp.arguments import ArgumentError, text_of
-from wirespeed.litemcp.contents import ResultError, encode_text, response_of
+from wirespeed.litemcp.contents import LiteResultError, encode_text, response_of
 from wirespeed.litemcp.messages import Content, Response, ToolCall, refuse_version
 from wirespeed.server.requests.reply import describe, report, report_end
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from wirespeed.litemcp.tool import LiteTool
     from wirespeed.transport.taskpool import Running, TaskPool
 
-__all__ = ["SHOWN", "Call", "Calls", "NotACall"]
+__all__ = ["SHOWN", "Calls", "LiteCall", "NotACall"]
 
 logger = logging.getLogger("wirespeed.litemcp")
 
@@ -43,7 +43,7 @@ class NotACall(ArgumentError):
     """JSON is not a ToolCall, or one of another version."""
 
 
-class Call:
+class LiteCall:
     """A running call, and how its client gets the result. Subclasses define `gone` and `send`."""
 
     __slots__ = ("arguments", "calls", "given_up", "running", "timed_out", "timer")
@@ -75,7 +75,7 @@ class Call:
         if exc is None:
             try:
                 response = response_of(value)
-            except ResultError as failure:
+            except LiteResultError as failure:
                 response = calls.failed(self, failure)
         elif not self.gone:
             response = calls.failed(self, exc)
@@ -112,7 +112,7 @@ class Calls:
         self, server: LiteServer, tool: LiteTool, loop: asyncio.AbstractEventLoop, pool: TaskPool
     ) -> None:
         self.tool = tool
-        self.running: set[Call] = set()
+        self.running: set[LiteCall] = set()
         self._server = server
         self._strict = server.strict
         self._version = server.version
@@ -155,7 +155,7 @@ class Calls:
                 raise ArgumentError(f"arguments[{at}]: {_reason(exc)}") from None
         return call, arguments
 
-    def start(self, call: Call) -> None:
+    def start(self, call: LiteCall) -> None:
         """Run the tool. The result may be sent at once."""
         tool = self.tool
         try:
@@ -177,7 +177,7 @@ class Calls:
         if call.running is not None and tool.timeout is not None:
             call.timer = self._loop.call_later(tool.timeout, call.expire)
 
-    def failed(self, call: Call, exc: BaseException) -> Response:
+    def failed(self, call: LiteCall, exc: BaseException) -> Response:
         """Return the response to a failed call. Only the log has the traceback."""
         name = self.tool.name
         if isinstance(exc, ArgumentError):

@@ -16,7 +16,7 @@ import msgspec
 
 from wirespeed._core.streams import FrameStream
 from wirespeed.litemcp.arguments import ArgumentError
-from wirespeed.litemcp.call import SHOWN, Call, Calls
+from wirespeed.litemcp.call import SHOWN, Calls, LiteCall
 from wirespeed.litemcp.envelope import BadMessage, id_of
 from wirespeed.litemcp.ids import SeenIds
 from wirespeed.litemcp.messages import IOBasic, refuse_version
@@ -44,7 +44,7 @@ _encode = msgspec.json.Encoder().encode
 _message = msgspec.json.Decoder(IOBasic).decode
 
 
-class _StreamCall(Call):
+class _StreamCall(LiteCall):
     """A call over a stream."""
 
     __slots__ = ("connection", "raw_id")

@@ -32,7 +32,7 @@ from wirespeed.litemcp.messages import Content, Response
 from wirespeed.schema.json_schema import one_line
 from wirespeed.schema.python_types import enc_hook
 
-__all__ = ["ResultError", "contents_of", "encode_text", "json_content", "response_of"]
+__all__ = ["LiteResultError", "contents_of", "encode_text", "json_content", "response_of"]
 
 BINARY = "application/octet-stream"
 _BYTES = (bytes, bytearray, memoryview)
@@ -45,12 +45,12 @@ _COLLECTIONS = (list, tuple, set, frozenset)
 _encode = msgspec.json.Encoder(enc_hook=enc_hook).encode
 
 
-class ResultError(ValueError):
+class LiteResultError(ValueError):
     """The value of a tool cannot be sent. The caller receives the text as the reason."""
 
 
 def response_of(value: Any) -> Response:
-    """Convert a tool's value to a response. ResultError: the value cannot be sent."""
+    """Convert a tool's value to a response. LiteResultError: the value cannot be sent."""
     if type(value) is str:  # the most frequent type
         return Response([Content("text", value)])
     if isinstance(value, Response):
@@ -61,7 +61,7 @@ def response_of(value: Any) -> Response:
 
 
 def contents_of(value: Any) -> list[Content]:
-    """Convert a value to contents. ResultError: the value cannot be sent."""
+    """Convert a value to contents. LiteResultError: the value cannot be sent."""
     if value is None:
         return []
     if isinstance(value, _COLLECTIONS) and not hasattr(value, "_fields"):
@@ -110,7 +110,7 @@ def json_content(value: Any) -> Content:
     try:
         text = _encode(value).decode()
     except Exception as exc:  # the user's classes may raise any exception
-        raise ResultError(
+        raise LiteResultError(
             f"the result cannot be sent as JSON: {_reason(exc)}; "
             "return JSON values, dataclasses or content"
         ) from exc
@@ -139,7 +139,7 @@ def _block(block: Any) -> list[Content]:
         return [Content(resource.mime_type or "text", str(resource.text))]
     name = type(block).__name__
     if name in _RESULTS:
-        raise ResultError(f"a {name} is for MCP: return a wirespeed.litemcp.Response")
+        raise LiteResultError(f"a {name} is for MCP: return a wirespeed.litemcp.Response")
     return [json_content(block)]
 
 
@@ -149,7 +149,7 @@ def _check(content: Any) -> Content:
         or not isinstance(content.type, str)
         or not isinstance(content.data, str)
     ):
-        raise ResultError("the type and the data of a content must be strings")
+        raise LiteResultError("the type and the data of a content must be strings")
     return content
 
 

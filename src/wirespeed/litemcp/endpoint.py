@@ -8,7 +8,7 @@ from codecs import BOM_UTF8
 from typing import TYPE_CHECKING
 
 from wirespeed.litemcp.arguments import ArgumentError
-from wirespeed.litemcp.call import Call, Calls, NotACall
+from wirespeed.litemcp.call import Calls, LiteCall, NotACall
 from wirespeed.litemcp.envelope import BadMessage, check_json
 from wirespeed.server.http.headers import is_json
 from wirespeed.transport.http.exchange import HttpTarget
@@ -31,7 +31,7 @@ _KEPT_SECONDS = 180
 _KEPT_REQUESTS = 100
 
 
-class _HttpCall(Call):
+class _HttpCall(LiteCall):
     """A call whose result is the body of a response."""
 
     __slots__ = ("exchange", "keep_alive")

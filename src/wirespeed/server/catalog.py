@@ -274,7 +274,7 @@ class Catalog(Generic[T]):
 # -- pages ----------------------------------------------------------------------------------------
 
 
-class ListPage(NamedTuple):
+class CatalogPage(NamedTuple):
     """The entries of one page.
 
     ``is_regular``: the page starts at a multiple of the page size, so it is kept encoded.
@@ -285,7 +285,9 @@ class ListPage(NamedTuple):
     is_regular: bool
 
 
-def page_of(entries: Sequence[tuple[str, Any]], cursor: str | None, size: int | None) -> ListPage:
+def page_of(
+    entries: Sequence[tuple[str, Any]], cursor: str | None, size: int | None
+) -> CatalogPage:
     """The page behind a cursor, of entries by key. ``size``: entries on a page; None for all.
 
     ProtocolError -32602: the cursor was not given out.
@@ -296,7 +298,7 @@ def page_of(entries: Sequence[tuple[str, Any]], cursor: str | None, size: int | 
     end = len(entries) if size is None else start + size
     shown = entries[start:end]
     more = end < len(entries)
-    return ListPage(
+    return CatalogPage(
         [entry for _, entry in shown],
         _cursor(shown[-1][0]) if more else None,
         start % (size or 1) == 0,

@@ -617,7 +617,7 @@ class Server:
         """
         if not isinstance(other, Server):
             raise TypeError("mount(prefix, server): the prefix comes first, then the server")
-        from wirespeed.server.mounting.mount import Mount
+        from wirespeed.server.mounting import Mount
 
         self._service.mounts.add(
             Mount(self._service, other._service, prefix, separator, uri_prefix)

@@ -17,7 +17,7 @@ from wirespeed.server.connection import ServerConnection
 from wirespeed.server.discovery import ServerDiscovery
 from wirespeed.server.extensions import ExtensionCatalog
 from wirespeed.server.feature_catalogs import Completions, PromptCatalog, ResourceCatalog
-from wirespeed.server.middleware.stack import MiddlewareStack
+from wirespeed.server.middleware.stack import MiddlewareStack, has_middleware
 from wirespeed.server.permissions import Visibility
 from wirespeed.server.requests.launchers import Threads
 from wirespeed.server.tasks.catalog import Tasks
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from wirespeed.server.catalog import Catalog
     from wirespeed.server.dependencies.registry import Dependencies
     from wirespeed.server.lifespan import Life, Lifespan
-    from wirespeed.server.mounting.mount import Mount
+    from wirespeed.server.mounting import Mount
     from wirespeed.server.permissions import Filter
     from wirespeed.server.server import Server
     from wirespeed.server.tools.signature import Extra
@@ -80,8 +80,6 @@ class Mounts:
         return bool(ended)
 
     def _changed(self, inner: McpService) -> None:
-        from wirespeed.server.mounting.routing import has_middleware
-
         if has_middleware(inner):
             self._service.middleware.chain_changed(for_all=True)
 

@@ -16,7 +16,7 @@ import pytest
 
 from wirespeed.litemcp import Content, Parameter, Response
 from wirespeed.litemcp.arguments import ArgumentError, decode_arguments, slots_of, type_text
-from wirespeed.litemcp.contents import ResultError, contents_of, response_of
+from wirespeed.litemcp.contents import LiteResultError, contents_of, response_of
 from wirespeed.litemcp.tool import typed_tool
 from wirespeed.protocol.results import CallToolResult
 from wirespeed.server.requests.launchers import Threads
@@ -270,5 +270,5 @@ def test_a_response_is_taken_as_it_is() -> None:
     ],
 )
 def test_what_cannot_be_sent_is_said(value: Any) -> None:
-    with pytest.raises(ResultError):
+    with pytest.raises(LiteResultError):
         response_of(value)

@@ -1,4 +1,4 @@
-"""One server mounted on another: what it offers shows there, under a prefix. Loaded by the first
+"""Mounting: a server shows what another one offers, under a prefix. Loaded by the first
 `Server.mount`.
 
 A mounted server may have clients of its own, and what is registered at it later shows where it is
@@ -155,7 +155,7 @@ class Mount:
 
 
 def _below(service: McpService) -> Iterator[McpService]:
-    """What is mounted on a server, and on that."""
+    """The servers that are mounted on a server, and on these."""
     for mount in service.mounts.here:
         yield mount.inner
         yield from _below(mount.inner)
