@@ -204,7 +204,7 @@ class Fetcher:
 
     async def _pool(self, address: Address) -> HttpPool:
         loop = asyncio.get_running_loop()
-        origin = _origin(address)
+        origin = origin_key(address)
         pool = self._pools.pop(origin, None)
         if pool is not None and pool.loop is not loop:
             pool.release()
@@ -250,7 +250,7 @@ class Fetcher:
             return Reach.PUBLIC if self._reach is None else self._reach
         if self._reach is None:  # looked up once, so that a name cannot become private later
             self._reach = await reach_of_host(self._home.host)
-        return Reach.SPECIAL if _origin(address) == _origin(self._home) else self._reach
+        return Reach.SPECIAL if origin_key(address) == origin_key(self._home) else self._reach
 
 
 def checked_url(url: str) -> Address:
@@ -276,7 +276,8 @@ def named_url(url: str) -> str:
     return url
 
 
-def _origin(address: Address) -> tuple[str, str, int]:
+def origin_key(address: Address) -> tuple[str, str, int]:
+    """Return what two URLs of one server have in common (RFC 6454)."""
     return address.scheme, address.host, address.port
 
 

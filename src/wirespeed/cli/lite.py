@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 from wirespeed.cli import show
 from wirespeed.cli.failures import Exit, Failure, complain, print_json, printable, usage
 from wirespeed.cli.session import Options, run, show_warnings
+from wirespeed.cli.targets import FOREVER
 from wirespeed.cli.tools import read_json, write_text
 from wirespeed.errors import CallTimeout, HttpStatusError
 
 if TYPE_CHECKING:
     from wirespeed.litemcp import CallResult, LiteClient, Tool
 
-_FOREVER = 1e9  # seconds
 _MCP = "for an MCP server leave out --lite"
 _EXAMPLE = """write the arguments in order, as in '["a", 1]', or by name, as in '{"b": 1}'"""
 
@@ -32,9 +32,7 @@ async def connected(options: Options) -> AsyncIterator[LiteClient]:
         raise usage("--log-level is for MCP: LiteMCP has no log messages")
     show_warnings()
     target = options.target()
-    async with LiteClient(
-        target.endpoint, timeout=options.time_limit(target) or _FOREVER
-    ) as client:
+    async with LiteClient(target.endpoint, timeout=options.time_limit(target) or FOREVER) as client:
         yield client
 
 

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 SECRET = "WIRESPEED_CLIENT_SECRET"
 _TIMEOUT = 300.0
-_FOREVER = 1e9  # seconds
 
 
 @dataclass(frozen=True, repr=False)
@@ -106,7 +105,7 @@ async def _login(word: str, choices: Choices, as_json: bool) -> int:
     from wirespeed import Client
 
     storage = _Anew(FileStorage())
-    seconds = _TIMEOUT if choices.timeout is None else choices.timeout or _FOREVER
+    seconds = _TIMEOUT if choices.timeout is None else choices.timeout or targets.FOREVER
 
     def grant(url: str, config: AuthConfig | None) -> TokenGrant:
         return choices.over(config).grant(

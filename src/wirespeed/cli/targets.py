@@ -28,7 +28,7 @@ KINDS = "a URL, a FILE.py, an mcpServers FILE.json with #name, or -- COMMAND…"
 
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://|(?:unix|tcp|wss?|https?):")
 _OPEN_TIMEOUT = 10.0
-_FOREVER = 1e9  # seconds
+FOREVER = 1e9  # seconds
 
 
 @dataclass(frozen=True)
@@ -193,7 +193,7 @@ def _without_logins(url: str, auth: AuthConfig | None) -> None:
 def _open_timeout(timeout: float | None) -> float:
     if timeout is None:
         return _OPEN_TIMEOUT
-    return timeout or _FOREVER
+    return timeout or FOREVER
 
 
 def _trusting(path: str) -> SSLContext:

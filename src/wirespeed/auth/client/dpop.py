@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from wirespeed.auth.fetch import origin_key
 from wirespeed.auth.jose import new_key, private_key, public_members, sign
 from wirespeed.transport.address import Address, parse
 
@@ -86,7 +87,7 @@ class DpopKey:
         if token is not None:
             digest = hashlib.sha256(token.encode()).digest()
             claims["ath"] = base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
-        nonce = self._nonces.get(_origin(address))
+        nonce = self._nonces.get(origin_key(address))
         if nonce is not None:
             claims["nonce"] = nonce
         return sign(self._header, msgspec.json.encode(claims), self._key)
@@ -97,7 +98,7 @@ class DpopKey:
         nonce = headers.get("dpop-nonce")
         if nonce is None or not _NONCE.fullmatch(nonce):
             return False
-        origin = _origin(_http(url))
+        origin = origin_key(_http(url))
         self._nonces.pop(origin, None)
         self._nonces[origin] = nonce  # the last one was noted last
         if len(self._nonces) > MAX_NONCES:
@@ -110,7 +111,3 @@ def _http(url: str) -> Address:
     if not address.is_http:
         raise ValueError(f"{address} is not a URL of HTTP")
     return address
-
-
-def _origin(address: Address) -> tuple[str, str, int]:
-    return address.scheme, address.host, address.port
