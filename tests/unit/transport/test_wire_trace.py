@@ -296,9 +296,10 @@ def test_stdio_server(tmp_path: Path) -> None:
 @pytest.mark.own_environment
 async def test_client_of_a_child(lines: list[str], tmp_path: Path) -> None:
     (tmp_path / "server.py").write_text(PROGRAM)
-    async with Client(
-        Stdio(sys.executable, [str(tmp_path / "server.py")], stderr="discard")
-    ) as client:
+    command = Stdio(
+        sys.executable, [str(tmp_path / "server.py")], stderr="discard", inherit_env=True
+    )
+    async with Client(command) as client:
         await client.call_tool("log_in", {"user": "Ann", "password": "Xk29"})
     assert any('"tools/call"' in text for text in told(lines, "client", "->"))
 
