@@ -5,15 +5,17 @@ request is cancelled by closing its response. Legacy servers have sessions, a st
 messages (GET), and responses that can be resumed after their stream broke.
 """
 
-from __future__ import annotations
-
-import asyncio
 import contextlib
 import logging
 from collections import deque
-from typing import TYPE_CHECKING, Any
 
 import msgspec
+
+from wirespeed._core._simd cimport WS_ARGUMENTS, WS_META_PROTOCOL_VERSION, WS_NAME
+from wirespeed._core.envelope cimport REQUEST, Message
+from wirespeed.client.http.exchanges cimport EndWaiter, EventStream, Exchange, OldStream, Post
+from wirespeed.transport.http.client_connection cimport HttpCall
+from wirespeed.transport.link cimport Link
 
 from wirespeed._core.envelope import parse
 from wirespeed._core.wire import show_carried
@@ -29,14 +31,7 @@ from wirespeed.client.http.answers import (
     same_origin,
     status_error,
 )
-from wirespeed.client.http.exchanges import (
-    MAX_FAILURES,
-    EndWaiter,
-    EventStream,
-    Exchange,
-    OldStream,
-    Post,
-)
+from wirespeed.client.http.exchanges import MAX_FAILURES
 from wirespeed.client.http.headers import MirroredArguments, field_value, name_value
 from wirespeed.errors import (
     ConnectionLost,
@@ -49,20 +44,7 @@ from wirespeed.errors import (
 from wirespeed.protocol import codes
 from wirespeed.protocol.header_values import NAMED_BY
 from wirespeed.protocol.messages import ErrorObject
-from wirespeed.protocol.revisions import META_PROTOCOL_VERSION
-from wirespeed.transport.link import Link
 from wirespeed.transport.rate_limited_log import RateLimitedLog
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from wirespeed._core.envelope import Message
-    from wirespeed.client.connection.connection import ClientConnection
-    from wirespeed.client.http.authorization import AuthorizedExchanges
-    from wirespeed.client.targets import Http
-    from wirespeed.transport.http.client_connection import HttpCall
-    from wirespeed.transport.http.pool import HttpPool
-    from wirespeed.transport.options import Headers
 
 logger = logging.getLogger("wirespeed.client")
 
@@ -74,12 +56,10 @@ MAX_DELAY = 30.0
 # Head fields of calls that are kept, by the name of the tool.
 MAX_NAMES = 4096
 
-_VERSION = f"params._meta.{META_PROTOCOL_VERSION}"
-
-_error = msgspec.json.Decoder(ErrorObject).decode
+cdef object decode_error = msgspec.json.Decoder(ErrorObject).decode
 
 
-class HttpLink(Link):
+cdef class HttpLink(Link):
     """The messages of one connection, over HTTP.
 
     Attributes:
@@ -93,45 +73,30 @@ class HttpLink(Link):
         auth: The token of the requests; None where the target has no ``auth``.
     """
 
-    def __init__(
-        self,
-        connection: ClientConnection,
-        target: Http,
-        make_pool: Callable[[int], HttpPool],
-    ) -> None:
+    def __init__(self, connection, target, make_pool):
         super().__init__(connection.loop, connection)
         show_carried(self.wire)
         self.at_once = True
         self.connection = connection
         self.pool = make_pool(target.max_connections)
-        self.failure: TransportError | None = None
-        self.lost = False
-        self.old = False
-        self.reads_for: int | None = None
-        self._make_pool = make_pool
-        self._target = target
-        self._place = target.address.target  # where messages go
-        self._requests: dict[int, Post] = {}
-        self._notes: set[Post] = set()
-        self._streams: set[Exchange] = set()
-        self._lines: deque[bytes] = deque()  # messages that wait for `_gate`
-        self._gate: Post | None = None  # notifications/initialized, which others must not overtake
+        self.make_pool = make_pool
+        self.target = target
+        self.place = target.address.target
+        self.requests = {}
+        self.notes = set()
+        self.streams = set()
+        self.lines = deque()
         self.mirrored = MirroredArguments()
-        self._session: str | None = None
-        self._gone: str | None = None  # why the link ends with its last request
-        self._paused: list[HttpCall] = []  # whose events the session has no room for
-        self._side: HttpPool | None = None  # for notes while all connections have calls
-        self._idle: asyncio.Future[None] | None = None
-        self._max_depth = connection.session.limits.max_depth
-        self._quiet = RateLimitedLog(logger)
-        own = "".join(f"{name}: {value}\r\n" for name, value in target.request_headers().items())
-        self._own = own.encode("ascii")
-        self._base = (
-            self._own
+        self.paused = []
+        self.max_depth = connection.session.limits.max_depth
+        self.quiet = RateLimitedLog(logger)
+        headers = target.request_headers()
+        self.own = "".join([f"{name}: {headers[name]}\r\n" for name in headers]).encode("ascii")
+        self.base = (
+            self.own
             + b"Content-Type: application/json\r\nAccept: application/json, text/event-stream\r\n"
         )
-        self._heads: dict[tuple[str, str, str], bytes] = {}
-        self.auth: AuthorizedExchanges | None = None
+        self.heads = {}
         if target.auth is not None:
             from wirespeed.client.http.authorization import AuthorizedExchanges
 
@@ -142,53 +107,53 @@ class HttpLink(Link):
 
     # -- a link ----------------------------------------------------------------------------------
 
-    def start(self) -> None:
+    def start(self):
         """Nothing is read before the first message."""
 
-    def update_reading(self) -> None:
+    cpdef object update_reading(self):
         """Read the events of servers on that sent more requests than the session takes."""
-        if self._paused and self.wire.want_read:
-            paused, self._paused = self._paused, []
+        if self.paused and self.wire.want_read:
+            paused, self.paused = self.paused, []
             for call in paused:
                 call.paused = False
 
-    def flush(self) -> None:
+    cpdef object flush(self):
         """Send the queued messages."""
+        cdef list lines
         if self.lost:
             return
-        outbox = self.wire.outbox
-        while outbox.size or self._lines:
-            if self._gate is not None or len(self._notes) >= MAX_NOTES:
+        while self.wire.outbox.size or self.lines:
+            if self.gate is not None or len(self.notes) >= MAX_NOTES:
                 break
-            if self._lines:
-                self._send(self._lines.popleft())
+            if self.lines:
+                self.send_c(self.lines.popleft())
             else:
                 lines = b"".join(self.wire.data_to_send()).split(b"\n")
                 lines.pop()  # nothing is behind the last newline
-                self._lines.extend(lines)
-        self.check_drained()
+                self.lines.extend(lines)
+        self.check_drained_c()
 
-    def close(self) -> None:
+    def close(self):
         """End all requests. Notifications that are under way are not stopped."""
-        self._over(None)
+        self.over_c(None)
 
-    def lose(self, exc: BaseException | None) -> None:
+    def lose(self, exc):
         """End because of an error."""
         if self.failure is None and isinstance(exc, TransportError):
             self.failure = exc
-        self._over(exc)
+        self.over_c(exc)
 
-    def _over(self, exc: BaseException | None) -> None:
+    cdef int over_c(self, exc) except -1:
         if self.lost:
-            return
+            return 0
         self.lost = True
-        ended: list[Exchange] = [*self._requests.values(), *self._streams]
+        ended = [*self.requests.values(), *self.streams]
         if exc is not None:
-            ended.extend(self._notes)
-            self._notes.clear()
-        self._requests.clear()
-        self._streams.clear()
-        self._lines.clear()
+            ended.extend(self.notes)
+            self.notes.clear()
+        self.requests.clear()
+        self.streams.clear()
+        self.lines.clear()
         for exchange in ended:
             exchange.abort()
         if self.auth is not None:
@@ -196,119 +161,121 @@ class HttpLink(Link):
         self.detach()
         self.connection.on_lost(exc)
 
-    async def finish(self) -> None:
+    async def finish(self):
         """Wait for the notifications that are under way, and end the session."""
-        if self._notes and self._idle is None:
-            self._idle = self.loop.create_future()
-            await self._idle
-        if self._session is not None and self.failure is None:
+        if self.notes and self.idle is None:
+            self.idle = self.loop.create_future()
+            await self.idle
+        if self.session is not None and self.failure is None:
             ended = self.loop.create_future()
-            fields = self._session_fields(self._own)
+            fields = self.session_fields_c(self.own)
             if self.auth is not None:
-                more = await self.auth.fields_now("DELETE", self._place)
+                more = await self.auth.fields_now("DELETE", self.place)
                 if more is None:
                     return
                 fields += more
-            self.pool.request("DELETE", self._place, fields, None, EndWaiter(ended))
+            self.pool.request("DELETE", self.place, fields, None, EndWaiter(ended))
             await ended
 
-    async def release(self) -> None:
+    async def release(self):
         """Close all connections."""
-        for note in self._notes:
+        for note in self.notes:
             note.abort()
-        self._notes.clear()
+        self.notes.clear()
         await self.pool.close()
-        if self._side is not None:
-            await self._side.close()
+        if self.side is not None:
+            await self.side.close()
         if self.auth is not None:
             await self.auth.session.close()
 
-    def abandon(self) -> None:
+    def abandon(self):
         """Close all sockets of a loop that is closed."""
         self.pool.release()
-        if self._side is not None:
-            self._side.release()
+        if self.side is not None:
+            self.side.release()
 
     # -- messages out ----------------------------------------------------------------------------
 
-    def _send(self, line: bytes) -> None:
-        message = parse(line, max_depth=self._max_depth)
-        method = message.method
+    cdef int send_c(self, bytes line) except -1:
+        cdef Message message = parse(line, max_depth=self.max_depth)
+        cdef str method = message.method
+        cdef Post post
         if method is None:
-            self._note(line, self._head("", message), "a response")
-        elif message.kind == "request":
+            self.note_c(line, self.head_c("", message), "a response")
+        elif message.kind_c == REQUEST:
             if method == "initialize":
-                self._begin()
+                self.begin_c()
             id = int(message.raw_id or b"0")
-            post = self._requests[id] = Post(self, line, self._head(method, message), method, id)
+            post = Post(self, line, self.head_c(method, message), method, id)
+            self.requests[id] = post
             post.send()
-        elif method != "notifications/cancelled" or not self._cancel(message):
-            note = self._note(line, self._head(method, message), method)
+        elif method != "notifications/cancelled" or not self.cancel_c(message):
+            note = self.note_c(line, self.head_c(method, message), method)
             if method == "notifications/initialized":
-                self._gate = note
+                self.gate = note
 
-    def _note(self, line: bytes, fields: bytes, what: str) -> Post:
-        note = Post(self, line, fields, what, None)
-        self._notes.add(note)
+    cdef Post note_c(self, bytes line, bytes fields, str what):
+        cdef Post note = Post(self, line, fields, what, None)
+        self.notes.add(note)
         note.send()
         return note
 
-    def _begin(self) -> None:
+    cdef int begin_c(self) except -1:
         """A legacy handshake begins: no earlier request is awaited."""
-        self._session = None
-        for post in self._requests.values():
+        self.session = None
+        for post in self.requests.values():
             post.abort()
-        self._requests.clear()
+        self.requests.clear()
 
-    def _cancel(self, message: Message) -> bool:
+    cdef bint cancel_c(self, Message message) except -1:
         """The caller of a request gave up. Returns whether the server need not be told: closing the
         response of a modern request cancels it."""
+        cdef Post post
         raw = message.lease("params.requestId")
-        post = self._requests.pop(int(bytes(raw)), None) if raw is not None else None
+        post = self.requests.pop(int(bytes(raw)), None) if raw is not None else None
         if post is None:
-            return self._modern
+            return self.modern_c()
         unsent = post.call is None and not post.status
-        self._drop_stream(post)
+        self.drop_stream_c(post)
         post.abort()
-        return unsent or self._modern
+        return unsent or self.modern_c()
 
-    @property
-    def _modern(self) -> bool:
+    cdef bint modern_c(self) except -1:
         revision = self.connection.revision
         return revision is not None and revision.modern
 
-    def post(self, post: Post) -> HttpCall | None:
+    def post(self, Post post not None):
         """Send a message. None: it is sent when its token is there."""
-        pool = self.pool if post.id is not None else self._pool_of_notes()
+        pool = self.pool if post.id is not None else self.notes_pool_c()
         fields = post.fields
         if self.auth is not None:
-            more = self.auth.fields("POST", self._place, post)
+            more = self.auth.fields("POST", self.place, post)
             if more is None:
                 return None
             fields += more
-        return pool.request("POST", self._place, fields, post.text, post)
+        return pool.request("POST", self.place, fields, post.text, post)
 
-    def _pool_of_notes(self) -> HttpPool:
+    cdef object notes_pool_c(self):
         """Where notifications and responses go. Calls may wait for them, so they do not wait for a
         connection while calls have all of them."""
-        busy = len(self._requests) + len(self._streams)
-        if busy < self._target.max_connections:
+        busy = len(self.requests) + len(self.streams)
+        if busy < self.target.max_connections:
             return self.pool
-        if self._side is None:
-            self._side = self._make_pool(1)
-        return self._side
+        if self.side is None:
+            self.side = self.make_pool(1)
+        return self.side
 
-    def moved(self, place: str) -> None:
+    def moved(self, str place):
         """The server redirected a message to another path, where the next ones go at once."""
-        self._place = place
+        self.place = place
 
-    def get(self, stream: Exchange) -> HttpCall | None:
+    def get(self, Exchange stream not None):
         """Request a stream of events. None: the request waits for a token, and is then sent."""
-        self._streams.add(stream)
-        fields = self._session_fields(self._own) + b"Accept: text/event-stream\r\n"
+        self.streams.add(stream)
+        fields = self.session_fields_c(self.own) + b"Accept: text/event-stream\r\n"
         if stream.last_id is not None:
             fields += b"Last-Event-ID: %b\r\n" % stream.last_id.encode()
-        place = self._target.address.target
+        place = self.target.address.target
         if self.auth is not None:
             more = self.auth.fields("GET", place, stream)
             if more is None:
@@ -318,58 +285,63 @@ class HttpLink(Link):
 
     # -- header fields ---------------------------------------------------------------------------
 
-    def _head(self, method: str, message: Message) -> bytes:
-        revision = self.connection.revision
+    cdef bytes head_c(self, str method, Message message):
+        cdef object revision = self.connection.revision
+        cdef bytes head
+        cdef str version, name
         if revision is None or method == "initialize":
-            return self._base
+            return self.base
         if not revision.modern:
-            return self._session_fields(self._base)
+            return self.session_fields_c(self.base)
         # a client of a proxy may have named another one
-        version = message.text(_VERSION) or revision.version
-        name = name_value(method, message)
+        version = message.text_c(WS_META_PROTOCOL_VERSION) or revision.version
+        if method == "tools/call":
+            name = message.text_c(WS_NAME) or ""
+        else:
+            name = name_value(method, message)
         key = (version, method, name)
-        head = self._heads.get(key)
+        head = self.heads.get(key)
         if head is None:
             text = f"MCP-Protocol-Version: {field_value(version)}\r\n"
             if method:
                 text += f"Mcp-Method: {field_value(method)}\r\n"
             if method in NAMED_BY:
                 text += f"Mcp-Name: {field_value(name)}\r\n"
-            head = self._base + text.encode("ascii")
-            if len(self._heads) < MAX_NAMES:
-                self._heads[key] = head
+            head = self.base + text.encode("ascii")
+            if len(self.heads) < MAX_NAMES:
+                self.heads[key] = head
         if method == "tools/call":
-            head += self.mirrored.lines(name, message.lease("params.arguments"))
+            head += self.mirrored.lines(name, message.lease_c(WS_ARGUMENTS))
         return head
 
-    def _session_fields(self, fields: bytes) -> bytes:
+    cdef bytes session_fields_c(self, bytes fields):
         """Header fields with those of a legacy session."""
         revision = self.connection.revision
         if revision is not None and not self.old:
             fields += f"MCP-Protocol-Version: {revision.version}\r\n".encode("ascii")
-        if self._session is not None:
-            fields += f"Mcp-Session-Id: {self._session}\r\n".encode("ascii")
+        if self.session is not None:
+            fields += f"Mcp-Session-Id: {self.session}\r\n".encode("ascii")
         return fields
 
-    def session_opened(self, status: int, headers: Headers) -> None:
+    def session_opened(self, int status, headers):
         """The server answered ``initialize``."""
         if status != 200 or self.old:
             return
         session = headers.get("mcp-session-id")
         if session is None:
             return
-        if session and all("!" <= c <= "~" for c in session):
-            self._session = session
+        if session and all(["!" <= c <= "~" for c in session]):
+            self.session = session
         else:
-            self._quiet.log(
+            self.quiet.log(
                 logging.WARNING,
                 "%s: its session id is not visible ASCII, and is not used",
-                self._target.where,
+                self.target.where,
             )
 
     # -- messages in -----------------------------------------------------------------------------
 
-    def receive(self, data: Any, call: HttpCall | None, request: int | None = None) -> None:
+    def receive(self, data, HttpCall call, request=None):
         """A message of the server arrived; ``call`` brings more. ``request``: the request whose
         response it arrived in."""
         if self.lost:
@@ -377,46 +349,46 @@ class HttpLink(Link):
         if self.connection.session.receive_message(data):
             self.reads_for = request
         try:
-            self.deliver()
+            self.deliver_c()
         finally:
             self.reads_for = None
         if call is not None and not self.wire.want_read and not self.lost:
             call.paused = True
-            self._paused.append(call)
+            self.paused.append(call)
 
     # -- the end of a POST -----------------------------------------------------------------------
 
-    def posted(self, post: Post, exc: BaseException | None, sent: bool) -> None:
+    def posted(self, Post post not None, exc, bint sent):
         """A POST is over: its answer is there, or will not come."""
-        if exc is None and post.status != 200 and (self._demands(post) or self._again(post)):
+        if exc is None and post.status != 200 and (self.demands_c(post) or self.again_c(post)):
             return
-        self._settle(post, exc, sent)
-        self._end_if_gone()
+        self.settle_c(post, exc, sent)
+        self.end_if_gone_c()
 
-    def _end_if_gone(self) -> None:
-        if self._gone is not None and not self._requests:
-            self.lose(ConnectionLost(self._gone))
+    cdef int end_if_gone_c(self) except -1:
+        if self.gone is not None and not self.requests:
+            self.lose(ConnectionLost(self.gone))
 
-    def _settle(self, post: Post, exc: BaseException | None, sent: bool) -> None:
+    cdef int settle_c(self, Post post, exc, bint sent) except -1:
         """Find out what has become of a message."""
         if post.id is None:
-            self._noted(post, exc)
+            self.noted_c(post, exc)
         elif not post.waits:
-            self._requests.pop(post.id, None)
+            self.requests.pop(post.id, None)
         elif isinstance(exc, WirespeedError) and not sent:
-            self._fail(post, exc)
+            self.fail_c(post, exc)
         elif post.status == 200 or (post.status == 202 and self.old):
-            self._unanswered(post, exc)
+            self.unanswered_c(post, exc)
         elif exc is not None:
-            self._fail(post, self._broken(post, exc))
+            self.fail_c(post, self.broken_c(post, exc))
         else:
-            self._refused(post)
+            self.refused_c(post)
 
-    def _demands(self, exchange: Exchange) -> bool:
+    cdef bint demands_c(self, Exchange exchange) except -1:
         """Whether the server demanded a token, which is being got."""
         return self.auth is not None and not self.lost and self.auth.refused(exchange)
 
-    def _again(self, post: Post) -> bool:
+    cdef bint again_c(self, Post post) except -1:
         """Send a message again later, that the server put off."""
         status = post.status
         if status not in TRY_LATER or post.tries >= MAX_TRIES:
@@ -424,65 +396,63 @@ class HttpLink(Link):
         seconds = retry_after(post.headers)
         if seconds is None or post.waited + seconds > MAX_DELAY:
             return False
-        post.tries += 1
-        post.waited += seconds
-        self._quiet.log(
+        self.quiet.log(
             logging.INFO,
             "%s answered %s with %d; it is sent again in %.3g s",
-            self._target.where,
+            self.target.where,
             post.what,
             status,
             seconds,
         )
-        post.later(seconds, post.send)
+        post.put_off(seconds)
         return True
 
-    def _unanswered(self, post: Post, exc: BaseException | None) -> None:
+    cdef int unanswered_c(self, Post post, exc) except -1:
         """A POST was taken, and its response has not arrived."""
         if self.old or not self.wire.want_read:
-            return  # it arrives on the stream, or has arrived and is not read yet
-        if post.last_id is not None and not self._modern:
+            return 0  # it arrives on the stream, or has arrived and is not read yet
+        if post.last_id is not None and not self.modern_c():
             stream = EventStream(self, post)
-            self._streams.add(stream)
+            self.streams.add(stream)
             stream.reopen()
         elif exc is not None or post.headers.get("content-type", "").startswith("text/event-"):
-            self._fail(post, self._broken(post, exc))
+            self.fail_c(post, self.broken_c(post, exc))
         else:
             kind = post.headers.get("content-type") or "no content type"
             text = f"the answer to {post.what} is not a JSON-RPC response ({kind:.100})"
-            self._fail(post, InvalidResponse(text))
+            self.fail_c(post, InvalidResponse(text))
 
-    def _refused(self, post: Post) -> None:
+    cdef int refused_c(self, Post post) except -1:
         """A request was answered with a status other than 200."""
         assert post.id is not None
-        message = parse(post.body, max_depth=self._max_depth)
+        message = parse(post.body, max_depth=self.max_depth)
         if message.kind == "result" and message.raw_id == b"%d" % post.id:
             self.receive(post.body, None)
-            self._requests.pop(post.id, None)
-            return
+            self.requests.pop(post.id, None)
+            return 0
         own = message.kind == "error" and message.raw_id == b"%d" % post.id
-        if not own and self._session_is_gone(post.status, message, post):
-            return
-        refusal = self._refusal(post, message, own)
+        if not own and self.session_is_gone_c(post.status, message, post):
+            return 0
+        refusal = self.refusal_c(post, message, own)
         if (
             post.what == "initialize"
             and post.status in NOT_STREAMABLE
-            and self._target.sse
+            and self.target.sse
             and not self.old
             and getattr(refusal, "code", None) not in codes.MODERN_ERRORS
         ):
             OldStream(self, post, refusal).send()
         else:
-            self._fail(post, refusal)
+            self.fail_c(post, refusal)
 
-    def _refusal(self, post: Post, message: Message, own: bool) -> RemoteError | HttpStatusError:
+    cdef object refusal_c(self, Post post, Message message, bint own):
         """The error of a request that was answered with a status. Some servers leave the id of the
         request out of their JSON-RPC errors. ``own``: the error has it."""
         error = message.error if message.kind == "error" else None
         said = None
         if error is not None:
             with contextlib.suppress(msgspec.DecodeError):
-                said = _error(error)
+                said = decode_error(error)
         if said is None:
             return self.status_error(post, body=post.body)
         if post.status in UNAUTHORIZED or (post.status in NO_VERDICT and not own):
@@ -490,20 +460,14 @@ class HttpLink(Link):
         return RemoteError(said.code, said.message, said.data)
 
     def status_error(
-        self,
-        exchange: Exchange,
-        what: str = "",
-        *,
-        body: bytes = b"",
-        said: str = "",
-        note: str = "",
-    ) -> HttpStatusError:
+        self, Exchange exchange not None, str what="", *, bytes body=b"", str said="", str note=""
+    ):
         """The error of an exchange that was answered with a status."""
-        secrets = self._target.secrets()
+        secrets = self.target.secrets()
         if self.auth is not None:
             secrets += self.auth.session.secrets()
         return status_error(
-            self._target.where,
+            self.target.where,
             what or exchange.what,
             exchange.status,
             exchange.headers,
@@ -513,139 +477,134 @@ class HttpLink(Link):
             note=note,
         )
 
-    def _session_is_gone(
-        self, status: int, message: Message | None = None, post: Post | None = None
-    ) -> bool:
+    cdef bint session_is_gone_c(self, int status, Message message=None, Post post=None) except -1:
         """End the link if a status says that the session has ended (basic/transports, "Session
         Management"). Some servers answer 400 for an unknown session. ``post``: The request that
         was refused; without one, the requests that are under way are waited for."""
-        if self._session is None or self.lost:
+        if self.session is None or self.lost:
             return False
         if status != 404:
             error = None if status != 400 or message is None else message.error
             if error is None or b"session" not in bytes(error).lower():
                 return False
         text = (
-            f"{self._target.where}: the server ended the session "
+            f"{self.target.where}: the server ended the session "
             f"({status} {reason_of(status)}): what it held is lost"
         )
         if post is not None:
-            self._fail(post, SessionGone(text))
-        elif self._requests:  # a server that drains answers what it has
-            self._gone = text
+            self.fail_c(post, SessionGone(text))
+        elif self.requests:  # a server that drains answers what it has
+            self.gone = text
             return True
         self.lose(ConnectionLost(text))
         return True
 
-    def _noted(self, note: Post, exc: BaseException | None) -> None:
+    cdef int noted_c(self, Post note, exc) except -1:
         """The POST of a notification or a response is over."""
-        self._notes.discard(note)
-        if self._idle is not None and not self._notes and not self._idle.done():
-            self._idle.set_result(None)
+        self.notes.discard(note)
+        if self.idle is not None and not self.notes and not self.idle.done():
+            self.idle.set_result(None)
         if self.lost:
-            return
+            return 0
         if exc is not None or not 200 <= note.status < 300:
-            if exc is None and self._session_is_gone(
-                note.status, parse(note.body, max_depth=self._max_depth)
+            if exc is None and self.session_is_gone_c(
+                note.status, parse(note.body, max_depth=self.max_depth)
             ):
-                return
+                return 0
             why = exc or f"{note.status} {reason_of(note.status)}"
-            self._quiet.log(
-                logging.WARNING, "%s did not take %s: %s", self._target.where, note.what, why
+            self.quiet.log(
+                logging.WARNING, "%s did not take %s: %s", self.target.where, note.what, why
             )
-        if note is self._gate:
-            self._gate = None
+        if note is self.gate:
+            self.gate = None
             if not self.old:
                 EventStream(self).send()
         self.flush_now()
 
-    def _broken(self, post: Post, exc: BaseException | None) -> ConnectionLost:
+    cdef object broken_c(self, Post post, exc):
         """The error of a request whose answer did not arrive."""
         why = "the answer ended without it" if exc is None else f"{exc}"
-        return ConnectionLost(f"{self._target.where}: {post.what} got no response: {why}")
+        return ConnectionLost(f"{self.target.where}: {post.what} got no response: {why}")
 
-    def _fail(self, post: Post, exc: BaseException) -> None:
+    cdef int fail_c(self, Post post, exc) except -1:
         assert post.id is not None
-        self._requests.pop(post.id, None)
+        self.requests.pop(post.id, None)
         self.connection.fail_request(post.id, exc)
 
     # -- streams ---------------------------------------------------------------------------------
 
-    def resumed(self, stream: EventStream) -> None:
+    def resumed(self, EventStream stream not None):
         """The response arrived on a stream that went on."""
         assert stream.post is not None and stream.post.id is not None
-        self._requests.pop(stream.post.id, None)
-        self._streams.discard(stream)
+        self.requests.pop(stream.post.id, None)
+        self.streams.discard(stream)
         stream.abort()
 
-    def _drop_stream(self, post: Post) -> None:
-        for stream in [s for s in self._streams if getattr(s, "post", None) is post]:
-            self._streams.discard(stream)
+    cdef int drop_stream_c(self, Post post) except -1:
+        for stream in [s for s in self.streams if getattr(s, "post", None) is post]:
+            self.streams.discard(stream)
             stream.abort()
 
-    def stream_ended(self, stream: EventStream, exc: BaseException | None) -> None:
+    def stream_ended(self, EventStream stream not None, exc):
         """A stream of events ended, or was refused."""
-        if exc is None and self._demands(stream):
+        if exc is None and self.demands_c(stream):
             return
         post = stream.post
-        if self._session_is_gone(stream.status):
-            self._streams.discard(stream)
+        if self.session_is_gone_c(stream.status):
+            self.streams.discard(stream)
             if post is not None and not self.lost:  # its answer will not come
-                self._fail(post, self._broken(post, exc))
-                self._end_if_gone()
+                self.fail_c(post, self.broken_c(post, exc))
+                self.end_if_gone_c()
             return
         if post is not None and not post.waits:
             self.resumed(stream)
         elif stream.streaming or not stream.status or stream.status in BUSY:
-            stream.failures += 1
+            stream.fail()
             if post is not None and stream.failures > MAX_FAILURES:
-                self._streams.discard(stream)
-                self._fail(post, self._broken(post, exc))
+                self.streams.discard(stream)
+                self.fail_c(post, self.broken_c(post, exc))
             else:
                 stream.reopen()
         else:
-            self._streams.discard(stream)
+            self.streams.discard(stream)
             if post is not None:
                 note = "; the broken response cannot be resumed"
-                self._fail(
-                    post,
-                    self.status_error(stream, post.what, note=note),
-                )
+                self.fail_c(post, self.status_error(stream, post.what, note=note))
             elif exc is not None:
-                self._quiet.log(logging.WARNING, "%s sends no events: %s", self._target.where, exc)
+                self.quiet.log(logging.WARNING, "%s sends no events: %s", self.target.where, exc)
 
     # -- HTTP+SSE of 2024-11-05 ------------------------------------------------------------------
 
-    def endpoint_named(self, stream: OldStream, reference: str) -> None:
+    def endpoint_named(self, OldStream stream not None, str reference):
         """The server said where messages go: begin again there."""
         if self.old:
             return
-        place = same_origin(self._target.address, reference)
+        place = same_origin(self.target.address, reference)
         if place is None:
-            self._streams.discard(stream)
+            self.streams.discard(stream)
             stream.abort()
-            text = f"{self._target.where}: the event endpoint names another origin, or no URL"
-            self._fail(stream.post, TransportError(text))
+            text = f"{self.target.where}: the event endpoint names another origin, or no URL"
+            self.fail_c(stream.post, TransportError(text))
             return
         self.old = True
-        self._place = place
+        self.place = place
         stream.post.send()
 
-    def old_ended(self, stream: OldStream, exc: BaseException | None) -> None:
+    def old_ended(self, OldStream stream not None, exc):
         """The stream of HTTP+SSE ended, and the session with it; or there is no such stream."""
-        if exc is None and self._demands(stream):
+        if exc is None and self.demands_c(stream):
             return
         post = stream.post
-        self._streams.discard(stream)
+        self.streams.discard(stream)
         if self.old:
             why = f": {exc}" if exc is not None else ""
-            self.lose(ConnectionLost(f"{self._target.where}: the stream of events ended{why}"))
+            self.lose(ConnectionLost(f"{self.target.where}: the stream of events ended{why}"))
             return
         refusal = stream.refusal
         if isinstance(refusal, HttpStatusError) and stream.status not in (0, 200, post.status):
             note = f", and GET with {stream.status} {reason_of(stream.status)}".rstrip()
             if "websocket" in stream.headers.get("upgrade", "").lower():
-                scheme = "wss" if self._target.address.secure else "ws"
+                scheme = "wss" if self.target.address.secure else "ws"
                 note = f"; the server speaks WebSocket there: use {scheme}://"
             refusal = self.status_error(post, body=post.body, note=note)
-        self._fail(post, refusal)
+        self.fail_c(post, refusal)

@@ -3,17 +3,9 @@
 Their methods ``on_…`` are those of a receiver of `wirespeed.transport.http.pool`.
 """
 
-from __future__ import annotations
+cimport cython
 
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from asyncio import Future, TimerHandle
-
-    from wirespeed.client.http.link import HttpLink
-    from wirespeed.errors import HttpStatusError, RemoteError
-    from wirespeed.transport.http.client_connection import HttpCall
-    from wirespeed.transport.options import Headers
+from wirespeed.transport.http.client_connection cimport HttpCall
 
 # Seconds before a broken stream is opened again, where the server has not said; doubled for each
 # further failure in a row, up to a maximum.
@@ -22,72 +14,58 @@ MAX_RETRY = 30.0
 # Failures in a row after which a response is given up.
 MAX_FAILURES = 6
 
-NO_HEADERS: Any = {}
+NO_HEADERS = {}
 
 
-class Exchange:
+cdef class Exchange:
     """A request of HTTP, which may be sent several times.
 
     Attributes:
+        link: The `HttpLink`.
+        what: What is sent, in errors: of a message its method, or "a response".
+        status: Of the response; 0 before it.
+        last_id: Of the last event with an id.
+        retry: Seconds before a stream is opened again, as the server said; or None.
+        over: Whether nothing that arrives now matters.
         n_tokens: Which token it was sent with, where the link has tokens.
         n_challenges: How often the server demanded another one.
     """
 
-    __slots__ = (
-        "call",
-        "headers",
-        "last_id",
-        "link",
-        "n_challenges",
-        "n_tokens",
-        "over",
-        "retry",
-        "status",
-        "timer",
-    )
-
-    what = "a stream of events"
-
-    def __init__(self, link: HttpLink) -> None:
+    def __init__(self, link):
         self.link = link
-        self.call: HttpCall | None = None
-        self.timer: TimerHandle | None = None
-        self.status = 0  # of the answer; 0 before it
-        self.headers: Headers = NO_HEADERS
-        self.last_id: str | None = None  # of the last event with an id
-        self.retry: float | None = None  # seconds, as the server said
-        self.over = False  # nothing that arrives now matters
-        self.n_tokens = self.n_challenges = 0
+        self.what = "a stream of events"
+        self.headers = NO_HEADERS
 
     @property
-    def request(self) -> int | None:
+    def request(self):
         """The id of the request that the answer is about, where it is about one alone."""
         return None
 
-    def send(self) -> None:
+    def send(self):
         """Send the request, the first time or again."""
         raise NotImplementedError
 
-    def abort(self) -> None:
+    def abort(self):
         """End the exchange, wherever it stands. A server of 2026-07-28 cancels the request."""
+        cdef HttpCall call = self.call
         self.over = True
+        self.call = None
         if self.timer is not None:
             self.timer.cancel()
             self.timer = None
-        call, self.call = self.call, None
         if call is not None:
             call.abort()
 
-    def on_response(self, status: int, headers: Headers, streaming: bool) -> None:
+    def on_response(self, int status, headers, bint streaming):
         """The head of the answer arrived."""
         self.status, self.headers = status, headers
         if self.link.auth is not None:
             self.link.auth.session.answered(headers)
 
-    def on_body(self, data: Any) -> None:
+    def on_body(self, data):
         """The whole body of an answer that is not a stream of events."""
 
-    def on_event(self, event: str, data: Any, id: str | None, retry: int | None) -> None:
+    def on_event(self, event, data, id, retry):
         """One event of the answer."""
         if self.over:
             return
@@ -98,59 +76,59 @@ class Exchange:
         if len(data) and event == "message":
             self.link.receive(data, self.call, self.request)
 
-    def on_end(self, exc: BaseException | None, sent: bool) -> None:
+    def on_end(self, exc, sent):
         """The exchange is over: nothing else arrives."""
 
-    def later(self, seconds: float, run: Any) -> None:
+    def later(self, seconds, run):
         """Call a function later, unless the exchange is aborted before."""
         self.timer = self.link.loop.call_later(seconds, run)
 
 
-class Post(Exchange):
+@cython.final
+cdef class Post(Exchange):
     """A message on its way to the server, and the answer to it.
 
     Attributes:
         text: The message, JSON text.
-        what: The message in errors: its method, or "a response".
+        fields: Its header fields, whole lines.
         id: The id of a request; None for other messages.
         body: The body of an answer that is neither a stream nor a success.
         tries: How often the server put the message off.
         waited: Seconds that the message has been put off.
     """
 
-    __slots__ = ("body", "fields", "id", "text", "tries", "waited", "what")
-
-    def __init__(
-        self, link: HttpLink, text: bytes, fields: bytes, what: str, id: int | None
-    ) -> None:
-        super().__init__(link)
+    def __init__(self, link, bytes text not None, bytes fields not None, str what not None, id):
+        self.link = link
+        self.headers = NO_HEADERS
         self.text = text
         self.fields = fields
         self.what = what
         self.id = id
         self.body = b""
-        self.tries = 0
-        self.waited = 0.0
 
-    def send(self) -> None:
+    def send(self):
         """Send the message, the first time or again."""
         self.timer = None
         self.status, self.headers, self.body = 0, NO_HEADERS, b""
         self.call = self.link.post(self)
 
+    def put_off(self, double seconds):
+        """The server put the message off: send it again later."""
+        self.tries += 1
+        self.waited += seconds
+        self.later(seconds, self.send)
+
     @property
-    def request(self) -> int | None:
+    def request(self):
         return self.id
 
     @property
-    def waits(self) -> bool:
+    def waits(self):
         """Whether the message is a request whose response has not arrived."""
         return self.id is not None and self.link.connection.awaits(self.id)
 
-    def on_response(self, status: int, headers: Headers, streaming: bool) -> None:
-        self.status, self.headers = status, headers  # as the base class, without a call of it
-        if self.link.auth is not None:
-            self.link.auth.session.answered(headers)
+    def on_response(self, int status, headers, bint streaming):
+        Exchange.on_response(self, status, headers, streaming)
         if self.over or self.call is None:
             return
         if self.call.n_redirects:
@@ -158,7 +136,7 @@ class Post(Exchange):
         if self.what == "initialize":
             self.link.session_opened(status, headers)
 
-    def on_body(self, data: Any) -> None:
+    def on_body(self, data):
         if self.over:
             return
         if self.status == 200 and self.id is not None and not self.link.old:
@@ -167,14 +145,15 @@ class Post(Exchange):
         else:
             self.body = bytes(data)
 
-    def on_end(self, exc: BaseException | None, sent: bool) -> None:
+    def on_end(self, exc, sent):
         """The exchange is over."""
         self.call = None
         if not self.over:
             self.link.posted(self, exc, sent)
 
 
-class EventStream(Exchange):
+@cython.final
+cdef class EventStream(Exchange):
     """A GET whose answer is a stream of events.
 
     Attributes:
@@ -182,45 +161,45 @@ class EventStream(Exchange):
         failures: The number of failures in a row.
     """
 
-    __slots__ = ("failures", "post", "streaming")
-
-    def __init__(self, link: HttpLink, post: Post | None = None) -> None:
-        super().__init__(link)
+    def __init__(self, link, Post post=None):
+        Exchange.__init__(self, link)
         self.post = post
-        self.failures = 0
-        self.streaming = False
         if post is not None:
             self.last_id, self.retry = post.last_id, post.retry
 
-    def send(self) -> None:
+    def send(self):
         """Send the request, the first time or again."""
         self.timer = None
         self.status, self.streaming = 0, False
         self.call = self.link.get(self)
 
-    def on_response(self, status: int, headers: Headers, streaming: bool) -> None:
-        super().on_response(status, headers, streaming)
+    def on_response(self, int status, headers, bint streaming):
+        Exchange.on_response(self, status, headers, streaming)
         self.streaming = streaming and status == 200
         if self.streaming:
             self.n_challenges = 0  # each token that ends is one of its own
 
-    def on_event(self, event: str, data: Any, id: str | None, retry: int | None) -> None:
+    def on_event(self, event, data, id, retry):
         self.failures = 0
-        super().on_event(event, data, id, retry)
+        Exchange.on_event(self, event, data, id, retry)
         if self.post is not None and not self.post.waits:
             self.link.resumed(self)
 
-    def on_end(self, exc: BaseException | None, sent: bool) -> None:
+    def on_end(self, exc, sent):
         """The stream ended, or there was none."""
         self.call = None
         if not self.over:
             self.link.stream_ended(self, exc)
 
     @property
-    def request(self) -> int | None:
+    def request(self):
         return None if self.post is None else self.post.id
 
-    def reopen(self) -> None:
+    def fail(self):
+        """The stream broke, or could not be opened."""
+        self.failures += 1
+
+    def reopen(self):
         """Open the stream again, after the pause that the server asked for."""
         pause = RETRY if self.retry is None else self.retry
         if self.failures:
@@ -228,7 +207,8 @@ class EventStream(Exchange):
         self.later(pause, self.send)
 
 
-class OldStream(Exchange):
+@cython.final
+cdef class OldStream(Exchange):
     """The stream of HTTP+SSE (2024-11-05 basic/transports), which carries all messages of the
     server. Its first event says where the client's messages go.
 
@@ -237,46 +217,45 @@ class OldStream(Exchange):
         refusal: How it was refused.
     """
 
-    __slots__ = ("post", "refusal")
-
-    def __init__(self, link: HttpLink, post: Post, refusal: RemoteError | HttpStatusError) -> None:
-        super().__init__(link)
+    def __init__(self, link, Post post not None, refusal):
+        Exchange.__init__(self, link)
         self.post = post
         self.refusal = refusal
 
-    def send(self) -> None:
+    def send(self):
         """Send the request, the first time or again."""
         self.status = 0
         self.call = self.link.get(self)
 
-    def on_event(self, event: str, data: Any, id: str | None, retry: int | None) -> None:
+    def on_event(self, event, data, id, retry):
         if event == "endpoint" and not self.over:
             self.link.endpoint_named(self, bytes(data).decode(errors="replace"))
         else:
-            super().on_event(event, data, None, None)
+            Exchange.on_event(self, event, data, None, None)
 
-    def on_end(self, exc: BaseException | None, sent: bool) -> None:
+    def on_end(self, exc, sent):
         """The session is over, or there was none."""
         self.call = None
         if not self.over:
             self.link.old_ended(self, exc)
 
 
-class EndWaiter:
+@cython.final
+cdef class EndWaiter:
     """Waits for the end of an exchange."""
 
-    def __init__(self, ended: Future[None]) -> None:
-        self._ended = ended
+    def __init__(self, ended):
+        self.ended = ended
 
-    def on_response(self, status: int, headers: Headers, streaming: bool) -> None:
+    def on_response(self, int status, headers, bint streaming):
         pass
 
-    def on_body(self, data: Any) -> None:
+    def on_body(self, data):
         pass
 
-    def on_event(self, event: str, data: Any, id: str | None, retry: int | None) -> None:
+    def on_event(self, event, data, id, retry):
         pass
 
-    def on_end(self, exc: BaseException | None, sent: bool) -> None:
-        if not self._ended.done():
-            self._ended.set_result(None)
+    def on_end(self, exc, sent):
+        if not self.ended.done():
+            self.ended.set_result(None)

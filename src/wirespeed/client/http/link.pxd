@@ -1,0 +1,51 @@
+from libc.stdint cimport uint32_t
+
+from wirespeed._core.envelope cimport Message
+from wirespeed.client.http.exchanges cimport Exchange, Post
+from wirespeed.transport.link cimport Link
+
+
+cdef class HttpLink(Link):
+    cdef readonly object connection, pool, mirrored, auth
+    cdef readonly object failure
+    cdef readonly bint lost
+    cdef readonly bint old
+    cdef readonly object reads_for     # int, or None
+    cdef object make_pool, target
+    cdef str place                     # where messages go: path and query
+    cdef dict requests                 # Post by id
+    cdef set notes                     # Post: notifications and responses under way
+    cdef set streams                   # Exchange
+    cdef object lines                  # deque: messages that wait for `gate`
+    cdef Post gate                     # notifications/initialized, which others must not overtake
+    cdef str session                   # Mcp-Session-Id
+    cdef str gone                      # why the link ends with its last request
+    cdef list paused                   # HttpCall whose events the session has no room for
+    cdef object side                   # pool for notes while all connections have calls
+    cdef object idle                   # future: no notes are under way
+    cdef uint32_t max_depth
+    cdef object quiet
+    cdef bytes own, base               # header fields of each request, and of each POST
+    cdef dict heads                    # header fields of calls, by (version, method, name)
+
+    cdef int over_c(self, exc) except -1
+    cdef int send_c(self, bytes line) except -1
+    cdef Post note_c(self, bytes line, bytes fields, str what)
+    cdef int begin_c(self) except -1
+    cdef bint cancel_c(self, Message message) except -1
+    cdef bint modern_c(self) except -1
+    cdef object notes_pool_c(self)
+    cdef bytes head_c(self, str method, Message message)
+    cdef bytes session_fields_c(self, bytes fields)
+    cdef int end_if_gone_c(self) except -1
+    cdef int settle_c(self, Post post, exc, bint sent) except -1
+    cdef bint demands_c(self, Exchange exchange) except -1
+    cdef bint again_c(self, Post post) except -1
+    cdef int unanswered_c(self, Post post, exc) except -1
+    cdef int refused_c(self, Post post) except -1
+    cdef object refusal_c(self, Post post, Message message, bint own)
+    cdef bint session_is_gone_c(self, int status, Message message=*, Post post=*) except -1
+    cdef int noted_c(self, Post note, exc) except -1
+    cdef object broken_c(self, Post post, exc)
+    cdef int fail_c(self, Post post, exc) except -1
+    cdef int drop_stream_c(self, Post post) except -1

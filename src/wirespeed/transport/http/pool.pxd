@@ -1,0 +1,21 @@
+from wirespeed.transport.http.client_connection cimport HttpCall
+
+
+cdef class HttpPool:
+    cdef readonly object address, loop
+    cdef readonly str prefix           # before each target: a proxy is asked for a whole URL
+    cdef object ssl, proxy, limits, may_reach
+    cdef Py_ssize_t max_connections
+    cdef size_t max_head
+    cdef double connect_timeout, idle_timeout
+    cdef int max_redirects
+    cdef bytes fields                  # of every request
+    cdef list idle                     # HttpClientConnection; the last one is used next
+    cdef set connections
+    cdef object waiting                # deque of HttpCall
+    cdef set opening                   # tasks
+    cdef object timer
+    cdef bint closed
+
+    cdef int start_c(self, HttpCall call, bint fresh=*) except -1
+    cdef int connect_c(self) except -1

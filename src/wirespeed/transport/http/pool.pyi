@@ -1,0 +1,48 @@
+import asyncio
+import ssl as ssl_
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from wirespeed.limits import Limits
+from wirespeed.transport.address import Address
+from wirespeed.transport.http.client_connection import HttpCall
+from wirespeed.transport.net.connect import HttpProxy
+from wirespeed.transport.options import Headers
+
+CLOSED: str
+MAX_HEAD: int
+MAX_REDIRECTS: int
+
+class Receiver(Protocol):
+    def on_response(self, status: int, headers: Headers, streaming: bool) -> None: ...
+    def on_body(self, data: Any) -> None: ...
+    def on_event(self, event: str, data: Any, id: str | None, retry: int | None) -> None: ...
+    def on_end(self, exc: BaseException | None, sent: bool) -> None: ...
+
+class HttpPool:
+    def __init__(
+        self,
+        address: Address,
+        *,
+        loop: asyncio.AbstractEventLoop,
+        ssl: ssl_.SSLContext | None = None,
+        proxy: HttpProxy | None = None,
+        limits: Limits | None = None,
+        max_connections: int = 100,
+        max_head: int = ...,
+        connect_timeout: float = 10.0,
+        idle_timeout: float = 4.0,
+        max_redirects: int = ...,
+        may_reach: Callable[[str], bool] | None = None,
+    ) -> None: ...
+    @property
+    def address(self) -> Address: ...
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop: ...
+    @property
+    def prefix(self) -> str: ...
+    def request(
+        self, method: str, target: str, fields: bytes, body: Any, receiver: Receiver
+    ) -> HttpCall: ...
+    async def close(self) -> None: ...
+    def release(self) -> None: ...
