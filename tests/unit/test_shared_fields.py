@@ -26,8 +26,7 @@ PLACES = {
     "Member": "proxy/merge/member.py:Member",
     "MergedCatalog": "proxy/merge/catalog.py:MergedCatalog",
     "StreamableHttp": "server/http/endpoint.pxd",
-    "HttpConnection": "transport/http/exchange.pxd:Carrier transport/http/entrance.pxd "
-    "transport/http/connection.pxd",
+    "HttpConnection": "transport/http/exchange.pxd:Carrier transport/http/connection.pxd",
     "AsgiLink": "transport/http/asgi_link.pyx:AsgiLink",
 }
 _CLASS = re.compile(r"^cdef class (\w+).*:\n((?:(?:    .*)?\n)*)", re.MULTILINE)

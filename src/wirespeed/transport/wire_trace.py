@@ -417,7 +417,7 @@ _SIDES = {"ClientWire": "client", "HttpWire": "server"}
 # -- connections -----------------------------------------------------------------------------------
 
 
-class Connection:
+class TracedConnection:
     """The trace of one connection."""
 
     def __init__(self, wire: Wire, number: int) -> None:
@@ -440,7 +440,7 @@ class WireTrace:
     def __init__(self, write: Callable[[str], object]) -> None:
         self._write = write
         self._numbers = count(1)
-        self._connections: dict[int, Connection] = {}  # by the addresses of their wires
+        self._connections: dict[int, TracedConnection] = {}  # by the addresses of their wires
 
     def __call__(
         self, wire: Wire, event: Literal["made", "carried", "sent", "received"], data: bytes
@@ -450,7 +450,7 @@ class WireTrace:
             if type(wire).__name__ == "RelayWire":  # another worker shows what these bytes are
                 self._connections.pop(id(wire), None)
             else:
-                self._connections[id(wire)] = Connection(wire, next(self._numbers))
+                self._connections[id(wire)] = TracedConnection(wire, next(self._numbers))
             return
         if event == "carried":
             self._connections.pop(id(wire), None)
@@ -465,7 +465,7 @@ class WireTrace:
             self._connections.pop(id(wire), None)
             self._line(wire, connection, event, f"(not traced from here on: {exc!r})")
 
-    def _line(self, wire: Wire, connection: Connection, event: str, text: str) -> None:
+    def _line(self, wire: Wire, connection: TracedConnection, event: str, text: str) -> None:
         time = datetime.now().strftime("%H:%M:%S.%f")
         arrow = "->" if event == "sent" else "<-"
         self._write(f"trace {time} {os.getpid()} {connection.name(wire)} {arrow} {text}\n")

@@ -1,9 +1,9 @@
 from wirespeed._core.framing.http.head cimport HttpHead
 from wirespeed._core.span cimport Span
 from wirespeed._core.wire cimport Wire
-from wirespeed.transport.http.entrance cimport Entrance
-from wirespeed.transport.http.exchange cimport Exchange
-from wirespeed.transport.http.targets cimport Admitted
+from wirespeed.transport.http.cors cimport PageOrigin
+from wirespeed.transport.http.exchange cimport Carrier, Exchange, HttpTarget
+from wirespeed.transport.http.targets cimport Admitted, HttpSite
 
 
 cdef class HttpWire(Wire):
@@ -12,7 +12,15 @@ cdef class HttpWire(Wire):
     cdef bint pending                  # input was left because of a request before
 
 
-cdef class HttpConnection(Entrance):
+cdef class HttpConnection(Carrier):
+    cdef readonly HttpSite site
+    cdef public bytes certificate      # of the client's TLS, DER; None: it has none
+    cdef PageOrigin page               # the last one whose requests were let in; or None
+    cdef HttpTarget target             # that was found last, and its path
+    cdef bytes path
+    cdef dict known               # the targets of which `target` is one
+    cdef Admitted admitted             # the last request that the gate let in
+    cdef bytes fields                  # that the gate adds to the response, or None
     cdef HttpWire http
     cdef readonly object closed        # future: why the connection was lost; None: it was closed
     cdef readonly bint draining
@@ -48,3 +56,14 @@ cdef class HttpConnection(Entrance):
     cdef int hand_over_c(self) except -1
     cdef int give_up_c(self, object refusal) except -1
     cdef int refuse_c(self, int status, str sentence, object fields) except -1
+
+    cdef HttpTarget target_c(self)
+    cdef bint is_admitted_c(self, HttpTarget target, HttpHead head) except -1
+    cdef object read_request_c(self)
+    cdef bint is_unasked_c(self, HttpTarget target, HttpHead head) except -1
+    cdef object judge_c(self, HttpTarget target, HttpHead head)
+    cdef int admit_c(self, HttpTarget target, HttpHead head, object verdict) except -1
+    cdef PageOrigin page_c(self, HttpHead head)
+    cdef bint options_c(self, Exchange exchange, HttpHead head) except -1
+    cdef tuple shown_c(self)
+    cdef int level_c(self, int status, HttpHead head) except -1

@@ -5,7 +5,7 @@ from typing import Any, Literal, final
 from wirespeed._core.framing.http.framer import HttpFramer
 from wirespeed._core.wire import Wire
 from wirespeed.limits import Limits
-from wirespeed.transport.http.entrance import Entrance
+from wirespeed.transport.http.exchange import Carrier
 from wirespeed.transport.http.targets import HttpSite
 from wirespeed.transport.service import Peer
 
@@ -14,12 +14,15 @@ class HttpWire(Wire):
     def __new__(cls, framer: HttpFramer, limits: Limits) -> HttpWire: ...
 
 @final
-class HttpConnection(Entrance):
+class HttpConnection(Carrier):
+    certificate: bytes | None
     principal: bytes | None
     peer: Peer | None
     pass_on: Callable[[int, bytes], bool] | None
     on_upgrade: Callable[[Any, bytes], object] | None
     def __init__(self, site: HttpSite, address: str, *, full: bool = False) -> None: ...
+    @property
+    def site(self) -> HttpSite: ...
     @property
     def closed(self) -> Future[BaseException | None]: ...
     @property

@@ -144,7 +144,7 @@ class CustomRoute(HttpTarget):
                 logger.warning("a route ignores its cancellation and is abandoned")
 
 
-class HealthCheck(HttpTarget):
+class HealthTarget(HttpTarget):
     """Answers whether the server is there and will stay, to everyone: a probe knows no name and no
     token."""
 
@@ -241,7 +241,7 @@ def make_site(
         path: CustomRoute(handlers, loop) for path, handlers in http.by_path.items()
     }
     if http.healthz is not None:
-        targets[http.healthz] = HealthCheck()
+        targets[http.healthz] = HealthTarget()
     targets |= service_targets(services, http, {}, loop=loop, pool=pool)
     return HttpSite(
         targets,

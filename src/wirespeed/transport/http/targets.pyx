@@ -74,7 +74,7 @@ cdef class HttpSite:
         self.replaced = set()
         self.date = b""
         if options.trusted_proxies:
-            from wirespeed.transport.http.forwarded import Forwarded
+            from wirespeed.transport.gate import Forwarded
 
             self.forwarded = Forwarded(options.trusted_proxies)
         if options.access_log is not None:

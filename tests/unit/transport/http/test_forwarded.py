@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from wirespeed.transport.http.forwarded import Forwarded
+from wirespeed.transport.gate import Forwarded
 from wirespeed.transport.options import Headers
 
 PROXIES = Forwarded(["10.0.0.0/8", "::1"])
