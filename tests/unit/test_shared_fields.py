@@ -17,10 +17,10 @@ SECTION = PAGE.partition("\n## Links that many clients share\n")[2].partition("\
 PLACES = {
     "Session": "_core/wire.pxd _core/responder.pxd _core/session.pxd",
     "Served": "transport/served.pxd",
-    "Serving": "server/requests/serving.pxd",
+    "Serving": "server/requests/serving.pxd:Serving",
     "ServerConnection": "server/connection.pxd",
     "Endpoint": "transport/link.pxd",
-    "SessionLink": "server/http/sessions.pxd",
+    "SessionLink": "server/http/sessions.pxd:SessionLink",
     "Downstream": "proxy/side.pxd:Side proxy/downstream.py:Downstream",
     "MergedClient": "proxy/merge/client.py:MergedClient",
     "Member": "proxy/merge/member.py:Member",
