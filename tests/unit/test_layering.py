@@ -135,18 +135,30 @@ INSIDE = {
         document
     """,
     "client": """
-        timeouts callback_queue validation loop_thread python_file
+        timeouts callback_queue loop_thread python_file
         targets results
-        answering
-        http
+        validation
+        connection.connection
+        answering http
         connection
         requests
+        answering.options
         cache
         subscriptions
         feature_requests
         tasks
         client
         sync
+    """,
+    "litemcp": """
+        messages envelope
+        contents tool
+        call
+        connection endpoint
+        server
+        client_connection
+        client
+        bridge
     """,
     "proxy": """
         backend_config

@@ -1,4 +1,4 @@
-"""Calls the user's callbacks, in order.
+"""Queues of calls of the user's callbacks, in order.
 
 A plain function is called at once, where its value arrives. A coroutine function may take time:
 meanwhile the next values wait, in order, so that a callback never runs twice at once.
@@ -12,7 +12,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-__all__ = ["MAX_WAITING", "CallbackQueue", "finish"]
+__all__ = ["MAX_WAITING", "CallbackQueue", "finish", "start"]
 
 # The most values that wait for a busy callback; the oldest are dropped first.
 MAX_WAITING = 1000
@@ -53,7 +53,7 @@ class CallbackQueue:
         if self._busy:
             self._wait(values)
             return
-        outcome = self._start(values)
+        outcome = start(self._function, values, self._name)
         if outcome is not None:
             self._busy = True
             self._spawn(self._work(outcome)).add_done_callback(
@@ -80,17 +80,6 @@ class CallbackQueue:
                 )
         self._waiting[key] = values
 
-    def _start(self, values: tuple[Any, ...]) -> Awaitable[Any] | None:
-        """Call the function. Returns its awaitable, or None."""
-        try:
-            outcome = self._function(*values)
-        except (KeyboardInterrupt, SystemExit):
-            raise
-        except BaseException:
-            logger.exception("%s failed", self._name)
-            return None
-        return outcome if inspect.isawaitable(outcome) else None
-
     async def _work(self, outcome: Awaitable[Any] | None) -> None:
         while True:
             if outcome is not None:
@@ -98,7 +87,8 @@ class CallbackQueue:
             if not self._waiting:
                 self._busy = False
                 return
-            outcome = self._start(self._waiting.pop(next(iter(self._waiting))))
+            values = self._waiting.pop(next(iter(self._waiting)))
+            outcome = start(self._function, values, self._name)
 
     def _ended(self, outcome: Awaitable[Any]) -> None:
         """The task was cancelled, or failed: the client is closed, or the process ends."""
@@ -106,6 +96,20 @@ class CallbackQueue:
         self.forget()
         if inspect.iscoroutine(outcome):
             outcome.close()  # it has not begun if the task was cancelled before its first step
+
+
+def start(
+    function: Callable[..., Any], values: tuple[Any, ...], name: str
+) -> Awaitable[Any] | None:
+    """Call a callback. Returns its awaitable, or None. Its exceptions are logged."""
+    try:
+        outcome = function(*values)
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException:
+        logger.exception("%s failed", name)
+        return None
+    return outcome if inspect.isawaitable(outcome) else None
 
 
 async def finish(outcome: Awaitable[Any], name: str) -> None:

@@ -19,7 +19,7 @@ from wirespeed.client.feature_requests import (
     FeatureRequests,
 )
 from wirespeed.client.requests.middleware import ClientMiddleware, OutboundChain, OutboundRequest
-from wirespeed.client.requests.rounds import MAX_ROUNDS, Rounds
+from wirespeed.client.requests.rounds import MAX_ROUNDS, InputRounds
 from wirespeed.client.requests.send import (
     CallOptions,
     Meta,
@@ -201,7 +201,7 @@ class Client:
         self._sender = Sender(timeout, OutboundChain(chain) if chain else None, self.open)
         self._features = FeatureRequests(self._sender, self._cache, self._learn)
         self._subscriptions = SubscriptionRouter(self._sender, self._cache)
-        self._rounds = Rounds(self._sender, self._identity, max_rounds)
+        self._rounds = InputRounds(self._sender, self._identity, max_rounds)
         self._task_only = self._sender.listed.task_only
         self._tasks = TaskCalls(self._sender, self._rounds, self._subscriptions)
         self._roots = SharedRoots(self._sender, self._identity)

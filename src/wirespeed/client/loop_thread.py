@@ -1,4 +1,4 @@
-"""Runs an asynchronous client on a thread with its own event loop, for code without a loop."""
+"""Asynchronous clients on a thread with its own event loop, for code without a loop."""
 
 from __future__ import annotations
 

@@ -186,7 +186,7 @@ def opening(
 
 
 class _ClientProperty(Generic[T]):
-    """Return a property of `SyncClient` that reads the property of `Client`."""
+    """A property of `SyncClient` that reads the property of `Client`."""
 
     def __init__(self, read: Callable[[Client], T]) -> None:
         self._read = read

@@ -21,6 +21,7 @@ from urllib.parse import unquote
 import msgspec
 from msgspec import UNSET
 
+from wirespeed.client.results.tool_values import MAX_TOOLS
 from wirespeed.errors import InvalidResponse, WirespeedError
 
 if TYPE_CHECKING:
@@ -46,8 +47,6 @@ Check: TypeAlias = "Callable[[CallToolResult], None]"
 """Raises InvalidResponse for a result that breaks the tool's schema."""
 
 logger = logging.getLogger("wirespeed.client")
-
-MAX_TOOLS = 100_000
 
 
 def available() -> bool:
@@ -338,7 +337,7 @@ class SchemaCheck:
 
 
 class _Bounds:
-    """Checks one schema against the limits, before it is compiled."""
+    """The check of one schema against the limits, before it is compiled."""
 
     def __init__(self, what: str, schema: Any) -> None:
         self._what = what

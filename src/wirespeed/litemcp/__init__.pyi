@@ -1,4 +1,5 @@
 from wirespeed.litemcp.client import LiteClient as LiteClient
+from wirespeed.litemcp.client import SyncLiteClient as SyncLiteClient
 from wirespeed.litemcp.messages import CallResult as CallResult
 from wirespeed.litemcp.messages import Content as Content
 from wirespeed.litemcp.messages import Parameter as Parameter
@@ -8,4 +9,3 @@ from wirespeed.litemcp.messages import VersionTuple as VersionTuple
 from wirespeed.litemcp.server import LiteServer as LiteServer
 from wirespeed.litemcp.server import run as run
 from wirespeed.litemcp.server import serve as serve
-from wirespeed.litemcp.sync import SyncLiteClient as SyncLiteClient

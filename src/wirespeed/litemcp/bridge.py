@@ -27,11 +27,12 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from wirespeed.errors import CallTimeout, InvalidResponse, RemoteError, WirespeedError
-from wirespeed.litemcp.arguments import ArgumentError, parameter_of, text_of, type_text
 from wirespeed.litemcp.contents import contents_of, json_content
 from wirespeed.litemcp.messages import Content, Parameter, Response
 from wirespeed.litemcp.server import LiteServer
+from wirespeed.litemcp.tool import parameter_of
 from wirespeed.protocol.blocks import Audio, Image, Text, UnknownContent
+from wirespeed.schema.from_strings import ArgumentError, text_of, type_text
 from wirespeed.server.tools.results import ToolResult
 from wirespeed.transport.rate_limited_log import RateLimitedLog
 

@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
 from wirespeed.errors import ToolError
-from wirespeed.litemcp.arguments import ArgumentError, text_of
 from wirespeed.litemcp.contents import LiteResultError, encode_text, response_of
 from wirespeed.litemcp.messages import Content, Response, ToolCall, refuse_version
+from wirespeed.schema.from_strings import ArgumentError, text_of
 from wirespeed.server.requests.reply import describe, report, report_end
 
 if TYPE_CHECKING:
-    from wirespeed.litemcp.server import LiteServer
+    from wirespeed.limits import Limits
+    from wirespeed.litemcp.messages import VersionTuple
     from wirespeed.litemcp.tool import LiteTool
     from wirespeed.transport.taskpool import Running, TaskPool
 
-__all__ = ["SHOWN", "Calls", "LiteCall", "NotACall"]
+__all__ = ["SHOWN", "Calls", "LiteCall", "LiteService", "NotACall"]
 
 logger = logging.getLogger("wirespeed.litemcp")
 
@@ -41,6 +42,26 @@ _any = msgspec.json.Decoder().decode
 
 class NotACall(ArgumentError):
     """JSON is not a ToolCall, or one of another version."""
+
+
+class LiteService(Protocol):
+    """The options of a `wirespeed.litemcp.LiteServer`, for its calls and connections.
+
+    Attributes:
+        info_json: The JSON of the tool.
+    """
+
+    auth_headers: tuple[str, ...]
+    info_json: bytes
+    limits: Limits
+    mask_errors: bool
+    refusal_status: int
+    shutdown_grace: float
+    strict: bool
+    version: VersionTuple
+
+    def forget(self, connection: Any, /) -> None:
+        """Remove a connection that is lost."""
 
 
 class LiteCall:
@@ -109,7 +130,7 @@ class Calls:
     """
 
     def __init__(
-        self, server: LiteServer, tool: LiteTool, loop: asyncio.AbstractEventLoop, pool: TaskPool
+        self, server: LiteService, tool: LiteTool, loop: asyncio.AbstractEventLoop, pool: TaskPool
     ) -> None:
         self.tool = tool
         self.running: set[LiteCall] = set()

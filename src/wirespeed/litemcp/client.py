@@ -1,4 +1,7 @@
-"""The LiteMCP client: one tool, many concurrent calls."""
+"""The LiteMCP clients, asynchronous and blocking: one tool, many concurrent calls.
+
+Answers of servers are decoded strictly, or with tolerance for other JSON types.
+"""
 
 from __future__ import annotations
 
@@ -6,26 +9,44 @@ import asyncio
 import base64
 import logging
 import math
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Self, cast
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Self, TypeAlias, cast
 
 import msgspec
+from msgspec.structs import replace
 
 from wirespeed._exports import set_public_home
+from wirespeed.client.loop_thread import Blocking, like
+from wirespeed.client.targets import Http, Socket, WebSocket, from_url
 from wirespeed.client.timeouts import CLIENT_DEFAULT, Timeout, seconds_of, timed_out
-from wirespeed.errors import CallTimeout, ConnectionClosed, WirespeedError
+from wirespeed.errors import CallTimeout, ConnectionClosed, InvalidResponse, WirespeedError
 from wirespeed.limits import Limits
-from wirespeed.litemcp.channels import LiteTarget, as_target
-from wirespeed.litemcp.life import LiteLife
-from wirespeed.litemcp.messages import VERSION, CallResult, Tool
-from wirespeed.litemcp.reading import info_reader, result_reader
-from wirespeed.litemcp.requests import Requests
+from wirespeed.litemcp.client_connection import LiteLife, LiteRequests
+from wirespeed.litemcp.messages import (
+    VERSION,
+    CallResult,
+    Content,
+    IOBasic,
+    Parameter,
+    Response,
+    Tool,
+    VersionTuple,
+    parse_version,
+    refuse_version,
+)
+from wirespeed.schema.from_strings import text_of
 from wirespeed.schema.python_types import enc_hook
 
 if TYPE_CHECKING:
     from types import TracebackType
 
-__all__ = ["LiteClient"]
+    from wirespeed.litemcp.server import LiteServer
+    from wirespeed.transport.child.command import Stdio
+
+__all__ = ["LiteClient", "SyncLiteClient", "info_reader", "result_reader"]
+
+
+LiteTarget: TypeAlias = "Stdio | Http | WebSocket | Socket | LiteServer | str"
 
 logger = logging.getLogger("wirespeed.litemcp")
 
@@ -130,7 +151,7 @@ class LiteClient:
     @property
     def n_outstanding(self) -> int:
         """The number of requests that wait for their answers."""
-        connection = cast(Requests | None, self._life.live)
+        connection = cast(LiteRequests | None, self._life.live)
         return 0 if connection is None else connection.n_outstanding
 
     # -- requests --------------------------------------------------------------------------------
@@ -139,13 +160,13 @@ class LiteClient:
         seconds = seconds_of(timeout, self.timeout)
         if seconds <= 0:
             raise timed_out(what, seconds)
-        connection = cast(Requests | None, self._life.live)
+        connection = cast(LiteRequests | None, self._life.live)
         if connection is None or not connection.usable or connection.full:
             loop = asyncio.get_running_loop()
             until = loop.time() + seconds
             try:
                 async with asyncio.timeout_at(None if until == math.inf else until):
-                    connection = cast(Requests, await self._life.ready())
+                    connection = cast(LiteRequests, await self._life.ready())
             except TimeoutError:
                 raise CallTimeout(f"{what} could not be sent within {seconds:g} s") from None
             seconds = max(until - loop.time(), 0.001)
@@ -264,6 +285,227 @@ def to_text(value: Any) -> str:
         return base64.b64encode(value).decode("ascii")
     text = _json(value).decode()
     return msgspec.json.decode(text, type=str) if text[0] == '"' else text
+
+
+class SyncLiteClient(Blocking[LiteClient]):
+    """A `LiteClient` whose event loop runs in a thread of its own. The arguments are those of
+    `LiteClient`.
+
+    Its methods are those of `LiteClient`, and block. Several threads may call them at once: the
+    calls share one link. After an interrupt (Ctrl-C) of a call, its answer is dropped.
+    """
+
+    @like(LiteClient.__init__)
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(LiteClient(*args, **options))
+
+    def info(self, *, timeout: Timeout = CLIENT_DEFAULT) -> Tool:
+        """As `LiteClient.info`."""
+        return self._run(self._client.info(timeout=timeout))
+
+    def prompt(self, *, timeout: Timeout = CLIENT_DEFAULT) -> str:
+        """As `LiteClient.prompt`."""
+        return self._run(self._client.prompt(timeout=timeout))
+
+    def call(self, *args: Any, **kwargs: Any) -> CallResult:
+        """As `LiteClient.call`."""
+        return self._run(self._client.call(*args, **kwargs))
+
+    def invoke(
+        self,
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+        *,
+        timeout: Timeout = CLIENT_DEFAULT,
+    ) -> CallResult:
+        """As `LiteClient.invoke`."""
+        return self._run(self._client.invoke(args, kwargs, timeout=timeout))
+
+
+# -- targets ---------------------------------------------------------------------------------------
+
+
+def as_target(
+    target: Any, token: str | None, headers: Mapping[str, str] | None, both_headers: bool
+) -> Stdio | Http | WebSocket | Socket | LiteServer:
+    """Return the target that a client's arguments name. No process is started and no host name is
+    resolved. TypeError, ValueError: the arguments do not name a target."""
+    if isinstance(target, str):
+        target = from_url(target)
+    if isinstance(target, (Http, WebSocket)):
+        return _with_credentials(target, token, headers, both_headers)
+    if token is not None or headers or both_headers:
+        raise ValueError("token and headers are for HTTP and WebSocket only")
+    from wirespeed.transport.child.command import Stdio
+
+    if isinstance(target, (Stdio, Socket)):
+        return target
+    from wirespeed.litemcp.server import LiteServer
+
+    if isinstance(target, LiteServer):
+        return target
+    raise TypeError(
+        "a target is Stdio(command, args), Http(url), WebSocket(url), Socket(url), a URL or a "
+        f"LiteServer, not {type(target).__name__}"
+    )
+
+
+def _with_credentials(
+    target: Http | WebSocket,
+    token: str | None,
+    headers: Mapping[str, str] | None,
+    both_headers: bool,
+) -> Http | WebSocket:
+    if getattr(target, "auth", None) is not None:
+        raise TypeError("LiteMCP has no authorization: Http(auth=…) is for MCP; use token")
+    merged = dict(target.headers or {}) | dict(headers or {})
+    if token is None:
+        token = target.token
+    if both_headers:
+        # LiteMCP's pages say "Authorization", and show "Authentication: Bearer …"
+        if token is None:
+            raise ValueError("both_headers needs a token")
+        if "authentication" in map(str.lower, merged):
+            raise ValueError("both_headers and the header Authentication exclude each other")
+        merged["Authentication"] = f"Bearer {token}"
+    return replace(target, headers=merged, token=token)
+
+
+# -- answers ---------------------------------------------------------------------------------------
+
+
+class _Info(msgspec.Struct):
+    name: str
+    version: msgspec.Raw = msgspec.Raw(b"")
+    description: str | None = None
+    example: str | None = None
+    parameters: list[Parameter] | None = None
+
+
+class _Result(msgspec.Struct):
+    params: dict[str, str]
+    response: Response
+    version: msgspec.Raw = msgspec.Raw(b"")
+
+
+class _LooseParameter(msgspec.Struct):
+    name: str
+    type: Any = None
+    description: Any = None
+    example: Any = None
+
+
+class _LooseInfo(msgspec.Struct):
+    name: str
+    version: msgspec.Raw = msgspec.Raw(b"")
+    description: Any = None
+    example: Any = None
+    parameters: list[_LooseParameter] | None = None
+
+
+class _LooseContent(msgspec.Struct):
+    type: Any = None
+    data: Any = None
+
+
+class _LooseResponse(msgspec.Struct):
+    content: list[_LooseContent] | None = None
+    error: bool = False
+
+
+class _LooseResult(msgspec.Struct):
+    response: _LooseResponse
+    params: dict[str, Any] | None = None
+    version: msgspec.Raw = msgspec.Raw(b"")
+
+
+_info = msgspec.json.Decoder(_Info).decode
+_result = msgspec.json.Decoder(_Result).decode
+_loose_info = msgspec.json.Decoder(_LooseInfo).decode
+_loose_result = msgspec.json.Decoder(_LooseResult).decode
+
+
+def _string(value: Any) -> str | None:
+    return None if value is None else text_of(value)
+
+
+def _decode(strict: Any, loose: Any, message: IOBasic) -> Any:
+    """Decode the data of a message with `strict`, then, if that fails, with `loose` if given."""
+    try:
+        return strict(message.data)
+    except (msgspec.DecodeError, RecursionError) as exc:
+        if loose is None:
+            raise _invalid(message, exc) from exc
+    try:
+        return loose(message.data)
+    except (msgspec.DecodeError, RecursionError) as exc:
+        raise _invalid(message, exc) from exc
+
+
+def _invalid(message: IOBasic, exc: BaseException) -> InvalidResponse:
+    return InvalidResponse(f"the data of {message.type!r} is not valid: {exc}")
+
+
+def info_reader(strict: bool) -> Callable[[IOBasic], Tool]:
+    """Return a decoder of ``info``, which accepts every version of LiteMCP."""
+
+    def read(message: IOBasic) -> Tool:
+        found = _decode(_info, None if strict else _loose_info, message)
+        parameters = [
+            Parameter(
+                p.name, _string(p.type) or "string", _string(p.description), _string(p.example)
+            )
+            for p in found.parameters or ()
+        ]
+        names = [parameter.name for parameter in parameters]
+        if len(set(names)) != len(names):
+            raise InvalidResponse("the tool has two parameters with the same name")
+        version = _version(found.version, strict) or _version(message.version, strict)
+        return Tool(
+            found.name,
+            _string(found.description),
+            _string(found.example),
+            parameters,
+            version or VERSION,
+        )
+
+    return read
+
+
+def result_reader(strict: bool) -> Callable[[IOBasic], CallResult]:
+    """Return a decoder of ``result``, which accepts an equal major version only."""
+
+    def read(message: IOBasic) -> CallResult:
+        found = _decode(_result, None if strict else _loose_result, message)
+        for version in (message.version, found.version):
+            if (strict or bytes(version)) and (reason := refuse_version(version)):
+                raise InvalidResponse(f"the result cannot be read: {reason}")
+        response = found.response
+        if isinstance(found, _LooseResult):
+            contents = [
+                Content(_string(c.type) or "text", _string(c.data) or "")
+                for c in response.content or ()
+            ]
+            params = {name: text_of(value) for name, value in (found.params or {}).items()}
+            return CallResult(params, Response(contents, response.error))
+        version = _version(found.version, strict) or VERSION
+        return CallResult(found.params, response, version)
+
+    return read
+
+
+def _version(raw: msgspec.Raw, strict: bool) -> VersionTuple | None:
+    text = bytes(raw)
+    if not text and not strict:
+        return None
+    if text == b"[1,0,0]":
+        return VERSION
+    try:
+        return parse_version(text)
+    except ValueError as exc:
+        if strict:
+            raise InvalidResponse(f"the version of the answer is not valid: {exc}") from None
+        return None
 
 
 set_public_home(globals())

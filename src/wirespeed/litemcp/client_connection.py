@@ -1,25 +1,39 @@
-"""One connection of a LiteMCP client: sends requests, and matches answers to them by id."""
+"""The connections of a LiteMCP client, one after another: each sends requests, and matches answers
+to them by id."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import math
+import random
+from codecs import BOM_UTF8
+from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
+from wirespeed._core.framing.blankline import BlankLineFramer
 from wirespeed._core.streams import FrameStream
-from wirespeed.errors import InvalidResponse
-from wirespeed.litemcp.envelope import BadMessage, id_of
+from wirespeed.client.connection import channels
+from wirespeed.client.connection.lifecycle import Lifecycle
+from wirespeed.client.http.answers import status_error
+from wirespeed.client.targets import RECONNECTS, Http, Socket, WebSocket
+from wirespeed.errors import CallTimeout, ConnectionClosed, InvalidResponse
+from wirespeed.litemcp.envelope import BadMessage, check_json, id_of
 from wirespeed.litemcp.messages import VERSION, IOBasic
-from wirespeed.litemcp.requests import Requests, Waiter
 from wirespeed.transport.link import Endpoint
 
 if TYPE_CHECKING:
     from wirespeed._core.framing.base import Framer
     from wirespeed._core.slab import Lease
+    from wirespeed.client.connection.channels import Channel
     from wirespeed.limits import Limits
+    from wirespeed.transport.http.client_connection import HttpCall
+    from wirespeed.transport.options import Headers
+
+__all__ = ["LiteLife", "LiteRequests"]
 
 logger = logging.getLogger("wirespeed.litemcp")
 
@@ -31,17 +45,194 @@ PROBE_TIMEOUT = 60.0  # seconds; longer than any caller waits for the answer
 _GET = b'{"version":%b,"id":%%d,"type":"get","data":{}}' % msgspec.json.encode(VERSION)
 _CALL = b'{"version":%b,"id":%%d,"type":"call","data":%%b}' % msgspec.json.encode(VERSION)
 
+_OWN_VERSION = msgspec.Raw(msgspec.json.encode(VERSION))
+_ACCEPT = ("Accept", "application/json")
+_TYPE = ("Content-Type", "application/json")
+_TOKEN = "; Http(token=…) takes the server's token"
+
 _message = msgspec.json.Decoder(IOBasic).decode
 
+# Ids are the powers of a generator modulo the prime 2**31 - 1, from a random start: each number
+# from 1 to 2**31 - 2 appears once before any repeats, so used ids need not be remembered.
+PRIME = 2**31 - 1
+GENERATOR = 48271
 
-class Owner(Protocol):
-    """What a connection needs of its owner."""
+
+class LiteWaiter:
+    """A request that waits for its answer.
+
+    Attributes:
+        id: Its id.
+        what: The request in errors.
+        kind: The type that the answer must have.
+        decode: Reads the answer.
+        call: The request of HTTP; None over a stream.
+    """
+
+    __slots__ = ("call", "decode", "future", "id", "kind", "seconds", "timer", "what")
+
+    def __init__(
+        self,
+        id: int,
+        what: str,
+        kind: str,
+        decode: Callable[[IOBasic], Any],
+        future: asyncio.Future[Any],
+        seconds: float,
+    ) -> None:
+        self.id = id
+        self.what = what
+        self.kind = kind
+        self.decode = decode
+        self.future = future
+        self.seconds = seconds
+        self.timer: asyncio.TimerHandle | None = None
+        self.call: HttpCall | None = None
+
+    def answered(self, message: IOBasic) -> None:
+        """Set the result: what `decode` returns, or its InvalidResponse."""
+        try:
+            self.future.set_result(self.decode(message))
+        except InvalidResponse as exc:
+            self.future.set_exception(exc)
+
+
+class LiteRequests:
+    """The requests to one server. Subclasses define `_send`."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, limits: Limits) -> None:
+        self.loop = loop
+        self.lost_error: BaseException | None = None
+        self.exit_note = ""  # added to the error of a request without an answer
+        self.gone = False  # sending has ended, though the link may still be open
+        self.answers = 0
+        self._limits = limits
+        self._last_id = random.SystemRandom().randrange(1, PRIME)
+        self._waiting: dict[int, LiteWaiter] = {}
+        self._room: deque[asyncio.Future[None]] = deque()
+
+    @property
+    def usable(self) -> bool:
+        """Whether requests can be sent, now or as soon as there is room (`full`)."""
+        return not self.gone
+
+    @property
+    def n_outstanding(self) -> int:
+        """The number of requests that wait for their answers."""
+        return len(self._waiting)
+
+    @property
+    def full(self) -> bool:
+        """Whether a request has to wait, because too many answers are outstanding."""
+        return len(self._waiting) >= self._limits.max_outstanding
+
+    async def wait_for_room(self) -> None:
+        """Wait until `full` may have changed."""
+        waiter: asyncio.Future[None] = self.loop.create_future()
+        self._room.append(waiter)
+        try:
+            await waiter
+        except asyncio.CancelledError:
+            if waiter.done() and not waiter.cancelled():
+                self._release_one()  # wake the next waiter instead
+            raise
+
+    def request(
+        self, what: str, call: bytes | None, decode: Callable[[IOBasic], Any], seconds: float
+    ) -> LiteWaiter:
+        """Send a request: ``call``, the JSON of a ToolCall; without it, the question for the tool.
+        Returns its waiter.
+
+        The waiter's future gets what ``decode`` returns for the answer. Its errors are CallTimeout
+        after ``seconds``, InvalidResponse if the answer is of another type, and the error of a lost
+        link. A caller that needs the answer no longer calls `forget`.
+        """
+        self._last_id = number = self._last_id * GENERATOR % PRIME
+        kind = "info" if call is None else "result"
+        waiter = LiteWaiter(number, what, kind, decode, self.loop.create_future(), seconds)
+        self._waiting[number] = waiter
+        if seconds != math.inf:
+            waiter.timer = self.loop.call_later(seconds, self._expire, waiter)
+        try:
+            self._send(waiter, call)
+        except BaseException:
+            self.forget(waiter)
+            raise
+        return waiter
+
+    def _send(self, waiter: LiteWaiter, call: bytes | None) -> None:
+        """Send a request, or raise the error of a link that is gone."""
+        raise NotImplementedError
+
+    def _expire(self, waiter: LiteWaiter) -> None:
+        self.forget(waiter)
+        if not waiter.future.done():
+            waiter.future.set_exception(
+                CallTimeout(
+                    f"{waiter.what} was not answered within {waiter.seconds:g} s{self.exit_note}"
+                )
+            )
+
+    def forget(self, waiter: LiteWaiter) -> None:
+        """Forget a request: a later answer is dropped."""
+        if self._take(waiter.id) is not None and waiter.call is not None:
+            waiter.call.abort()
+
+    def _take(self, id: int) -> LiteWaiter | None:
+        """Return the request with an id, which waits no longer."""
+        waiter = self._waiting.pop(id, None)
+        if waiter is not None:
+            if waiter.timer is not None:
+                waiter.timer.cancel()
+            if self._room:
+                self._release_one()
+        return waiter
+
+    def _release_one(self) -> None:
+        while self._room:
+            waiter = self._room.popleft()
+            if not waiter.done():
+                waiter.set_result(None)
+                return
+
+    def _release_room(self) -> None:
+        for _ in range(len(self._room)):
+            self._release_one()
+
+    # -- the end ---------------------------------------------------------------------------------
+
+    def fail(self, exc: BaseException) -> None:
+        """Fail all waiting requests and all later requests with an error."""
+        self.gone = True
+        if self.lost_error is None:
+            self.lost_error = exc
+        waiting, self._waiting = self._waiting, {}
+        for waiter in waiting.values():
+            if waiter.timer is not None:
+                waiter.timer.cancel()
+            if not waiter.future.done():
+                waiter.future.set_exception(self.error())
+        self._release_room()
+
+    def error(self) -> BaseException:
+        """Return the error of a call: a new exception for each call, with the same text."""
+        exc = self.lost_error
+        if exc is None:
+            return ConnectionClosed("the link to the server is closed")
+        return type(exc)(*exc.args)
+
+
+# -- streams ---------------------------------------------------------------------------------------
+
+
+class _Owner(Protocol):
+    """The owner of a connection."""
 
     def lost(self, connection: LiteClientConnection, reason: str) -> None:
         """The link is lost, for the given reason. May be called more than once."""
 
 
-class LiteClientConnection(Requests, Endpoint):
+class LiteClientConnection(LiteRequests, Endpoint):
     """A connection of a `wirespeed.litemcp.LiteClient`. ``released`` is called after its link is
     closed."""
 
@@ -49,7 +240,7 @@ class LiteClientConnection(Requests, Endpoint):
         self,
         loop: asyncio.AbstractEventLoop,
         limits: Limits,
-        owner: Owner,
+        owner: _Owner,
         framer: Framer,
         released: Callable[[], None],
     ) -> None:
@@ -77,7 +268,7 @@ class LiteClientConnection(Requests, Endpoint):
             or len(self._waiting) >= limits.max_outstanding
         )
 
-    def _send(self, waiter: Waiter, call: bytes | None) -> None:
+    def _send(self, waiter: LiteWaiter, call: bytes | None) -> None:
         if self.link is None or self.gone:
             raise self.error()
         self.stream.send(_GET % waiter.id if call is None else _CALL % (waiter.id, call))
@@ -150,3 +341,207 @@ class LiteClientConnection(Requests, Endpoint):
     def on_drained(self) -> None:
         """The server reads again."""
         self._release_room()
+
+
+# -- HTTP ------------------------------------------------------------------------------------------
+
+
+class HttpRequests(LiteRequests):
+    """The requests to one server over HTTP, and the channel to it: GET for the tool, POST for a
+    call (LiteMCP, transmission/http). Nothing is sent before the first
+    request. TransportError: the proxy of the environment is not valid."""
+
+    def __init__(self, target: Http, limits: Limits) -> None:
+        from wirespeed._core.framing.http.writer import field_lines
+        from wirespeed.client.connection.network_channels import pools_to
+
+        loop = asyncio.get_running_loop()
+        super().__init__(loop, limits)
+        self.target = target
+        self.max_depth = limits.max_depth
+        self._pool = pools_to(target, loop, limits)(target.max_connections)
+        fields = [*target.request_headers().items(), _ACCEPT]
+        self._get_fields = field_lines(fields)
+        self._post_fields = field_lines([*fields, _TYPE])
+
+    def _send(self, waiter: LiteWaiter, call: bytes | None) -> None:
+        method = "GET" if call is None else "POST"
+        fields = self._get_fields if call is None else self._post_fields
+        place, answer = self.target.address.target, _Answer(self, waiter)
+        waiter.call = self._pool.request(method, place, fields, call, answer)
+
+    def ended(self, answer: _Answer, exc: BaseException | None) -> None:
+        """The response is whole, or an error is known."""
+        waiter = self._take(answer.waiter.id)
+        if waiter is None or waiter.future.done():
+            return
+        if exc is None:
+            self.answers += 1
+            exc = self._fault(answer)
+        if exc is not None:
+            waiter.future.set_exception(exc)
+        else:
+            # the envelope that HTTP leaves out
+            waiter.answered(IOBasic(waiter.kind, _OWN_VERSION, data=msgspec.Raw(answer.body)))
+
+    def _fault(self, answer: _Answer) -> Exception | None:
+        """Return why a response is not an answer; None: it is."""
+        what, status = answer.waiter.what, answer.status
+        if status != 200:
+            note = _TOKEN if status in (401, 403) and self.target.token is None else ""
+            return status_error(
+                self.target.where,
+                what,
+                status,
+                answer.headers,
+                answer.body,
+                secrets=self.target.secrets(),
+                note=note,
+            )
+        try:
+            check_json(answer.body, self.max_depth)
+        except BadMessage as exc:
+            return InvalidResponse(f"{self.target.where} answered {what} with a body that is {exc}")
+        return None
+
+    # -- the channel -----------------------------------------------------------------------------
+
+    def hang_up(self) -> None:
+        """Nothing is queued."""
+
+    def released(self) -> None:
+        """There is no link."""
+
+    async def failure(self, reason: str) -> ConnectionClosed:
+        """Return the error of a link that is gone."""
+        return ConnectionClosed(reason)
+
+    async def close(self, *, hurry: bool = False) -> None:
+        """End all requests, and close all connections, which waits for nothing."""
+        await self._pool.close()
+
+
+class _Answer:
+    """The receiver of one response; see `wirespeed.transport.http.pool.Receiver`."""
+
+    __slots__ = ("body", "headers", "requests", "status", "waiter")
+
+    headers: Headers
+
+    def __init__(self, requests: HttpRequests, waiter: LiteWaiter) -> None:
+        self.requests = requests
+        self.waiter = waiter
+        self.status = 0
+        self.body = b""
+
+    def on_response(self, status: int, headers: Headers, streaming: bool) -> None:
+        self.status, self.headers = status, headers
+        if streaming:
+            where, what = self.requests.target.where, self.waiter.what
+            exc = InvalidResponse(f"{where} answered {what} with a stream of events")
+            self.requests.ended(self, exc)
+            if self.waiter.call is not None:
+                self.waiter.call.abort()
+
+    def on_body(self, data: Any) -> None:
+        self.body = bytes(data).removeprefix(BOM_UTF8)
+
+    def on_event(self, event: str, data: Any, id: str | None, retry: int | None) -> None:
+        """No event is received."""
+
+    def on_end(self, exc: BaseException | None, sent: bool) -> None:
+        self.requests.ended(self, exc)
+
+
+# -- one link after another ------------------------------------------------------------------------
+
+
+class _Host:
+    """A host that ignores all events: a LiteMCP server sends answers only."""
+
+    listens = False
+
+    def parted(self, exc: BaseException) -> None:
+        """The link is lost."""
+
+
+class LiteLife(Lifecycle):
+    """The links to one target, one after another. ``on_link`` is called before each new link."""
+
+    def __init__(
+        self, target: Any, limits: Limits, strict: bool, on_link: Callable[[], None]
+    ) -> None:
+        host: Any = _Host()
+        identity: Any = None
+        super().__init__(
+            *(target, "auto", identity, limits, host), handshake_timeout=0.0, probe_timeout=0.0
+        )
+        self._lenient = not strict
+        self._on_link = on_link
+
+    async def _start(self) -> None:
+        try:
+            await self._connect()
+        except BaseException:
+            await self._drop("the client could not be opened")
+            raise
+        self.live = self._connection  # set by `join`
+        self._live_since = asyncio.get_running_loop().time()
+
+    async def _connect(self) -> None:
+        self._channel = self._connection = None
+        self._on_link()
+        if isinstance(self.target, Http):
+            requests: Any = HttpRequests(self.target, self._limits)
+            self._channel = self._connection = requests
+            return
+        channel = channel_for(self.target)
+
+        def join(framer: Framer | None) -> Any:
+            if framer is None:
+                framer = BlankLineFramer(self._limits.max_message, lenient=self._lenient)
+            made: Any = LiteClientConnection(
+                asyncio.get_running_loop(), self._limits, self, framer, channel.released
+            )
+            self._connection = made
+            return made
+
+        self._channel = channel
+        await channel.open(join, self._limits)
+
+    def lost(self, connection: Any, reason: str) -> None:
+        """The link is lost. The number of crashes starts at 0 again if the server has answered."""
+        if connection.answers and self._gone is not connection:
+            self.crashes = 0
+        super().lost(connection, reason)
+
+    def _with_noise(self, connection: Any, reason: str) -> str:
+        if connection.noise is None or connection.answers:
+            return reason
+        return f"{reason} (the server wrote a line that is not a message: {connection.noise!r})"
+
+    @property
+    def restarts(self) -> int:
+        """How many consecutive times a lost link is made again. The default for WebSocket and
+        `Socket` is `RECONNECTS`, because LiteMCP connections have no state."""
+        restart = getattr(self.target, "restart", 0)
+        if restart is None and isinstance(self.target, WebSocket | Socket):
+            return RECONNECTS
+        return int(restart or 0)
+
+
+def channel_for(target: Any) -> Channel:
+    """Return a new channel to the target, for one link: those of MCP clients, with other rules for
+    WebSocket."""
+    from wirespeed.litemcp.server import LiteServer
+
+    if isinstance(target, LiteServer):
+        server: Any = target
+        return channels.MemoryChannel(server)
+    if isinstance(target, WebSocket):
+        from wirespeed.client.connection.network_channels import WebSocketChannel
+
+        channel = WebSocketChannel(target)
+        channel.subprotocols = ()  # LiteMCP has none
+        return channel
+    return channels.channel_for(target)

@@ -15,18 +15,17 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from wirespeed._core.streams import FrameStream
-from wirespeed.litemcp.arguments import ArgumentError
 from wirespeed.litemcp.call import SHOWN, Calls, LiteCall
-from wirespeed.litemcp.envelope import BadMessage, id_of
-from wirespeed.litemcp.ids import SeenIds
+from wirespeed.litemcp.envelope import BadMessage, SeenIds, id_of
 from wirespeed.litemcp.messages import IOBasic, refuse_version
+from wirespeed.schema.from_strings import ArgumentError
 from wirespeed.transport.link import Endpoint
 from wirespeed.transport.taskpool_choice import LAST_WAIT
 
 if TYPE_CHECKING:
     from wirespeed._core.framing.base import Framer
     from wirespeed._core.slab import Lease
-    from wirespeed.litemcp.server import LiteServer
+    from wirespeed.litemcp.call import LiteService
     from wirespeed.litemcp.tool import LiteTool
     from wirespeed.transport.service import Peer
     from wirespeed.transport.taskpool import TaskPool
@@ -69,7 +68,7 @@ class LiteConnection(Endpoint):
 
     def __init__(
         self,
-        server: LiteServer,
+        server: LiteService,
         tool: LiteTool,
         loop: asyncio.AbstractEventLoop,
         pool: TaskPool,
@@ -94,7 +93,7 @@ class LiteConnection(Endpoint):
         self._at_eof = False
         self._grace_timer: asyncio.TimerHandle | None = None
 
-    def begin(self, server: LiteServer, tool: LiteTool) -> None:
+    def begin(self, server: LiteService, tool: LiteTool) -> None:
         """Serve another tool than that of the constructor, and the messages that waited for it:
         ``stream.paused`` was set before the first."""
         self._info = server.info_json

@@ -7,9 +7,9 @@ import asyncio
 from codecs import BOM_UTF8
 from typing import TYPE_CHECKING
 
-from wirespeed.litemcp.arguments import ArgumentError
 from wirespeed.litemcp.call import Calls, LiteCall, NotACall
 from wirespeed.litemcp.envelope import BadMessage, check_json
+from wirespeed.schema.from_strings import ArgumentError
 from wirespeed.server.http.headers import is_json
 from wirespeed.transport.http.exchange import HttpTarget
 from wirespeed.transport.taskpool_choice import LAST_WAIT
@@ -17,7 +17,7 @@ from wirespeed.transport.taskpool_choice import LAST_WAIT
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from wirespeed.litemcp.server import LiteServer
+    from wirespeed.litemcp.call import LiteService
     from wirespeed.litemcp.tool import LiteTool
     from wirespeed.transport.http.exchange import Exchange
     from wirespeed.transport.http.options import HttpOptions
@@ -70,7 +70,7 @@ class LiteEndpoint(HttpTarget):
 
     def __init__(
         self,
-        server: LiteServer,
+        server: LiteService,
         tool: LiteTool,
         options: HttpOptions,
         *,

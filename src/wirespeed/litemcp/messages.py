@@ -4,6 +4,7 @@ Arguments and contents are strings on the wire. The ``type`` of a parameter or a
 text, a hint for the model.
 """
 
+import json
 from typing import Annotated, Any, NamedTuple
 
 import msgspec
@@ -127,10 +128,31 @@ class Tool(msgspec.Struct):
     version: VersionTuple = VERSION
 
     def prompt(self) -> str:
-        """Return a text that describes the tool and its call to a language model."""
-        from wirespeed.litemcp.prompt import prompt_of
-
-        return prompt_of(self)
+        """Return a text that describes the tool and its call to a language model: its name,
+        descriptions and parameters, and the JSON of its call (LiteMCP, prompt)."""
+        lines = [f"Tool: {self.name}"]
+        if self.description:
+            lines.append(f"Description: {self.description}")
+        if self.parameters:
+            lines.append("Parameters, in order:")
+            for number, parameter in enumerate(self.parameters, 1):
+                lines.append(f"{number}. {parameter.name} ({parameter.type})")
+                if parameter.description:
+                    lines[-1] += f": {parameter.description}"
+                if parameter.example is not None:
+                    lines.append(f"   Example: {parameter.example}")
+        else:
+            lines.append("Parameters: none")
+        if self.example:
+            lines.append(f"Example of its use: {self.example}")
+        samples = [p.example if p.example is not None else f"<{p.name}>" for p in self.parameters]
+        call = json.dumps({"tool": self.name, "arguments": samples}, ensure_ascii=False)
+        lines += [
+            "To call it, answer with this JSON object alone. The arguments are strings, one for "
+            "each parameter in the order above:",
+            call,
+        ]
+        return "\n".join(lines)
 
 
 class ToolCall(msgspec.Struct):

@@ -24,7 +24,7 @@ from wirespeed.errors import (
 )
 from wirespeed.litemcp import CallResult, Content, LiteClient, LiteServer, Parameter, Tool
 from wirespeed.litemcp.client import arrange, to_text
-from wirespeed.litemcp.requests import GENERATOR, PRIME
+from wirespeed.litemcp.client_connection import GENERATOR, PRIME
 
 INFO = {
     "version": [1, 0, 0],

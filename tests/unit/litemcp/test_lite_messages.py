@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from wirespeed._core.framing.blankline import BlankLineFramer
 from wirespeed._core.streams import FrameStream
 from wirespeed.litemcp import Parameter, Tool, VersionTuple
-from wirespeed.litemcp.envelope import BadMessage, id_of
-from wirespeed.litemcp.ids import SeenIds
+from wirespeed.litemcp.envelope import BadMessage, SeenIds, id_of
 from wirespeed.litemcp.messages import VERSION, parse_version, refuse_version
 
 pytestmark = pytest.mark.compiled

@@ -15,10 +15,10 @@ import pydantic
 import pytest
 
 from wirespeed.litemcp import Content, Parameter, Response
-from wirespeed.litemcp.arguments import ArgumentError, decode_arguments, slots_of, type_text
 from wirespeed.litemcp.contents import LiteResultError, contents_of, response_of
-from wirespeed.litemcp.tool import typed_tool
+from wirespeed.litemcp.tool import decode_arguments, slots_of, typed_tool
 from wirespeed.protocol.results import CallToolResult
+from wirespeed.schema.from_strings import ArgumentError, type_text
 from wirespeed.server.requests.launchers import Threads
 from wirespeed.server.tools.signature import inspect_tool
 from wirespeed.types import Audio, EmbeddedResource, Image, ResourceContents, Text, ToolResult

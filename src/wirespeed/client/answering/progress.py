@@ -50,7 +50,7 @@ def report_progress(
 
 
 class Reporter:
-    """Sends the progress of one request of the server."""
+    """The sender of the progress of one request of the server."""
 
     __slots__ = ("_connection", "_last", "_thread", "_token", "over")
 

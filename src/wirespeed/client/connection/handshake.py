@@ -75,7 +75,7 @@ class FallBack(Exception):
 
 
 class Verdict(NamedTuple):
-    """Which era a server is of.
+    """The era of a server, as far as the probe shows it.
 
     Attributes:
         is_modern: Whether it is of the era of 2026-07-28.

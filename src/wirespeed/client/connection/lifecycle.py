@@ -21,7 +21,7 @@ from wirespeed.client.connection.channels import Channel, channel_for
 from wirespeed.client.connection.connection import ClientConnection
 from wirespeed.client.http.answers import Challenged
 from wirespeed.client.targets import RECONNECTS
-from wirespeed.client.timeouts import shown
+from wirespeed.client.timeouts import pause_after, shown
 from wirespeed.errors import (
     AuthorizationError,
     ConnectionClosed,
@@ -475,12 +475,12 @@ class Lifecycle:
 
     def _pause(self, now: float) -> float:
         """Seconds to wait before the next start."""
-        doubled = 2.0 ** min(self.crashes - 2, 20)
+        again = self.crashes - 2
         if not self._elsewhere:
-            return min(_RESTART_DELAY * doubled, _MAX_RESTART_DELAY) if self.crashes > 1 else 0.0
-        if self.crashes > 1:
-            longest = min(_RECONNECT_DELAY * doubled, _MAX_RESTART_DELAY)
-            pause = random.uniform(longest / 2, longest)
+            doubled = _RESTART_DELAY * 2.0 ** min(again, 20)
+            return min(doubled, _MAX_RESTART_DELAY) if again >= 0 else 0.0
+        if again >= 0:
+            pause = pause_after(again, _RECONNECT_DELAY, _MAX_RESTART_DELAY)
         else:
             pause = random.uniform(0.0, _FIRST_RECONNECT)
         return pause - (now - self._lost_at)  # time since the loss counts
@@ -524,7 +524,7 @@ class Lifecycle:
 
 
 class _Owner:
-    """Receives the events of one connection. Events of an earlier connection are dropped."""
+    """The receiver of one connection's events. Events of an earlier connection are dropped."""
 
     __slots__ = ("_channel", "_life", "connection")
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import asyncio
 
     from wirespeed.auth.client.authorization import AuthorizationSession
-    from wirespeed.client.http.exchanges import Exchange
+    from wirespeed.client.http.exchanges import ClientExchange
     from wirespeed.client.http.link import HttpLink
 
 # How often a message that the server challenged is sent again.
@@ -34,10 +34,10 @@ class AuthorizedExchanges:
         self.session = session
         self._link = link
         self._origin = origin
-        self._held: list[Exchange] = []
+        self._held: list[ClientExchange] = []
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def fields(self, method: str, place: str, exchange: Exchange) -> bytes | None:
+    def fields(self, method: str, place: str, exchange: ClientExchange) -> bytes | None:
         """The header lines of a request that is about to be sent. None: the exchange is held until
         its token is there, and then sent."""
         long = exchange.what in STREAMS
@@ -49,7 +49,7 @@ class AuthorizedExchanges:
         exchange.n_tokens = self.session.n_tokens
         return found
 
-    def refused(self, exchange: Exchange) -> bool:
+    def refused(self, exchange: ClientExchange) -> bool:
         """Whether the answer to an exchange is a challenge that is being answered."""
         if exchange.status not in CHALLENGES or exchange.n_challenges >= MAX_CHALLENGES:
             return False
@@ -59,7 +59,7 @@ class AuthorizedExchanges:
             self._spawn(self._answer(exchange))
         return True
 
-    def _refuse(self, exchange: Exchange) -> None:
+    def _refuse(self, exchange: ClientExchange) -> None:
         """End the handshake, which begins again when there is a token: its time limits do not run
         while a user logs in."""
         status, headers, n_tokens = exchange.status, exchange.headers, exchange.n_tokens
@@ -111,7 +111,7 @@ class AuthorizedExchanges:
             else:
                 _end(exchange, failure)
 
-    async def _answer(self, exchange: Exchange) -> None:
+    async def _answer(self, exchange: ClientExchange) -> None:
         n, exchange.n_challenges = exchange.n_challenges, exchange.n_challenges + 1
         try:
             again = await self.session.challenged(
@@ -130,7 +130,7 @@ class AuthorizedExchanges:
             exchange.on_end(None, True)
 
 
-def _end(exchange: Exchange, failure: WirespeedError) -> None:
+def _end(exchange: ClientExchange, failure: WirespeedError) -> None:
     """An exchange fails without an answer."""
     exchange.n_challenges = MAX_CHALLENGES
     exchange.status = exchange.status or 401  # no stream is opened again without a token

@@ -1,7 +1,7 @@
 from wirespeed.transport.http.client_connection cimport HttpCall
 
 
-cdef class Exchange:
+cdef class ClientExchange:
     cdef readonly object link
     cdef readonly str what
     cdef readonly HttpCall call        # while it is under way
@@ -14,7 +14,7 @@ cdef class Exchange:
     cdef public int n_tokens, n_challenges
 
 
-cdef class Post(Exchange):
+cdef class Post(ClientExchange):
     cdef readonly bytes text, fields
     cdef readonly object id            # int, or None
     cdef readonly bytes body
@@ -22,13 +22,13 @@ cdef class Post(Exchange):
     cdef readonly double waited
 
 
-cdef class EventStream(Exchange):
+cdef class EventStream(ClientExchange):
     cdef readonly Post post
     cdef readonly int failures
     cdef readonly bint streaming
 
 
-cdef class OldStream(Exchange):
+cdef class OldStream(ClientExchange):
     cdef readonly Post post
     cdef readonly object refusal
 

@@ -6,7 +6,7 @@ from wirespeed.errors import HttpStatusError, RemoteError
 from wirespeed.transport.http.client_connection import HttpCall
 from wirespeed.transport.options import Headers
 
-class Exchange:
+class ClientExchange:
     status: int
     n_tokens: int
     n_challenges: int
@@ -36,7 +36,7 @@ class Exchange:
     def on_end(self, exc: BaseException | None, sent: bool) -> None: ...
 
 @final
-class Post(Exchange):
+class Post(ClientExchange):
     def __init__(
         self, link: HttpLink, text: bytes, fields: bytes, what: str, id: int | None
     ) -> None: ...
@@ -57,7 +57,7 @@ class Post(Exchange):
     def put_off(self, seconds: float) -> None: ...
 
 @final
-class EventStream(Exchange):
+class EventStream(ClientExchange):
     def __init__(self, link: HttpLink, post: Post | None = None) -> None: ...
     @property
     def post(self) -> Post | None: ...
@@ -69,7 +69,7 @@ class EventStream(Exchange):
     def reopen(self) -> None: ...
 
 @final
-class OldStream(Exchange):
+class OldStream(ClientExchange):
     def __init__(
         self, link: HttpLink, post: Post, refusal: RemoteError | HttpStatusError
     ) -> None: ...

@@ -17,7 +17,7 @@ MAX_FAILURES = 6
 NO_HEADERS = {}
 
 
-cdef class Exchange:
+cdef class ClientExchange:
     """A request of HTTP, which may be sent several times.
 
     Attributes:
@@ -85,7 +85,7 @@ cdef class Exchange:
 
 
 @cython.final
-cdef class Post(Exchange):
+cdef class Post(ClientExchange):
     """A message on its way to the server, and the answer to it.
 
     Attributes:
@@ -128,7 +128,7 @@ cdef class Post(Exchange):
         return self.id is not None and self.link.connection.awaits(self.id)
 
     def on_response(self, int status, headers, bint streaming):
-        Exchange.on_response(self, status, headers, streaming)
+        ClientExchange.on_response(self, status, headers, streaming)
         if self.over or self.call is None:
             return
         if self.call.n_redirects:
@@ -153,7 +153,7 @@ cdef class Post(Exchange):
 
 
 @cython.final
-cdef class EventStream(Exchange):
+cdef class EventStream(ClientExchange):
     """A GET whose answer is a stream of events.
 
     Attributes:
@@ -162,7 +162,7 @@ cdef class EventStream(Exchange):
     """
 
     def __init__(self, link, Post post=None):
-        Exchange.__init__(self, link)
+        ClientExchange.__init__(self, link)
         self.post = post
         if post is not None:
             self.last_id, self.retry = post.last_id, post.retry
@@ -174,14 +174,14 @@ cdef class EventStream(Exchange):
         self.call = self.link.get(self)
 
     def on_response(self, int status, headers, bint streaming):
-        Exchange.on_response(self, status, headers, streaming)
+        ClientExchange.on_response(self, status, headers, streaming)
         self.streaming = streaming and status == 200
         if self.streaming:
             self.n_challenges = 0  # each token that ends is one of its own
 
     def on_event(self, event, data, id, retry):
         self.failures = 0
-        Exchange.on_event(self, event, data, id, retry)
+        ClientExchange.on_event(self, event, data, id, retry)
         if self.post is not None and not self.post.waits:
             self.link.resumed(self)
 
@@ -208,7 +208,7 @@ cdef class EventStream(Exchange):
 
 
 @cython.final
-cdef class OldStream(Exchange):
+cdef class OldStream(ClientExchange):
     """The stream of HTTP+SSE (2024-11-05 basic/transports), which carries all messages of the
     server. Its first event says where the client's messages go.
 
@@ -218,7 +218,7 @@ cdef class OldStream(Exchange):
     """
 
     def __init__(self, link, Post post not None, refusal):
-        Exchange.__init__(self, link)
+        ClientExchange.__init__(self, link)
         self.post = post
         self.refusal = refusal
 
@@ -231,7 +231,7 @@ cdef class OldStream(Exchange):
         if event == "endpoint" and not self.over:
             self.link.endpoint_named(self, bytes(data).decode(errors="replace"))
         else:
-            Exchange.on_event(self, event, data, None, None)
+            ClientExchange.on_event(self, event, data, None, None)
 
     def on_end(self, exc, sent):
         """The session is over, or there was none."""
@@ -242,7 +242,7 @@ cdef class OldStream(Exchange):
 
 @cython.final
 cdef class EndWaiter:
-    """Waits for the end of an exchange."""
+    """A receiver that waits for the end of an exchange."""
 
     def __init__(self, ended):
         self.ended = ended

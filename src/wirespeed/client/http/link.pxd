@@ -1,7 +1,7 @@
 from libc.stdint cimport uint32_t
 
 from wirespeed._core.envelope cimport Message
-from wirespeed.client.http.exchanges cimport Exchange, Post
+from wirespeed.client.http.exchanges cimport ClientExchange, Post
 from wirespeed.transport.link cimport Link
 
 
@@ -15,7 +15,7 @@ cdef class HttpLink(Link):
     cdef str place                     # where messages go: path and query
     cdef dict requests                 # Post by id
     cdef set notes                     # Post: notifications and responses under way
-    cdef set streams                   # Exchange
+    cdef set streams                   # ClientExchange
     cdef object lines                  # deque: messages that wait for `gate`
     cdef Post gate                     # notifications/initialized, which others must not overtake
     cdef str session                   # Mcp-Session-Id
@@ -39,7 +39,7 @@ cdef class HttpLink(Link):
     cdef bytes session_fields_c(self, bytes fields)
     cdef int end_if_gone_c(self) except -1
     cdef int settle_c(self, Post post, exc, bint sent) except -1
-    cdef bint demands_c(self, Exchange exchange) except -1
+    cdef bint demands_c(self, ClientExchange exchange) except -1
     cdef bint again_c(self, Post post) except -1
     cdef int unanswered_c(self, Post post, exc) except -1
     cdef int refused_c(self, Post post) except -1

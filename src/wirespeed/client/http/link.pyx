@@ -13,7 +13,9 @@ import msgspec
 
 from wirespeed._core._simd cimport WS_ARGUMENTS, WS_META_PROTOCOL_VERSION, WS_NAME
 from wirespeed._core.envelope cimport REQUEST, Message
-from wirespeed.client.http.exchanges cimport EndWaiter, EventStream, Exchange, OldStream, Post
+from wirespeed.client.http.exchanges cimport (
+    ClientExchange, EndWaiter, EventStream, OldStream, Post,
+)
 from wirespeed.transport.http.client_connection cimport HttpCall
 from wirespeed.transport.link cimport Link
 
@@ -269,7 +271,7 @@ cdef class HttpLink(Link):
         """The server redirected a message to another path, where the next ones go at once."""
         self.place = place
 
-    def get(self, Exchange stream not None):
+    def get(self, ClientExchange stream not None):
         """Request a stream of events. None: the request waits for a token, and is then sent."""
         self.streams.add(stream)
         fields = self.session_fields_c(self.own) + b"Accept: text/event-stream\r\n"
@@ -384,7 +386,7 @@ cdef class HttpLink(Link):
         else:
             self.refused_c(post)
 
-    cdef bint demands_c(self, Exchange exchange) except -1:
+    cdef bint demands_c(self, ClientExchange exchange) except -1:
         """Whether the server demanded a token, which is being got."""
         return self.auth is not None and not self.lost and self.auth.refused(exchange)
 
@@ -460,7 +462,8 @@ cdef class HttpLink(Link):
         return RemoteError(said.code, said.message, said.data)
 
     def status_error(
-        self, Exchange exchange not None, str what="", *, bytes body=b"", str said="", str note=""
+        self, ClientExchange exchange not None, str what="", *, bytes body=b"", str said="",
+        str note="",
     ):
         """The error of an exchange that was answered with a status."""
         secrets = self.target.secrets()

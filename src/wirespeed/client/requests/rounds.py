@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-import random
 from collections.abc import Collection, Mapping
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Protocol, Self
@@ -17,7 +16,7 @@ import msgspec
 
 from wirespeed.client.requests.send import Request, Sender, meta_text, not_negotiated, rising
 from wirespeed.client.results.decode import Unfinished
-from wirespeed.client.timeouts import Timeout, timed_out
+from wirespeed.client.timeouts import Timeout, pause_after, timed_out
 from wirespeed.errors import (
     CallTimeout,
     ConnectionClosed,
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
     from wirespeed.client.answering.answerer import Answering, Question
     from wirespeed.client.connection.handshake import Identity
 
-__all__ = ["MAX_ROUNDS", "AskedInput", "Paused", "Rounds", "end_handlers", "refuse_many"]
+__all__ = ["MAX_ROUNDS", "AskedInput", "InputRounds", "Paused", "end_handlers", "refuse_many"]
 
 INPUT_REQUIRED = "input_required"
 
@@ -144,15 +143,15 @@ class _PausedCall(msgspec.Struct):
         return _named(self.request.params).name if self.request.method == "tools/call" else None
 
     async def go_on(self, by: Any, answers: Mapping[str, bytes], limit: float) -> Any:
-        rounds: Rounds = by.rounds
+        rounds: InputRounds = by.rounds
         until = rounds.sender.until(limit)
         members = msgspec.structs.asdict(self.request) | {"until": until, "limit": limit}
         request = Request(**members)  # of `start_tool`, too: the caller wants the result
         return await rounds.within(request, rounds.again(request, self.asked, answers))
 
 
-class Rounds:
-    """Drives calls whose answers ask for input.
+class InputRounds:
+    """The rounds of calls whose answers ask for input.
 
     Attributes:
         sender: Sends each round.
@@ -233,7 +232,7 @@ class Rounds:
                     answers = await self.answer_all(answering, asked.questions)
                 request = msgspec.structs.replace(request, until=request.until + clock.stood)
             else:
-                await asyncio.sleep(pause_after(idle))
+                await asyncio.sleep(pause_after(idle, FIRST_PAUSE, LONGEST_PAUSE))
                 idle += 1
             result = await self._send_again(request, asked.params(request, answers))
             if not isinstance(result, Unfinished):
@@ -425,9 +424,3 @@ def _needed(why: str, request: Request, asked: _Asked) -> InputNeeded:
         state,
         _PausedCall(request, asked),
     )
-
-
-def pause_after(idle: int) -> float:
-    """Seconds before a round without new answers."""
-    longest: float = min(FIRST_PAUSE * 2.0 ** min(idle, 20), LONGEST_PAUSE)
-    return random.uniform(longest / 2, longest)

@@ -1,4 +1,4 @@
-"""Sends the requests of a client: waits until they can be sent, and for their results."""
+"""The sender of a client's requests: it waits until they can be sent, and for their results."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ class ToolCallOptions(CallOptions, total=False):
 
 
 class Continuation(Protocol):
-    """Continues calls whose answer is not their result."""
+    """The part of a client that continues calls whose answer is not their result."""
 
     async def finish(self, request: Request, answer: Unfinished) -> Any:
         """The result. InvalidResponse: the answer was not negotiated."""
@@ -157,7 +157,7 @@ class Continuation(Protocol):
 
 
 class Sender:
-    """Sends the requests of one client.
+    """The sender of one client's requests.
 
     Attributes:
         life: The client's links, one after another.

@@ -1,4 +1,4 @@
-"""Decodes results from their JSON text.
+"""Decoders of results from their JSON text.
 
 ``resultType``, ``ttlMs`` and ``cacheScope`` are members of 2026-07-28 (basic, "resultType";
 server/utilities/caching). A result of an older revision may have members of these names, which mean
@@ -119,7 +119,7 @@ _kind = msgspec.json.Decoder(_Kind).decode
 
 
 class ResultDecoder(Generic[T]):
-    """Decodes a result of a server of 2026-07-28; `legacy` decodes one of an older server.
+    """A decoder of results of servers of 2026-07-28; `legacy` decodes one of an older server.
     Malformed hints about caching count as absent, and so do members that are null.
 
     Args:
@@ -289,8 +289,8 @@ decode_discovery: ResultDecoder[Discovery] = ResultDecoder(msgspec.json.Decoder(
 
 
 class PageDecoder(Generic[P]):
-    """Decodes the pages of one list, item by item where an item is broken: it costs the list that
-    item.
+    """A decoder of the pages of one list, item by item where an item is broken: it costs the list
+    that item.
 
     null for a member that may be absent, and ``[]`` for an object without members, are no fault:
     they can mean one thing only. A tool without ``inputSchema`` takes any arguments. An item that

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import UNSET
 
-from wirespeed.client.validation import MAX_TOOLS
 from wirespeed.errors import InvalidResponse, WirespeedError
 from wirespeed.protocol.results import WRAP_MARKER, CallToolResult, is_wrap
 
@@ -23,6 +22,9 @@ if TYPE_CHECKING:
 __all__ = ["ListedTools", "ResultType"]
 
 logger = logging.getLogger("wirespeed.client")
+
+# The most tools that are remembered.
+MAX_TOOLS = 100_000
 
 _FAULTS = (msgspec.DecodeError, RecursionError)
 

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import inspect
 import logging
 import math
-import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from wirespeed.client.cache import ResponseCache
-from wirespeed.client.callback_queue import CallbackQueue, finish
+from wirespeed.client.callback_queue import CallbackQueue, finish, start
 from wirespeed.client.connection.lifecycle import NOT_OPEN
 from wirespeed.client.requests.send import Meta, any_result, encode
 from wirespeed.client.results.features import LogMessage
@@ -26,7 +24,7 @@ from wirespeed.client.subscriptions.events import (
 )
 from wirespeed.client.subscriptions.resource_subscriptions import turn
 from wirespeed.client.subscriptions.router import Subscriber, SubscriptionRouter
-from wirespeed.client.timeouts import CLIENT_DEFAULT, Timeout
+from wirespeed.client.timeouts import CLIENT_DEFAULT, Timeout, pause_after
 from wirespeed.errors import (
     CallTimeout,
     ConnectionClosed,
@@ -66,7 +64,7 @@ _FIRST_GAP = 0.05
 _LONGEST_GAP = 5.0
 
 
-class Watch:
+class ListWatch:
     """One callback that receives a list whenever the list changes."""
 
     def __init__(
@@ -126,15 +124,9 @@ class Watch:
 
     async def _tell(self, items: list[Any]) -> None:
         name = f"on_{self._kind}_changed"
-        try:
-            outcome = self._callback(items)
-        except (KeyboardInterrupt, SystemExit):
-            raise
-        except BaseException:
-            logger.exception("%s failed", name)
-        else:
-            if inspect.isawaitable(outcome):
-                await finish(outcome, name)
+        outcome = start(self._callback, (items,), name)
+        if outcome is not None:
+            await finish(outcome, name)
 
 
 class Consumers(msgspec.Struct, kw_only=True):
@@ -172,7 +164,7 @@ class ChangeCallbacks:
             consumers.on_resource_updated, "on_resource_updated", once=True
         )
         self.watches = {
-            kind: Watch(self, kind, callback, fetch)
+            kind: ListWatch(self, kind, callback, fetch)
             for kind, (callback, fetch) in consumers.lists.items()
             if callback is not None
         }
@@ -393,12 +385,12 @@ class ChangeCallbacks:
         if old.missed:
             self.fetch_again()
 
-    async def listen_again(self, feed: _Shared, pause: float) -> None:
+    async def listen_again(self, subscriber: _Shared, pause: float) -> None:
         """The server ended the shared subscription: subscribe again after a pause."""
         await asyncio.sleep(pause)
         async with self._lock:  # not while a new listen replaces this one
-            if self.current is feed:
-                self._router.listen(feed)
+            if self.current is subscriber:
+                self._router.listen(subscriber)
 
 
 class _Shared(Subscriber):
@@ -468,6 +460,6 @@ class _Shared(Subscriber):
             logger.info("the server ended the subscription of the callbacks")
         else:
             logger.warning("the server ended the subscription of the callbacks: %s", exc)
-        longest = min(_LISTEN_DELAY * 2.0**self._ends, _MAX_LISTEN_DELAY)
+        pause = pause_after(self._ends, _LISTEN_DELAY, _MAX_LISTEN_DELAY)
         self._ends += 1
-        callbacks.life.spawn(callbacks.listen_again(self, random.uniform(longest / 2, longest)))
+        callbacks.life.spawn(callbacks.listen_again(self, pause))

@@ -1,4 +1,4 @@
-"""Routes the change notifications of a server to the subscriptions that asked for them.
+"""The routing of a server's change notifications to the subscriptions that asked for them.
 
 In 2026-07-28 every subscription is a ``subscriptions/listen`` of its own, and its notifications
 carry the id of that request (basic/patterns/subscriptions). In older revisions notifications go to
@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-import random
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +26,7 @@ from wirespeed.client.subscriptions.events import (
     SubscriptionFilter,
 )
 from wirespeed.client.subscriptions.resource_subscriptions import ResourceSubscriptions
-from wirespeed.client.timeouts import Timeout
+from wirespeed.client.timeouts import Timeout, pause_after
 from wirespeed.errors import (
     CallTimeout,
     ConnectionClosed,
@@ -123,10 +122,12 @@ class Subscriber:
 class _Route:
     """An open subscriptions/listen."""
 
-    __slots__ = ("acknowledged", "connection", "feed", "waiter")
+    __slots__ = ("acknowledged", "connection", "subscriber", "waiter")
 
-    def __init__(self, feed: Subscriber, connection: ClientConnection, waiter: Waiter) -> None:
-        self.feed = feed
+    def __init__(
+        self, subscriber: Subscriber, connection: ClientConnection, waiter: Waiter
+    ) -> None:
+        self.subscriber = subscriber
         self.connection = connection
         self.waiter = waiter
         self.acknowledged = False
@@ -146,112 +147,112 @@ class SubscriptionRouter:
         self._sender = sender
         self._cache = cache
         self._modern = False
-        self._feeds: list[Subscriber] = []
+        self._subscribers: list[Subscriber] = []
         self._routes: dict[int, _Route] = {}
         self.legacy = ResourceSubscriptions(sender)
         self._quiet = RateLimitedLog(logger)
         # called with every other notification of a legacy server
         self.other: Callable[[Message], None] | None = None
 
-    def add(self, feed: Subscriber) -> None:
+    def add(self, subscriber: Subscriber) -> None:
         """Deliver changes to a subscriber, and ask for them over each new connection."""
-        self._feeds.append(feed)
+        self._subscribers.append(subscriber)
 
     # -- opening and closing ---------------------------------------------------------------------
 
-    async def open(self, feed: Subscriber, timeout: Timeout) -> None:
+    async def open(self, subscriber: Subscriber, timeout: Timeout) -> None:
         """Ask for the changes that a subscriber wants, and wait for the acknowledgement."""
         sender = self._sender
         loop = asyncio.get_running_loop()
         until = loop.time() + sender.seconds(timeout)
         connection, _ = await sender.ready(LISTEN, sender.seconds(timeout))
-        self._feeds.append(feed)
+        self._subscribers.append(subscriber)
         try:
             async with asyncio.timeout_at(None if until == math.inf else until):
                 if sender.agreed.revision.modern:
-                    feed.waiting = loop.create_future()
-                    self._listen(connection, feed)
-                    await feed.waiting
+                    subscriber.waiting = loop.create_future()
+                    self._listen(connection, subscriber)
+                    await subscriber.waiting
                 else:
-                    feed.acknowledge(await self._subscribe(feed))
-                if feed not in self._feeds:
+                    subscriber.acknowledge(await self._subscribe(subscriber))
+                if subscriber not in self._subscribers:
                     raise ConnectionClosed("the client was closed")
         except TimeoutError as exc:
-            self.close(feed)
+            self.close(subscriber)
             if isinstance(exc, CallTimeout):
                 raise
             raise CallTimeout("the server did not acknowledge the subscription in time") from None
         except BaseException:
-            self.close(feed)
+            self.close(subscriber)
             raise
 
     def seconds(self, timeout: Timeout) -> float:
         """Return a ``timeout`` in seconds."""
         return self._sender.seconds(timeout)
 
-    def listen(self, feed: Subscriber) -> None:
+    def listen(self, subscriber: Subscriber) -> None:
         """Subscribe again after the server ended a subscription, unless the connection is lost."""
         live = self._sender.life.live
-        if self._modern and feed.route is None and live is not None and live.usable:
+        if self._modern and subscriber.route is None and live is not None and live.usable:
             try:
-                self._listen(live, feed)
+                self._listen(live, subscriber)
             except WirespeedError as exc:
-                self._ended(feed, exc, False)
+                self._ended(subscriber, exc, False)
 
-    def close(self, feed: Subscriber) -> None:
+    def close(self, subscriber: Subscriber) -> None:
         """End a subscription. Does not wait for the server."""
-        if feed in self._feeds:
-            self._feeds.remove(feed)
-        route, feed.route = feed.route, None
+        if subscriber in self._subscribers:
+            self._subscribers.remove(subscriber)
+        route, subscriber.route = subscriber.route, None
         if route is not None:
             self._routes.pop(route.waiter.id, None)
             if not route.waiter.future.done():
                 route.connection.abandon(route.waiter)
                 route.waiter.future.cancel()
-        for uri in self.legacy.of(feed):
-            self._sender.life.spawn(self.legacy.let_go(uri, feed))
+        for uri in self.legacy.of(subscriber):
+            self._sender.life.spawn(self.legacy.let_go(uri, subscriber))
 
     def end(self, exc: BaseException) -> None:
         """The connection has ended, and the client does not reconnect by itself."""
         self.legacy.lost()
-        for feed in list(self._feeds):
-            self._drop(feed)
-            feed.fail(exc)
-            feed.parted(exc)
+        for subscriber in list(self._subscribers):
+            self._drop(subscriber)
+            subscriber.fail(exc)
+            subscriber.parted(exc)
 
     def forget(self) -> None:
         """The client is closed: forget all subscriptions."""
-        self._feeds.clear()
+        self._subscribers.clear()
         self._routes.clear()
         self.legacy.clear()
 
     @property
     def waits(self) -> bool:
         """Whether a `Subscription` is open, which needs the next connection at once."""
-        return any(not feed.lasting for feed in self._feeds)
+        return any(not subscriber.lasting for subscriber in self._subscribers)
 
-    def _drop(self, feed: Subscriber) -> None:
-        feed.route = None
-        if not feed.lasting and feed in self._feeds:
-            self._feeds.remove(feed)
-            self.legacy.drop(feed)
+    def _drop(self, subscriber: Subscriber) -> None:
+        subscriber.route = None
+        if not subscriber.lasting and subscriber in self._subscribers:
+            self._subscribers.remove(subscriber)
+            self.legacy.drop(subscriber)
 
-    def _ended(self, feed: Subscriber, exc: BaseException | None, acknowledged: bool) -> None:
-        self._drop(feed)
-        feed.fail(exc or NotHonoured("the server ended the subscription at once"))
-        feed.ended(exc, acknowledged)
+    def _ended(self, subscriber: Subscriber, exc: BaseException | None, acknowledged: bool) -> None:
+        self._drop(subscriber)
+        subscriber.fail(exc or NotHonoured("the server ended the subscription at once"))
+        subscriber.ended(exc, acknowledged)
 
     # -- 2026-07-28 ------------------------------------------------------------------------------
 
-    def _listen(self, connection: ClientConnection, feed: Subscriber) -> None:
+    def _listen(self, connection: ClientConnection, subscriber: Subscriber) -> None:
         waiter = connection.request(
             LISTEN,
-            encode({"notifications": feed.wanted.wire()}),
+            encode({"notifications": subscriber.wanted.wire()}),
             any_result,
-            meta=feed.members,
-            tasks="taskIds" in feed.wanted.more,
+            meta=subscriber.members,
+            tasks="taskIds" in subscriber.wanted.more,
         )
-        route = feed.route = _Route(feed, connection, waiter)
+        route = subscriber.route = _Route(subscriber, connection, waiter)
         self._routes[waiter.id] = route
         waiter.future.add_done_callback(lambda future: self._over(route, future))
 
@@ -262,47 +263,51 @@ class SubscriptionRouter:
         exc = future.exception()
         if isinstance(exc, ConnectionClosed | TransportError) and not route.connection.usable:
             return  # the lifecycle decides whether to connect again
-        if route.feed.route is route:
+        if route.subscriber.route is route:
             self._routes.pop(route.waiter.id, None)
-            if isinstance(exc, TransportError) and self._again_soon(route.feed, exc):
+            if isinstance(exc, TransportError) and self._again_soon(route.subscriber, exc):
                 return
-            self._ended(route.feed, exc, route.acknowledged)
+            self._ended(route.subscriber, exc, route.acknowledged)
 
-    def _again_soon(self, feed: Subscriber, exc: TransportError) -> bool:
+    def _again_soon(self, subscriber: Subscriber, exc: TransportError) -> bool:
         """Subscribe again later, after the stream of a subscription broke and the connection did
         not (HTTP). False: the subscription has not begun, or was tried often enough."""
         restarts = self._sender.life.restarts
-        if feed.honoured is None or not restarts or (feed.breaks >= restarts and not feed.lasting):
+        if (
+            subscriber.honoured is None
+            or not restarts
+            or (subscriber.breaks >= restarts and not subscriber.lasting)
+        ):
             return False
-        longest = min(_FIRST_PAUSE * 2.0**feed.breaks, _MAX_PAUSE)
-        feed.route = None
-        feed.breaks += 1
-        feed.missed = True
+        pause = pause_after(subscriber.breaks, _FIRST_PAUSE, _MAX_PAUSE)
+        subscriber.route = None
+        subscriber.breaks += 1
+        subscriber.missed = True
         self._quiet.log(logging.WARNING, "%s; the client subscribes again", exc)
-        self._sender.life.spawn(self._listen_later(feed, random.uniform(longest / 2, longest)))
+        self._sender.life.spawn(self._listen_later(subscriber, pause))
         return True
 
-    async def _listen_later(self, feed: Subscriber, pause: float) -> None:
+    async def _listen_later(self, subscriber: Subscriber, pause: float) -> None:
         await asyncio.sleep(pause)
-        if feed in self._feeds:
-            self.listen(feed)
+        if subscriber in self._subscribers:
+            self.listen(subscriber)
 
     # -- older revisions -------------------------------------------------------------------------
 
-    async def _subscribe(self, feed: Subscriber) -> SubscriptionFilter:
+    async def _subscribe(self, subscriber: Subscriber) -> SubscriptionFilter:
         """Send resources/subscribe for each URI. Returns the filter that the legacy server
         honours."""
         capabilities = self._sender.agreed.capabilities
         if offers(capabilities, "resources", "subscribe"):
-            asked = (self._want(uri, feed) for uri in feed.wanted.uris)
+            asked = (self._want(uri, subscriber) for uri in subscriber.wanted.uris)
             for outcome in await asyncio.gather(*asked, return_exceptions=True):
                 if outcome is not None:
                     raise outcome
-        return _legacy_filter(feed.wanted, capabilities, set(self.legacy.of(feed)))
+        return _legacy_filter(subscriber.wanted, capabilities, set(self.legacy.of(subscriber)))
 
-    async def _want(self, uri: str, feed: Subscriber) -> None:
+    async def _want(self, uri: str, subscriber: Subscriber) -> None:
         try:
-            await self.legacy.take(uri, feed, None, feed.meta)
+            await self.legacy.take(uri, subscriber, None, subscriber.meta)
         except RemoteError as exc:
             logger.warning("the server does not report changes of %s: %s", uri, exc)
 
@@ -314,16 +319,18 @@ class SubscriptionRouter:
             refused = await self.legacy.again(connection)
         elif self.legacy:
             logger.warning("the server no longer reports changes of resources")
-            refused.update(*(self.legacy.of(feed) for feed in feeds))
-        for feed in feeds:
-            if feed in self._feeds:
-                held = set(self.legacy.of(feed)) - refused
-                feed.acknowledge(_legacy_filter(feed.wanted, capabilities, held))
+            refused.update(*(self.legacy.of(subscriber) for subscriber in feeds))
+        for subscriber in feeds:
+            if subscriber in self._subscribers:
+                held = set(self.legacy.of(subscriber)) - refused
+                subscriber.acknowledge(_legacy_filter(subscriber.wanted, capabilities, held))
 
     def _opened(self) -> list[Subscriber]:
         """The subscribers that a new legacy connection takes over from the previous connection."""
         return [
-            feed for feed in self._feeds if feed.honoured is not None or feed.waiting is not None
+            subscriber
+            for subscriber in self._subscribers
+            if subscriber.honoured is not None or subscriber.waiting is not None
         ]
 
     # -- for the client --------------------------------------------------------------------------
@@ -337,20 +344,20 @@ class SubscriptionRouter:
         self._routes.clear()
         if not modern:
             self.legacy.lost()
-            for feed in self._opened():
-                feed.route = None  # set if the previous server was a modern one
-                for uri in feed.wanted.uris:
-                    self.legacy.want(uri, feed)
+            for subscriber in self._opened():
+                subscriber.route = None  # set if the previous server was a modern one
+                for uri in subscriber.wanted.uris:
+                    self.legacy.want(uri, subscriber)
             if self.legacy or self._opened():
                 self._sender.life.spawn(self._again(connection, capabilities))
             return
         self.legacy.clear()
-        for feed in list(self._feeds):
-            if feed.wanted:
+        for subscriber in list(self._subscribers):
+            if subscriber.wanted:
                 try:
-                    self._listen(connection, feed)
+                    self._listen(connection, subscriber)
                 except WirespeedError as exc:
-                    self._ended(feed, exc, False)
+                    self._ended(subscriber, exc, False)
 
     def notified(self, message: Message) -> None:
         """Route a notification."""
@@ -402,13 +409,13 @@ class SubscriptionRouter:
         params = self._params(message)
         if params is not None:
             route.acknowledged = True
-            route.feed.acknowledge(SubscriptionFilter.of(params.get("notifications")))
+            route.subscriber.acknowledge(SubscriptionFilter.of(params.get("notifications")))
 
     def _notice(self, message: Message, method: str) -> None:
         if message.lease(_TAG) is None:
             return
         route = self._route_of(message)
-        if route is None or not route.feed.wanted.more:
+        if route is None or not route.subscriber.wanted.more:
             return
         params = self._params(message)
         if params is None:
@@ -417,7 +424,7 @@ class SubscriptionRouter:
             del meta[META_SUBSCRIPTION_ID]
             if not meta:
                 del params["_meta"]
-        route.feed.deliver(Notice(method, params))
+        route.subscriber.deliver(Notice(method, params))
 
     def _params(self, message: Message) -> dict[str, Any] | None:
         raw = message.params
@@ -437,22 +444,22 @@ class SubscriptionRouter:
         route = self._route_of(message)
         if isinstance(event, ResourceUpdated) and self._cache is not None:
             # the URI may name a part of any requested resource: all of them become stale
-            wanted = () if route is None else route.feed.wanted.uris
-            covering = () if route is None else route.feed.wanted.covers(event.uri)
+            wanted = () if route is None else route.subscriber.wanted.uris
+            covering = () if route is None else route.subscriber.wanted.covers(event.uri)
             self._cache.updated((event.uri, *(covering or wanted)))
-        if route is not None and route.feed.wanted.wants(event):
-            route.feed.deliver(event)
+        if route is not None and route.subscriber.wanted.wants(event):
+            route.subscriber.deliver(event)
 
     def _all(self, event: Event) -> None:
         """Deliver an event to all subscribers that asked for it."""
         if isinstance(event, ResourceUpdated) and self._cache is not None:
             self._cache.updated((event.uri,))
-        concerned = [feed for feed in self._feeds if feed.concerns(event)]
+        concerned = [subscriber for subscriber in self._subscribers if subscriber.concerns(event)]
         if not concerned and isinstance(event, ResourceUpdated):
             # the URI may name a part of a resource, and not begin with the URI of that resource
-            concerned = [feed for feed in self._feeds if feed.lasting]
-        for feed in concerned:
-            feed.deliver(event)
+            concerned = [subscriber for subscriber in self._subscribers if subscriber.lasting]
+        for subscriber in concerned:
+            subscriber.deliver(event)
 
 
 def _legacy_filter(

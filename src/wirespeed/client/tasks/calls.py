@@ -14,7 +14,7 @@ import msgspec
 
 from wirespeed.client.callback_queue import CallbackQueue
 from wirespeed.client.requests.middleware import OutboundRequest
-from wirespeed.client.requests.rounds import Rounds
+from wirespeed.client.requests.rounds import InputRounds
 from wirespeed.client.requests.send import (
     PROGRESS,
     Meta,
@@ -116,7 +116,7 @@ class TaskCalls:
             token.
     """
 
-    def __init__(self, sender: Sender, rounds: Rounds, router: SubscriptionRouter) -> None:
+    def __init__(self, sender: Sender, rounds: InputRounds, router: SubscriptionRouter) -> None:
         self.sender = sender
         self.rounds = rounds
         self.router = router

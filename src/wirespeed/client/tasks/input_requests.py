@@ -13,9 +13,9 @@ from wirespeed.errors import InputNeeded
 
 if TYPE_CHECKING:
     from wirespeed.client.answering.answerer import Question
-    from wirespeed.client.requests.rounds import Paused, Rounds
+    from wirespeed.client.requests.rounds import InputRounds, Paused
 
-__all__ = ["Helper"]
+__all__ = ["TaskQuestions"]
 
 
 class _Batch:
@@ -30,8 +30,8 @@ class _Batch:
         self.sending = False  # the handlers have ended
 
 
-class Helper:
-    """Answers the questions of one task, each once: a key keeps its meaning for the task's life.
+class TaskQuestions:
+    """The questions of one task, each answered once: a key keeps its meaning for the task's life.
 
     The handlers run while the caller polls the task, which may end, or withdraw its questions,
     before a person has answered.
@@ -46,7 +46,7 @@ class Helper:
 
     def __init__(
         self,
-        rounds: Rounds,
+        rounds: InputRounds,
         send: Callable[[Mapping[str, bytes], Timeout], Awaitable[None]],
         wake: Callable[[], None],
         pause: Callable[[Mapping[str, Question]], Paused],

@@ -23,7 +23,7 @@ from wirespeed._exports import set_public_home
 from wirespeed.client.requests.send import any_result, encode
 from wirespeed.client.results.decode import Unfinished, decode_call_result
 from wirespeed.client.results.features import Progress
-from wirespeed.client.tasks.input_requests import Helper
+from wirespeed.client.tasks.input_requests import TaskQuestions
 from wirespeed.client.tasks.messages import Seen, TaskState, seen_of
 from wirespeed.client.timeouts import CLIENT_DEFAULT, Timeout, shown, timed_out
 from wirespeed.errors import (
@@ -71,7 +71,7 @@ class TaskHandles:
 
 
 class ProgressSink:
-    """Receives the progress of a task of 2025-11-25. Only its handle refers to this object."""
+    """The progress of a task of 2025-11-25. Only its handle refers to this object."""
 
     __slots__ = ("__weakref__", "on_progress")
 
@@ -105,7 +105,7 @@ class _PausedTask(msgspec.Struct):
         if task._tasks is not by and task.id is not None:
             private, task = task._private, await by.get(task.id)
             task._private = private
-        await task._helper.send(answers, by.sender.rest(until))
+        await task._questions.send(answers, by.sender.rest(until))
         return await by.wait_for(task, until, limit)
 
 
@@ -138,7 +138,7 @@ class ToolTask:
         self._handles: TaskHandles | None = None
         self._private = False  # only the call that became this task knows it
         self._wake = asyncio.Event()
-        self._helper = Helper(
+        self._questions = TaskQuestions(
             tasks.rounds, self._update, self._wake.set, lambda open_: _PausedTask(self, open_)
         )
         self._told = False  # the server reports changes
@@ -231,13 +231,15 @@ class ToolTask:
         does not fit its request."""
         from wirespeed.client.answering.answerer import answer_text
 
-        questions = {} if self._seen is None else self._helper.questions(self._seen.input_requests)
+        questions = (
+            {} if self._seen is None else self._questions.questions(self._seen.input_requests)
+        )
         texts: dict[str, bytes] = {}
         for key, answer in answers.items():
             if key not in questions:
                 raise ValueError(f"the server does not ask for {key!r}")
             texts[key] = answer_text(questions[key], answer)
-        await self._helper.send(texts, timeout)
+        await self._questions.send(texts, timeout)
 
     async def __aiter__(self) -> AsyncIterator[TaskState]:
         seen: TaskState | None = None
@@ -252,7 +254,7 @@ class ToolTask:
                 if state.over:
                     return
                 self._help(state)
-                if not await self._heard_more(heard) and not self._helper.failed:
+                if not await self._heard_more(heard) and not self._questions.failed:
                     self._answered(await self._insist("tasks/get", seen_of, CLIENT_DEFAULT))
 
     # -- following -------------------------------------------------------------------------------
@@ -333,7 +335,7 @@ class ToolTask:
                 if self._waiting is not None:
                     self._waiting.cancel()
                     self._waiting = None
-                await self._helper.stop()
+                await self._questions.stop()
 
     def _fetched(self, waiting: asyncio.Future[CallToolResult]) -> None:
         if waiting.cancelled():
@@ -348,7 +350,7 @@ class ToolTask:
         waits = state.status == "input_required"
         if self._modern:
             asked = self._seen.input_requests if waits and self._seen is not None else {}
-            self._helper.look(asked)
+            self._questions.look(asked)
         elif waits:
             self._ask_for_result()
 

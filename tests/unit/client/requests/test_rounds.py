@@ -413,7 +413,9 @@ def test_the_pauses_grow_and_are_bounded(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(rounds, "FIRST_PAUSE", 0.05)
     monkeypatch.setattr(rounds, "LONGEST_PAUSE", 2.0)
     for idle, longest in ((0, 0.05), (1, 0.1), (4, 0.8), (9, 2.0), (10_000, 2.0)):
-        pauses = [rounds.pause_after(idle) for _ in range(100)]
+        pauses = [
+            rounds.pause_after(idle, rounds.FIRST_PAUSE, rounds.LONGEST_PAUSE) for _ in range(100)
+        ]
         assert longest / 2 <= min(pauses) <= max(pauses) <= longest
 
 
