@@ -11,7 +11,7 @@ from programs.steps import Json, Note
 from wirespeed import Client, Server, Stdio, WebSocket
 from wirespeed.client.answering.types import Accept, SampleResult
 from wirespeed.client.results.features import PromptRef, ResourceRef
-from wirespeed.client.subscriptions.events import ResourceUpdated
+from wirespeed.client.subscriptions.subscription import ResourceUpdated
 from wirespeed.client.tasks.calls import TASKS
 from wirespeed.errors import RemoteError, WirespeedError
 from wirespeed.protocol.asking import Root, ToolUseContent

@@ -47,6 +47,11 @@ from wirespeed.client.results.features import (
 from wirespeed.client.results.tool_values import ResultType
 from wirespeed.client.subscriptions.callbacks import ChangeCallbacks, Consumers
 from wirespeed.client.subscriptions.router import SubscriptionRouter
+from wirespeed.client.subscriptions.subscription import (
+    FIELDS,
+    Subscription,
+    SubscriptionFilter,
+)
 from wirespeed.client.targets import as_target
 from wirespeed.client.tasks.calls import TaskCalls, declared_extensions
 from wirespeed.client.timeouts import CLIENT_DEFAULT, Timeout, seconds_of
@@ -70,7 +75,6 @@ if TYPE_CHECKING:
     from wirespeed import Server
     from wirespeed.auth.client.authorization import Authorization
     from wirespeed.client.answering.answerer import AnyRoot
-    from wirespeed.client.subscriptions.subscription import Subscription
     from wirespeed.client.targets import Http, Socket, WebSocket
     from wirespeed.client.tasks.messages import TaskState
     from wirespeed.client.tasks.task import ToolTask
@@ -648,9 +652,6 @@ class Client:
 
         See `Subscription` for the events, and how the iterator ends.
         """
-        from wirespeed.client.subscriptions.events import FIELDS, SubscriptionFilter
-        from wirespeed.client.subscriptions.subscription import Subscription
-
         if isinstance(uris, str):
             raise TypeError("uris is a list of URIs, not one string")
         wanted = SubscriptionFilter(

@@ -27,8 +27,7 @@ from wirespeed.errors import ConnectionClosed
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from wirespeed.client.subscriptions.events import Event, SubscriptionFilter
-    from wirespeed.client.subscriptions.subscription import Subscription
+    from wirespeed.client.subscriptions.subscription import Event, Subscription, SubscriptionFilter
     from wirespeed.client.tasks.messages import TaskState
     from wirespeed.client.tasks.task import ToolTask
     from wirespeed.protocol.results import CallToolResult

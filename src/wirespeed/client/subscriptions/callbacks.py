@@ -16,14 +16,15 @@ from wirespeed.client.callback_queue import CallbackQueue, finish, start
 from wirespeed.client.connection.lifecycle import NOT_OPEN
 from wirespeed.client.requests.send import Meta, any_result, encode
 from wirespeed.client.results.features import LogMessage
-from wirespeed.client.subscriptions.events import (
+from wirespeed.client.subscriptions.resource_subscriptions import turn
+from wirespeed.client.subscriptions.router import SubscriptionRouter
+from wirespeed.client.subscriptions.subscription import (
     Event,
     ResourceUpdated,
+    Subscriber,
     SubscriptionFilter,
     kind_of,
 )
-from wirespeed.client.subscriptions.resource_subscriptions import turn
-from wirespeed.client.subscriptions.router import Subscriber, SubscriptionRouter
 from wirespeed.client.timeouts import CLIENT_DEFAULT, Timeout, pause_after
 from wirespeed.errors import (
     CallTimeout,

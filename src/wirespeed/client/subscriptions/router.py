@@ -17,15 +17,17 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from wirespeed.client.cache import ResponseCache
-from wirespeed.client.requests.send import Meta, Sender, any_result, encode, meta_text
-from wirespeed.client.subscriptions.events import (
+from wirespeed.client.requests.send import Sender, any_result, encode
+from wirespeed.client.subscriptions.resource_subscriptions import ResourceSubscriptions
+from wirespeed.client.subscriptions.subscription import (
     CHANGES,
     Event,
+    ListenRoute,
     Notice,
     ResourceUpdated,
+    Subscriber,
     SubscriptionFilter,
 )
-from wirespeed.client.subscriptions.resource_subscriptions import ResourceSubscriptions
 from wirespeed.client.timeouts import Timeout, pause_after
 from wirespeed.errors import (
     CallTimeout,
@@ -41,9 +43,9 @@ from wirespeed.transport.rate_limited_log import RateLimitedLog
 
 if TYPE_CHECKING:
     from wirespeed._core.envelope import Message
-    from wirespeed.client.connection.connection import ClientConnection, Waiter
+    from wirespeed.client.connection.connection import ClientConnection
 
-__all__ = ["Subscriber", "SubscriptionRouter"]
+__all__ = ["SubscriptionRouter"]
 
 logger = logging.getLogger("wirespeed.client")
 
@@ -56,81 +58,6 @@ _TAG = "params._meta." + META_SUBSCRIPTION_ID
 # further break in a row; and its maximum.
 _FIRST_PAUSE = 0.1
 _MAX_PAUSE = 30.0
-
-
-class Subscriber:
-    """A receiver of changes.
-
-    Attributes:
-        wanted: The filter of the subscriber.
-        meta: Further members of ``_meta`` of the subscriber's requests.
-        honoured: The part of the filter that the server reports; None before the acknowledgement.
-        route: The subscriber's subscriptions/listen, or None.
-        breaks: How often in a row the stream of the subscriptions/listen broke.
-        missed: Whether changes may have been missed.
-    """
-
-    lasting = False  # whether the subscriber outlives its subscription
-    missed = False
-
-    def __init__(self, wanted: SubscriptionFilter, meta: Meta | None = None) -> None:
-        self.wanted = wanted
-        self.meta = meta
-        self.members = None if meta is None else meta_text(meta)
-        self.honoured: SubscriptionFilter | None = None
-        self.route: _Route | None = None
-        self.breaks = 0
-        self.waiting: asyncio.Future[None] | None = None  # for the acknowledgement
-
-    def deliver(self, event: Event) -> None:
-        """Receive an event."""
-        raise NotImplementedError
-
-    def concerns(self, event: Event) -> bool:
-        """Whether an event of a legacy server, which names no subscription, concerns this
-        subscriber."""
-        if isinstance(event, ResourceUpdated):
-            return bool(self.wanted.covers(event.uri))
-        return self.wanted.wants(event)
-
-    def resumed(self) -> None:
-        """The subscription was acknowledged again, after a new connection or after its end."""
-
-    def ended(self, exc: BaseException | None, acknowledged: bool) -> None:
-        """The server ended the subscription. ``exc``: the error; None for an end in order.
-        ``acknowledged``: the server had acknowledged the subscription."""
-
-    def parted(self, exc: BaseException) -> None:
-        """The connection has ended, and the client does not reconnect by itself."""
-
-    def acknowledge(self, honoured: SubscriptionFilter) -> None:
-        """The server acknowledged the subscription."""
-        again = self.honoured is not None
-        self.honoured = honoured
-        self.breaks = 0
-        if self.waiting is not None and not self.waiting.done():
-            self.waiting.set_result(None)
-        if again:
-            self.resumed()
-
-    def fail(self, exc: BaseException) -> None:
-        """The acknowledgement will not arrive."""
-        if self.waiting is not None and not self.waiting.done():
-            self.waiting.set_exception(exc)
-
-
-class _Route:
-    """An open subscriptions/listen."""
-
-    __slots__ = ("acknowledged", "connection", "subscriber", "waiter")
-
-    def __init__(
-        self, subscriber: Subscriber, connection: ClientConnection, waiter: Waiter
-    ) -> None:
-        self.subscriber = subscriber
-        self.connection = connection
-        self.waiter = waiter
-        self.acknowledged = False
 
 
 class _Updated(msgspec.Struct):
@@ -148,7 +75,7 @@ class SubscriptionRouter:
         self._cache = cache
         self._modern = False
         self._subscribers: list[Subscriber] = []
-        self._routes: dict[int, _Route] = {}
+        self._routes: dict[int, ListenRoute] = {}
         self.legacy = ResourceSubscriptions(sender)
         self._quiet = RateLimitedLog(logger)
         # called with every other notification of a legacy server
@@ -252,11 +179,11 @@ class SubscriptionRouter:
             meta=subscriber.members,
             tasks="taskIds" in subscriber.wanted.more,
         )
-        route = subscriber.route = _Route(subscriber, connection, waiter)
+        route = subscriber.route = ListenRoute(subscriber, connection, waiter)
         self._routes[waiter.id] = route
         waiter.future.add_done_callback(lambda future: self._over(route, future))
 
-    def _over(self, route: _Route, future: asyncio.Future[Any]) -> None:
+    def _over(self, route: ListenRoute, future: asyncio.Future[Any]) -> None:
         """Called when a listen is answered: its subscription has ended."""
         if future.cancelled():
             return
@@ -389,7 +316,7 @@ class SubscriptionRouter:
         else:
             self._all(event)
 
-    def _route_of(self, message: Message) -> _Route | None:
+    def _route_of(self, message: Message) -> ListenRoute | None:
         """Return the listen that a notification belongs to. The id must have the JSON type of the
         id that was sent."""
         tag = message.lease(_TAG)

@@ -23,6 +23,7 @@ from wirespeed._exports import set_public_home
 from wirespeed.client.requests.send import any_result, encode
 from wirespeed.client.results.decode import Unfinished, decode_call_result
 from wirespeed.client.results.features import Progress
+from wirespeed.client.subscriptions.subscription import Notice, Subscription, SubscriptionFilter
 from wirespeed.client.tasks.input_requests import TaskQuestions
 from wirespeed.client.tasks.messages import Seen, TaskState, seen_of
 from wirespeed.client.timeouts import CLIENT_DEFAULT, Timeout, shown, timed_out
@@ -425,9 +426,6 @@ class ToolTask:
                 await asyncio.wait([listening])
 
     async def _listen(self) -> None:
-        from wirespeed.client.subscriptions.events import Notice, SubscriptionFilter
-        from wirespeed.client.subscriptions.subscription import Subscription
-
         try:
             wanted = SubscriptionFilter(more={"taskIds": [self.id]})
             async with Subscription(self._tasks.router, wanted) as events:
