@@ -149,8 +149,8 @@ class _WithCredentials(_Remote, frozen=True, kw_only=True):
             )
 
     def secrets(self) -> list[str]:
-        """What no text may show: the token, and values of headers, unless these are too short to be
-        secrets."""
+        """The values that no text may show: the token, and values of headers, unless these are too
+        short to be secrets."""
         values = [text for text in (self.headers or {}).values() if len(text) >= _SECRET]
         return values if self.token is None else [self.token, *values]
 

@@ -435,7 +435,7 @@ class _Bounds:
 
 
 def _depth(value: Any) -> int:
-    """How many levels of objects and arrays a value has."""
+    """Count the levels of objects and arrays of a value."""
     depth, level = 0, [value]
     while level:
         inner: list[Any] = []

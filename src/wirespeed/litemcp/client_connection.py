@@ -522,7 +522,7 @@ class LiteLife(Lifecycle):
 
     @property
     def restarts(self) -> int:
-        """How many consecutive times a lost link is made again. The default for WebSocket and
+        """The most consecutive times that a lost link is made again. The default for WebSocket and
         `Socket` is `RECONNECTS`, because LiteMCP connections have no state."""
         restart = getattr(self.target, "restart", 0)
         if restart is None and isinstance(self.target, WebSocket | Socket):

@@ -155,7 +155,7 @@ class StdioChannel:
         return self._connection.wire.bytes_out > unread[0]
 
     def _hint(self, child: Child) -> str:
-        """What the user can do about the end of the child."""
+        """The advice for the user after the end of the child."""
         if self._connection is None or self._connection.wire.bytes_in:
             if self.target.restart:
                 return ""

@@ -275,7 +275,7 @@ class Lifecycle:
 
     @property
     def _left(self) -> float:
-        """How many seconds of the handshake's time are left."""
+        """The seconds of the handshake's time that are left."""
         return max(0.0, self._until - asyncio.get_running_loop().time())
 
     async def _agree_on_era(self) -> Agreement:

@@ -258,8 +258,8 @@ cdef class HttpLink(Link):
         return pool.request("POST", self.place, fields, post.text, post)
 
     cdef object notes_pool_c(self):
-        """Where notifications and responses go. Calls may wait for them, so they do not wait for a
-        connection while calls have all of them."""
+        """The connections for notifications and responses. Calls may wait for them, so they do not
+        wait for a connection while calls have all of them."""
         busy = len(self.requests) + len(self.streams)
         if busy < self.target.max_connections:
             return self.pool

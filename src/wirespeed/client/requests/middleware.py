@@ -82,7 +82,7 @@ class OutboundRequest:
 
 
 OutboundNext: TypeAlias = Callable[[OutboundRequest], Awaitable[Any]]
-"""What a middleware of a client calls for the result of the request."""
+"""The function that a middleware of a client calls for the result of the request."""
 
 ClientMiddleware: TypeAlias = Callable[[OutboundRequest, OutboundNext], Awaitable[Any]]
 """A middleware of a client: an ``async`` function with the request and the next function."""

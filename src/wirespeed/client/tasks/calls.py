@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+import logging
 import math
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -32,6 +33,7 @@ from wirespeed.client.results.decode import (
     decode_call_result,
     decode_legacy_call_result,
 )
+from wirespeed.client.results.features import Progress
 from wirespeed.client.timeouts import CLIENT_DEFAULT, Timeout, timed_out
 from wirespeed.errors import (
     CallTimeout,
@@ -49,7 +51,7 @@ if TYPE_CHECKING:
     from wirespeed._core.envelope import Message
     from wirespeed.client.subscriptions.router import SubscriptionRouter
     from wirespeed.client.tasks.messages import TaskState
-    from wirespeed.client.tasks.task import ProgressSink, TaskHandles, ToolTask
+    from wirespeed.client.tasks.task import TaskHandles, ToolTask
 
 __all__ = ["TASKS", "TaskCalls", "declared_extensions"]
 
@@ -61,6 +63,8 @@ TASKS = TASKS_EXTENSION
 _TASKS_OF_TOOLS: tuple[str, ...] = ("tasks", "requests", "tools", "call")
 _MISSING_EXTENSION: tuple[str, ...] = ("requiredCapabilities", "extensions", TASKS)
 
+logger = logging.getLogger("wirespeed.client")
+
 _tokens = itertools.count(1)
 
 
@@ -71,6 +75,7 @@ class _Created(msgspec.Struct):
 
 
 _created = msgspec.json.Decoder(_Created).decode
+_progress = msgspec.json.Decoder(Progress).decode
 
 
 def _created_or_done(data: Any) -> CallToolResult | _Created:
@@ -89,6 +94,25 @@ class _Named(msgspec.Struct):
 
 
 _named = msgspec.json.Decoder(_Named).decode
+
+
+class ProgressSink:
+    """The progress of a task of 2025-11-25. Only its handle refers to this object."""
+
+    __slots__ = ("__weakref__", "on_progress")
+
+    def __init__(self, on_progress: OnProgress) -> None:
+        self.on_progress = on_progress
+
+    def told(self, message: Message) -> None:
+        """A progress notification arrived."""
+        raw = message.params
+        try:
+            progress = _progress(b"{}" if raw is None else raw)
+        except msgspec.DecodeError as exc:
+            logger.warning("a progress notification is not valid: %s", exc)
+        else:
+            self.on_progress(progress.progress, progress.total, progress.message)
 
 
 def declared_extensions(
@@ -161,7 +185,7 @@ class TaskCalls:
     ) -> ToolTask:
         """`start` without the middleware. ``plain_next``: call the tool without a task if the
         server of 2025-11-25 refuses the task."""
-        from wirespeed.client.tasks.task import ProgressSink, ToolTask
+        from wirespeed.client.tasks.task import ToolTask
 
         sender = self.sender
         limit = sender.seconds(timeout)

@@ -2,7 +2,8 @@
 
 2025-11-25 basic/utilities/tasks: tasks/get polls; tasks/result waits for the result, and the server
 sends its questions meanwhile. The extension of 2026-07-28: the answer to tasks/get contains the
-questions and the result; tasks/update sends the answers to questions.
+questions and the result; tasks/update sends the answers, which the client's handlers give while a
+caller follows the task.
 """
 
 from __future__ import annotations
@@ -13,23 +14,29 @@ import logging
 import math
 import random
 import weakref
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import UNSET
 
 from wirespeed._exports import set_public_home
+from wirespeed.client.requests.rounds import (
+    AskedInput,
+    InputRounds,
+    Paused,
+    end_handlers,
+    refuse_many,
+)
 from wirespeed.client.requests.send import any_result, encode
 from wirespeed.client.results.decode import Unfinished, decode_call_result
-from wirespeed.client.results.features import Progress
 from wirespeed.client.subscriptions.subscription import Notice, Subscription, SubscriptionFilter
-from wirespeed.client.tasks.input_requests import TaskQuestions
 from wirespeed.client.tasks.messages import Seen, TaskState, seen_of
 from wirespeed.client.timeouts import CLIENT_DEFAULT, Timeout, shown, timed_out
 from wirespeed.errors import (
     CallTimeout,
     ConnectionClosed,
+    InputNeeded,
     InvalidResponse,
     RemoteError,
     TaskCancelled,
@@ -41,13 +48,11 @@ from wirespeed.protocol.blocks import Text
 from wirespeed.protocol.results import CallToolResult
 
 if TYPE_CHECKING:
-    from wirespeed._core.envelope import Message
     from wirespeed.client.answering.answerer import Question
-    from wirespeed.client.requests.send import OnProgress
-    from wirespeed.client.tasks.calls import TaskCalls
+    from wirespeed.client.tasks.calls import ProgressSink, TaskCalls
     from wirespeed.client.validation import Check
 
-__all__ = ["ProgressSink", "TaskHandles", "ToolTask"]
+__all__ = ["TaskHandles", "ToolTask"]
 
 logger = logging.getLogger("wirespeed.client")
 
@@ -58,8 +63,6 @@ SHORTEST_POLL = 0.02
 LONGEST_POLL = 300.0
 POLL_WHILE_TOLD = 30.0
 
-_progress = msgspec.json.Decoder(Progress).decode
-
 
 class TaskHandles:
     """The handles of one task of 2025-11-25, which receive its changes together. Only the handles
@@ -69,25 +72,6 @@ class TaskHandles:
 
     def __init__(self) -> None:
         self.handles: weakref.WeakSet[ToolTask] = weakref.WeakSet()
-
-
-class ProgressSink:
-    """The progress of a task of 2025-11-25. Only its handle refers to this object."""
-
-    __slots__ = ("__weakref__", "on_progress")
-
-    def __init__(self, on_progress: OnProgress) -> None:
-        self.on_progress = on_progress
-
-    def told(self, message: Message) -> None:
-        """A progress notification arrived."""
-        raw = message.params
-        try:
-            progress = _progress(b"{}" if raw is None else raw)
-        except msgspec.DecodeError as exc:
-            logger.warning("a progress notification is not valid: %s", exc)
-        else:
-            self.on_progress(progress.progress, progress.total, progress.message)
 
 
 class _PausedTask(msgspec.Struct):
@@ -470,6 +454,130 @@ class ToolTask:
         """Cancel a task whose caller was cancelled or failed, and ignore errors."""
         with contextlib.suppress(WirespeedError):
             await self._request("tasks/cancel", any_result, CLIENT_DEFAULT)
+
+
+class _Batch:
+    """Questions that arrived together. Their answers are sent together."""
+
+    __slots__ = ("keys", "sending", "task")
+
+    task: asyncio.Future[None]
+
+    def __init__(self, keys: frozenset[str]) -> None:
+        self.keys = keys
+        self.sending = False  # the handlers have ended
+
+
+class TaskQuestions:
+    """The questions of one task (2026-07-28), each answered once: a key keeps its meaning.
+
+    The handlers run while the caller polls the task, which may end, or withdraw its questions,
+    before a person has answered.
+
+    Args:
+        rounds: Runs the handlers.
+        send: Sends answers, the JSON text by key, within a time limit as of `call_tool`.
+        wake: Called when a handler failed and `look` has an error to raise.
+        pause: Returns the `Paused` object from which an `InputNeeded` with the open questions
+            continues.
+    """
+
+    def __init__(
+        self,
+        rounds: InputRounds,
+        send: Callable[[Mapping[str, bytes], Timeout], Awaitable[None]],
+        wake: Callable[[], None],
+        pause: Callable[[Mapping[str, Question]], Paused],
+    ) -> None:
+        self._by = rounds
+        self._send = send
+        self._wake = wake
+        self._pause = pause
+        self._answered: set[str] = set()
+        self._batches: set[_Batch] = set()
+        self._rounds = 0
+        self._error: Exception | None = None
+
+    @property
+    def failed(self) -> bool:
+        """Whether `look` has an error to raise."""
+        return self._error is not None
+
+    def questions(self, asked: Mapping[str, AskedInput]) -> dict[str, Question]:
+        """The questions of the task. InvalidResponse: one of them is not allowed. LimitExceeded:
+        there are too many questions."""
+        refuse_many(len(asked))
+        return self._by.questions(asked)
+
+    def look(self, asked: Mapping[str, AskedInput]) -> None:
+        """Start the handlers of new questions, and cancel those of withdrawn questions.
+
+        Raises the error of a handler, or of sending its answers; InputNeeded for a question without
+        a handler, and after ``max_rounds`` batches; InvalidResponse, LimitExceeded as of
+        `questions`.
+        """
+        if self._error is not None:
+            raise self._error
+        for batch in tuple(self._batches):
+            if not batch.sending and not batch.keys & asked.keys():
+                self._batches.discard(batch)
+                batch.task.cancel()
+        if not asked:
+            return
+        under_way: set[str] = set().union(*(batch.keys for batch in self._batches))
+        new = asked.keys() - self._answered - under_way
+        if not new:
+            return
+        refuse_many(len(new) + len(under_way))
+        questions = self.questions({key: one for key, one in asked.items() if key in new})
+        answering = self._by.identity.answering
+        if answering is None or not all(map(answering.can, questions.values())):
+            raise self._needed("the client has no handler for it", asked)
+        if self._rounds >= self._by.max_rounds:
+            raise self._needed(f"max_rounds of {self._by.max_rounds} are used up", asked)
+        self._rounds += 1
+        batch = _Batch(frozenset(questions))
+        self._batches.add(batch)
+        batch.task = self._by.sender.life.spawn(self._answer(batch, questions))
+
+    def _needed(self, why: str, asked: Mapping[str, AskedInput]) -> InputNeeded:
+        """InputNeeded with all questions that have no answer yet."""
+        open_ = self.questions(
+            {key: one for key, one in asked.items() if key not in self._answered}
+        )
+        requests = {key: question.request for key, question in open_.items()}
+        return InputNeeded(f"the task asks for input: {why}", requests, None, self._pause(open_))
+
+    async def _answer(self, batch: _Batch, questions: Mapping[str, Question]) -> None:
+        answering = self._by.identity.answering
+        assert answering is not None
+        try:
+            answers = await self._by.answer_all(answering, questions)
+            batch.sending = True
+            await self.send(answers)
+        except Exception as exc:
+            self._error = exc
+        finally:
+            self._batches.discard(batch)
+            self._wake()
+
+    async def send(self, answers: Mapping[str, bytes], timeout: Timeout = CLIENT_DEFAULT) -> None:
+        """Send answers. If they cannot be sent, `look` runs the handlers again."""
+        self._answered |= answers.keys()
+        try:
+            await self._send(answers, timeout)
+        except BaseException:
+            self._answered -= answers.keys()
+            raise
+
+    async def stop(self) -> None:
+        """No caller follows the task: cancel the handlers, and wait a moment for their cleanup. The
+        next caller starts them again."""
+        self._error = None
+        self._rounds = 0
+        tasks = [batch.task for batch in self._batches]
+        self._batches.clear()
+        await end_handlers(tasks)
 
 
 set_public_home(globals())
