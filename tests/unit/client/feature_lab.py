@@ -15,7 +15,7 @@ from peer_lab import LEGACY_PEER, MODERN_PEER, LinePeer, Rules, Talk
 
 from wirespeed import Client
 from wirespeed.client.subscriptions.resource_subscriptions import _ResourceSubscription
-from wirespeed.client.subscriptions.router import _Route
+from wirespeed.client.subscriptions.subscription import ListenRoute
 from wirespeed.types import PromptRef
 
 Message = dict[str, Any]
@@ -107,7 +107,7 @@ async def subscribes_anew(client: Client, server: LinePeer, *uris: str) -> None:
         await turns()  # what woke the test holds the error that it raised
         gc.collect()
         for one in gc.get_objects():
-            assert not isinstance(one, _Route)
+            assert not isinstance(one, ListenRoute)
             if isinstance(one, _ResourceSubscription):  # an error's traceback may hold it
                 assert not one.users and not one.wanted and not one.on
     await client.restart()
