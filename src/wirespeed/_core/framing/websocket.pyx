@@ -43,7 +43,7 @@ cdef class WebSocketFramer(Framer):
     """The frames of one WebSocket connection, after its opening handshake.
 
     A peer that breaks the protocol gets a close frame with the reason, and `over` becomes true. The
-    codes and their events: `close_codes.pxd`.
+    codes and their events: `rfc6455.pxd`.
 
     Args:
         role: "server" or "client". A client masks its frames.
