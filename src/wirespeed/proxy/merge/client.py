@@ -118,7 +118,7 @@ class MergedClient:
 
     @property
     def _grant(self) -> PrincipalGrant | None:
-        """What the client may use; None: everything. Others were refused before."""
+        """The grant of the client; None: it may use everything. Others were refused before."""
         access = self.merged.access
         return None if access is None else access.of(self.front.principal)
 

@@ -217,12 +217,11 @@ class AdminService:
         return target
 
     async def _page(self, request: HttpRequest) -> HttpResponse:
-        try:
-            from wirespeed.proxy.operation.page import POLICY, page
+        try:  # in a thread: clients of the proxy are not to wait for a page
+            text, policy = await asyncio.to_thread(_drawn, await self.status())
         except ModuleNotFoundError:
             return HttpResponse(501, _NO_PAGE, _FIELDS)
-        text = page(await self.status())
-        fields = {**_FIELDS, "Content-Security-Policy": POLICY}
+        fields = {**_FIELDS, "Content-Security-Policy": policy}
         return HttpResponse(200, text, fields, "text/html; charset=utf-8")
 
     async def _status(self, request: HttpRequest) -> HttpResponse:
@@ -235,6 +234,14 @@ class AdminService:
         media_type = OPEN_METRICS if is_open else PLAIN
         text = text_of(found, open_metrics=is_open)
         return HttpResponse(200, text, _FIELDS, media_type)
+
+
+def _drawn(status: dict[str, Any]) -> tuple[str, str]:
+    """Return the status page, and its Content-Security-Policy. ModuleNotFoundError: jinja2 is not
+    installed."""
+    from wirespeed.proxy.operation.page import POLICY, page
+
+    return page(status), POLICY
 
 
 class Guarded(CustomRoute):

@@ -150,7 +150,7 @@ class Meter:
 
     @property
     def starts(self) -> dict[str, int]:
-        """How often servers were started, and how often of these again."""
+        """The starts of servers, and how many of these were not the first."""
         found = self._starts.copy()
         for supervisor in self.supervisors:
             found.update(_starts(supervisor))
