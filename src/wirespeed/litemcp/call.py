@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from wirespeed.litemcp.tool import LiteTool
     from wirespeed.transport.taskpool import Running, TaskPool
 
-__all__ = ["SHOWN", "Calls", "LiteCall", "LiteService", "NotACall"]
+__all__ = ["SHOWN", "Calls", "LiteCall", "LiteServerOptions", "NotACall"]
 
 logger = logging.getLogger("wirespeed.litemcp")
 
@@ -44,7 +44,7 @@ class NotACall(ArgumentError):
     """JSON is not a ToolCall, or one of another version."""
 
 
-class LiteService(Protocol):
+class LiteServerOptions(Protocol):
     """The options of a `wirespeed.litemcp.LiteServer`, for its calls and connections.
 
     Attributes:
@@ -130,7 +130,11 @@ class Calls:
     """
 
     def __init__(
-        self, server: LiteService, tool: LiteTool, loop: asyncio.AbstractEventLoop, pool: TaskPool
+        self,
+        server: LiteServerOptions,
+        tool: LiteTool,
+        loop: asyncio.AbstractEventLoop,
+        pool: TaskPool,
     ) -> None:
         self.tool = tool
         self.running: set[LiteCall] = set()

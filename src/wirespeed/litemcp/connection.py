@@ -25,7 +25,7 @@ from wirespeed.transport.taskpool_choice import LAST_WAIT
 if TYPE_CHECKING:
     from wirespeed._core.framing.base import Framer
     from wirespeed._core.slab import Lease
-    from wirespeed.litemcp.call import LiteService
+    from wirespeed.litemcp.call import LiteServerOptions
     from wirespeed.litemcp.tool import LiteTool
     from wirespeed.transport.service import Peer
     from wirespeed.transport.taskpool import TaskPool
@@ -68,7 +68,7 @@ class LiteConnection(Endpoint):
 
     def __init__(
         self,
-        server: LiteService,
+        server: LiteServerOptions,
         tool: LiteTool,
         loop: asyncio.AbstractEventLoop,
         pool: TaskPool,
@@ -93,7 +93,7 @@ class LiteConnection(Endpoint):
         self._at_eof = False
         self._grace_timer: asyncio.TimerHandle | None = None
 
-    def begin(self, server: LiteService, tool: LiteTool) -> None:
+    def begin(self, server: LiteServerOptions, tool: LiteTool) -> None:
         """Serve another tool than that of the constructor, and the messages that waited for it:
         ``stream.paused`` was set before the first."""
         self._info = server.info_json

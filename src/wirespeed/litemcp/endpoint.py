@@ -17,7 +17,7 @@ from wirespeed.transport.taskpool_choice import LAST_WAIT
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from wirespeed.litemcp.call import LiteService
+    from wirespeed.litemcp.call import LiteServerOptions
     from wirespeed.litemcp.tool import LiteTool
     from wirespeed.transport.http.exchange import Exchange
     from wirespeed.transport.http.options import HttpOptions
@@ -70,7 +70,7 @@ class LiteEndpoint(HttpTarget):
 
     def __init__(
         self,
-        server: LiteService,
+        server: LiteServerOptions,
         tool: LiteTool,
         options: HttpOptions,
         *,
