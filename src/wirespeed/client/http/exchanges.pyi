@@ -1,11 +1,18 @@
 from asyncio import Future
 from typing import Any, final
 
+from typing_extensions import disjoint_base
+
 from wirespeed.client.http.link import HttpLink
 from wirespeed.errors import HttpStatusError, RemoteError
 from wirespeed.transport.http.client_connection import HttpCall
 from wirespeed.transport.options import Headers
 
+RETRY: float
+MAX_RETRY: float
+MAX_FAILURES: int
+
+@disjoint_base
 class ClientExchange:
     status: int
     n_tokens: int

@@ -14,7 +14,7 @@ MAX_RETRY = 30.0
 # Failures in a row after which a response is given up.
 MAX_FAILURES = 6
 
-NO_HEADERS = {}
+cdef object NO_HEADERS = {}
 
 
 cdef class ClientExchange:

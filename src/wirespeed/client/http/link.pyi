@@ -1,5 +1,5 @@
 from collections.abc import Callable
-from typing import Any
+from typing import Any, final
 
 from wirespeed.client.connection.connection import ClientConnection
 from wirespeed.client.http.authorization import AuthorizedExchanges
@@ -17,6 +17,7 @@ MAX_TRIES: int
 MAX_DELAY: float
 MAX_NAMES: int
 
+@final
 class HttpLink(Link):
     def __init__(
         self, connection: ClientConnection, target: Http, make_pool: Callable[[int], HttpPool]

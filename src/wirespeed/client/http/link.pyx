@@ -5,6 +5,8 @@ request is cancelled by closing its response. Legacy servers have sessions, a st
 messages (GET), and responses that can be resumed after their stream broke.
 """
 
+cimport cython
+
 import contextlib
 import logging
 from collections import deque
@@ -61,6 +63,7 @@ MAX_NAMES = 4096
 cdef object decode_error = msgspec.json.Decoder(ErrorObject).decode
 
 
+@cython.final
 cdef class HttpLink(Link):
     """The messages of one connection, over HTTP.
 

@@ -1,7 +1,7 @@
 import asyncio
 import ssl as ssl_
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, Protocol, final
 
 from wirespeed.limits import Limits
 from wirespeed.transport.address import Address
@@ -19,6 +19,7 @@ class Receiver(Protocol):
     def on_event(self, event: str, data: Any, id: str | None, retry: int | None) -> None: ...
     def on_end(self, exc: BaseException | None, sent: bool) -> None: ...
 
+@final
 class HttpPool:
     def __init__(
         self,

@@ -1,5 +1,7 @@
 """Requests to one origin over HTTP/1.1, on connections that are kept for the next request."""
 
+cimport cython
+
 import asyncio
 import contextlib
 import ssl as ssl_
@@ -44,6 +46,7 @@ class Receiver:
         ``sent``: bytes of the request may have reached the server."""
 
 
+@cython.final
 cdef class HttpPool:
     """Connections to one origin.
 
