@@ -102,7 +102,7 @@ def run_proxy(
 
     of_file = file is not None and not urls
     option = f"{file}: proxy.listen" if of_file else "--listen"
-    attendant = _Attendant(file, load)  # notes how the file is now
+    observer = _Observer(file, load)  # notes how the file is now
     guard = contextlib.nullcontext if checking is None else checking.guard
     with guard():
         config = load()
@@ -131,7 +131,7 @@ def run_proxy(
     places = places_of(plain, settings, option) if plain or not configured else []
     if checking is not None:
         return checking.end(config.backends)
-    attendant.serves(proxy, places, _traced(file, proxy) if config.tracing else None)
+    observer.serves(proxy, places, _traced(file, proxy) if config.tracing else None)
     if places or configured:
         for form in {one.access_log for one in config.listeners if one.access_log is not None}:
             logs.show_requests(form)
@@ -160,11 +160,11 @@ def run_proxy(
             place = ListenSpec(config.admin.listen, Settings(), None)
             place.options |= proxy.admin_fields
             found.append((place, proxy.admin))
-        serve_at(found, settings.workers, attendant)
+        serve_at(found, settings.workers, observer)
     else:
         from wirespeed.transport.loop import run
 
-        run(attendant.serve())
+        run(observer.serve())
     return 0
 
 
@@ -219,7 +219,7 @@ class _Check:
         return Exit.UNREACHABLE
 
 
-class _Attendant:
+class _Observer:
     """Reads the file of a proxy again when it changes, and on SIGHUP, and certificates with it.
 
     Args:
@@ -262,7 +262,7 @@ class _Attendant:
 
     @property
     def drain_delay(self) -> float:
-        """As of an `ListenerObserver`."""
+        """As of a `ListenerObserver`."""
         return self._proxy.listening.drain_delay
 
     def begin(self, group: ListenerGroup) -> None:

@@ -169,8 +169,11 @@ class WholeNumbers:
             schemas = [schema for schema in schemas if _may_be(schema, "array")]
             lead = max((len(schema.get("prefixItems", ())) for schema in schemas), default=0)
             rest = self._all(_items(schemas, lead))
+            integer, strings = _is_integer(rest), _has_strings(rest)  # once for a long list
             for index, item in enumerate(value):
-                if type(item) in _LOOKED_AT:
+                if type(item) is _Whole and index >= lead:
+                    item.integer = integer and not (item.text and strings)
+                elif type(item) in _LOOKED_AT:
                     items = self._all(_items(schemas, index)) if index < lead else rest
                     self._find(items, item)
 

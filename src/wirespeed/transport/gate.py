@@ -17,13 +17,14 @@ import math
 import re
 from collections.abc import Awaitable, Iterable, Iterator, Sequence
 from ipaddress import IPv4Address, IPv6Address, ip_address
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
 from wirespeed.errors import shortened
 from wirespeed.transport.address import Address, is_loopback, networks
 from wirespeed.transport.options import Headers, HttpRequest, ListenOptions, Refusal, User, Verdict
+from wirespeed.transport.service import has_capability
 
 logger = logging.getLogger("wirespeed.server")
 
@@ -84,7 +85,6 @@ def check_authorities(services: Iterable[Any], options: ListenOptions) -> None:
             raise ValueError(f"auth or principals decide who may come in: remove {given}")
 
 
-@runtime_checkable
 class HasAuthority(Protocol):
     """A service whose ``auth`` decides who may use it, in place of the token and the
     ``authenticate`` of the listener. None: these decide."""
@@ -95,7 +95,7 @@ class HasAuthority(Protocol):
 
 def authority_of(service: object) -> Authority | None:
     """The `Authority` of a service. None: the options of the listener decide."""
-    return service.auth if isinstance(service, HasAuthority) else None
+    return service.auth if has_capability(service, HasAuthority) else None
 
 
 class Gate:

@@ -105,7 +105,7 @@ cdef class _Turn:
 
 
 cdef class Link:
-    """A byte stream joined to an endpoint. Abstract; see `fd`, `files` and `memory`.
+    """A byte stream joined to an endpoint. Abstract; see `fd`, `stdio` and `memory`.
 
     TypeError when the endpoint has no wire yet.
     """

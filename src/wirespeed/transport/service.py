@@ -5,17 +5,21 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, Self, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
 from wirespeed._exports import set_public_home
 from wirespeed.transport.options import Headers
 
 if TYPE_CHECKING:
+    from typing_extensions import TypeIs
+
     from wirespeed._core.framing.base import Framer
     from wirespeed.limits import Limits
     from wirespeed.transport.link import Link
     from wirespeed.transport.options import User
     from wirespeed.transport.taskpool import TaskPool
+
+T = TypeVar("T")
 
 
 class Peer:
@@ -138,14 +142,12 @@ class HttpService(Service, Protocol):
         """The revisions that clients may use, of those without a handshake."""
 
 
-@runtime_checkable
 class Connecting(Protocol):
     """A service that serves connections; one without ``connect`` answers HTTP alone."""
 
     connect: Callable[..., Any]
 
 
-@runtime_checkable
 class KeptAlive(Protocol):
     """A service that has to be kept alive while it is served; see `Alive`."""
 
@@ -157,7 +159,6 @@ class KeptAlive(Protocol):
         connections that HTTP made."""
 
 
-@runtime_checkable
 class Forked(Protocol):
     """A service that is told of the worker processes."""
 
@@ -168,7 +169,6 @@ class Forked(Protocol):
         """This is one of the workers."""
 
 
-@runtime_checkable
 class DrainsLast(Protocol):
     """A service whose listener serves until the other listeners of its process have drained, if
     ``drains_last`` is true."""
@@ -177,7 +177,6 @@ class DrainsLast(Protocol):
     def drains_last(self) -> bool: ...
 
 
-@runtime_checkable
 class HasSessions(Protocol):
     """A service that has sessions over HTTP, each in one worker, if ``has_sessions`` is true."""
 
@@ -185,7 +184,6 @@ class HasSessions(Protocol):
     def has_sessions(self) -> bool: ...
 
 
-@runtime_checkable
 class ReadsHeaders(Protocol):
     """A service that looks at the header fields of its clients' opening handshakes; where
     ``reads_headers`` is false they are not kept."""
@@ -194,7 +192,6 @@ class ReadsHeaders(Protocol):
     def reads_headers(self) -> bool: ...
 
 
-@runtime_checkable
 class Graceful(Protocol):
     """A service whose running requests have ``shutdown_grace`` seconds at the end."""
 
@@ -207,6 +204,13 @@ class Servable(Protocol):
 
     @property
     def service(self) -> Any: ...
+
+
+def has_capability(service: object, capability: type[T]) -> TypeIs[T]:
+    """Whether a service has what a protocol asks for. A wrapper may have it by ``__getattr__``,
+    where `isinstance` does not look since Python 3.12."""
+    names = {*vars(capability), *capability.__annotations__}
+    return all(hasattr(service, name) for name in names if not name.startswith("_"))
 
 
 def service_of(server: Any) -> Any:
@@ -244,7 +248,7 @@ class Alive:
 
     async def hold(self, service: Any) -> None:
         """Keep one more alive, or one once more."""
-        if isinstance(service, KeptAlive):
+        if has_capability(service, KeptAlive):
             self._held.append((service, await service.hold()))
 
     async def release(self, service: Any) -> None:

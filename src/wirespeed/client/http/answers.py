@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
-from http import HTTPStatus
 from typing import TYPE_CHECKING
 from urllib.parse import urljoin
 
@@ -58,6 +57,8 @@ class Challenged(HttpStatusError):
 
 def reason_of(status: int) -> str:
     """The name of a status; "" for an unknown one."""
+    from http import HTTPStatus  # not for clients of other transports
+
     try:
         return HTTPStatus(status).phrase
     except ValueError:

@@ -22,7 +22,7 @@ cdef class HttpLink(Link):
     cdef str gone                      # why the link ends with its last request
     cdef list paused                   # HttpCall whose events the session has no room for
     cdef object side                   # pool for notes while all connections have calls
-    cdef object idle                   # future: no notes are under way
+    cdef object notes_over             # future: no notes are under way
     cdef uint32_t max_depth
     cdef object quiet
     cdef bytes own, base               # header fields of each request, and of each POST

@@ -168,9 +168,9 @@ cdef class HttpLink(Link):
 
     async def finish(self):
         """Wait for the notifications that are under way, and end the session."""
-        if self.notes and self.idle is None:
-            self.idle = self.loop.create_future()
-            await self.idle
+        if self.notes and self.notes_over is None:
+            self.notes_over = self.loop.create_future()
+            await self.notes_over
         if self.session is not None and self.failure is None:
             ended = self.loop.create_future()
             fields = self.session_fields_c(self.own)
@@ -508,8 +508,8 @@ cdef class HttpLink(Link):
     cdef int noted_c(self, Post note, exc) except -1:
         """The POST of a notification or a response is over."""
         self.notes.discard(note)
-        if self.idle is not None and not self.notes and not self.idle.done():
-            self.idle.set_result(None)
+        if self.notes_over is not None and not self.notes and not self.notes_over.done():
+            self.notes_over.set_result(None)
         if self.lost:
             return 0
         if exc is not None or not 200 <= note.status < 300:

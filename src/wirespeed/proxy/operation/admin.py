@@ -219,7 +219,9 @@ class AdminService:
     async def _page(self, request: HttpRequest) -> HttpResponse:
         try:  # in a thread: clients of the proxy are not to wait for a page
             text, policy = await asyncio.to_thread(_drawn, await self.status())
-        except ModuleNotFoundError:
+        except ModuleNotFoundError as exc:
+            if exc.name != "jinja2":
+                raise
             return HttpResponse(501, _NO_PAGE, _FIELDS)
         fields = {**_FIELDS, "Content-Security-Policy": policy}
         return HttpResponse(200, text, fields, "text/html; charset=utf-8")

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Iterable, Mapping
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol
 
 import msgspec
 from msgspec import structs
@@ -17,6 +17,7 @@ from wirespeed.transport.http.exchange import Exchange, HttpTarget
 from wirespeed.transport.http.options import HttpOptions, RouteHandler
 from wirespeed.transport.http.targets import HttpSite
 from wirespeed.transport.options import LENGTH, HttpRequest, ListenOptions, check_headers
+from wirespeed.transport.service import has_capability
 from wirespeed.transport.taskpool import TaskPool
 from wirespeed.transport.taskpool_choice import LAST_WAIT
 
@@ -175,7 +176,6 @@ def send(exchange: Exchange, response: HttpResponse) -> None:
 # -- endpoints -----------------------------------------------------------------------------------
 
 
-@runtime_checkable
 class OverHttp(Protocol):
     """A service that can be served over HTTP."""
 
@@ -185,7 +185,6 @@ class OverHttp(Protocol):
         """The target of the paths of one listener."""
 
 
-@runtime_checkable
 class OverSse(Protocol):
     """A service that can be served over HTTP+SSE."""
 
@@ -195,7 +194,6 @@ class OverSse(Protocol):
         """The target of ``sse_path``."""
 
 
-@runtime_checkable
 class WellKnown(Protocol):
     """A service that has further paths."""
 
@@ -205,13 +203,13 @@ class WellKnown(Protocol):
 
 def well_known_paths(service: object, path: str) -> Mapping[str, HttpTarget]:
     """The targets of the further paths of a service at a path; none for most services."""
-    return service.well_known(path) if isinstance(service, WellKnown) else {}
+    return service.well_known(path) if has_capability(service, WellKnown) else {}
 
 
 def sse_service(services: Iterable[object]) -> OverSse:
     """Return the one service that HTTP+SSE serves; it may have several paths. ValueError: there is
     none, or there are several."""
-    found = {id(one): one for one in services if isinstance(one, OverSse)}
+    found = {id(one): one for one in services if has_capability(one, OverSse)}
     if len(found) != 1:
         raise ValueError("sse_path needs one server of MCP at the address")
     return next(iter(found.values()))

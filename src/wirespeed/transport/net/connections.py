@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from wirespeed._core.framing.rfc6455 import CloseCode
 from wirespeed.transport.net.keepalive import WatchedConnection
 from wirespeed.transport.net.stream import SocketStream, Stream
-from wirespeed.transport.service import Graceful
+from wirespeed.transport.service import Graceful, has_capability
 
 if TYPE_CHECKING:
     from wirespeed._core.framing.websocket import WebSocketFramer
@@ -167,7 +167,7 @@ class ServedRelay(ServedConnection):
             fd=inner.fileno(),
             patience=options.http.idle_timeout,
             grace=options.close_timeout
-            + max(one.shutdown_grace if isinstance(one, Graceful) else 0.0 for one in services),
+            + max(one.shutdown_grace if has_capability(one, Graceful) else 0.0 for one in services),
         )
         try:
             stream.make_link(relay)

@@ -30,7 +30,7 @@ from wirespeed.transport.address import urls_of
 from wirespeed.transport.net import activation, bind
 from wirespeed.transport.net.group import ListenerGroup, ListenerObserver, ListenPlan
 from wirespeed.transport.net.handover import FLAGS, Mailboxes
-from wirespeed.transport.service import Forked, HasSessions
+from wirespeed.transport.service import Forked, HasSessions, has_capability
 
 if TYPE_CHECKING:
     from wirespeed.transport.net.activation import HotRestart, Successor
@@ -96,7 +96,7 @@ def run_workers(
                     parent.say_ready()
 
             for service in services:
-                if isinstance(service, Forked):
+                if has_capability(service, Forked):
                     service.after_fork(parent.slot)
             group = ListenerGroup(observer, may_grow=False)
             shared = [place.of(parent.slot, listens) for place in places]
@@ -109,7 +109,7 @@ def run_workers(
                     place.plan.on_listening(urls_of(place.plan.address, place.plan.services))
 
         for service in services:
-            if isinstance(service, Forked):
+            if has_capability(service, Forked):
                 service.before_fork(n)
         common = [
             one
@@ -134,7 +134,8 @@ class _Place:
             plan.address.is_http
             and not options.http.stateless
             and any(
-                isinstance(one, HasSessions) and one.has_sessions for one in plan.services.values()
+                has_capability(one, HasSessions) and one.has_sessions
+                for one in plan.services.values()
             )
         )
         self._mailboxes = Mailboxes(n) if shares_sessions else None

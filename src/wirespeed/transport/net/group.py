@@ -14,7 +14,7 @@ from wirespeed.transport.net import bind
 from wirespeed.transport.net.activation import LINGER, HotRestart
 from wirespeed.transport.net.listener import Listener, Obey, serve_at
 from wirespeed.transport.options import ListenOptions, OnListening
-from wirespeed.transport.service import DrainsLast, Service
+from wirespeed.transport.service import DrainsLast, Service, has_capability
 from wirespeed.transport.signals import Drainable, Together, signals_drain
 
 if TYPE_CHECKING:
@@ -180,7 +180,7 @@ class ListenerGroup:
             found = bind.resolve(plan.address)
 
         last = all(
-            isinstance(one, DrainsLast) and one.drains_last for one in plan.services.values()
+            has_capability(one, DrainsLast) and one.drains_last for one in plan.services.values()
         )
 
         @contextlib.contextmanager

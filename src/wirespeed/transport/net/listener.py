@@ -31,7 +31,7 @@ from wirespeed.transport.net.stream import (
 )
 from wirespeed.transport.options import ListenOptions, OnListening
 from wirespeed.transport.rate_limited_log import RateLimitedLog
-from wirespeed.transport.service import Alive, Connecting, Peer, Service
+from wirespeed.transport.service import Alive, Connecting, Peer, Service, has_capability
 from wirespeed.transport.signals import Drainable, signals_drain
 from wirespeed.transport.taskpool_choice import close_pool, open_pool
 
@@ -150,7 +150,7 @@ class Listener:
             self.services, self.options, self.address, local=local, loop=self.loop, pool=self.pool
         )
         for path, service in self.services.items():
-            if not isinstance(service, Connecting):
+            if not has_capability(service, Connecting):
                 continue  # it answers HTTP alone
             site.targets[path.encode()].websocket = target.WebSocketTarget(service, self.options)
         return site

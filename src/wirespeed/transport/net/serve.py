@@ -19,7 +19,7 @@ from wirespeed.transport.net.activation import HotRestart
 from wirespeed.transport.net.group import ListenerGroup, ListenerObserver, ListenPlan
 from wirespeed.transport.net.listener import Obey
 from wirespeed.transport.options import ListenFields, ListenOptions, OnListening
-from wirespeed.transport.service import Servable, Service, service_of
+from wirespeed.transport.service import Servable, Service, has_capability, service_of
 from wirespeed.transport.signals import signals_drain
 
 Servers: TypeAlias = "Servable | Service | Mapping[str, Servable | Service]"
@@ -223,7 +223,7 @@ def plan(
                 f"{path} is the path of a server, and cannot be one of http.routes or http.healthz"
             )
         for service in by_path.values():
-            if not isinstance(service, OverHttp):
+            if not has_capability(service, OverHttp):
                 raise ValueError(f"{address}: {service!r} cannot be served over HTTP")
         if options.http.sse_path is not None:
             sse_service(by_path.values())

@@ -15,7 +15,7 @@ from wirespeed.transport.http.options import HttpOptions
 from wirespeed.transport.http.routes import well_known_paths
 from wirespeed.transport.http.targets import HttpSite
 from wirespeed.transport.options import Headers, ListenOptions, Refusal
-from wirespeed.transport.service import Peer, ReadsHeaders, Service
+from wirespeed.transport.service import Peer, ReadsHeaders, Service, has_capability
 
 if TYPE_CHECKING:
     from wirespeed._core.framing.websocket import WebSocketFramer
@@ -90,7 +90,7 @@ class WebSocketTarget(HttpTarget):
         framer = WebSocketFramer(
             "server", max_message=service.limits.max_message, deflate=handshake.extension
         )
-        unread = isinstance(service, ReadsHeaders) and not service.reads_headers
+        unread = has_capability(service, ReadsHeaders) and not service.reads_headers
         fields = None if unread else _Fields(exchange.head)
         peer = Peer(exchange.address, exchange.user, fields)
         admitted = Admission(exchange.user, exchange.principal, expires=exchange.expires)
