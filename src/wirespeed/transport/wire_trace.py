@@ -15,129 +15,193 @@ import sys
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
-from functools import lru_cache
-from itertools import count
-from typing import Literal, NamedTuple, Protocol
+from itertools import count, pairwise
+from typing import Any, Literal, NamedTuple, Protocol
+from urllib.parse import unquote
 
 from wirespeed._core.session import Session
 from wirespeed._core.wire import Wire, set_tap
 
-SHOWN_BYTES = 2000  # bytes of a message
-HEAD_BYTES = 1 << 18  # bytes of a request head that are kept until it ends
+SHOWN_CHARACTERS = 2000  # of a message
+KEPT_BYTES = 1 << 18  # of a message or a head, until it ends; a longer one is not shown
 INFLATED_BYTES = 1 << 28  # bytes that a compressed connection may become
 
 # -- secrets ---------------------------------------------------------------------------------------
 
 # Names of members, parameters and header fields, in lower case, without anything but letters.
 _SECRET_PARTS = (
-    "accesskey", "apikey", "assertion", "codeverifier", "cookie", "credential", "passphrase",
-    "passwd", "password", "privatekey", "requeststate", "secret", "token",
+    "accesskey", "apikey", "assertion", "codeverifier", "cookie", "credential", "devicecode",
+    "passcode", "passphrase", "passwd", "password", "privatekey", "requeststate", "secret",
+    "signature", "token",
 )  # fmt: skip
 _SECRET_NAMES = frozenset(
-    ("authorization", "dpop", "jwt", "mcpsessionid", "proxyauthorization", "pwd", "sessionid")
+    ("authorization", "key", "mcpsessionid", "proxyauthorization", "sessionid")
 )
-# What has such a part in its name and says only how, where or until when.
-_NO_SECRET = re.compile(r"progresstoken|tokentype|.*(?:endpoint|supported|expiresat|expiresin)")
+_SECRET_LAST_WORDS = frozenset(
+    ("auth", "bearer", "dpop", "jwt", "otp", "pass", "pin", "pwd", "sid", "totp")
+)
+# They have such a part, and say only how, where or until when.
+_NO_SECRETS = frozenset(
+    (
+        "progresstoken", "tokentype", "tokenendpoint", "tokenendpointauthmethod",
+        "tokenendpointauthmethodssupported", "tokenendpointauthsigningalg",
+        "tokenendpointauthsigningalgvaluessupported", "clientsecretexpiresat",
+        "accesstokenexpiresin", "refreshtokenexpiresin", "clientsecretbasic", "clientsecretpost",
+        "clientsecretjwt", "privatekeyjwt",
+    )
+)  # fmt: skip
 
-_TEXT = r'"((?:[^"\\]|\\.)*+)(?:"|\\?\Z)'
-_STRING = re.compile(_TEXT + r"(\s*+:\s*+)?", re.DOTALL)
-_PART = re.compile(_TEXT + r"|[\[\]{},]", re.DOTALL)
-_PARAMETER = re.compile(r"(?<![\w.%-])([\w.%-]+)=([^&;\s\"'\\]+)")
-_CREDENTIALS = re.compile(r"\b(Bearer|Basic|DPoP)(\s+)[\w.~+/=-]{12,}", re.IGNORECASE)
-_PASSWORD = re.compile(r"(://[^/\s:@\"]*:)[^/\s@\"]+@")
-_JWT = re.compile(r"\beyJ[\w-]{8,}\.[\w-]+\.?[\w-]*")
-_PLAIN = ("null", "true", "false")
+_WORD = re.compile(r"[A-Z]*[a-z]+|[A-Z]+")
+# Of a text that is not JSON. A search by the name alone has no state that a stray quotation mark
+# could put out of step. `\n` in front of a name may be an escape.
+_FIELD = re.compile(
+    r"""(^[ \t>*-]*+|["'`])([\w.-]+)(:[ \t]*+)((?:(?:Bearer|Basic|DPoP)[ \t]+)?)[^\s].*""",
+    re.IGNORECASE | re.MULTILINE,
+)
+_NAME = re.compile(
+    r"""(?<![\w.%\[\]-])(?P<name>[\w.%\[\]-]++)(?P<quote>\\*["'`])?\s*+(?:=>|:=?|=++)\s*+"""
+)
+_VALUE = re.compile(
+    r"""(?P<quote>\\*["'`]).*?(?:(?<!\\)(?P=quote)|\Z)
+    |[\[{][^\n]*+
+    |(?P<scheme>(?:(?:Bearer|Basic|DPoP)\s++)?)[^\s&;]++""",
+    re.DOTALL | re.IGNORECASE | re.VERBOSE,
+)
+_CODE = re.compile(r"((?:\A|[?&#;])code=)[^\s&;]+")
+_CREDENTIALS = re.compile(
+    r"((?:\b|(?<=\\[bfnrt]))(?:Bearer|Basic|DPoP)\s+)[\w.~+/=-]{12,}", re.IGNORECASE
+)
+_USER = re.compile(r"(/\\*+/)(?:([^\s/?#:@\"]*+:)[^\s\"]{1,256}|[^\s/?#:@\"]{1,256})@")
+_JWT = re.compile(r"(?:\b|(?<=\\[bfnrt]))eyJ[\w-]{8,}\.[\w-]+\.?[\w-]*")
+_JSON = re.compile(r"[\s\ufeff]*(?:\{|\[\s*[\[{\"])")
 
 
-@lru_cache(maxsize=1024)
 def is_secret(name: str) -> bool:
     """Whether the value of a member, a parameter or a header field of this name is masked."""
-    name = re.sub(r"[^a-z]", "", name.lower())
-    if name in _SECRET_NAMES:
+    words = [word.lower() for word in _WORD.findall(unquote(name))]
+    whole = "".join(words)
+    if whole in _SECRET_NAMES or not _SECRET_LAST_WORDS.isdisjoint((whole, *words[-1:])):
         return True
-    return any(part in name for part in _SECRET_PARTS) and not _NO_SECRET.fullmatch(name)
+    return any(part in whole for part in _SECRET_PARTS) and whole not in _NO_SECRETS
 
 
 def masked(text: str) -> str:
     """A text in which ``…`` stands for the values of secrets.
 
-    These are members of JSON, also of JSON inside a string and of JSON that is cut, parameters of
-    URLs and forms, passwords of URLs, and what looks like the value of ``Authorization`` or a JWT.
+    JSON is decoded, and so are its strings that are JSON. If something is masked, it is encoded
+    again, without white space.
     """
-    if '"' in text:
-        text = _masked_members(text)
-    text = _CREDENTIALS.sub(r"\1\2…", text)
+    json_text = _masked_json(text)
+    return _masked_text(text) if json_text is None else json_text
+
+
+def _masked_json(text: str) -> str | None:
+    """The same for an object, an array or a string of JSON; None for any other text."""
+    if text.lstrip()[:1] not in ("{", "[", '"'):
+        return None
+    try:
+        tree = json.loads(text, object_pairs_hook=_members)
+        hidden = _masked_value(tree)
+        if hidden == tree:
+            return text
+        return json.dumps(hidden, ensure_ascii=False, separators=(",", ":"))
+    except (ValueError, RecursionError):
+        return None
+
+
+def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    members = dict(pairs)
+    if len(members) < len(pairs):  # the first would go unseen
+        raise ValueError("a name twice")
+    return members
+
+
+def _masked_value(value: Any) -> Any:
+    if isinstance(value, str):
+        return masked(value)
+    if isinstance(value, list):
+        hidden = [_masked_value(one) for one in value]
+        for i, (name, one) in enumerate(pairwise(value)):  # a pair, or an option of a command
+            if isinstance(name, str) and (len(value) == 2 or name.startswith("-")):
+                hidden[i + 1] = "…" if _hides(name, one) else hidden[i + 1]
+        return hidden
+    if not isinstance(value, dict):
+        return value
+    has_value = any(name.lower() == "value" for name in value)
+    names = [one for name, one in value.items() if has_value and name.lower() in ("name", "key")]
+    shown: dict[str, Any] = {}
+    for name, one in value.items():
+        if name.lower() == "value":
+            secret = any(isinstance(n, str) and _hides(n, one) for n in names)
+        else:
+            secret = _hides(name, one) and not (has_value and name.lower() == "key")
+        shown[masked(name)] = "…" if secret else _masked_value(one)
+    return shown
+
+
+def _hides(name: str, value: Any) -> bool:
+    """Whether the value of this name is masked: a count of tokens and a yes or no are not."""
+    if value is None or isinstance(value, bool):
+        return False
+    return is_secret(name) and not (isinstance(value, int) and name.lower().endswith("tokens"))
+
+
+def _masked_text(text: str) -> str:
+    text = _CREDENTIALS.sub(r"\1…", text)
     text = _JWT.sub("…", text)
-    text = _PASSWORD.sub(r"\1…@", text)
-    return _PARAMETER.sub(lambda m: f"{m[1]}=…" if is_secret(m[1]) else m[0], text)
-
-
-def _masked_members(text: str) -> str:
+    text = _USER.sub(r"\1\2…@", text)
+    text = _CODE.sub(r"\1…", text)
+    text = _FIELD.sub(lambda m: f"{m[1]}{m[2]}{m[3]}{m[4]}…" if is_secret(m[2]) else m[0], text)
     parts: list[str] = []
-    done = at = 0
-    while match := _STRING.search(text, at):
-        at = match.end()
-        if match[2] is not None:
-            name, end = _unescaped(match[1]), _end_of_value(text, at)
-            value = text[at:end].strip()
-            counts = name.lower().endswith("tokens") and value.isdigit()
-            if is_secret(name) and value not in _PLAIN and not counts:
-                parts += (text[done:at], '"…"')
-                done = at = end
-        elif '"' in match[1]:  # there may be JSON inside
-            inner = _unescaped(match[1])
-            hidden = masked(inner)
-            if hidden != inner:
-                parts += (text[done : match.start()], json.dumps(hidden, ensure_ascii=False))
-                done = at
+    done = 0
+    for match in _NAME.finditer(text):
+        name, end = match["name"], match.end()
+        escaped = text.endswith("\\", 0, match.start())
+        if match.start() < done or not (is_secret(name) or (escaped and is_secret(name[1:]))):
+            continue
+        if match["quote"] and text.startswith(("[", "{"), end):  # broken JSON
+            return "".join((*parts, text[done:end], '"…"'))
+        if value := _VALUE.match(text, end):
+            quote = value["quote"] or ""
+            parts += (text[done:end], value["scheme"] or quote, "…", quote)
+            done = value.end()
     return "".join((*parts, text[done:]))
-
-
-def _end_of_value(text: str, at: int) -> int:
-    """Where the JSON value that begins there ends; the end of the text if the value is cut."""
-    depth = 0
-    for match in _PART.finditer(text, at):
-        part = match[0]
-        if part in ("{", "["):
-            depth += 1
-        elif part in ("}", "]"):
-            if depth <= 1:
-                return match.end() if depth else match.start()
-            depth -= 1
-        elif depth == 0:
-            return match.start() if part == "," else match.end()
-    return len(text)
-
-
-def _unescaped(raw: str) -> str:
-    """The string of a JSON text without its quotation marks. It may be cut in an escape."""
-    if "\\" not in raw:
-        return raw
-    for text in (raw, raw[: raw.rfind("\\")]):
-        try:
-            return str(json.loads(f'"{text}"', strict=False))
-        except ValueError:
-            pass
-    return raw
 
 
 # -- messages out of the bytes of one direction ----------------------------------------------------
 
 
+def _one_line(text: str, size: int) -> str:
+    """The beginning of what is shown of a message, and the length of the message if it is cut."""
+    shown = text[:SHOWN_CHARACTERS]
+    if not shown.isprintable():
+        shown = "".join(
+            c if c.isprintable() else c.encode("unicode_escape").decode() for c in shown
+        )
+    return shown if len(text) <= SHOWN_CHARACTERS else f"{shown}… ({size} bytes)"
+
+
 class Piece(NamedTuple):
-    """The beginning of a message, and the length of all of it in bytes."""
+    """A message, and its length in bytes. Of a message that is too long the end is missing."""
 
     data: bytes
     size: int
 
+    def text(self) -> str:
+        """The message without secrets."""
+        if self.size > KEPT_BYTES:
+            return f"({self.size} bytes, too many to be masked)"
+        text = self.data.decode("utf-8", "backslashreplace")
+        json_text = _masked_json(text)
+        if json_text is not None:
+            return json_text
+        if _JSON.match(text):
+            return f"({self.size} bytes that are not JSON)"
+        return _masked_text(text)
+
     def shown(self) -> str:
-        """The text of the message on one line, without secrets."""
-        text = masked(self.data[:SHOWN_BYTES].decode("utf-8", "backslashreplace"))
-        if not text.isprintable():
-            text = "".join(
-                c if c.isprintable() else c.encode("unicode_escape").decode() for c in text
-            )
-        return text if self.size <= SHOWN_BYTES else f"{text}… ({self.size} bytes)"
+        """The message on one line, without secrets."""
+        return _one_line(self.text(), self.size)
 
 
 class Direction(Protocol):
@@ -148,19 +212,19 @@ class Direction(Protocol):
 
 
 class _Chunks:
-    """A message of any length, of which the beginning is kept."""
+    """A message of any length, of which so much is kept as can be shown."""
 
     _data = b""
-    _size = 0
+    size = 0
 
-    def add(self, data: bytes) -> None:
-        if len(self._data) < SHOWN_BYTES:
-            self._data += data[: SHOWN_BYTES - len(self._data)]
-        self._size += len(data)
+    def add(self, data: bytes, size: int) -> None:
+        if len(self._data) < KEPT_BYTES:
+            self._data += data[: KEPT_BYTES - len(self._data)]
+        self.size += size
 
     def take(self) -> Piece:
-        piece = Piece(self._data, self._size)
-        self._data, self._size = b"", 0
+        piece = Piece(self._data, self.size)
+        self._data, self.size = b"", 0
         return piece
 
 
@@ -174,37 +238,74 @@ class _Lines:
         """The lines that end in these bytes, empty ones too."""
         *ended, rest = data.split(b"\n")
         for line in ended:
-            self._line.add(line)
+            self._line.add(line, len(line))
             piece = self._line.take()
             yield Piece(piece.data.removesuffix(b"\r"), piece.size)
-        self._line.add(rest)
+        self._line.add(rest, len(rest))
 
     def feed(self, data: bytes) -> Iterator[str]:
         return (piece.shown() for piece in self.pieces(data) if piece.data.strip())
 
 
 class _Blocks:
-    """A message a block of lines, with an empty line behind it: LiteMCP, and server-sent events."""
+    """A message a block of lines, with two empty lines behind it: LiteMCP."""
+
+    EMPTY_LINES = 2
 
     def __init__(self) -> None:
         self._lines = _Lines()
         self._block = _Chunks()
+        self._empty = 0
 
     def feed(self, data: bytes) -> Iterator[str]:
         for piece in self._lines.pieces(data):
             if piece.data:
-                self._block.add(piece.data)
-                self._block.add(b" ")
-            elif (block := self._block.take()).size:
-                yield Piece(block.data.rstrip(), block.size).shown()
+                breaks = b"\n" * (self._empty + 1 if self._block.size else 0)
+                self._block.add(breaks + piece.data, len(breaks) + piece.size)
+                self._empty = 0
+                continue
+            self._empty += 1
+            if self._empty == self.EMPTY_LINES and self._block.size:
+                block = self._block.take()
+                yield _one_line(self._text(block).replace("\n", " "), block.size)
+
+    def _text(self, block: Piece) -> str:
+        return block.text()
+
+
+class _Events(_Blocks):
+    """A message a server-sent event: its lines of data are one text."""
+
+    EMPTY_LINES = 1
+    LINE = re.compile(rb"(?:data|event|id|retry)?:")
+
+    def _text(self, block: Piece) -> str:
+        lines = block.data.split(b"\n")
+        if block.size > KEPT_BYTES or not all(map(self.LINE.match, lines)):
+            return block.text()
+        fields = [Piece(line, len(line)).text() for line in lines if not line.startswith(b"data:")]
+        data = b"\n".join(
+            line[5:].removeprefix(b" ") for line in lines if line.startswith(b"data:")
+        )
+        return "\n".join((*fields, f"data: {Piece(data, len(data)).text()}") if data else fields)
+
+
+def _alone(data: bytes) -> list[str]:
+    """Show bytes that may be a part of a message: a part may begin or end inside a secret."""
+    if _Events.LINE.match(data) and data.endswith((b"\n\n", b"\r\n\r\n")):
+        return list(_Events().feed(data))
+    piece = Piece(data.strip(), len(data))
+    text = piece.text()
+    if piece.data.startswith(b"{") and piece.data.endswith(b"}") and text[:1] == "{":
+        return [_one_line(text, piece.size)]
+    return [f"({piece.size} bytes, a part of a message)"] if piece.data else []
 
 
 class _Pieces:
     """The bytes as they come, of a framing that is not of this package."""
 
     def feed(self, data: bytes) -> Iterator[str]:
-        if data:
-            yield Piece(data, len(data)).shown()
+        yield from _alone(data)
 
 
 class _WebSocket:
@@ -264,7 +365,7 @@ class _WebSocket:
     def _control(self, opcode: int, payload: bytes) -> str:
         name = self.CONTROL.get(opcode, f"control frame {opcode}")
         if opcode == 8 and len(payload) >= 2:
-            reason = Piece(payload[2:], 0).shown()
+            reason = Piece(payload[2:], len(payload) - 2).shown()
             return f"{name} {int.from_bytes(payload[:2], 'big')} {reason}".rstrip()
         return name
 
@@ -276,7 +377,7 @@ class _WebSocket:
             self._inflated += len(data)
             if self._inflated > INFLATED_BYTES:
                 raise ValueError("the compressed messages are too long")
-            whole.add(data)
+            whole.add(data, len(data))
             rest = self._inflate.unconsumed_tail
         return whole.take()
 
@@ -284,7 +385,8 @@ class _WebSocket:
 class _Http:
     """A message a head, a body, or an event of a body (RFC 9112)."""
 
-    _FIRST = re.compile(rb"HTTP/|[A-Z]{1,20}(?: |/|\Z)")
+    _FIRST = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+(?:[ /]|\Z)")  # a method, or HTTP/1.1
+    _FIELD = re.compile(r"([!#$%&'*+.^_`|~0-9A-Za-z-]+)[ \t]*:(.*)", re.DOTALL)
 
     def __init__(self) -> None:
         self._bytes = bytearray()
@@ -293,7 +395,7 @@ class _Http:
         self._began = False  # whether the body has
         self._chunked = False
         self._encoding = ""
-        self._events: _Blocks | None = None
+        self._events: _Events | None = None
         self._body = _Chunks()
 
     def feed(self, data: bytes) -> Iterator[str]:
@@ -303,22 +405,28 @@ class _Http:
 
     def _head(self) -> Iterable[str] | None:
         data = self._bytes
+        del data[: len(data) - len(data.lstrip(b"\r\n"))]
         if not data:
             return None
+        line, ended, _ = data.partition(b"\n")
         end = data.find(b"\r\n\r\n")
-        if not self._FIRST.match(data) or (end < 0 and len(data) > HEAD_BYTES):
-            piece = Piece(bytes(data), len(data))  # below `asgi()` a response has no head here
+        version = b" HTTP/1." in line or line.startswith(b"HTTP/1.")
+        is_head = self._FIRST.match(line) and (version or not ended)
+        if not is_head or (end < 0 and len(data) > KEPT_BYTES):
+            piece = bytes(data)  # below `asgi()` a response has no head here
             data.clear()
-            return [piece.shown()] if piece.data.strip() else []
+            return _alone(piece)
         if end < 0:
             return None
-        first, *lines = data[:end].decode("latin-1").split("\r\n")
+        # The framer refuses what is mended here; it is shown before.
+        text = re.sub(r"[\r\n]+[ \t]+", " ", data[:end].decode("latin-1"))
+        first, *lines = re.split(r"[\r\n]+", text)
         del data[: end + 4]
-        fields = [(name, value.strip()) for name, _, value in (li.partition(":") for li in lines)]
+        fields = [(m[1], m[2].strip()) for m in map(self._FIELD.fullmatch, lines) if m]
         self._begin(first, {name.lower(): value for name, value in fields})
-        parts = [first, *(f"{n}: {'…' if is_secret(n) else v}" for n, v in fields)]
-        head = " | ".join(parts).encode()
-        return [Piece(head, len(head)).shown()]
+        parts = [f"{name}: {'…' if is_secret(name) else masked(value)}" for name, value in fields]
+        parts += ["…"] * (len(lines) - len(fields))  # they are not fields
+        return [_one_line(" | ".join((masked(first), *parts)), end)]
 
     def _begin(self, first: str, fields: dict[str, str]) -> None:
         """Find out how long the body is."""
@@ -326,7 +434,7 @@ class _Http:
         length = fields.get("content-length", "")
         kind = fields.get("content-type", "").lower()
         self._encoding = fields.get("content-encoding", "").replace("identity", "")
-        self._events = _Blocks() if kind.startswith("text/event-stream") else None
+        self._events = _Events() if kind.startswith("text/event-stream") else None
         self._chunked = "chunked" in fields.get("transfer-encoding", "").lower()
         self._began = False
         if self._chunked:
@@ -359,7 +467,7 @@ class _Http:
         if self._events is not None and not self._encoding:
             shown += self._events.feed(data)
         else:
-            self._body.add(data)
+            self._body.add(data, len(data))
         if self._left:
             return shown
         if self._chunked:
@@ -402,7 +510,9 @@ class _Http:
         piece = self._body.take()
         if not piece.size:
             return []
-        return [f"({piece.size} bytes, {self._encoding})" if self._encoding else piece.shown()]
+        if self._encoding:
+            return [_one_line(f"({piece.size} bytes, {self._encoding})", piece.size)]
+        return [piece.shown()]
 
 
 _READERS: dict[str, Callable[[], Direction]] = {
@@ -463,7 +573,7 @@ class WireTrace:
                 self._line(wire, connection, event, text)
         except Exception as exc:  # a fault of the trace must not become one of the connection
             self._connections.pop(id(wire), None)
-            self._line(wire, connection, event, f"(not traced from here on: {exc!r})")
+            self._line(wire, connection, event, f"(not traced from here on: {type(exc).__name__})")
 
     def _line(self, wire: Wire, connection: TracedConnection, event: str, text: str) -> None:
         time = datetime.now().strftime("%H:%M:%S.%f")
