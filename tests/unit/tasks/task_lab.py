@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from wirespeed import Context, Server
-from wirespeed.client.tasks.task import ProgressSink, TaskHandles
+from wirespeed.client.tasks.calls import ProgressSink
+from wirespeed.client.tasks.task import TaskHandles
 from wirespeed.errors import ProtocolError
 from wirespeed.server.tasks.book import TaskBook
 from wirespeed.tasks import MemoryTaskStore, SQLiteTaskStore, Task, TaskStore

@@ -16,7 +16,8 @@ from task_peer_lab import CREATED, DONE, FORM, OK, cancelled, legacy, modern, ne
 
 from wirespeed import TASKS, Client
 from wirespeed.client.requests.middleware import OutboundRequest
-from wirespeed.client.tasks.task import ProgressSink, TaskHandles
+from wirespeed.client.tasks.calls import ProgressSink
+from wirespeed.client.tasks.task import TaskHandles
 from wirespeed.errors import CallTimeout, InputNeeded, InvalidResponse, RemoteError
 from wirespeed.types import ToolTask
 
