@@ -1,4 +1,4 @@
-"""What a service can: asked by attributes, so that a wrapper has what it passes on."""
+"""Capabilities of services: a wrapper has those that it passes on."""
 
 from __future__ import annotations
 

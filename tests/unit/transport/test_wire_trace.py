@@ -46,7 +46,7 @@ def lines(recorder: Recorder) -> Iterator[list[str]]:
 
 
 def told(lines: list[str], side: str, arrow: str) -> list[str]:
-    """What the connections of a side have sent or received."""
+    """Return the messages that the connections of a side have sent or received."""
     found = [LINE.fullmatch(line) for line in lines]
     return [line[5] for line in found if line is not None and (line[2], line[4]) == (side, arrow)]
 

@@ -21,29 +21,38 @@ TOOLS = pytest.mark.parametrize("tool", ["quick", "slow", "inline", "threaded"])
 
 
 @pytest.fixture(autouse=True)
-def tools(server: Server) -> None:
+def tools(server: Server) -> list[str]:
+    """The names of the tools that have run."""
+    ran: list[str] = []
+
     @server.tool
     async def quick() -> str:
+        ran.append("quick")
         return "x"
 
     @server.tool
     async def slow() -> str:
+        ran.append("slow")
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         return "x"
 
     @server.tool(inline=True)
     def inline() -> str:
+        ran.append("inline")
         return "x"
 
     @server.tool
     def threaded() -> str:
+        ran.append("threaded")
         return "x"
 
     @server.tool
     async def waits() -> str:
         await asyncio.Event().wait()
         return "never"
+
+    return ran
 
 
 def answer(connect: Any, tool: str) -> Any:
@@ -92,7 +101,9 @@ def test_every_kind_of_awaiter(
 
 
 @TOOLS
-def test_nothing_runs_before_it_is_awaited(connect: Any, server: Server, tool: str) -> None:
+def test_nothing_runs_before_it_is_awaited(
+    connect: Any, server: Server, tool: str, tools: list[str]
+) -> None:
     seen: list[Any] = []
 
     @server.add_middleware
@@ -106,6 +117,11 @@ def test_nothing_runs_before_it_is_awaited(connect: Any, server: Server, tool: s
     (ahead,) = seen
     assert isinstance(ahead, Coroutine)
     ahead.close()
+    assert tools == []
+    server.service.middleware.links = ()
+    server.service.middleware.chain_changed()
+    assert text_of(answer(connect, tool)) == "x"
+    assert tools == [tool]
 
 
 @TOOLS
