@@ -587,7 +587,7 @@ class Context:
         if asker is None:
             from wirespeed.server.asking.rounds import asker_of
 
-            asker = self._asker = asker_of(self, self._call)
+            asker = self._asker = asker_of(self._call, self.client_capabilities, self._params)
         self._check_thread()
         return asker
 

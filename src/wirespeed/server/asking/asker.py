@@ -41,7 +41,6 @@ from wirespeed.schema.python_types import enc_hook
 if TYPE_CHECKING:
     from wirespeed._core.envelope import Message
     from wirespeed.server.asking.input_required import InputRequired
-    from wirespeed.server.context import Context
     from wirespeed.server.requests.call import Call
     from wirespeed.server.requests.serving import Serving
 
@@ -150,11 +149,11 @@ class How(NamedTuple):
 
 
 class Asker:
-    """Asks the client of one call."""
+    """Asks the client of one call, by the capabilities that it declared."""
 
-    def __init__(self, context: Context, call: Call) -> None:
+    def __init__(self, call: Call, capabilities: Mapping[str, Any]) -> None:
         self.call = call
-        self.capabilities: Mapping[str, Any] = context.client_capabilities
+        self.capabilities = capabilities
         self.version: str = call.revision.version
         self.responses: dict[str, Any] = {}  # of the explicit form, typed
         self.state: Any = None

@@ -13,7 +13,6 @@ from wirespeed.server.requests.launchers import launcher_of
 
 if TYPE_CHECKING:
     from wirespeed.server.asking.asker import InputRequest
-    from wirespeed.server.context import Context
     from wirespeed.server.requests.launchers import Spec
 
 __all__ = ["InputRequired", "explicit", "split_annotation"]
@@ -88,7 +87,7 @@ def explicit(spec: Spec, where: str) -> None:
     start = None if spec.is_async else launcher_of(spec)
 
     async def rounds(*args: Any, **kwargs: Any) -> Any:
-        context: Context = (*args, *kwargs.values())[index]
+        context = (*args, *kwargs.values())[index]
         while True:
             if start is None:
                 value = await function(*args, **kwargs)

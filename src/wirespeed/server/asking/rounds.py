@@ -22,8 +22,8 @@ from wirespeed.server.asking.request_state import RequestState, Sealer, binding_
 from wirespeed.server.asking.sampling import SampleRequest
 
 if TYPE_CHECKING:
+    from wirespeed._core.slab import Lease
     from wirespeed.server.asking.input_required import InputRequired
-    from wirespeed.server.context import Context
     from wirespeed.server.requests.call import Call
 
 __all__ = ["RoundsAsker"]
@@ -78,8 +78,10 @@ class RoundsAsker(Asker):
     ProtocolError -32602: the request has an invalid ``requestState`` or ``inputResponses``.
     """
 
-    def __init__(self, context: Context, call: Call, params: Any) -> None:
-        super().__init__(context, call)
+    def __init__(
+        self, call: Call, capabilities: Mapping[str, Any], params: Lease | bytes | None
+    ) -> None:
+        super().__init__(call, capabilities)
         self._counts: dict[str, int] = {}
         self._asked: dict[str, tuple[InputRequest, str, bytes]] = {}
         self._waiting: list[asyncio.Future[bytes]] = []
@@ -247,11 +249,11 @@ class RoundsAsker(Asker):
         self.call.ask_input(_object(members))
 
 
-def asker_of(context: Context, call: Call) -> Asker:
-    """The asker of a call. ProtocolError -32602: see `RoundsAsker`."""
+def asker_of(call: Call, capabilities: Mapping[str, Any], params: Lease | bytes | None) -> Asker:
+    """The asker of a call with these params. ProtocolError -32602: see `RoundsAsker`."""
     if call.revision.modern:
-        return RoundsAsker(context, call, context._params)
-    return DirectAsker(context, call)
+        return RoundsAsker(call, capabilities, params)
+    return DirectAsker(call, capabilities)
 
 
 def _letter_of(result: Raw) -> str | None:
