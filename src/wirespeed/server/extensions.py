@@ -26,9 +26,9 @@ from wirespeed.transport.loop import is_coroutine_function
 
 if TYPE_CHECKING:
     from wirespeed._core.envelope import Message
+    from wirespeed.server.discovery import ServerDiscovery
     from wirespeed.server.requests.call import Call, Feature
     from wirespeed.server.requests.operation import Handler
-    from wirespeed.server.service import McpService
     from wirespeed.server.subscriptions import ListenStream
 
 _LABEL = r"[A-Za-z](?:[A-Za-z0-9-]*[A-Za-z0-9])?"
@@ -257,13 +257,13 @@ class ExtensionCatalog:
         listening: What they add to subscriptions, by member of ``notifications``.
     """
 
-    def __init__(self, service: "McpService") -> None:
-        self._service = service
+    def __init__(self, discovery: "ServerDiscovery") -> None:
+        self._discovery = discovery
         self.by_name: dict[str, Extension] = {}
         self.handlers: dict[str, Handler] = {}
         self.heard: dict[str, Callable[[dict[str, Any]], object]] = {}
         self.listening: dict[str, Listening] = {}
-        service.discovery.offers["extensions"] = lambda: (
+        discovery.offers["extensions"] = lambda: (
             {name: extension.settings for name, extension in self.by_name.items()} or None
         )
 
@@ -282,7 +282,7 @@ class ExtensionCatalog:
         self.handlers |= extension.handlers
         self.heard |= extension.notifications
         self.listening |= extension.listening
-        self._service.discovery.forget()
+        self._discovery.forget()
         return extension
 
     def hear(self, message: "Message") -> None:

@@ -135,8 +135,8 @@ class McpService:
         self.prompts = PromptCatalog(self)
         self.completions = Completions(self)
         self.roots = RootsListeners(self)
-        self.extensions = ExtensionCatalog(self)
-        self.tasks = Tasks(self)
+        self.extensions = ExtensionCatalog(discovery)
+        self.tasks = Tasks(discovery, self.extensions)
         self.lifespan = lifespan
         self.life: Life | None = None
         self.dependencies: Dependencies | None = None  # None until something is provided or taken

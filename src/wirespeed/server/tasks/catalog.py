@@ -16,8 +16,9 @@ from wirespeed.protocol import codes
 
 if TYPE_CHECKING:
     from wirespeed._core.envelope import Message
+    from wirespeed.server.discovery import ServerDiscovery
+    from wirespeed.server.extensions import ExtensionCatalog
     from wirespeed.server.requests.call import Call
-    from wirespeed.server.service import McpService
     from wirespeed.server.tasks.book import TaskService
     from wirespeed.tasks.store import TaskStore
 
@@ -48,10 +49,10 @@ class Tasks:
 
     service: TaskService | None
 
-    def __init__(self, server: McpService) -> None:
-        self._server = server
+    def __init__(self, discovery: ServerDiscovery, extensions: ExtensionCatalog) -> None:
+        self._extensions = extensions
         self.service = None
-        server.discovery.offers["tasks"] = lambda: None if self.service is None else _CAPABILITY
+        discovery.offers["tasks"] = lambda: None if self.service is None else _CAPABILITY
 
     def use(
         self,
@@ -73,7 +74,7 @@ class Tasks:
 
         settings = TaskSettings(_ms(ttl), _ms(max_ttl), _ms(poll_interval) or 1)
         service = TaskService(MemoryTaskStore() if store is None else store, settings)
-        self._server.extensions.add(tasks_extension(service))
+        self._extensions.add(tasks_extension(service))
         self.service = service
 
     def plan(
