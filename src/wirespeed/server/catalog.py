@@ -13,8 +13,8 @@ from typing import (
     Generic,
     NamedTuple,
     NoReturn,
+    Protocol,
     TypeAlias,
-    TypedDict,
     TypeVar,
 )
 
@@ -30,6 +30,8 @@ from wirespeed.server.requests.reply import Body
 
 if TYPE_CHECKING:
     from wirespeed.server.discovery import ServerDiscovery
+    from wirespeed.server.requests.launchers import Threads
+    from wirespeed.server.requests.operation import Injector
 
 __all__ = ["Entry", "PromptEntry", "ResourceEntry", "TemplateEntry", "ToolEntry"]
 
@@ -117,19 +119,24 @@ Shows: TypeAlias = Callable[[str, Entry], bool]
 # -- catalogs -------------------------------------------------------------------------------------
 
 
-class LimitOptions(TypedDict, total=False):
-    """Bounds of the calls of one function.
+class Registrar(Protocol):
+    """The server at which a function or an entry is registered
+    (`wirespeed.server.service.McpService`)."""
 
-    Attributes:
-        timeout: Seconds after which a call is given up, including the wait for other calls.
-        max_concurrency: The most calls that run at a time. See
-            `wirespeed.server.requests.launchers`.
-        queue: The most calls that wait beyond these, 100 by default; more are refused with -31000.
-    """
+    @property
+    def discovery(self) -> "ServerDiscovery": ...
 
-    timeout: float | None
-    max_concurrency: int | None
-    queue: int | None
+    @property
+    def page_size(self) -> int | None: ...
+
+    @property
+    def threads(self) -> "Threads": ...
+
+    def injecting(self) -> "Injector | None": ...
+
+    def list_changed(self, kind: str) -> None: ...
+
+    def enable(self, feature: str) -> None: ...
 
 
 def check_options(where: str, given: Mapping[str, Any], known: type) -> None:

@@ -24,10 +24,10 @@ from wirespeed.protocol import codes, shapes
 from wirespeed.protocol.messages import CompleteContext, CompleteParams, PromptReference, given
 from wirespeed.protocol.results import Completion
 from wirespeed.protocol.scopes import checked_scopes
-from wirespeed.server.catalog import LimitOptions, check_options
+from wirespeed.server.catalog import Registrar, check_options
 from wirespeed.server.context import Context
 from wirespeed.server.permissions import check_scopes
-from wirespeed.server.requests.operation import invoke, make_feature, params_of
+from wirespeed.server.requests.operation import LimitOptions, invoke, make_feature, params_of
 from wirespeed.server.tools.results import ResultError, to_json
 from wirespeed.server.tools.signature import inspect_tool
 
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from wirespeed.protocol.revisions import Revision
     from wirespeed.server.requests.call import Call
     from wirespeed.server.requests.reply import Body
-    from wirespeed.server.service import McpService
 
 __all__ = ["MAX_VALUES", "Completable", "complete"]
 
@@ -64,7 +63,7 @@ class Completer:
         self,
         function: Callable[..., Any],
         where: str,
-        service: McpService,
+        service: Registrar,
         options: LimitOptions,
     ) -> None:
         self.spec = inspect_tool(
@@ -146,18 +145,18 @@ class Completable:
         self.scopes = checked_scopes(scopes) or None
         self._names = frozenset(arguments)
         self._completers: dict[str, Completer] = {}
-        self._service: McpService | None = None
+        self._service: Registrar | None = None
 
     @property
     def completes(self) -> bool:
         """Whether any argument can be completed."""
         return bool(self._completers)
 
-    def registered(self, service: McpService) -> None:
+    def registered(self, service: Registrar) -> None:
         """A server registered this; the server is told when an argument can be completed."""
         self._service = service
         if self.completes:
-            service.completions.enable()
+            service.enable("completions")
 
     def complete(
         self,
@@ -182,7 +181,7 @@ class Completable:
             self._completers[argument] = Completer(
                 function, f"{self.key} {argument}", service, options
             )
-            service.completions.enable()
+            service.enable("completions")
             return function
 
         return decorate

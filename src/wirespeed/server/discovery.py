@@ -25,6 +25,13 @@ _CAPABILITIES = (
     "experimental",
 )
 
+# The settings of what a server offers from its first entry on.
+_ENABLED: dict[str, dict[str, Any]] = {
+    "resources": {"subscribe": True, "listChanged": True},
+    "prompts": {"listChanged": True},
+    "completions": {},
+}
+
 _encode = msgspec.json.Encoder().encode
 
 
@@ -105,6 +112,16 @@ class ServerDiscovery:
             for name in _CAPABILITIES
             if name in revision.capabilities and (settings := self._settings(name)) is not None
         }
+
+    def enable(self, feature: str) -> bool:
+        """Offer "prompts", "resources" or "completions" from now on; from any thread. Returns
+        whether they were not offered before."""
+        if feature in self.offers:
+            return False
+        settings = _ENABLED[feature]
+        self.offers[feature] = lambda: settings
+        self.forget()
+        return True
 
     def forget(self) -> None:
         """Note that the server offers something else; from any thread."""

@@ -1,4 +1,4 @@
-"""Catalogs of prompts and resources: registered, listed, removed; and whether a server completes.
+"""Catalogs of prompts and resources: registered, listed, removed.
 
 Every server has them. A prompt, a resource and a template stand in `wirespeed.server.prompts` and
 `wirespeed.server.resources.resource`, which are loaded with the first one.
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from wirespeed.errors import ResourceNotFound, shortened
 from wirespeed.protocol import shapes
-from wirespeed.server.catalog import Catalog, check_options
+from wirespeed.server.catalog import Catalog, Registrar, check_options
 from wirespeed.server.permissions import check_scopes
 from wirespeed.server.requests.operation import unknown
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     import os
 
     from wirespeed.protocol.results import GetPromptResult, ReadResourceResult
-    from wirespeed.server.completion import Completable
     from wirespeed.server.context import Context
+    from wirespeed.server.permissions import Visibility
     from wirespeed.server.prompts import Prompt, PromptOptions
     from wirespeed.server.requests.call import Call
     from wirespeed.server.requests.serving import Serving
@@ -30,16 +30,15 @@ if TYPE_CHECKING:
         ResourceOptions,
         ResourceTemplate,
     )
-    from wirespeed.server.service import McpService
 
 
 # -- prompts ---------------------------------------------------------------------------------------
 
 
 class PromptCatalog(Catalog["Prompt"]):
-    """The prompts by name. ``enabled``: whether the server offers prompts."""
+    """The prompts by name."""
 
-    def __init__(self, service: McpService) -> None:
+    def __init__(self, service: Registrar) -> None:
         super().__init__(
             "prompt",
             "prompts",
@@ -49,18 +48,6 @@ class PromptCatalog(Catalog["Prompt"]):
             changed=lambda: service.list_changed("prompts"),
         )
         self._service = service
-        self.enabled = False
-        service.discovery.offers["prompts"] = lambda: (
-            {"listChanged": True} if self.enabled else None
-        )
-
-    def enable(self) -> None:
-        """Offer prompts from now on."""
-        if not self.enabled:
-            self.enabled = True
-            self._service.discovery.forget()
-            for mount in self._service.mounts.elsewhere:
-                mount.outer.prompts.enable()
 
     async def fetch(
         self, name: str, arguments: Mapping[str, Any], context: Context
@@ -78,7 +65,7 @@ class PromptCatalog(Catalog["Prompt"]):
         check_options("add_prompt()", options, PromptOptions)
         prompt = make_prompt(self._service, function, options)
         self.add(prompt.key, prompt.entry, prompt)
-        self.enable()
+        self._service.enable("prompts")
         prompt.registered(self._service)
         return prompt
 
@@ -92,11 +79,11 @@ class ResourceCatalog:
     Attributes:
         fixed: Resources by URI.
         templates: Templates of resources, by themselves.
-        enabled: Whether the server offers resources.
     """
 
-    def __init__(self, service: McpService) -> None:
+    def __init__(self, service: Registrar, visibility: Visibility) -> None:
         self._service = service
+        self._visibility = visibility
 
         def catalog(kind: str, member: str, row: str) -> Catalog[Any]:
             return Catalog(
@@ -112,18 +99,6 @@ class ResourceCatalog:
         self.templates: Catalog[ResourceTemplate] = catalog(
             "resource template", "resourceTemplates", "ResourceTemplate"
         )
-        self.enabled = False
-        service.discovery.offers["resources"] = lambda: (
-            {"subscribe": True, "listChanged": True} if self.enabled else None
-        )
-
-    def enable(self) -> None:
-        """Offer resources from now on."""
-        if not self.enabled:
-            self.enabled = True
-            self._service.discovery.forget()
-            for mount in self._service.mounts.elsewhere:
-                mount.outer.resources.enable()
 
     def register(
         self, uri: str, content: Any, **options: Unpack[ResourceOptions]
@@ -142,7 +117,7 @@ class ResourceCatalog:
             made.registered(self._service)
         else:
             self.fixed.add(made.uri, made.entry, made)
-        self.enable()
+        self._service.enable("resources")
         return made
 
     def register_folder(
@@ -201,7 +176,7 @@ class ResourceCatalog:
     def hides(self, uri: str, connection: Serving) -> bool:
         """Whether there is a resource under a URI, and the client does not see it."""
         return (
-            self._service.visibility.limited
+            self._visibility.limited
             and self.find(uri) is not None
             and self.find(uri, connection) is None
         )
@@ -216,7 +191,7 @@ class ResourceCatalog:
         return None
 
     def _hidden(self, name: str, key: str, item: Any, client: Call | Serving | None) -> bool:
-        return client is not None and self._service.visibility.hides(name, key, item, client)
+        return client is not None and self._visibility.hides(name, key, item, client)
 
     def check_scopes(self, uris: Iterable[str], call: Call) -> None:
         """ProtocolError: the client's token does not permit to read what is under a URI."""
@@ -241,34 +216,3 @@ class ResourceCatalog:
             template, values = found
             return await template.fetch(context, uri, values)
         return await found.fetch(context)
-
-
-# -- completion ------------------------------------------------------------------------------------
-
-
-class Completions:
-    """The state of completion at a server (server/utilities/completion).
-
-    ``enabled``: whether anything could be completed so far; then the server says so.
-    """
-
-    def __init__(self, service: McpService) -> None:
-        self._service = service
-        self.enabled = False
-        service.discovery.offers["completions"] = lambda: {} if self.enabled else None
-
-    def enable(self) -> None:
-        """Something can be completed: from now on the server says so."""
-        if not self.enabled:
-            self.enabled = True
-            self._service.discovery.forget()
-            for mount in self._service.mounts.elsewhere:
-                mount.outer.completions.enable()
-
-    def find(self, ref: str | Callable[..., Any]) -> Completable:
-        """The prompt or template of this name, or of this function. ValueError: there is none."""
-        prompts = self._service.prompts.items.values()
-        for item in (*prompts, *self._service.resources.templates.items.values()):
-            if ref == item.key or ref is item.function:
-                return item
-        raise ValueError(f"there is neither a prompt nor a resource template {ref!r}")

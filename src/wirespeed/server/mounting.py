@@ -100,12 +100,9 @@ class Mount:
             for inner, (key, entry, item) in self._new(name).items():
                 shown[inner] = (key, entry, item)
                 self.outer.catalog(name).add(key, entry, item)
-        if kind == "prompts" and self.inner.prompts.enabled:
-            self.outer.prompts.enable()
-        if kind == "resources" and self.inner.resources.enabled:
-            self.outer.resources.enable()
-        if self.inner.completions.enabled:
-            self.outer.completions.enable()
+        for feature in (kind, "completions"):
+            if feature != "tools" and self.inner.discovery.offered(feature):
+                self.outer.enable(feature)
         tools = self._shown["tools"].values() if self.outer.tasks.service is None else ()
         if any(tool.tasks is not None for _, _, tool in tools):
             self.outer.tasks.use()

@@ -38,11 +38,12 @@ from wirespeed.protocol.meta import check_meta, passed_on
 from wirespeed.protocol.results import WHOLE, GetPromptResult, PromptMessage
 from wirespeed.protocol.revisions import LATEST_MODERN
 from wirespeed.schema.from_strings import ArgumentError, TextSlot, decode_strings, slots_of
-from wirespeed.server.catalog import LimitOptions, PromptArgumentEntry, PromptEntry
+from wirespeed.server.catalog import PromptArgumentEntry, PromptEntry, Registrar
 from wirespeed.server.completion import Completable
 from wirespeed.server.context import Context
 from wirespeed.server.permissions import check_scopes
 from wirespeed.server.requests.operation import (
+    LimitOptions,
     call_from,
     cursor_of,
     invoke,
@@ -58,7 +59,6 @@ if TYPE_CHECKING:
     from wirespeed.protocol.revisions import Revision
     from wirespeed.server.requests.call import Call
     from wirespeed.server.requests.reply import Body
-    from wirespeed.server.service import McpService
 
 __all__ = ["Prompt", "PromptResult", "make_prompt"]
 
@@ -106,7 +106,7 @@ class Prompt(Completable):
         spec: ToolSpec,
         slots: list[TextSlot],
         function: Callable[..., Any],
-        service: "McpService",
+        service: "Registrar",
         options: PromptOptions,
     ) -> None:
         super().__init__(
@@ -204,7 +204,7 @@ def _one(value: Any, version: str) -> Iterator[_Message]:
 
 
 def make_prompt(
-    service: "McpService", function: Callable[..., Any], options: PromptOptions
+    service: "Registrar", function: Callable[..., Any], options: PromptOptions
 ) -> Prompt:
     """Make a prompt; `Server.add_prompt` describes the options and the errors."""
     spec = inspect_tool(

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from wirespeed._core.slab import Lease
     from wirespeed.auth.resource_server import ResourceServer
     from wirespeed.server.asking.roots import RootsChange
-    from wirespeed.server.catalog import LimitOptions
     from wirespeed.server.context import Context
     from wirespeed.server.dependencies.registry import ProviderOptions
     from wirespeed.server.extensions import Extension
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
     from wirespeed.server.permissions import Filter
     from wirespeed.server.prompts import Prompt, PromptOptions
     from wirespeed.server.requests.observer import Observer
+    from wirespeed.server.requests.operation import LimitOptions
     from wirespeed.server.resources.resource import (
         FolderOptions,
         Resource,
@@ -421,7 +421,7 @@ class Server:
     def enable_resources(self) -> None:
         """Offer resources although there is none yet: a client of the legacy revisions learns what
         a server has once, when it connects. What was offered stays offered."""
-        self._service.resources.enable()
+        self._service.enable("resources")
 
     def resource_updated(self, uri: str) -> None:
         """Notify the clients that subscribed to the resource, or to a resource that it is a part
@@ -486,7 +486,7 @@ class Server:
     def enable_prompts(self) -> None:
         """Offer prompts although there is none yet: a client of the legacy revisions learns what a
         server has once, when it connects. What was offered stays offered."""
-        self._service.prompts.enable()
+        self._service.enable("prompts")
 
     @overload
     def completion(
@@ -525,12 +525,12 @@ class Server:
                 "@server.completion needs a prompt or template and the argument's name: "
                 '@server.completion("review", "language")'
             )
-        return self._service.completions.find(ref).complete(argument, **options)
+        return self._service.completable(ref).complete(argument, **options)
 
     def remove_completion(self, ref: str | Callable[..., Any], argument: str) -> None:
         """Remove the function of an argument, which no longer completes. KeyError: it has none;
         ValueError as of `completion`."""
-        self._service.completions.find(ref).remove_completer(argument)
+        self._service.completable(ref).remove_completer(argument)
 
     # -- dependencies and the lifespan -----------------------------------------------------------
 

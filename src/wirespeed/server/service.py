@@ -16,7 +16,7 @@ from wirespeed.server.asking.roots import RootsListeners
 from wirespeed.server.connection import ServerConnection
 from wirespeed.server.discovery import ServerDiscovery
 from wirespeed.server.extensions import ExtensionCatalog
-from wirespeed.server.feature_catalogs import Completions, PromptCatalog, ResourceCatalog
+from wirespeed.server.feature_catalogs import PromptCatalog, ResourceCatalog
 from wirespeed.server.middleware.stack import MiddlewareStack, has_middleware
 from wirespeed.server.permissions import Visibility
 from wirespeed.server.requests.launchers import Threads
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from wirespeed.limits import Limits
     from wirespeed.server.asking.request_state import Sealer
     from wirespeed.server.catalog import Catalog
+    from wirespeed.server.completion import Completable
     from wirespeed.server.dependencies.registry import Dependencies
     from wirespeed.server.lifespan import Life, Lifespan
     from wirespeed.server.mounting import Mount
@@ -130,13 +131,12 @@ class McpService:
         self.visibility = Visibility(self, filter)
         self.middleware = MiddlewareStack(self)
         self.threads = Threads(threads)
-        self.tools = ToolCatalog(self, extra=extra, coerce=coerce)
-        self.resources = ResourceCatalog(self)
-        self.prompts = PromptCatalog(self)
-        self.completions = Completions(self)
-        self.roots = RootsListeners(self)
         self.extensions = ExtensionCatalog(discovery)
         self.tasks = Tasks(discovery, self.extensions)
+        self.tools = ToolCatalog(self, self.tasks, extra=extra, coerce=coerce)
+        self.resources = ResourceCatalog(self, self.visibility)
+        self.prompts = PromptCatalog(self)
+        self.roots = RootsListeners(self)
         self.lifespan = lifespan
         self.life: Life | None = None
         self.dependencies: Dependencies | None = None  # None until something is provided or taken
@@ -170,6 +170,13 @@ class McpService:
                 connection.changes.resource_updated(uri)
         for mount in self.mounts.elsewhere:
             mount.outer.resource_updated(mount.uri(uri))
+
+    def enable(self, feature: str) -> None:
+        """Offer "prompts", "resources" or "completions" from now on, here and where this server is
+        mounted; from any thread."""
+        if self.discovery.enable(feature):
+            for mount in self.mounts.elsewhere:
+                mount.outer.enable(feature)
 
     # -- dependencies ----------------------------------------------------------------------------
 
@@ -271,6 +278,13 @@ class McpService:
         if name == "prompts":
             return self.prompts
         return self.resources.fixed if name == "resources" else self.resources.templates
+
+    def completable(self, ref: str | Callable[..., Any]) -> Completable:
+        """The prompt or template of this name, or of this function. ValueError: there is none."""
+        for item in (*self.prompts.items.values(), *self.resources.templates.items.values()):
+            if ref == item.key or ref is item.function:
+                return item
+        raise ValueError(f"there is neither a prompt nor a resource template {ref!r}")
 
     def sse_target(
         self, options: HttpOptions, *, loop: asyncio.AbstractEventLoop, pool: TaskPool

@@ -59,9 +59,9 @@ from wirespeed.server.dependencies.scope import LAST_WAIT, MISSING, Exits, Given
 from wirespeed.server.requests import launchers
 
 if TYPE_CHECKING:
+    from wirespeed.server.requests.launchers import Spec
     from wirespeed.server.requests.serving import Serving
     from wirespeed.server.service import McpService
-    from wirespeed.server.tools.signature import ToolSpec
 
 logger = logging.getLogger("wirespeed.server")
 
@@ -205,7 +205,7 @@ class Dependencies:
 
     # -- functions that take something -------------------------------------------------------------
 
-    def bind(self, spec: ToolSpec, injected: Mapping[int, Provider]) -> Injection:
+    def bind(self, spec: Spec, injected: Mapping[int, Provider]) -> Injection:
         """Turn a function's spec into that of a coroutine function which takes the arguments and,
         last, the context. ``injected``: the providers of its parameters, by their index."""
         injection = Injection(self, spec, injected)
@@ -272,7 +272,7 @@ class Injection:
     __slots__ = ("_dependencies", "_function", "_launch", "_layout", "_names", "_order", "_plain")
 
     def __init__(
-        self, dependencies: Dependencies, spec: ToolSpec, injected: Mapping[int, Provider]
+        self, dependencies: Dependencies, spec: Spec, injected: Mapping[int, Provider]
     ) -> None:
         self._dependencies = dependencies
         self._function = spec.function
@@ -293,7 +293,7 @@ class Injection:
                 self._layout.append((False, next(arguments)))
         self._order = _in_order(injected.values())
 
-    def take_over(self, spec: ToolSpec) -> None:
+    def take_over(self, spec: Spec) -> None:
         """Let the spec be that of a coroutine function of its arguments and the context."""
         call = self.call
 

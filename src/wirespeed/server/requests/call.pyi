@@ -11,7 +11,6 @@ from wirespeed.protocol.revisions import Revision
 from wirespeed.server.connection import ServerConnection
 from wirespeed.server.context import Context
 from wirespeed.server.requests.reply import Body
-from wirespeed.server.service import McpService
 from wirespeed.transport.service import Peer
 from wirespeed.transport.taskpool import Completion
 
@@ -22,7 +21,7 @@ def use_contexts(cls: type[Context]) -> None: ...
 
 @disjoint_base
 class Operation:
-    owner: McpService | None
+    owner: Any  # the McpService that it was registered at, or None
     @property
     def name(self) -> str: ...
     @property

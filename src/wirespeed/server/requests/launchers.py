@@ -64,7 +64,9 @@ class Spec(Protocol):
     is_async_generator: bool
     wraps_async: bool
     fields: tuple[str, ...]
+    positional: tuple[str, ...]
     kwnames: tuple[str, ...]
+    context_param: str | None
     context_index: int
     threads: Threads
 

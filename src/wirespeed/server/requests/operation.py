@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Coroutine, Mapping
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypedDict
 
 import msgspec
 
@@ -17,15 +17,18 @@ from wirespeed.server.requests.launchers import Limiter, Spec, limited
 from wirespeed.transport.loop import is_coroutine_function
 
 if TYPE_CHECKING:
+    import inspect
+
     from wirespeed._core.envelope import Message
     from wirespeed.protocol.revisions import Revision
-    from wirespeed.server.catalog import LimitOptions
     from wirespeed.server.context import Context
     from wirespeed.server.requests.call import Call
     from wirespeed.server.requests.reply import Body
-    from wirespeed.server.service import McpService
 
 __all__ = [
+    "Injected",
+    "Injector",
+    "LimitOptions",
     "call_from",
     "check_timeout",
     "cursor_of",
@@ -41,6 +44,39 @@ Handler: TypeAlias = "Callable[[Call, Message], Body | Coroutine[Any, Any, Body]
 MAX_COMPARED = 100
 
 
+class LimitOptions(TypedDict, total=False):
+    """Bounds of the calls of one function.
+
+    Attributes:
+        timeout: Seconds after which a call is given up, including the wait for other calls.
+        max_concurrency: The most calls that run at a time. See
+            `wirespeed.server.requests.launchers`.
+        queue: The most calls that wait beyond these, 100 by default; more are refused with -31000.
+    """
+
+    timeout: float | None
+    max_concurrency: int | None
+    queue: int | None
+
+
+class Injected(Protocol):
+    """A function that takes dependencies besides its arguments."""
+
+    def run_inline(self) -> bool:
+        """Call it on the loop's thread; False if it is not a plain function."""
+
+
+class Injector(Protocol):
+    """The dependencies of functions (`wirespeed.server.dependencies.registry.Dependencies`)."""
+
+    def find(self, annotation: Any, parameter: inspect.Parameter, where: str) -> Any:
+        """The provider of what a parameter takes; None for an argument. DependencyError."""
+
+    def bind(self, spec: Spec, injected: Mapping[int, Any]) -> Injected:
+        """Turn a spec into that of a function of the arguments and the context. ``injected``: the
+        providers of the other parameters, by their index."""
+
+
 def check_timeout(timeout: float | None) -> None:
     """ValueError: it is not a positive number of seconds."""
     if timeout is not None and not timeout > 0:
@@ -51,7 +87,7 @@ def make_feature(
     spec: Spec,
     kind: str,
     encode: Callable[[Any, Revision], Body],
-    owner: McpService,
+    owner: object,
     options: LimitOptions,
 ) -> Feature:
     """The operation of a function that is registered at a server, its owner. ValueError: the

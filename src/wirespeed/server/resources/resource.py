@@ -29,11 +29,12 @@ from wirespeed.protocol.revisions import REVISIONS
 from wirespeed.protocol.scopes import checked_scopes
 from wirespeed.protocol.uri_template import Matcher, UriTemplate, check_uri
 from wirespeed.schema.from_strings import TextSlot, slots_of
-from wirespeed.server.catalog import LimitOptions, ResourceEntry, TemplateEntry
+from wirespeed.server.catalog import Registrar, ResourceEntry, TemplateEntry
 from wirespeed.server.completion import Completable
 from wirespeed.server.context import Context
 from wirespeed.server.permissions import check_scopes
 from wirespeed.server.requests.operation import (
+    LimitOptions,
     call_from,
     cursor_of,
     invoke,
@@ -49,7 +50,6 @@ if TYPE_CHECKING:
     from wirespeed.protocol.revisions import Revision
     from wirespeed.server.requests.call import Call
     from wirespeed.server.requests.reply import Body
-    from wirespeed.server.service import McpService
 
 __all__ = [
     "Resource",
@@ -206,7 +206,7 @@ class _Reader:
         self,
         spec: ToolSpec,
         plan: ContentsPlan,
-        service: McpService,
+        service: Registrar,
         options: LimitOptions,
     ) -> None:
         self._spec = spec
@@ -397,7 +397,7 @@ class ResourceTemplate(Completable):
 
 
 def make_resource(
-    service: McpService, uri: str, content: Any, options: ResourceOptions
+    service: Registrar, uri: str, content: Any, options: ResourceOptions
 ) -> Resource | ResourceTemplate:
     """Make a resource; `Server.add_resource` describes the options and the errors."""
     mime_type, size = options.get("mime_type"), options.get("size")

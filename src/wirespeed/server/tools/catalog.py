@@ -13,11 +13,11 @@ from wirespeed.protocol import shapes
 from wirespeed.protocol.blocks import Icon, Text
 from wirespeed.protocol.meta import check_meta
 from wirespeed.protocol.scopes import checked_scopes
-from wirespeed.server.catalog import Catalog, LimitOptions, ToolEntry, check_options
+from wirespeed.server.catalog import Catalog, Registrar, ToolEntry, check_options
 from wirespeed.server.context import Context
 from wirespeed.server.requests import launchers
 from wirespeed.server.requests.launchers import Limiter
-from wirespeed.server.requests.operation import check_timeout
+from wirespeed.server.requests.operation import LimitOptions, check_timeout
 from wirespeed.server.tasks.catalog import TaskSupport
 from wirespeed.server.tools.results import ResultPlan, ToolResult, plan_result
 from wirespeed.server.tools.signature import Extra, inspect_tool
@@ -26,7 +26,7 @@ from wirespeed.transport.loop import is_coroutine_function
 
 if TYPE_CHECKING:
     from wirespeed.server.requests.launchers import Launch
-    from wirespeed.server.service import McpService
+    from wirespeed.server.tasks.catalog import Tasks
     from wirespeed.server.tools.signature import ToolSpec
 
 logger = logging.getLogger("wirespeed.server")
@@ -67,7 +67,7 @@ class RawToolOptions(CommonToolOptions, total=False):
 class ToolCatalog(Catalog[Tool]):
     """The tools by name."""
 
-    def __init__(self, service: McpService, *, extra: Extra, coerce: bool) -> None:
+    def __init__(self, service: Registrar, tasks: Tasks, *, extra: Extra, coerce: bool) -> None:
         super().__init__(
             "tool",
             "tools",
@@ -77,6 +77,7 @@ class ToolCatalog(Catalog[Tool]):
             changed=lambda: service.list_changed("tools"),
         )
         self._service = service
+        self._tasks = tasks
         self._extra = _checked(extra)
         self._coerce = coerce
         service.discovery.offers["tools"] = lambda: {"listChanged": True}
@@ -159,7 +160,7 @@ class ToolCatalog(Catalog[Tool]):
                 "(server/tools, Tool Names)",
                 tool.name,
             )
-        tool.tasks = self._service.tasks.plan(
+        tool.tasks = self._tasks.plan(
             tool.name, options.get("task", "forbidden"), options.get("task_after"), inline
         )
         tool.owner = self._service

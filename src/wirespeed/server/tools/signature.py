@@ -69,8 +69,7 @@ if typing.TYPE_CHECKING:
     import inspect
 
     from wirespeed.protocol.header_values import ParamField
-    from wirespeed.server.dependencies.provider import Provider
-    from wirespeed.server.dependencies.registry import Dependencies, Injection
+    from wirespeed.server.requests.operation import Injected, Injector
 
 logger = logging.getLogger("wirespeed.server")
 
@@ -133,7 +132,7 @@ class ToolSpec:
     context_param: str | None
     context_index: int
     header_params: tuple[ParamField, ...] | None
-    injection: Injection | None
+    injection: Injected | None
     threads: Threads
 
     def __repr__(self) -> str:
@@ -294,7 +293,7 @@ def inspect_tool(
     returns: Any = msgspec.UNSET,
     localns: Mapping[str, Any] | None = None,
     kind: str = "tool",
-    dependencies: Dependencies | None = None,
+    dependencies: Injector | None = None,
     extra: Extra = "forbid",
     coerce: bool = False,
     threads: Threads = SHARED,
@@ -382,9 +381,9 @@ def _read_parameters(
     scope: AnnotationScope,
     notes: dict[str, str],
     label: str,
-    dependencies: Dependencies | None,
+    dependencies: Injector | None,
     extra: Extra,
-) -> dict[int, Provider]:
+) -> dict[int, Any]:
     """Fill in what the parameters say. Returns the providers of those that are not arguments, by
     their index."""
     bound = spec.function.keywords if isinstance(spec.function, functools.partial) else {}
@@ -393,7 +392,7 @@ def _read_parameters(
     found: list[_Parameter] = []
     positional: list[str] = []
     kwnames: list[str] = []
-    injected: dict[int, Provider] = {}
+    injected: dict[int, Any] = {}
     spec.context_param, spec.context_index = None, -1
     for index, parameter in enumerate(given):
         _check_kind(parameter, label)
