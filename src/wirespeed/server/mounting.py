@@ -17,6 +17,7 @@ import msgspec
 from wirespeed.protocol.uri_template import check_uri
 
 if TYPE_CHECKING:
+    from wirespeed.server.permissions import Visibility
     from wirespeed.server.prompts import Prompt
     from wirespeed.server.resources.resource import Resource, ResourceTemplate
     from wirespeed.server.service import McpService
@@ -64,6 +65,11 @@ class Mount:
 
     def __repr__(self) -> str:
         return f"<Mount of {self.inner.name!r} on {self.outer.name!r} as {self.prefix!r}>"
+
+    @property
+    def visibility(self) -> Visibility:
+        """What clients see of the mounted server."""
+        return self.inner.visibility
 
     def check(self, kind: str) -> None:
         """Check a change before it shows. ValueError: a new name is taken."""

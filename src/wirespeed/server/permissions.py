@@ -4,18 +4,18 @@ and templates), and the entries that a list shows (``Server(filter=…)`` and
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, TypeAlias
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from wirespeed.errors import ProtocolError
 from wirespeed.protocol import codes
 from wirespeed.transport.loop import is_coroutine_function
 
 if TYPE_CHECKING:
-    from wirespeed.server.catalog import Entry, Shows
+    from wirespeed.auth.resource_server import ResourceServer
+    from wirespeed.server.catalog import Catalog, Entry, Shows
     from wirespeed.server.requests.call import Call
     from wirespeed.server.requests.serving import Serving
-    from wirespeed.server.service import McpService
     from wirespeed.transport.options import User
 
 Filter: TypeAlias = "Callable[[User | None, Entry], bool]"
@@ -56,29 +56,51 @@ def check_scopes(call: Call, scopes: tuple[str, ...], what: str) -> None:
     raise ProtocolError(codes.INSUFFICIENT_SCOPE, text, data)
 
 
+class Mounted(Protocol):
+    """A server that is mounted on this one (`wirespeed.server.mounting.Mount`)."""
+
+    @property
+    def visibility(self) -> Visibility: ...
+
+    def inner_item(self, name: str, key: str) -> tuple[str, Any] | None: ...
+
+
 class Visibility:
     """The filter of one server, and those of the servers that are mounted on it.
+
+    Args:
+        filter: The server's own filter.
+        auth: Which access tokens clients must bring.
+        catalog: Returns a list of the server by its name.
+        mounts: The servers that are mounted on it, at each moment.
 
     TypeError: the filter is not a plain function.
     """
 
-    def __init__(self, service: McpService, filter: Filter | None) -> None:
+    def __init__(
+        self,
+        filter: Filter | None,
+        auth: ResourceServer | None,
+        catalog: Callable[[str], Catalog[Any]],
+        mounts: Sequence[Mounted],
+    ) -> None:
         if filter is not None and (not callable(filter) or is_coroutine_function(filter)):
             raise TypeError(
                 f"filter is a plain function of a user and an entry, which returns a bool; not "
                 f"{filter!r}"
             )
-        self._service = service
         self._filter = filter
+        self._auth = auth
+        self._catalog = catalog
+        self._mounts = mounts
 
     @property
     def limited(self) -> bool:
         """Whether there is a filter, here or at a mounted server."""
-        auth = self._service.auth
         return (
             self._filter is not None
-            or (auth is not None and auth.filter_lists)
-            or any(mount.inner.visibility.limited for mount in self._service.mounts.here)
+            or (self._auth is not None and self._auth.filter_lists)
+            or any(mount.visibility.limited for mount in self._mounts)
         )
 
     def of(self, name: str, client: Call | Serving) -> Shows | None:
@@ -87,10 +109,9 @@ class Visibility:
         if not self.limited:
             return None
         user = None if client.peer is None else client.peer.user
-        auth = self._service.auth
-        if auth is None or not auth.filter_lists or client.peer is None:
+        if self._auth is None or not self._auth.filter_lists or client.peer is None:
             return lambda key, entry: self._shows(name, key, entry, user)
-        items = self._service.catalog(name).items
+        items = self._catalog(name).items
 
         def permits(key: str, entry: Any) -> bool:
             item = items.get(key)
@@ -111,11 +132,9 @@ class Visibility:
                 raise TypeError(f"the filter must return a bool, not {shown!r:.50}")
             if not shown:
                 return False
-        for mount in self._service.mounts.here:
+        for mount in self._mounts:
             found = mount.inner_item(name, key)
             if found is not None:
                 inner, item = found
-                return item is not None and mount.inner.visibility._shows(
-                    name, inner, item.entry, user
-                )
+                return item is not None and mount.visibility._shows(name, inner, item.entry, user)
         return True

@@ -128,7 +128,7 @@ class McpService:
         self.mask_errors = mask_errors
         self.connections: set[ServerConnection] = set()
         self.mounts = Mounts(self)
-        self.visibility = Visibility(self, filter)
+        self.visibility = Visibility(filter, auth, self.catalog, self.mounts.here)
         self.middleware = MiddlewareStack(self)
         self.threads = Threads(threads)
         self.extensions = ExtensionCatalog(discovery)
