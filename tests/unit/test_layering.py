@@ -109,7 +109,6 @@ INSIDE = {
         dependencies.scope
         lifespan
         asking
-        context
         subscriptions
         extensions
         tasks
@@ -126,6 +125,7 @@ INSIDE = {
         mounting
         middleware
         service
+        context
         server
     """,
     "config": """

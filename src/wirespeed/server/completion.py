@@ -25,8 +25,8 @@ from wirespeed.protocol.messages import CompleteContext, CompleteParams, PromptR
 from wirespeed.protocol.results import Completion
 from wirespeed.protocol.scopes import checked_scopes
 from wirespeed.server.catalog import Registrar, check_options
-from wirespeed.server.context import Context
 from wirespeed.server.permissions import check_scopes
+from wirespeed.server.requests.call import context_class
 from wirespeed.server.requests.operation import LimitOptions, invoke, make_feature, params_of
 from wirespeed.server.tools.results import ResultError, to_json
 from wirespeed.server.tools.signature import inspect_tool
@@ -69,7 +69,7 @@ class Completer:
         self.spec = inspect_tool(
             function,
             name=where,
-            context_class=Context,
+            context_class=context_class(),
             kind="completion",
             dependencies=service.injecting(),
             threads=service.threads,

@@ -39,7 +39,6 @@ from wirespeed.transport.taskpool cimport Completion, TaskPool
 from wirespeed.errors import ProtocolError, shortened
 from wirespeed.protocol import codes
 from wirespeed.server import methods
-from wirespeed.server.context import Context
 from wirespeed.server.methods import check_offered, handler_of
 from wirespeed.server.permissions import check_scopes
 from wirespeed.server.requests.call import SHUTTING_DOWN
@@ -360,10 +359,8 @@ cdef class ServerConnection(Serving):
             return tool.refuse_arguments_c(call, exc, as_task is not None and not call.modern)
         except Exception as exc:
             return call.done_c(None, exc)
-        if tool.wants_context:
-            call.context = Context(call, m)
-        elif call.input is not None and call.input.requestState is not None:
-            Context(call, m)           # checks the state, which this tool does not look at
+        if tool.wants_context or call.input is not None:
+            call.make_context_c(m)
         try:
             if tool.how == INLINE and call.sink is None:
                 value = self.call_inline_c(call, tool, decoded)

@@ -20,15 +20,15 @@ from wirespeed.errors import ProtocolError
 from wirespeed.protocol import codes
 from wirespeed.protocol.meta import check_json
 from wirespeed.protocol.revisions import MODERN_VERSIONS, REVISIONS, Revision
-from wirespeed.server.context import Context
+from wirespeed.server.requests.call import Feature, context_class
 from wirespeed.server.requests.reply import COMPLETE, Body
 from wirespeed.transport.loop import is_coroutine_function
 
 if TYPE_CHECKING:
     from wirespeed._core.envelope import Message
     from wirespeed.server.discovery import ServerDiscovery
-    from wirespeed.server.requests.call import Call, Feature
-    from wirespeed.server.requests.operation import Handler
+    from wirespeed.server.requests.call import Call
+    from wirespeed.server.requests.operation import Handler, HandlerContext
     from wirespeed.server.subscriptions import ListenStream
 
 _LABEL = r"[A-Za-z](?:[A-Za-z0-9-]*[A-Za-z0-9])?"
@@ -122,7 +122,7 @@ class Extension:
 
     # -- what the client declared ----------------------------------------------------------------
 
-    def settings_of(self, context: Context) -> dict[str, Any] | None:
+    def settings_of(self, context: "HandlerContext") -> dict[str, Any] | None:
         """The client's settings for this extension, from this request; None if the client did not
         declare it."""
         declared = context.client_capabilities.get("extensions")
@@ -137,8 +137,6 @@ class Extension:
     # -- serving ---------------------------------------------------------------------------------
 
     def _handler(self, method: str, function: Callable[..., Any]) -> "Handler":
-        from wirespeed.server.requests.call import Feature
-
         params_type, wants_context = _signature(method, function)
         decoder = msgspec.json.Decoder(params_type)
         feature = Feature(
@@ -177,7 +175,7 @@ class _Serve:
     def __init__(
         self,
         extension: Extension,
-        feature: "Feature",
+        feature: Feature,
         decoder: msgspec.json.Decoder[Any],
         blocking: Callable[..., Any] | None,
     ) -> None:
@@ -210,7 +208,7 @@ def _signature(method: str, function: Callable[..., Any]) -> tuple[Any, bool]:
         raise TypeError(f"{method}: its function takes the params, and perhaps a Context")
     hints = get_type_hints(function if inspect.isroutine(function) else type(function).__call__)
     wants_context = len(parameters) == 2
-    if wants_context and hints.get(parameters[1].name) is not Context:
+    if wants_context and hints.get(parameters[1].name, parameters) is not context_class():
         raise TypeError(f"{method}: the second parameter of its function must be a Context")
     return hints.get(parameters[0].name, dict[str, Any]), wants_context
 

@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     import os
 
     from wirespeed.protocol.results import GetPromptResult, ReadResourceResult
-    from wirespeed.server.context import Context
     from wirespeed.server.permissions import Visibility
     from wirespeed.server.prompts import Prompt, PromptOptions
     from wirespeed.server.requests.call import Call
+    from wirespeed.server.requests.operation import HandlerContext
     from wirespeed.server.requests.serving import Serving
     from wirespeed.server.resources.resource import (
         FolderOptions,
@@ -50,7 +50,7 @@ class PromptCatalog(Catalog["Prompt"]):
         self._service = service
 
     async def fetch(
-        self, name: str, arguments: Mapping[str, Any], context: Context
+        self, name: str, arguments: Mapping[str, Any], context: HandlerContext
     ) -> GetPromptResult:
         """See `Context.get_prompt`."""
         prompt = self.get(name)
@@ -207,7 +207,7 @@ class ResourceCatalog:
             if item is not None and item.scopes is not None:
                 check_scopes(call, item.scopes, f"the resource {shortened(uri)}")
 
-    async def fetch(self, uri: str, context: Context) -> ReadResourceResult:
+    async def fetch(self, uri: str, context: HandlerContext) -> ReadResourceResult:
         """See `Context.read_resource`."""
         found = self.find(uri)
         if found is None:

@@ -40,9 +40,10 @@ from wirespeed.protocol.revisions import LATEST_MODERN
 from wirespeed.schema.from_strings import ArgumentError, TextSlot, decode_strings, slots_of
 from wirespeed.server.catalog import PromptArgumentEntry, PromptEntry, Registrar
 from wirespeed.server.completion import Completable
-from wirespeed.server.context import Context
 from wirespeed.server.permissions import check_scopes
+from wirespeed.server.requests.call import context_class
 from wirespeed.server.requests.operation import (
+    HandlerContext,
     LimitOptions,
     call_from,
     cursor_of,
@@ -131,7 +132,7 @@ class Prompt(Completable):
         call.begin(self._feature, message)
         call.start(invoke(self._feature, self._spec, values, call.context))
 
-    async def fetch(self, context: Context, arguments: Mapping[str, Any]) -> GetPromptResult:
+    async def fetch(self, context: HandlerContext, arguments: Mapping[str, Any]) -> GetPromptResult:
         """See `Context.get_prompt`."""
         texts = {
             name: value if isinstance(value, str) else to_json(value).decode()
@@ -212,7 +213,7 @@ def make_prompt(
         name=options.get("name"),
         title=options.get("title"),
         description=options.get("description"),
-        context_class=Context,
+        context_class=context_class(),
         kind="prompt",
         dependencies=service.injecting(),
         threads=service.threads,

@@ -10,6 +10,7 @@ from wirespeed._exports import set_public_home
 from wirespeed.limits import Limits
 from wirespeed.protocol.blocks import Icon
 from wirespeed.server.asking.request_state import DEFAULT_TTL, Sealer, state_secrets
+from wirespeed.server.context import Context
 from wirespeed.server.discovery import ServerDiscovery
 from wirespeed.server.service import McpService
 from wirespeed.transport.loop import DEFAULT_SIZE
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from wirespeed._core.slab import Lease
     from wirespeed.auth.resource_server import ResourceServer
     from wirespeed.server.asking.roots import RootsChange
-    from wirespeed.server.context import Context
     from wirespeed.server.dependencies.registry import ProviderOptions
     from wirespeed.server.extensions import Extension
     from wirespeed.server.lifespan import Lifespan

@@ -15,6 +15,7 @@ from wirespeed._exports import set_public_home
 from wirespeed.errors import DependencyError
 from wirespeed.server.dependencies.scope import AtOnce, Given, InThread, Scope
 from wirespeed.server.requests import launchers
+from wirespeed.server.requests.call import context_class
 from wirespeed.server.tools.callables import (
     AnnotationScope,
     code_flags,
@@ -133,7 +134,6 @@ class Provider:
             that returns a context manager.
         scope: How long its values live.
         inline: Whether a plain function runs on the loop's thread.
-        context_class: The annotation of a request's context.
         threads: The threads that plain functions run in.
     """
 
@@ -142,7 +142,6 @@ class Provider:
         function: Callable[..., Any],
         scope: Scope,
         inline: bool,
-        context_class: type,
         threads: launchers.Threads,
     ) -> None:
         if not callable(function):
@@ -159,7 +158,7 @@ class Provider:
         if isinstance(owner, type):  # its __init__ may be generated, without a module
             names = vars(sys.modules.get(owner.__module__, types))
             owner = vars(owner).get("__init__", owner)
-        self._hints = AnnotationScope(owner, names, context_class)
+        self._hints = AnnotationScope(owner, names, context_class())
         self._signature = signature_of(function, str(self))
         annotation: Any = self._signature.return_annotation
         if isinstance(function, type):

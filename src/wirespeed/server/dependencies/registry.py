@@ -45,7 +45,6 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
 from wirespeed.errors import ConnectionClosed, DependencyError, SignatureError
-from wirespeed.server.context import Context
 from wirespeed.server.dependencies.provider import (
     Dependency,
     Provider,
@@ -57,9 +56,11 @@ from wirespeed.server.dependencies.provider import (
 )
 from wirespeed.server.dependencies.scope import LAST_WAIT, MISSING, Exits, Given, Scope, Shared
 from wirespeed.server.requests import launchers
+from wirespeed.server.requests.call import context_class
 
 if TYPE_CHECKING:
     from wirespeed.server.requests.launchers import Spec
+    from wirespeed.server.requests.operation import HandlerContext
     from wirespeed.server.requests.serving import Serving
     from wirespeed.server.service import McpService
 
@@ -101,7 +102,7 @@ class Dependencies:
         inline: bool = False,
     ) -> Provider:
         """Register a provider; see `Server.provide`."""
-        provider = Provider(function, scope_of(scope), inline, Context, self.service.threads)
+        provider = Provider(function, scope_of(scope), inline, self.service.threads)
         tp = _bare(provider.provided_type() if provides is None else provides)
         self._check_type(tp, provider)
         if (other := self._by_type.get(tp)) is not None:
@@ -121,7 +122,7 @@ class Dependencies:
         """Let the state of the lifespan be taken by its type, if the function names a type of its
         own that it yields."""
         try:
-            provider = Provider(lifespan, Scope.SERVER, True, Context, self.service.threads)
+            provider = Provider(lifespan, Scope.SERVER, True, self.service.threads)
             tp = _bare(provider.provided_type())
             self._check_type(tp, provider)
         except SignatureError:  # without a readable annotation only `lifespan_state` has it
@@ -131,7 +132,7 @@ class Dependencies:
 
     def _check_type(self, tp: Any, provider: Provider) -> None:
         why = None
-        if tp in self._server_classes or (isinstance(tp, type) and issubclass(tp, Context)):
+        if tp in self._server_classes or (isinstance(tp, type) and issubclass(tp, context_class())):
             why = "every function can take that anyway"
         elif tp in _PLAIN_TYPES or typing.get_origin(tp) in _PLAIN:
             why = "that is an argument's type: give it a type of its own, or take it by Depends"
@@ -181,7 +182,7 @@ class Dependencies:
             if provider is not None and mark.scope in (None, provider.scope):
                 return provider
         scope = Scope.REQUEST if mark.scope is None else mark.scope
-        provider = Provider(mark.function, scope, mark.inline, Context, self.service.threads)
+        provider = Provider(mark.function, scope, mark.inline, self.service.threads)
         self._by_function[mark.function, mark.scope] = provider
         return provider
 
@@ -312,7 +313,7 @@ class Injection:
 
     async def call(self, values: tuple[Any, ...]) -> Any:
         """Make what is injected, call, and tear down what ends with the request."""
-        context: Context = values[-1]
+        context: HandlerContext = values[-1]
         exits = Exits(context._call)
         try:
             try:
@@ -328,7 +329,7 @@ class Injection:
         finally:
             exits.leave_shared()
 
-    async def _work(self, values: tuple[Any, ...], context: Context, exits: Exits) -> Any:
+    async def _work(self, values: tuple[Any, ...], context: HandlerContext, exits: Exits) -> Any:
         got: dict[Any, Any] = {
             Given.CONTEXT: context,
             Given.SERVER: self._dependencies.service.server,

@@ -63,6 +63,7 @@ cdef class Call(Completion):
 
     cdef object peer_c(self)
     cpdef object cancel(self)
+    cdef int make_context_c(self, Message message) except -1
     cdef int start_c(self, object work) except -1
     cdef int start_timer_c(self) except -1
     cdef int drop_timer_c(self) except -1

@@ -9,7 +9,7 @@ from wirespeed._core.reply_route import ReplyRoute
 from wirespeed.protocol.messages import CallInput
 from wirespeed.protocol.revisions import Revision
 from wirespeed.server.connection import ServerConnection
-from wirespeed.server.context import Context
+from wirespeed.server.requests.operation import HandlerContext
 from wirespeed.server.requests.reply import Body
 from wirespeed.transport.service import Peer
 from wirespeed.transport.taskpool import Completion
@@ -17,7 +17,8 @@ from wirespeed.transport.taskpool import Completion
 SHUTTING_DOWN: str
 WAS_CUT_OFF: str
 
-def use_contexts(cls: type[Context]) -> None: ...
+def use_contexts(cls: type) -> None: ...
+def context_class() -> type: ...
 
 @disjoint_base
 class Operation:
@@ -49,7 +50,7 @@ class Call(Completion):
     @property
     def revision(self) -> Revision: ...
     @property
-    def context(self) -> Context | None: ...
+    def context(self) -> HandlerContext | None: ...
     @property
     def input(self) -> CallInput | None: ...
     @property

@@ -30,7 +30,7 @@ WAS_CUT_OFF = f"{SHUTTING_DOWN}: the request was cut off, and may have taken eff
 cdef object CancelledError = asyncio.CancelledError
 cdef object current_task = asyncio.current_task
 # The class of the contexts of handlers: `wirespeed.server.context` registers it.
-cdef object context_class = None
+cdef object contexts = None
 cdef dict METHODS = {
     "prompt": "prompts/get", "resource": "resources/read", "completion": "completion/complete",
 }
@@ -38,8 +38,13 @@ cdef dict METHODS = {
 
 def use_contexts(cls):
     """Make contexts of this class for the handlers that take one: called with (call, message)."""
-    global context_class
-    context_class = cls
+    global contexts
+    contexts = cls
+
+
+def context_class():
+    """The class of the contexts of handlers (`wirespeed.Context`); None before it is loaded."""
+    return contexts
 
 
 cdef class Operation:
@@ -133,10 +138,14 @@ cdef class Call(Completion):
         self.operation = operation
         if self.modern and message.scan.poi[WS_PARAMS].len:
             self.input = input_of(message, self.revision)
-        if operation.wants_context:
-            self.context = context_class(self, message)
+        self.make_context_c(message)
+
+    cdef int make_context_c(self, Message message) except -1:
+        """Make `context` for a handler that takes one. Errors are those of `begin`."""
+        if self.operation.wants_context:
+            self.context = contexts(self, message)
         elif self.input is not None and self.input.requestState is not None:
-            context_class(self, message)   # checks the state, which this function does not look at
+            contexts(self, message)    # checks the state, which this handler does not look at
 
     def start(self, work):
         """Run the coroutine that answers the request."""

@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
     from wirespeed._core.envelope import Message
     from wirespeed.protocol.revisions import Revision
-    from wirespeed.server.context import Context
     from wirespeed.server.requests.call import Call
     from wirespeed.server.requests.reply import Body
 
 __all__ = [
+    "HandlerContext",
     "Injected",
     "Injector",
     "LimitOptions",
@@ -57,6 +57,18 @@ class LimitOptions(TypedDict, total=False):
     timeout: float | None
     max_concurrency: int | None
     queue: int | None
+
+
+class HandlerContext(Protocol):
+    """The context of a handler (`wirespeed.Context`), for what runs the handler."""
+
+    _call: Call
+
+    @property
+    def cancelled(self) -> bool: ...
+
+    @property
+    def client_capabilities(self) -> dict[str, Any]: ...
 
 
 class Injected(Protocol):
@@ -113,7 +125,7 @@ def make_feature(
 
 
 async def call_from(
-    context: Context, feature: Feature, spec: Spec, values: Mapping[str, Any]
+    context: HandlerContext, feature: Feature, spec: Spec, values: Mapping[str, Any]
 ) -> Any:
     """Call the function for another handler of the server, within the request of that handler.
     TimeoutError: the time limit of the function is over."""

@@ -31,9 +31,10 @@ from wirespeed.protocol.uri_template import Matcher, UriTemplate, check_uri
 from wirespeed.schema.from_strings import TextSlot, slots_of
 from wirespeed.server.catalog import Registrar, ResourceEntry, TemplateEntry
 from wirespeed.server.completion import Completable
-from wirespeed.server.context import Context
 from wirespeed.server.permissions import check_scopes
+from wirespeed.server.requests.call import context_class
 from wirespeed.server.requests.operation import (
+    HandlerContext,
     LimitOptions,
     call_from,
     cursor_of,
@@ -226,7 +227,7 @@ class _Reader:
         call.start(self._read(call, uri, work))
 
     async def fetch(
-        self, context: Context, uri: str, values: Mapping[str, Any]
+        self, context: HandlerContext, uri: str, values: Mapping[str, Any]
     ) -> ReadResourceResult:
         """The result for a handler of the server."""
         value = await call_from(context, self._feature, self._spec, values)
@@ -309,7 +310,7 @@ class Resource:
             whole = self._wholes[discovery.modern_end] = discovery.finish(body)
         return whole
 
-    async def fetch(self, context: Context) -> ReadResourceResult:
+    async def fetch(self, context: HandlerContext) -> ReadResourceResult:
         """The result for a handler of the server."""
         if self._reader is not None:
             return await self._reader.fetch(context, self.uri, self._values)
@@ -387,7 +388,7 @@ class ResourceTemplate(Completable):
         self._reader.start(call, message, uri, values)
 
     async def fetch(
-        self, context: Context, uri: str, values: Mapping[str, Any]
+        self, context: HandlerContext, uri: str, values: Mapping[str, Any]
     ) -> ReadResourceResult:
         """The result for a handler of the server."""
         return await self._reader.fetch(context, uri, values)
@@ -427,7 +428,7 @@ def make_resource(
         content,
         name=options.get("name"),
         description=options.get("description"),
-        context_class=Context,
+        context_class=context_class(),
         kind="resource",
         dependencies=service.injecting(),
         threads=service.threads,

@@ -14,8 +14,8 @@ from wirespeed.protocol.blocks import Icon, Text
 from wirespeed.protocol.meta import check_meta
 from wirespeed.protocol.scopes import checked_scopes
 from wirespeed.server.catalog import Catalog, Registrar, ToolEntry, check_options
-from wirespeed.server.context import Context
 from wirespeed.server.requests import launchers
+from wirespeed.server.requests.call import context_class
 from wirespeed.server.requests.launchers import Limiter
 from wirespeed.server.requests.operation import LimitOptions, check_timeout
 from wirespeed.server.tasks.catalog import TaskSupport
@@ -91,7 +91,7 @@ class ToolCatalog(Catalog[Tool]):
             name=options.get("name"),
             title=options.get("title"),
             description=options.get("description"),
-            context_class=Context,
+            context_class=context_class(),
             structured=options.get("structured"),
             dependencies=self._service.injecting(),
             threads=self._service.threads,
