@@ -78,11 +78,11 @@ cdef inline int set_token_of(Route route, Span token) except -1:
 
 # Decides when requests are passed on. It is asked before, and told when they are over.
 cdef class AdmissionControl:
-    cdef object permit           # of the request that it was asked about last; None: it needs none
-
-    # 1: pass the request on; 0: it is refused, or held until there is room. `name`: as of
-    # `pass_request_c`.
-    cdef int admit_c(self, Side asker, Side to, Message m, bytes name) except -1
+    # 1: pass the request of a new route on, which has the permit, if it needs one; 0: the request
+    # is refused, or held until there is room. `name`, `after`, `given`: as of `pass_request_c`.
+    cdef int admit_c(
+        self, Route route, Message m, bytes name, object after, Message given
+    ) except -1
     cdef int done_c(self, Route route) except -1
 
 
@@ -126,9 +126,6 @@ cdef class Side(Served):
     cdef public object retries           # says whether a request may be sent again; None: none may
     cdef public bint retries_calls       # whether calls of tools are among these
     cdef public Translation translation  # None: servers of its own era
-    cdef object next_after               # `Route.after` of the request that is passed on just now
-    # As that one came, if its text is for one server alone: it is never sent again. Or None.
-    cdef Message next_given
     cdef public Observer observer        # counts the requests that this side is asked; None: off
     cdef readonly long long n_passed     # requests of this side
     cdef readonly long long n_answered   # requests that it has answered, without `initialize`
@@ -147,10 +144,16 @@ cdef class Side(Served):
     cdef void *asked_by                  # who sent it the last request; to be compared only
     cdef bint joins                      # the next request may wait for those of other connections
 
-    # `name`: JSON text that stands in the place of `params.name`, or None
-    cdef int pass_request_c(self, Side to, Message m, bytes name) except -1
-    cdef int send_c(self, Route route, Message m, bytes name) except -1
-    cdef int keep_c(self, Route route, Message m) except -1
+    # `name`: JSON text that stands in the place of `params.name`, or None. `after`: `Route.after`,
+    # or None. `given`: the request as it came, if `m` is for one server alone: it is never sent
+    # again; or None.
+    cdef int pass_request_c(
+        self, Side to, Message m, bytes name, object after, Message given
+    ) except -1
+    cdef int send_c(
+        self, Route route, Message m, bytes name, object after, Message given
+    ) except -1
+    cdef int keep_c(self, Route route, Message m, Message given) except -1
     cdef int observe_c(self, Route route, Message m) except -1
     cdef int pass_answer_c(self, Route route, Message m) except -1
     cdef bint replaced_c(self, Route route, Message m) except -1

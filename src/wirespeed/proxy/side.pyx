@@ -93,7 +93,9 @@ cdef class Route:
 cdef class AdmissionControl:
     """The base of what decides when requests are passed on."""
 
-    cdef int admit_c(self, Side asker, Side to, Message m, bytes name) except -1:
+    cdef int admit_c(
+        self, Route route, Message m, bytes name, object after, Message given
+    ) except -1:
         raise NotImplementedError
 
     cdef int done_c(self, Route route) except -1:
@@ -443,30 +445,32 @@ cdef class Side(Served):
                 to = self.route(m)
                 if to is None:
                     return 0
-        return self.pass_request_c(to, m, None)
+        return self.pass_request_c(to, m, None, None, None)
 
-    cdef int pass_request_c(self, Side to, Message m, bytes name) except -1:
+    cdef int pass_request_c(
+        self, Side to, Message m, bytes name, object after, Message given
+    ) except -1:
         cdef Route route
         if to is None or to.link is None:
             self.unreachable(m)
-            return 0
-        if self.admission is not None and not self.admission.admit_c(self, to, m, name):
             return 0
         route = Route.__new__(Route)
         route.asker = self
         route.answerer = to
         route.ref = m.ref
-        if self.admission is not None:
-            route.admission, route.permit = self.admission, self.admission.permit
+        if self.admission is not None and not self.admission.admit_c(route, m, name, after, given):
+            return 0
         try:
-            self.send_c(route, m, name)
+            self.send_c(route, m, name, after, given)
         except BaseException:
             to.session.pending.take_c(route.id)
             route.over_c(codes.INTERNAL_ERROR)
             raise
         return 0
 
-    cdef int send_c(self, Route route, Message m, bytes name) except -1:
+    cdef int send_c(
+        self, Route route, Message m, bytes name, object after, Message given
+    ) except -1:
         """Send an admitted request to the side that answers it."""
         cdef Side to = route.answerer
         cdef Edit more[MAX_MORE]
@@ -483,9 +487,9 @@ cdef class Side(Served):
                 route.over_c(codes.METHOD_NOT_FOUND)
                 return self.unknown_c(m)
             if to.retries is not None:
-                self.keep_c(route, m)
+                self.keep_c(route, m, given)
         elif to.retries_calls:
-            self.keep_c(route, m)
+            self.keep_c(route, m, given)
         set_token_of(route, token)
         if to.deadline != INFINITY and not route.listens:
             deadline = self.loop.time() + to.deadline
@@ -518,8 +522,8 @@ cdef class Side(Served):
             n_more = 1
         if self.translation is not None:
             n_more += self.translation.request_c(route, m, more + n_more)
-        if self.next_after is not None:
-            route.after = self.next_after
+        if after is not None:
+            route.after = after
         if m.scan.poi[WS_META_LOG_LEVEL].len and not route.listens:
             to.count_logger_c(route, 1, 0)
         if to.session.inflight.routes is not None or to.outer is not None:
@@ -549,14 +553,14 @@ cdef class Side(Served):
         route.span, meta = self.tracer.begin(self, route.answerer, m)
         return m if meta is None else with_meta_c(m, meta)
 
-    cdef int keep_c(self, Route route, Message m) except -1:
+    cdef int keep_c(self, Route route, Message m, Message given) except -1:
         """Keep a request that may be sent again, once, or a subscription, for further servers."""
-        cdef Message given = m if self.next_given is None else self.next_given
+        cdef Message kept = m if given is None else given
         if route.listens:              # a copy: it may stay long
-            route.message = parse((<const char *> given.p)[:given.n], max_depth=1024)
+            route.message = parse((<const char *> kept.p)[:kept.n], max_depth=1024)
             route.message.ref = m.ref
         elif (
-            self.next_given is None
+            given is None
             and type(self.session.inflight.token_c(m.ref)) is not Route
             and route.answerer.retries(m)
         ):
@@ -833,11 +837,7 @@ cdef class Side(Served):
         if text is not None:
             m = parse(text, max_depth=1024)
             m.ref = message.ref
-        self.next_after, self.next_given = after, None if text is None else message
-        try:
-            self.pass_request_c(to, m, name)
-        finally:
-            self.next_after, self.next_given = None, None
+        self.pass_request_c(to, m, name, after, None if text is None else message)
         if self.link is not None:
             self.passed_c()            # of a refusal
 

@@ -55,7 +55,7 @@ cdef class Limited(AdmissionControl):
     cdef bint has_room_c(self, Share share, int kind) except -1
     cdef bint make_room_c(self, Share share, size_t n) except -1
     cdef int refuse_c(self, Side asker, Message m) except -1
-    cdef int hold_c(self, Permit permit) except -1
+    cdef int hold_c(self, Permit permit, Route route) except -1
     cdef int leave_c(self, Permit permit) except -1
     cdef Queue next_c(self)
     cdef int go_on_c(self) except -1

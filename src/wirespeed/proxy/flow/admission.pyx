@@ -124,9 +124,11 @@ cdef class Limited(AdmissionControl):
             and <size_t> self.n_of[kind] < <size_t> self.max_of[kind]
         )
 
-    cdef int admit_c(self, Side asker, Side to, Message m, bytes name) except -1:
+    cdef int admit_c(
+        self, Route route, Message m, bytes name, object after, Message given
+    ) except -1:
         cdef Permit permit
-        self.permit = None
+        cdef Side asker = route.asker
         if method_is(m, b'"subscriptions/listen"', "subscriptions/listen"):
             return 1                   # it has no end
         permit = Permit.__new__(Permit)
@@ -137,17 +139,16 @@ cdef class Limited(AdmissionControl):
             self.n_in_flight += 1
             permit.share.n += 1
             self.n_of[permit.kind] += 1
-            self.permit = permit
+            route.admission, route.permit = self, permit
             return 1
         if not self.make_room_c(permit.share, m.n):
             self.refuse_c(asker, m)
             self.forget_c(permit.share)
             return 0
-        permit.asker, permit.to, permit.message, permit.name = asker, to, m, name
-        permit.after = asker.next_after
-        held = asker.session.inflight.token_c(m.ref)
-        permit.once = asker.next_given is not None or type(held) is Route
-        self.hold_c(permit)
+        permit.asker, permit.to, permit.message = asker, route.answerer, m
+        permit.name, permit.after = name, after
+        permit.once = given is not None or type(asker.session.inflight.token_c(m.ref)) is Route
+        self.hold_c(permit, route)
         if ahead:
             self.go_on_c()             # there may be room: these have waited for another server
         return 0
@@ -190,9 +191,8 @@ cdef class Limited(AdmissionControl):
         )
         return 0
 
-    cdef int hold_c(self, Permit permit) except -1:
+    cdef int hold_c(self, Permit permit, Route route) except -1:
         """Let a request wait. Its route tells us of its end."""
-        cdef Route route = Route.__new__(Route)
         cdef Queue queue = permit.share.queues.get(permit.kind)
         if queue is None:
             queue = Queue.__new__(Queue)
@@ -205,7 +205,6 @@ cdef class Limited(AdmissionControl):
         self.n_queued_bytes += permit.message.n
         permit.share.n_queued += 1
         permit.share.n_queued_bytes += permit.message.n
-        route.asker, route.answerer, route.ref = permit.asker, permit.to, permit.message.ref
         route.admission, route.permit, route.message = self, permit, permit.message
         permit.route = route
         route.follow_c(permit.asker.session.inflight.token_c(route.ref))
@@ -313,15 +312,12 @@ cdef class Limited(AdmissionControl):
             if to.link is None:
                 to = asker.route(m)
             if to is not None:
-                asker.next_after = permit.after
-                asker.next_given = m if permit.once else None
-                asker.pass_request_c(to, m, permit.name)
+                asker.pass_request_c(to, m, permit.name, permit.after, m if permit.once else None)
         except Exception as exc:
             logger.error("internal error of the proxy at %s", m, exc_info=exc)
             held.over_c(codes.INTERNAL_ERROR)
             asker.session.error_c(m.ref, codes.INTERNAL_ERROR, "Internal error", None)
         finally:
-            asker.next_after, asker.next_given = None, None
             me.passing = False
         return 0 if asker.link is None else asker.passed_c()
 
