@@ -166,6 +166,7 @@ INSIDE = {
         requests trace_context flow.turns
         affinity
         side
+        binding
         upstream_side
         upstream
         downstream

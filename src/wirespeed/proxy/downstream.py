@@ -14,12 +14,13 @@ from wirespeed._core.session import Session
 from wirespeed.errors import ProtocolError, RemoteError, TransportError, WirespeedError
 from wirespeed.protocol import codes
 from wirespeed.protocol.revisions import REVISIONS
+from wirespeed.proxy.binding import Binding
 from wirespeed.proxy.requests import CANCELLED, Ongoing, modern_version, unsupported
 from wirespeed.proxy.side import Side
 from wirespeed.proxy.upstream import remote_error, told
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Sequence
+    from collections.abc import Coroutine, Sequence
 
     from wirespeed._core.envelope import Message
     from wirespeed._core.framing.base import Framer
@@ -120,15 +121,13 @@ class Downstream(Side):
     """A `wirespeed.transport.service.Connection`: what the client asks is passed to a server.
 
     Attributes:
-        router: What decides to which server.
         translates: Whether the client is served if its server does not speak its era.
-        on_drain: What is called before the last requests are waited for.
         revision: The `Revision` that `initialize` agreed on.
         request_id: What the client calls its HTTP request, if its requests come one by one.
     """
 
     # a dict for each idle client is too much
-    __slots__ = ("_grace_timer", "on_drain", "request_id", "router", "service", "translates")
+    __slots__ = ("_grace_timer", "request_id", "service", "translates")
 
     def __init__(
         self,
@@ -140,11 +139,28 @@ class Downstream(Side):
         super().__init__(Session(limits=service.limits, role="server", framer=framer), loop)
         self.service = service
         self.closed = loop.create_future()
-        self.router = router
         self.request_id: str | None = None
         self.translates = False
-        self.on_drain: Callable[[], None] | None = None
         self._grace_timer: asyncio.TimerHandle | None = None
+        super().bind(Binding.to_router(router, service.flow))
+
+    @property
+    def router(self) -> Router:
+        """What decides to which server its requests go."""
+        router: Router = self.binding.router
+        return router
+
+    def bind(self, binding: Binding) -> None:
+        """Let the requests of the client go somewhere else. One that drains refuses its requests
+        already."""
+        changed = binding.refusal is not self.binding.refusal
+        super().bind(binding)
+        if changed and not self.draining:
+            self.session.refusal = binding.refusal
+
+    def turn_away(self, code: int, text: str) -> None:
+        """Refuse all requests from now on."""
+        self.session.refusal = (code, text)
 
     @property
     def is_client(self) -> bool:
@@ -279,8 +295,8 @@ class Downstream(Side):
         if self.draining:
             return
         self.draining = True
-        if self.on_drain is not None:
-            self.on_drain()
+        if (on_drain := self.binding.on_drain) is not None:
+            on_drain()
         if self.link is not None:
             self._grace_timer = self.loop.call_later(self.service.shutdown_grace, self._grace_over)
             self.check_drained()

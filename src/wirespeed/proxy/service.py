@@ -14,6 +14,7 @@ from wirespeed.protocol import codes
 from wirespeed.protocol.revisions import LEGACY_VERSIONS, MODERN_VERSIONS
 from wirespeed.proxy.access.header_params import HeaderParams
 from wirespeed.proxy.access.tool_schemas import ToolSchemas
+from wirespeed.proxy.binding import Binding
 from wirespeed.proxy.downstream import Downstream, WithoutSession
 from wirespeed.proxy.flow.admission import Limited
 from wirespeed.proxy.isolation.assignment import Assignment, assignment_of
@@ -189,7 +190,7 @@ class ProxyService:
         if self.access is None or self.access.of(front.principal) is not None:
             return
         if not front.shared or front.session.inflight.live:
-            front.session.refusal = (codes.INVALID_REQUEST, "this client may not do that")
+            front.turn_away(codes.INVALID_REQUEST, "this client may not do that")
             front.drain()
 
     async def hold(self) -> None:
@@ -293,7 +294,7 @@ class ProxyService:
         reason = self.assignment.refuses_lanes if lane else ""
         router = WithoutSession(reason) if reason else self.assignment
         front = Downstream(self, loop, framer, router)
-        front.shared, front.translates, front.admission = lane, self._translates, self.flow
+        front.shared, front.translates = lane, self._translates
         if self.config is not None and not reason:  # else names are not those of one server
             front.mirrored = self.mirrored
         return front
@@ -303,8 +304,8 @@ class ProxyService:
             self.fronts[front] = None
             self.meter.client_came(front, self.fronts)
         if self._ended:  # the client was on its way when the configuration changed
-            front.session.refusal = (codes.SHUTTING_DOWN, self.farewell)
-            front.router = WithoutSession()
+            refusal = codes.SHUTTING_DOWN, self.farewell
+            front.bind(Binding.to_router(WithoutSession(), self.flow, refusal))
         front.router.joined(front)
 
     def server_of(self, name: str | None) -> str | None:
@@ -359,8 +360,6 @@ class ProxyService:
         def join(owner: UpstreamOwner, client: Downstream) -> tuple[Upstream, Downstream]:
             return self.join(owner, client, translate=False)
 
-        if own is None:
-            front.admission = None  # of the requests of the new connection
         kind = LegacyClient if modern_version(message) is None else ModernClient
         to = kind(front, join, own).route(front, message)
         assert to is None  # it connects first

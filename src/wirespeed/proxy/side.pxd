@@ -112,20 +112,21 @@ cdef class Translation:
 
 
 cdef class Side(Served):
-    cdef public Side across              # where its requests go; None: nowhere
-    cdef public dict requests            # method -> function of (side, message), not of `across`
-    cdef public bint admits_legacy       # False: `route` is asked for each request of this era
-    cdef public bint admits_modern
-    cdef public Choice choice            # asked before `route`, for the modern era; or None
+    cdef readonly object binding         # where its requests go (`Binding`): copied are the following
+    cdef readonly Side across            # where its requests go; None: nowhere
+    cdef readonly dict requests          # method -> function of (side, message), not of `across`
+    cdef readonly bint admits_legacy     # False: `route` is asked for each request of this era
+    cdef readonly bint admits_modern
+    cdef readonly Choice choice          # asked before `route`, for the modern era; or None
+    cdef readonly Translation translation       # None: servers of its own era
+    cdef readonly AdmissionControl admission    # of its requests; None: all are passed on at once
     cdef public object tags              # on what is to come back to this server (`Tags`), or None
-    cdef public AdmissionControl admission      # of its requests; None: all are passed on at once
     cdef public AccessCheck access            # what its requests may be; None: everything
     cdef public AccessCheck mirrored          # its arguments in fields of HTTP; None: not compared
     cdef public object tracer            # makes spans of its requests; None: off
     cdef public double deadline          # seconds that it has for a request; inf: it has all time
     cdef public object retries           # says whether a request may be sent again; None: none may
     cdef public bint retries_calls       # whether calls of tools are among these
-    cdef public Translation translation  # None: servers of its own era
     cdef public Observer observer        # counts the requests that this side is asked; None: off
     cdef readonly long long n_passed     # requests of this side
     cdef readonly long long n_answered   # requests that it has answered, without `initialize`

@@ -48,7 +48,6 @@ from wirespeed.proxy.requests import Ongoing
 
 logger = logging.getLogger("wirespeed.proxy")
 
-cdef dict NONE = {}
 # Not those of the proxy's own refusals: a server that is busy leaves the proxy ready.
 cdef frozenset VERDICTS = codes.MODERN_ERRORS | {codes.METHOD_NOT_FOUND}
 
@@ -140,13 +139,9 @@ cdef class Side(Served):
         loop: The event loop.
 
     Attributes:
-        across: The side that requests are passed to; None: they are refused.
-        requests: Functions by method, for the requests of legacy eras that the proxy answers
-            itself. Each gets this side and the message.
-        admission: What decides when its requests are passed on; None: at once.
-        admits_legacy, admits_modern: Whether requests of these eras go to `across`. Others go where
-            `choice` or `route` says.
-        choice: What chooses between servers, for requests of 2026-07-28; None: only `route` does.
+        binding: Where its requests go: a `wirespeed.proxy.binding.Binding`. So do `across`,
+            `requests`, `admits_legacy`, `admits_modern`, `choice`, `translation` and `admission`,
+            which are those of the binding.
         access: What its requests may be; None: everything.
         mirrored: What compares arguments of requests over HTTP with header fields; None: nothing.
         tracer: What makes spans of its requests; None: nothing does.
@@ -163,8 +158,15 @@ cdef class Side(Served):
 
     def __init__(self, Session session not None, loop):
         Served.__init__(self, session, loop)
-        self.requests = NONE
         self.deadline = INFINITY
+
+    def bind(self, binding not None):
+        """Let the requests of this side go somewhere else, from the next one on."""
+        self.binding = binding
+        self.across, self.requests = binding.across, binding.requests
+        self.admits_legacy, self.admits_modern = binding.admits_legacy, binding.admits_modern
+        self.choice, self.translation = binding.choice, binding.translation
+        self.admission = binding.admission
 
     # -- for subclasses ------------------------------------------------------------------------
 
@@ -264,7 +266,7 @@ cdef class Side(Served):
         me.end_turn_c()
         me.turn = None
         me.give_turn_c()               # to all: nothing is sent here any more
-        me.across = None
+        me.bind(me.binding.lost())
 
     cdef int cut_off_c(self, str why) except -1:
         cdef Side me = self

@@ -24,6 +24,7 @@ from wirespeed.errors import (
 )
 from wirespeed.protocol import codes
 from wirespeed.proxy.affinity import is_code
+from wirespeed.proxy.binding import UNBOUND
 from wirespeed.proxy.requests import Ongoing, envelope
 from wirespeed.proxy.side import Route, Side
 from wirespeed.proxy.upstream_side import UpstreamSide
@@ -110,6 +111,7 @@ class Upstream(UpstreamSide):
     ) -> None:
         session = Session(limits=limits, role="client", framer=framer, reads_always=True)
         super().__init__(session, loop)
+        self.bind(UNBOUND)
         self.name = name
         self.owner = owner
         self.lost: asyncio.Future[BaseException | None] = loop.create_future()

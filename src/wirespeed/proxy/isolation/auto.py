@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from wirespeed.protocol import codes
+from wirespeed.proxy.binding import Binding
 from wirespeed.proxy.downstream import WithoutSession
 from wirespeed.proxy.isolation.handshake import Probe, ping
 from wirespeed.proxy.isolation.per_client import PerClient
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from wirespeed._core.envelope import Message
     from wirespeed.limits import Limits
     from wirespeed.proxy.backend_config import BackendConfig
-    from wirespeed.proxy.downstream import Downstream
+    from wirespeed.proxy.downstream import Downstream, Router
     from wirespeed.proxy.side import Side
     from wirespeed.proxy.supervision.resilience import CircuitBreaker
     from wirespeed.proxy.supervision.supervisor import ServerMeter
@@ -189,20 +190,19 @@ class Auto:
             self._fronts[front] = None
             self._hold(front)
             return
-        if not front.draining:
-            front.session.refusal = None
+        router: Router
         if self._pool is not None:
-            front.router = self._pool
+            router = self._pool
         elif not front.shared:
-            front.router = self._per_client
+            router = self._per_client
         else:
-            front.router = self._lanes or WithoutSession(self.refuses_lanes)
-        front.router.joined(front)
+            router = self._lanes or WithoutSession(self.refuses_lanes)
+        front.bind(Binding.to_router(router, front.service.flow))
+        router.joined(front)
 
     def _hold(self, front: Downstream) -> None:
         """Let the requests of a client wait, or refuse them while the server cannot be started."""
-        if not front.draining:
-            front.session.refusal = self._refusal
+        front.bind(Binding.to_router(self, front.service.flow, self._refusal))
         if self._refusal is None:
             front.session.pauses_requests = True
         else:

@@ -22,6 +22,7 @@ from wirespeed.protocol.revisions import (
     LEGACY_VERSIONS,
     LOG_LEVELS,
 )
+from wirespeed.proxy.binding import Binding
 from wirespeed.proxy.isolation.handshake import initialize, learn_tools
 from wirespeed.proxy.isolation.instance import Instance, guarded, pong, quiet
 from wirespeed.proxy.isolation.task_makers import TaskMakers
@@ -30,11 +31,12 @@ from wirespeed.proxy.supervision.supervisor import Unsuitable
 from wirespeed.tasks.views import not_found
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Collection
 
     from wirespeed._core.envelope import Message
     from wirespeed.limits import Limits
     from wirespeed.proxy.backend_config import BackendConfig
+    from wirespeed.proxy.binding import Functions
     from wirespeed.proxy.downstream import Downstream
     from wirespeed.proxy.isolation.pool import Pool
     from wirespeed.proxy.side import Side
@@ -67,7 +69,7 @@ class Legacy(Instance):
         self._hello: dict[str, Any] = {}
         self._makers = TaskMakers()
         self._level: str | None = None
-        self.requests: dict[str, Callable[[Any, Message], None]] = {
+        self.requests: Functions = {
             "initialize": self._initialize,
             "ping": pong,
             "logging/setLevel": self._set_level,
@@ -178,7 +180,6 @@ class Legacy(Instance):
         """A client has sent ``initialize``."""
         client = self._fronts[front] = _Client()
         self.met(front)
-        front.requests = self.requests
         if self.backend is None:
             client.greeting = message
         else:
@@ -189,7 +190,7 @@ class Legacy(Instance):
         """The server is not of a legacy era: return the clients that wait, and what they sent."""
         found, self._fronts = self._fronts, {}
         for front in found:
-            front.translation = None
+            front.bind(front.binding.translated(None))
             front.release()
         return [(front, one.greeting) for front, one in found.items() if one.greeting is not None]
 
@@ -199,11 +200,17 @@ class Legacy(Instance):
             self._attach(front)
 
     def _attach(self, front: Downstream) -> None:
-        front.across = self.backend
-        front.translation = self._makers.requests if self._runs_tasks else None
-        front.admits_legacy = self._fronts[front].version is not None and not self.is_tried
-        if not front.draining:
-            front.session.refusal = self.refusal
+        front.bind(
+            Binding.to_legacy(
+                self._pool,
+                front.service.flow,
+                self.requests,
+                self.backend,
+                self._makers.requests if self._runs_tasks else None,
+                self.refusal,
+                passes=self._fronts[front].version is not None and not self.is_tried,
+            )
+        )
         if self.backend is None and self.refusal is None:
             front.session.pauses_requests = True
             return
@@ -280,7 +287,7 @@ class Legacy(Instance):
         client.version = version
         offered = understood(params.get("capabilities"))
         client.capabilities = tuple(name for name in QUESTIONS if name in offered)
-        front.admits_legacy = not self.is_tried
+        front.bind(front.binding.admitting(legacy=not self.is_tried))
         front.speak(version)
         front.session.send_result(message, msgspec.json.encode(hello))
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from wirespeed.errors import VersionMismatch
 from wirespeed.proxy.affinity import Tags, of_server
+from wirespeed.proxy.binding import Binding
 from wirespeed.proxy.isolation.handshake import discover, learn_tools
 from wirespeed.proxy.isolation.instance import LINGER, Instance, guarded
 from wirespeed.proxy.requests import CANCELLED, Ongoing
@@ -106,10 +107,18 @@ class Modern(Instance):
     def _attach(self, front: Downstream) -> None:
         """A client of one server needs no further look at its requests."""
         if self._pool.has_one:
-            front.across = None if self.is_tried else self.backend
+            across = None if self.is_tried else self.backend
             has_seals = self.backend is not None and self.backend.tags is not None
-            front.translation = self._pool.task_names if has_seals else None
-            front.admits_modern = front.across is not None and self.refusal is None
+            front.bind(
+                Binding.to_modern(
+                    self._pool,
+                    front.service.flow,
+                    self._pool.requests,
+                    across,
+                    self._pool.task_names if has_seals else None,
+                    passes=across is not None and self.refusal is None,
+                )
+            )
 
     def _meet(self, front: Downstream) -> None:
         self.fronts.add(front)
@@ -144,10 +153,7 @@ class Modern(Instance):
         elif front in self.fronts and front.session.inflight.live > 1:  # besides its `initialize`
             self._gone_over.add(front)
             front.closed.add_done_callback(lambda done: self.left(front))
-        if front in self.fronts:
-            self.fronts.discard(front)
-            front.translation = None
-        front.admits_modern = False
+        self.fronts.discard(front)
 
     def server_said(self, backend: Upstream, message: Message) -> None:
         """Pass a log message on if it can only be for one client."""

@@ -19,6 +19,7 @@ from wirespeed.protocol.revisions import (
     META_CLIENT_INFO,
     REVISIONS,
 )
+from wirespeed.proxy.binding import Binding
 from wirespeed.proxy.flow.rates import credentials_of
 from wirespeed.proxy.isolation.handshake import discover, hello_to
 from wirespeed.proxy.isolation.instance import guarded, quiet
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from wirespeed._core.envelope import Message
     from wirespeed.limits import Limits
     from wirespeed.proxy.backend_config import BackendConfig
+    from wirespeed.proxy.binding import Functions
     from wirespeed.proxy.downstream import Downstream
     from wirespeed.proxy.side import Side
     from wirespeed.proxy.supervision.supervisor import ServerMeter
@@ -72,6 +74,7 @@ class PerClient:
         self._probes: dict[Downstream, asyncio.Task[None]] = {}
         self._quiet = RateLimitedLog(logger, lines=2)
         self._look_timer: asyncio.TimerHandle | None = None
+        self._requests: Functions = {"initialize": self._initialize}
 
     async def start(self) -> None:
         """Servers are started for their clients, and as spares."""
@@ -137,10 +140,16 @@ class PerClient:
             if first is not None:
                 front.refuse(first, *refusal)
             return
-        front.admits_legacy = not front.translates
-        front.admits_modern = not front.translates and not isinstance(config.target, Http)
+        front.bind(
+            Binding.to_own(
+                self,
+                front.service.flow,
+                self._requests,
+                legacy=not front.translates,
+                modern=not front.translates and not isinstance(config.target, Http),
+            )
+        )
         front.session.pauses_requests = True
-        front.requests = {"initialize": self._initialize}
         pair = self._pairs[front] = self._spares.take()
         pair.join(front, first, self.failed)
         self._spares.fill()
@@ -257,7 +266,7 @@ class PerClient:
             return None
         if modern:  # the first: HTTP needs to know the revision
             backend.revision = REVISIONS[LATEST_MODERN]
-            front.admits_modern = True
+            front.bind(front.binding.admitting(modern=True))
         return backend
 
     def _initialize(self, front: Downstream, message: Message) -> None:
@@ -276,7 +285,7 @@ class PerClient:
         def after(answer: Message) -> Message | None:
             pair.greeted()
             if answer.error is None:
-                front.admits_legacy = True
+                front.bind(front.binding.admitting(legacy=True))
             elif probes and not front.admits_legacy:
                 self._probe(front, cast("Upstream", backend), message, remote_error(answer.error))
                 return None
@@ -323,7 +332,7 @@ class PerClient:
                     self._probes.pop(front, None)
                     front.session.pauses_requests = False
                 if refusal is None and found:
-                    front.admits_modern = True
+                    front.bind(front.binding.admitting(modern=True))
                     front.pass_request(message, backend)
                 elif bool(found) is (refusal is not None) and (found or fault is None):
                     front.other_era(message, found, None, backend)
@@ -435,7 +444,8 @@ class Pair:
             self._connect(front, self.backend)
 
     def _connect(self, front: Downstream, backend: Upstream) -> None:
-        backend.across, front.across = front, backend
+        backend.bind(Binding.to_client(front))
+        front.bind(front.binding.joined_to(backend))
         first, self._first = self._first, None
         if first is not None and front.is_open(first):
             to = front.route(first)
@@ -464,7 +474,7 @@ class Pair:
             self._limit = None
 
     def _take(self, backend: Upstream) -> None:
-        backend.admits_legacy = backend.admits_modern = True
+        backend.bind(Binding.to_client(None))
         # a server of 2025-03-26 may answer in a batch
         backend.session.batches = True
         self.backend = backend
@@ -511,7 +521,7 @@ class Pair:
     def _end(self, reason: str) -> None:
         """The client leaves as well: what its server knew of it is lost."""
         if self._front is not None:
-            self._front.session.refusal = (codes.SERVER_LOST, reason)
+            self._front.turn_away(codes.SERVER_LOST, reason)
             if self._first is not None and self._front.is_open(self._first):
                 self._front.refuse(self._first, codes.SERVER_LOST, reason)
             self._first = None

@@ -6,13 +6,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from wirespeed.errors import ProtocolError, WirespeedError
 from wirespeed.protocol import codes
 from wirespeed.protocol.revisions import LEGACY_VERSIONS, MODERN_VERSIONS
 from wirespeed.proxy.affinity import Seals, addressed
 from wirespeed.proxy.backend_config import RecycleConfig
+from wirespeed.proxy.binding import Binding
 from wirespeed.proxy.downstream import principal_of
 from wirespeed.proxy.isolation.choice import LeastLoaded, TaskNames
 from wirespeed.proxy.isolation.handshake import Probe
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from wirespeed._core.envelope import Message
     from wirespeed.limits import Limits
     from wirespeed.proxy.backend_config import BackendConfig
+    from wirespeed.proxy.binding import Functions
     from wirespeed.proxy.downstream import Downstream
     from wirespeed.proxy.isolation.per_client import PerClient
     from wirespeed.proxy.side import Route, Side
@@ -130,6 +132,7 @@ class Pool:
         versions: What the server speaks, the oldest first; empty until it is known.
         legacy, modern: What serves clients of these eras.
         changes: What gathers the changes that the modern ones tell of.
+        requests: What it answers itself (`Binding.requests`).
         task_names: What a client of the only modern one needs as its `Translation`, if ids of tasks
             have seals.
     """
@@ -161,7 +164,7 @@ class Pool:
         self._homes: dict[Downstream, Legacy | None] = {}
         self._waiting = Waiting()  # until the eras are known
         self._refusal: tuple[int, str] | None = None
-        self._requests: dict[str, Callable[[Any, Message], None]] = {
+        self.requests: Functions = {
             "initialize": self._initialize,
             "ping": pong,
         }
@@ -367,12 +370,15 @@ class Pool:
     def joined(self, front: Downstream) -> None:
         """A client has connected. Its first request shows its era."""
         self._homes[front] = None
-        front.requests, front.choice = self._requests, self._choice
+        self._bind(front)
+
+    def _bind(self, front: Downstream) -> None:
+        flow = front.service.flow
+        front.bind(Binding.to_pool(self, flow, self.requests, self._choice))
 
     def left(self, front: Downstream) -> None:
         """A client has left."""
         self._waiting.left(front)
-        front.choice = None
         home = self._homes.pop(front)
         if home is not None:
             home.left(front)
@@ -489,16 +495,14 @@ class Pool:
         for home in self.legacy:
             for front, message in home.give_back():
                 self._homes[front] = None
-                front.requests, front.choice = self._requests, self._choice
+                self._bind(front)
                 self._initialize(front, message)
 
     def _initialize(self, front: Downstream, message: Message) -> None:
         if self._per_client is not None:
             self._homes.pop(front)
             self._leave_modern(front)
-            front.choice = None
-            front.across, front.requests = None, {}
-            front.router = self._per_client
+            front.bind(Binding.to_router(self._per_client, front.service.flow))
             self._per_client.joined(front, message)
         elif not self.versions:
             front.session.pauses_requests = self._refusal is None  # what follows waits, too
@@ -509,7 +513,6 @@ class Pool:
         else:
             if self._homes[front] is None:
                 self._leave_modern(front)
-                front.choice = None
             home = self._homes[front] = min(
                 self.legacy,
                 key=lambda one: (not one.is_free, one.n_clients, one not in self._running),

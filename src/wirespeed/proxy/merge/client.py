@@ -15,6 +15,7 @@ from wirespeed.errors import ProtocolError, RemoteError, WirespeedError
 from wirespeed.protocol import codes
 from wirespeed.protocol.capabilities import offers
 from wirespeed.protocol.revisions import LATEST_LEGACY, LATEST_MODERN, LEGACY_VERSIONS, LOG_LEVELS
+from wirespeed.proxy.binding import Binding
 from wirespeed.proxy.downstream import Work
 from wirespeed.proxy.merge.catalog import (
     CatalogKey,
@@ -332,7 +333,7 @@ class MergedClient:
             from wirespeed.proxy.merge.client import Subscriptions
 
             self._subscriptions = Subscriptions(self, self.front)
-            self.front.on_drain = self._subscriptions.end
+            self.front.bind(Binding.to_merged(self.merged, self._subscriptions.end))
         if self.front.is_open(message):
             self._subscriptions.add(message)
 

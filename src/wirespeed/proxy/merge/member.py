@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from wirespeed.errors import InvalidResponse, RemoteError, TransportError, WirespeedError
 from wirespeed.protocol import codes
 from wirespeed.protocol.capabilities import offers, understood
+from wirespeed.proxy.binding import Binding
 from wirespeed.proxy.merge.lists import Kind, ServerListing, ttl_of
 from wirespeed.proxy.requests import pages
 from wirespeed.proxy.upstream import ServerLost
@@ -123,8 +124,8 @@ class Member:
             if self._client.loop.time() < at + _RETRY:
                 raise ServerLost(text)
         backend, self._inner = self.offer.service.join(self._owner, self._client)
-        backend.admits_legacy = backend.admits_modern = True
-        backend.across, self.backend = self._client, backend
+        backend.bind(Binding.to_client(self._client))
+        self.backend = backend
         self.is_used = False
         return backend
 

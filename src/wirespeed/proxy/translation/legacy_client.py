@@ -66,15 +66,17 @@ class LegacyClient(Translator):
         self._updates: Updates | None = None
         self._greeted = False
         self._translation = Raising(self._answered)
-        self.front.requests = {
-            "initialize": self._initialize,
-            "ping": self._ping,
-            "logging/setLevel": self._set_level,
-            "resources/subscribe": self._subscribe,
-            "resources/unsubscribe": self._unsubscribe,
-            **dict.fromkeys(_UNKNOWN, self._unknown),
-            **dict.fromkeys(_TASKS, self._task),
-        }
+        self.take(
+            {
+                "initialize": self._initialize,
+                "ping": self._ping,
+                "logging/setLevel": self._set_level,
+                "resources/subscribe": self._subscribe,
+                "resources/unsubscribe": self._unsubscribe,
+                **dict.fromkeys(_UNKNOWN, self._unknown),
+                **dict.fromkeys(_TASKS, self._task),
+            }
+        )
 
     # -- handshakes ------------------------------------------------------------------------------
 
@@ -126,11 +128,8 @@ class LegacyClient(Translator):
             front.speak(self._hello["protocolVersion"])
             self._declare()
             self.front.answer(message, encode(self._hello))
-            front.across = self.backend
-            front.admits_legacy = True
-            front.translation = self._translation
-            assert self._updates is not None
-            self._updates.start()
+            front.bind(front.binding.translated(self._translation))
+            self._resume()
         elif self.backend is not None and self._greeted:
             if front.across is None:
                 self._resume()
@@ -140,15 +139,15 @@ class LegacyClient(Translator):
         return None
 
     def _resume(self) -> None:
-        """The server was lost, and is there again."""
-        self.front.across = self.backend
-        self.front.admits_legacy = True
+        """Let requests go to the server, which is there, or is there again."""
+        assert self.backend is not None
+        self.front.bind(self.front.binding.joined_to(self.backend).admitting(legacy=True))
         assert self._updates is not None
         self._updates.start()
 
     def lost(self) -> None:
         """The connection is gone: requests to be answered later fail, and their questions end."""
-        self.front.admits_legacy = False
+        self.front.bind(self.front.binding.admitting(legacy=False))
         self.stop_works()
         if self._updates is not None:
             self._updates.stop()

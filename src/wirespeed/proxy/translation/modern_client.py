@@ -66,7 +66,7 @@ class ModernClient(Translator):
         self._loggers: list[tuple[Message, int]] = []
         self._listening: ListenRequests | None = None
         self._rounds: InputRequests | None = None
-        self.front.requests = {"initialize": self._initialize}
+        self.take({"initialize": self._initialize})
 
     # -- handshakes ------------------------------------------------------------------------------
 
@@ -88,7 +88,7 @@ class ModernClient(Translator):
         self._rounds = InputRequests(self.front, end)
         translation = Lowering(ending + end, self._answered, self._called)
         translation.tracks = any(name in capabilities for name in CAPABILITY_OF.values())
-        self.front.translation = translation
+        self.front.bind(self.front.binding.translated(translation))
 
     @property
     def _offered(self) -> dict[str, Any]:

@@ -10,6 +10,7 @@ import msgspec
 
 from wirespeed.errors import ProtocolError, RemoteError, WirespeedError
 from wirespeed.protocol import codes
+from wirespeed.proxy.binding import UNBOUND, Binding
 from wirespeed.proxy.downstream import Work
 from wirespeed.proxy.isolation.instance import guarded
 from wirespeed.proxy.isolation.modern import Waiting
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
     from wirespeed._core.envelope import Message
+    from wirespeed.proxy.binding import Functions
     from wirespeed.proxy.downstream import Downstream
     from wirespeed.proxy.side import Side
     from wirespeed.proxy.upstream import Upstream, UpstreamOwner
@@ -55,12 +57,14 @@ class Translator:
         self._starting: asyncio.Task[None] | None = None
         self._waiting = Waiting()
         self._works: set[Work] = set()
-        if own is None:
-            front.router.left(front)  # the translator is a client of that router now
-        front.router = self
-        front.on_drain = self.end
-        front.across = None
-        front.admits_legacy = front.admits_modern = False
+
+    def take(self, requests: Functions) -> None:
+        """Take the requests of the client over. ``requests``: What the translator answers."""
+        flow = self.front.service.flow
+        if self._own is None:
+            self._earlier.left(self.front)  # the translator is a client of that router now
+            flow = None  # the limits are those of its connection
+        self.front.bind(Binding.to_translator(self, flow, requests, self.end))
 
     @property
     def is_shared(self) -> bool:
@@ -125,9 +129,8 @@ class Translator:
         if self._own is not None or front.link is None or self._starting is not None:
             return False
         self.left(front)
-        front.translation = front.on_drain = None
-        front.router, front.admission = self._earlier, front.service.flow
-        front.router.joined(front)
+        front.bind(Binding.to_router(self._earlier, front.service.flow))
+        self._earlier.joined(front)
         front.requests["initialize"](front, message)
         return True
 
@@ -176,8 +179,7 @@ class Translator:
         if self._own is None:
             return self._join(self, self.front)[0]
         self._before, self._own.owner = self._own.owner, self
-        self._own.across = None
-        self._own.admits_legacy = self._own.admits_modern = False
+        self._own.bind(UNBOUND)
         return self._own
 
     @property
@@ -209,7 +211,7 @@ class Translator:
             self._connecting = None
         if backend is self.backend:
             self.backend = None
-            self.front.across = None
+            self.front.bind(self.front.binding.lost())
             self.lost()
 
     def server_said(self, backend: Upstream, message: Message) -> None:
