@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from wirespeed._core.framing.base import Framer
     from wirespeed.limits import Limits
     from wirespeed.proxy.backend_config import BackendConfig
-    from wirespeed.proxy.side import AdmissionControl
+    from wirespeed.proxy.side import AccessCheck, AdmissionControl
     from wirespeed.proxy.upstream import Upstream
     from wirespeed.server.http.exchange import McpExchange
 
@@ -135,12 +135,22 @@ class Downstream(Side):
         loop: asyncio.AbstractEventLoop,
         framer: Framer | None,
         router: Router,
+        *,
+        shared: bool = False,
+        translates: bool = False,
+        outer: Downstream | None = None,
+        mirrored: AccessCheck | None = None,
     ) -> None:
         super().__init__(Session(limits=service.limits, role="server", framer=framer), loop)
+        self.shared = shared
+        self.outer = outer
+        if outer is not None and not shared:  # else each request has its own
+            self.principal, self.peer = outer.principal, outer.peer
+        self.mirrored = mirrored
         self.service = service
         self.closed = loop.create_future()
         self.request_id: str | None = None
-        self.translates = False
+        self.translates = translates
         self._grace_timer: asyncio.TimerHandle | None = None
         super().bind(Binding.to_router(router, service.flow))
 
@@ -157,6 +167,15 @@ class Downstream(Side):
         super().bind(binding)
         if changed and not self.draining:
             self.session.refusal = binding.refusal
+
+    def allow(self, rates: Any, access: AccessCheck | None) -> None:
+        """Set how many requests the client may send, and what these may be."""
+        self.rates, self.access = rates, access
+
+    def watch(self, audit: Any, tracer: Any) -> None:
+        """Set what notes the client's requests, and what makes spans of them."""
+        self.audit, self.tracer = audit, tracer
+        self.audits = 0 if audit is None else audit.requests
 
     def turn_away(self, code: int, text: str) -> None:
         """Refuse all requests from now on."""
@@ -275,9 +294,17 @@ class Downstream(Side):
         else:
             super().notified_about(message, token)
 
+    def pause(self) -> None:
+        """Let requests wait in the session."""
+        self.session.pauses_requests = True
+
+    def resume(self) -> None:
+        """Let requests go on when the link is told next that something was written."""
+        self.session.pauses_requests = False
+
     def release(self) -> None:
         """Let the requests go on that waited for a server."""
-        self.session.pauses_requests = False
+        self.resume()
         if self.link is not None:
             self.link.wrote()
             if self.draining:
@@ -328,7 +355,7 @@ class Downstream(Side):
             result = msgspec.json.decode(message.result)
         self.speak(result.get("protocolVersion") if isinstance(result, dict) else None)
         if self.across is not None:
-            self.across.revision = self.revision
+            cast("Upstream", self.across).speak(self.revision)
 
 
 class WithoutSession:

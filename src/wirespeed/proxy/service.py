@@ -178,7 +178,7 @@ class ProxyService:
         self.limits, self.shutdown_grace, self.rates = config.limits, config.shutdown_grace, rates
         for front in list(self.fronts):
             if front.outer is None:
-                front.rates, front.access = rates, self.access
+                front.allow(rates, self.access)
                 self._review(front)
         self._alone = len(config.backends) == 1
         if self._lite is not None:
@@ -276,28 +276,37 @@ class ProxyService:
         lane: bool = False,
     ) -> Downstream:
         """Serve one more client. ``lane``: the requests come from clients without sessions."""
-        front = self._front(loop, framer, lane)
-        front.rates = self.rates
-        front.access, front.audit, front.tracer = self.access, self.audit, self.tracer
-        if self.audit is not None:
-            front.audits = self.audit.requests
-            if self.audit.notes_sessions and not lane:
-                self.audit.watch(front)
+        front = self._front(loop, framer, lane, self._translates)
+        front.allow(self.rates, self.access)
+        front.watch(self.audit, self.tracer)
+        if self.audit is not None and self.audit.notes_sessions and not lane:
+            self.audit.watch(front)
         make_link(front)
         self._join(front)
         return front
 
     def _front(
-        self, loop: asyncio.AbstractEventLoop, framer: Framer | None, lane: bool
+        self,
+        loop: asyncio.AbstractEventLoop,
+        framer: Framer | None,
+        lane: bool,
+        translates: bool,
+        outer: Downstream | None = None,
     ) -> Downstream:
         """Make the end of one more client, which has no link yet."""
         reason = self.assignment.refuses_lanes if lane else ""
         router = WithoutSession(reason) if reason else self.assignment
-        front = Downstream(self, loop, framer, router)
-        front.shared, front.translates = lane, self._translates
-        if self.config is not None and not reason:  # else names are not those of one server
-            front.mirrored = self.mirrored
-        return front
+        of_one = self.config is not None and not reason  # else names are not those of one server
+        return Downstream(
+            self,
+            loop,
+            framer,
+            router,
+            shared=lane,
+            translates=translates,
+            outer=outer,
+            mirrored=self.mirrored if of_one else None,
+        )
 
     def _join(self, front: Downstream) -> None:
         if front.is_client:
@@ -337,11 +346,7 @@ class ProxyService:
         """
         loop = client.loop
         backend = Upstream(self.name, owner, self.limits, loop)
-        front = self._front(loop, None, client.shared)
-        front.outer = client
-        if not client.shared:  # else each request has its own
-            front.principal, front.peer = client.principal, client.peer
-        front.translates = translate and self._translates
+        front = self._front(loop, None, client.shared, translate and self._translates, client)
         links = pair(loop, backend, front)
         self._join(front)
         backend.lost.add_done_callback(lambda _: front.abort())

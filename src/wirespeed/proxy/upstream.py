@@ -23,6 +23,7 @@ from wirespeed.errors import (
     VersionMismatch,
 )
 from wirespeed.protocol import codes
+from wirespeed.protocol.meta import TASKS_EXTENSION
 from wirespeed.proxy.affinity import is_code
 from wirespeed.proxy.binding import UNBOUND
 from wirespeed.proxy.requests import Ongoing, envelope
@@ -31,10 +32,14 @@ from wirespeed.proxy.upstream_side import UpstreamSide
 from wirespeed.transport.rate_limited_log import RateLimitedLog
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from wirespeed._core.envelope import Message
     from wirespeed._core.framing.base import Framer
     from wirespeed._core.slab import Lease
     from wirespeed.limits import Limits
+    from wirespeed.protocol.revisions import Revision
+    from wirespeed.server.requests.observer import Observer
 
 logger = logging.getLogger("wirespeed.proxy")
 quiet = RateLimitedLog(logger)
@@ -108,10 +113,13 @@ class Upstream(UpstreamSide):
         limits: Limits,
         loop: asyncio.AbstractEventLoop,
         framer: Framer | None = None,
+        deadline: float | None = None,
     ) -> None:
         session = Session(limits=limits, role="client", framer=framer, reads_always=True)
         super().__init__(session, loop)
         self.bind(UNBOUND)
+        if deadline is not None:
+            self.deadline = deadline
         self.name = name
         self.owner = owner
         self.lost: asyncio.Future[BaseException | None] = loop.create_future()
@@ -127,6 +135,48 @@ class Upstream(UpstreamSide):
         self.ends_unreachable = False
         self.greeting: Any = None
         session.shows_late_responses = True
+
+    def pass_to(self, owner: UpstreamOwner) -> UpstreamOwner:
+        """Let somebody else own the connection. Returns the owner before."""
+        before, self.owner = self.owner, owner
+        return before
+
+    def speak(self, revision: Revision | None, *, batches: bool | None = None) -> None:
+        """Go on in a revision; None: it is not known yet.
+
+        ``batches``: Whether the server may answer in batches; None: as before.
+        """
+        self.revision = revision
+        if batches is not None:
+            self.session.batches = batches
+
+    def expect_no_requests(self) -> None:
+        """The server is of 2026-07-28, and asks nothing."""
+        self.session.answers_requests = False
+
+    def discovered(self, answer: Any) -> None:
+        """Take note of the answer to ``server/discover``: whether it declares the extension for
+        tasks."""
+        capabilities = answer.get("capabilities") if isinstance(answer, dict) else None
+        extensions = capabilities.get("extensions") if isinstance(capabilities, dict) else None
+        self.runs_tasks = isinstance(extensions, dict) and TASKS_EXTENSION in extensions
+
+    def mark(self, tags: Any, changes: ChangeGatherer | None = None) -> None:
+        """Mark what is to come back to this server, and gather its changes with those of others."""
+        self.tags, self.changes = tags, changes
+
+    def retry(self, retries: Callable[[Message], bool] | None, *, calls: bool = False) -> None:
+        """Set which requests may be sent again if this server is lost. ``calls``: Whether calls of
+        tools may."""
+        self.retries, self.retries_calls = retries, calls
+
+    def observe(self, observer: Observer | None) -> None:
+        """Count the requests of this server."""
+        self.observer = observer
+
+    def retire(self) -> None:
+        """Another connection has taken the place of this one."""
+        self.retired = True
 
     def ask(
         self, method: str, params: object = None, *, cancels: bool = False

@@ -154,7 +154,7 @@ class Auto:
         self._is_known, self._refusal = True, None
         fronts, self._fronts = self._fronts, {}
         for front in fronts:
-            front.session.pauses_requests = False
+            front.resume()
             self.joined(front)
             if front.link is not None:
                 front.link.wrote()
@@ -204,7 +204,7 @@ class Auto:
         """Let the requests of a client wait, or refuse them while the server cannot be started."""
         front.bind(Binding.to_router(self, front.service.flow, self._refusal))
         if self._refusal is None:
-            front.session.pauses_requests = True
+            front.pause()
         else:
             front.release()
 

@@ -24,7 +24,6 @@ from wirespeed.errors import (
 )
 from wirespeed.protocol import codes
 from wirespeed.protocol.capabilities import understood
-from wirespeed.protocol.meta import TASKS_EXTENSION
 from wirespeed.protocol.revisions import (
     LATEST_LEGACY,
     LATEST_MODERN,
@@ -66,13 +65,13 @@ async def discover(
     `Upstream.greeting`. TransportError: the connection was lost. RemoteError: a modern server
     refuses.
     """
-    backend.revision = REVISIONS[LATEST_MODERN]
+    backend.speak(REVISIONS[LATEST_MODERN])
     probe = _versions(backend, timeout)
     if greet is None or backend.over_http:
         try:
             return await probe
         except FallBack:
-            backend.revision = None
+            backend.speak(None)
             return ()
     verdict = await first_answer(probe, greet)
     if verdict.is_modern:
@@ -82,7 +81,7 @@ async def discover(
         return found
     if verdict.answer is not None:
         backend.greeted(verdict.answer)
-    backend.revision = None
+    backend.speak(None)
     return ()
 
 
@@ -124,15 +123,8 @@ async def _versions(backend: Upstream, timeout: float) -> tuple[str, ...]:
     known = (*LEGACY_VERSIONS, *MODERN_VERSIONS)
     if not isinstance(versions, list) or not any(one in MODERN_VERSIONS for one in versions):
         raise FallBack
-    backend.runs_tasks = _has_tasks(answer)
+    backend.discovered(answer)
     return tuple(one for one in known if one in versions)
-
-
-def _has_tasks(discovered: Any) -> bool:
-    """Whether an answer to ``server/discover`` declares the extension for tasks."""
-    capabilities = discovered.get("capabilities") if isinstance(discovered, dict) else None
-    extensions = capabilities.get("extensions") if isinstance(capabilities, dict) else None
-    return isinstance(extensions, dict) and TASKS_EXTENSION in extensions
 
 
 class Probe:
@@ -235,8 +227,7 @@ async def initialize(
     VersionMismatch: the server wants another version. RemoteError: it refuses. InvalidResponse: its
     capabilities are not an object.
     """
-    backend.revision = None
-    backend.session.batches = True  # a server of 2025-03-26 may answer in a batch
+    backend.speak(None, batches=True)  # a server of 2025-03-26 may answer in a batch
     answer: Any = backend.greeting
     for n in itertools.count():
         if answer is not None:
@@ -254,8 +245,7 @@ async def initialize(
     if offered and not isinstance(offered, dict):
         raise InvalidResponse("the capabilities of the server are not an object")
     hello["capabilities"] = understood(offered)
-    backend.revision = REVISIONS[version]
-    backend.session.batches = version == "2025-03-26"
+    backend.speak(REVISIONS[version], batches=version == "2025-03-26")
     backend.tell("notifications/initialized")
     return hello
 

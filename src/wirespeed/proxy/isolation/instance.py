@@ -128,7 +128,7 @@ class Instance:
 
     def use(self, backend: Upstream) -> None:
         """The server is ready: the requests go to it, the kept ones first."""
-        backend.retries, backend.retries_calls = self.retries, self.retries.has_calls
+        backend.retry(self.retries, calls=self.retries.has_calls)
         self.backend = backend
         self._left, self._alone_from = None, 0.0
         self._principals.clear()

@@ -212,7 +212,7 @@ class Legacy(Instance):
             )
         )
         if self.backend is None and self.refusal is None:
-            front.session.pauses_requests = True
+            front.pause()
             return
         client = self._fronts[front]
         if client.greeting is not None:

@@ -61,13 +61,12 @@ class Modern(Instance):
     async def ready(self, backend: Upstream) -> None:
         """The server is of this era: let the requests go on."""
         await learn_tools(backend, self.retries, self.config.start_timeout)
-        backend.session.answers_requests = False
+        backend.expect_no_requests()
         seal = self._pool.seal if backend.runs_tasks else None
         if not self._pool.has_one:
-            backend.tags = Tags(f"{self.index}~", seal)
-            backend.changes = self._pool.changes
+            backend.mark(Tags(f"{self.index}~", seal), self._pool.changes)
         elif seal is not None:
-            backend.tags = Tags("", seal)
+            backend.mark(Tags("", seal))
         self.use(backend)
         self.attach_all()
 

@@ -149,7 +149,7 @@ class PerClient:
                 modern=not front.translates and not isinstance(config.target, Http),
             )
         )
-        front.session.pauses_requests = True
+        front.pause()
         pair = self._pairs[front] = self._spares.take()
         pair.join(front, first, self.failed)
         self._spares.fill()
@@ -265,7 +265,7 @@ class PerClient:
         if front.translates and not self._passes(front, backend, message, modern):
             return None
         if modern:  # the first: HTTP needs to know the revision
-            backend.revision = REVISIONS[LATEST_MODERN]
+            cast("Upstream", backend).speak(REVISIONS[LATEST_MODERN])
             front.bind(front.binding.admitting(modern=True))
         return backend
 
@@ -305,7 +305,7 @@ class PerClient:
         if era != "auto":
             front.other_era(message, (), None, cast("Upstream", backend))
         elif modern:
-            front.session.pauses_requests = True  # what follows waits, too
+            front.pause()  # what follows waits, too
             self._probe(front, cast("Upstream", backend), message, None)
         else:
             return True
@@ -330,7 +330,7 @@ class PerClient:
                     fault = fault or exc
                 finally:
                     self._probes.pop(front, None)
-                    front.session.pauses_requests = False
+                    front.resume()
                 if refusal is None and found:
                     front.bind(front.binding.admitting(modern=True))
                     front.pass_request(message, backend)
@@ -430,7 +430,8 @@ class Pair:
         if not backend.session.messages_in:
             pair._silent_since = backend.began
         pair._take(backend)
-        life.supervisor.owner = backend.owner = pair
+        life.supervisor.owner = pair
+        backend.pass_to(pair)
         return pair
 
     def join(
@@ -475,8 +476,7 @@ class Pair:
 
     def _take(self, backend: Upstream) -> None:
         backend.bind(Binding.to_client(None))
-        # a server of 2025-03-26 may answer in a batch
-        backend.session.batches = True
+        backend.speak(backend.revision, batches=True)  # one of 2025-03-26 may answer in a batch
         self.backend = backend
 
     async def opened(self, backend: Upstream) -> None:

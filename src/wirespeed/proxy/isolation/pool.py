@@ -340,7 +340,8 @@ class Pool:
 
     def _give(self, backend: Upstream, life: RunningServer, owner: Instance) -> None:
         self._running[owner] = life
-        life.supervisor.owner = backend.owner = owner
+        life.supervisor.owner = owner
+        backend.pass_to(owner)
 
     def closed(self, backend: Upstream) -> None:
         """The first connection was lost in its handshake."""
@@ -505,7 +506,10 @@ class Pool:
             front.bind(Binding.to_router(self._per_client, front.service.flow))
             self._per_client.joined(front, message)
         elif not self.versions:
-            front.session.pauses_requests = self._refusal is None  # what follows waits, too
+            if self._refusal is None:
+                front.pause()  # what follows waits, too
+            else:
+                front.resume()
             self._wait(front, message)
         elif not self._has_legacy:
             params = params_of(message)
@@ -532,7 +536,7 @@ class Pool:
             if front.link is None:
                 continue
             if message.method == "initialize" and modern_version(message) is None:
-                front.session.pauses_requests = False
+                front.resume()
                 with guarded(front, message):
                     self._initialize(front, message)
                 front.link.wrote()

@@ -249,7 +249,7 @@ class MergedClient:
             if params["protocolVersion"] not in LEGACY_VERSIONS:
                 params["protocolVersion"] = LATEST_LEGACY
             self._hello = params
-            self.front.session.pauses_requests = True  # what follows waits for the servers
+            self.front.pause()  # what follows waits for the servers
             self.start(message, self._greet(message, params)).add_done_callback(self._begin)
 
     async def _greet(self, message: Message, params: Params) -> None:

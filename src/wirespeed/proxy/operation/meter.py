@@ -117,7 +117,7 @@ class Meter:
 
     def connected(self, backend: Upstream) -> None:
         """A connection to a server is there."""
-        backend.observer = self.observer
+        backend.observe(self.observer)
         self._backends[backend] = None
 
     def disconnected(self, backend: Upstream) -> None:

@@ -212,9 +212,14 @@ class Supervisor:
 
         def join(framer: Framer | None) -> Any:
             nonlocal backend
-            backend = Upstream(self.config.name, self.owner, self._limits, self._loop, framer)
-            if self.config.request_timeout is not None:
-                backend.deadline = self.config.request_timeout
+            backend = Upstream(
+                self.config.name,
+                self.owner,
+                self._limits,
+                self._loop,
+                framer,
+                self.config.request_timeout,
+            )
             self.meter.connected(backend)
             return backend
 
@@ -253,7 +258,7 @@ class Supervisor:
             if watch is not None:
                 watch.stop()
             if backend is not None:
-                backend.retries = None  # no other process of this server will follow
+                backend.retry(None)  # no other process of this server will follow
                 if backend.link is not None:
                     channel.hang_up()
                 channel.released()
@@ -302,7 +307,7 @@ class RunningServer(NamedTuple):
         backend = self.supervisor.backend
         try:
             if backend is not None:
-                backend.retired = True
+                backend.retire()
                 while backend.link is not None and backend.n_unfinished():
                     if loop.time() >= until:
                         backend.end("it was replaced, and its requests took too long")

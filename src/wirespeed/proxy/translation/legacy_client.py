@@ -89,8 +89,8 @@ class LegacyClient(Translator):
             raise ProtocolError(codes.INVALID_PARAMS, "protocolVersion must be a string")
         self.capabilities = declared(understood(offered), LATEST_MODERN)
         self._info = params.get("clientInfo")
-        backend.revision = REVISIONS[LATEST_MODERN]
-        backend.session.answers_requests = False
+        backend.speak(REVISIONS[LATEST_MODERN])
+        backend.expect_no_requests()
         found = await backend.ask("server/discover", {"_meta": self.meta()})
         versions = found.get("supportedVersions") if isinstance(found, dict) else None
         if not isinstance(versions, list) or LATEST_MODERN not in versions:
@@ -160,7 +160,7 @@ class LegacyClient(Translator):
                 message, codes.INVALID_REQUEST, "the connection is initialized already"
             )
         else:
-            front.session.pauses_requests = True  # what follows waits, too
+            front.pause()  # what follows waits, too
             self.route(front, message)
 
     def _ping(self, front: Any, message: Message) -> None:

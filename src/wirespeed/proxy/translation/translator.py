@@ -178,7 +178,7 @@ class Translator:
     def _connect(self) -> Upstream:
         if self._own is None:
             return self._join(self, self.front)[0]
-        self._before, self._own.owner = self._own.owner, self
+        self._before = self._own.pass_to(self)
         self._own.bind(UNBOUND)
         return self._own
 
