@@ -112,7 +112,7 @@ cdef class Translation:
 
 
 cdef class Side(Served):
-    cdef readonly object binding         # where its requests go (`Binding`): copied are the following
+    cdef readonly object binding         # where its requests go (`Binding`); what follows is of it
     cdef readonly Side across            # where its requests go; None: nowhere
     cdef readonly dict requests          # method -> function of (side, message), not of `across`
     cdef readonly bint admits_legacy     # False: `route` is asked for each request of this era
