@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from rows import every
 
 import wirespeed.litemcp
 from wirespeed import (
@@ -104,7 +105,7 @@ def default(name: str) -> Any:
     return dict(zip(struct.__struct_fields__[-len(defaults) :], defaults, strict=True))[member]
 
 
-@pytest.mark.parametrize("name", sorted(rows()))
+@every("name", sorted(rows()))
 def test_a_default(name: str) -> None:
     written, unit = rows()[name]
     assert written == shown(default(name), unit)

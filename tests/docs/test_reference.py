@@ -9,6 +9,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from rows import every
 
 pytestmark = pytest.mark.smoke
 
@@ -52,7 +53,7 @@ def homes(name: str, value: object) -> set[str]:
     return {f"{module}.{name}" for module in found}
 
 
-@pytest.mark.parametrize("module", MODULES)
+@every("module", MODULES)
 def test_every_public_name_is_in_the_reference(module: str) -> None:
     names = shown()
     imported = importlib.import_module(module)

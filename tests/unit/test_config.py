@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from rich.pretty import pretty_repr
+from rows import every
 
 from wirespeed import Client
 from wirespeed.auth import ClientCredentials, OAuth
@@ -121,7 +122,7 @@ def test_names_of_other_hosts() -> None:
     assert one({"command": "x", "transport": "stdio"}).transport == "stdio"
 
 
-@pytest.mark.parametrize(
+@every(
     ("server", "transport"),
     [
         ({"url": "ws://h"}, "ws"),
@@ -148,7 +149,7 @@ def test_transports(server: dict[str, Any], transport: str) -> None:
         assert got.target() == (Stdio("x") if transport == "stdio" else Socket(server["url"]))
 
 
-@pytest.mark.parametrize(
+@every(
     ("server", "expected"),
     [
         ({"url": "ws://me:s3cret@h/"}, "must not hold a user or password"),
@@ -311,7 +312,7 @@ def test_reprs_keep_secrets() -> None:
 # -- auth --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@every(
     ("written", "expected"),
     [
         ("oauth", AuthConfig()),
@@ -408,7 +409,7 @@ def test_auth_of_which_no_target_can_be_made(server: dict[str, Any], expected: s
 # -- faults ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@every(
     ("document", "expected"),
     [
         ([], 'expected an object with "mcpServers"'),
@@ -432,7 +433,7 @@ def test_document_faults(document: Any, expected: str) -> None:
     assert fault(document).startswith(expected)
 
 
-@pytest.mark.parametrize(
+@every(
     ("server", "expected"),
     [
         ({"command": "x", "args": ["a", []]}, "args[1]: expected `str`, got `array`"),
@@ -481,7 +482,7 @@ def test_server_faults(server: Any, expected: str) -> None:
     assert server_fault(server, environ={}).startswith(f"mcpServers.time.{expected}")
 
 
-@pytest.mark.parametrize(
+@every(
     ("server", "expected"),
     [
         ({"args": ["x"]}, 'expected "command" (a program to start) or "url"'),
@@ -512,7 +513,7 @@ def test_faults_of_the_file(tmp_path: Path) -> None:
     assert "4300" in fault('{"timeout": ' + "1" * 5000 + "}")
 
 
-@pytest.mark.parametrize(
+@every(
     ("text", "expected"),
     [
         ("{\"a\": {'time': 1}}", 'line 1, column 8: strings and keys go in double quotes (")'),
@@ -529,8 +530,8 @@ def test_syntax_faults(text: str, expected: str) -> None:
     assert fault(text) == expected
 
 
-@pytest.mark.parametrize("key", ["env", "headers"])
-@pytest.mark.parametrize(
+@every("key", ["env", "headers"])
+@every(
     "broken",
     [
         '{"A": "s3cret",}',

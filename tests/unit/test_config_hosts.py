@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rows import every
 
 from wirespeed.config import ServerConfig, document, load, loads, shapes
 from wirespeed.errors import ConfigError
@@ -265,7 +266,7 @@ def test_a_token_of_the_environment() -> None:
 # -- spellings -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@every(
     ("word", "transport"),
     [
         *((word, "stdio") for word in ("stdio", "STDIO", "local")),
@@ -284,7 +285,7 @@ def test_a_remote_server_is_reached_as_its_url_says() -> None:
     assert one({"type": "remote", "url": "wss://h/mcp"}).transport == "ws"
 
 
-@pytest.mark.parametrize(
+@every(
     ("entry", "seconds"),
     [
         ({"timeout": 60}, 60.0),
@@ -350,7 +351,7 @@ FAULTS: list[tuple[Any, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("entry", "problem"), FAULTS, ids=lambda value: json.dumps(value)[:50])
+@every(("entry", "problem"), FAULTS, ids=lambda value: json.dumps(value)[:50])
 def test_a_fault_costs_its_entry(entry: Any, problem: str) -> None:
     text = json.dumps({"mcpServers": {"bad": entry, "good": {"command": "x"}}})
     servers = loads(text, source="f.json", environ=ENVIRON)
@@ -383,7 +384,7 @@ def test_a_key_that_is_there_twice_costs_its_entry() -> None:
         loads('{"mcpServers": {}, "mcpServers": {}}')
 
 
-@pytest.mark.parametrize(
+@every(
     "text",
     ["[" * 100_000, "{", '{"mcpServers": {"a": {"command": "s3cret"} "b"', "5", "{}", "/* {} */"],
 )

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, get_type_hints
 
 import pytest
+from rows import every
 
 import wirespeed
 from wirespeed import errors, types
@@ -37,7 +38,7 @@ def exported(package: str) -> dict[str, Any]:
     return {name: getattr(module, name) for name in module.__all__}
 
 
-@pytest.mark.parametrize("package", PUBLIC)
+@every("package", PUBLIC)
 def test_classes_and_functions_carry_the_first_package_that_has_them(package: str) -> None:
     for name, value in exported(package).items():
         if inspect.isclass(value) and not value.__flags__ & HEAP_TYPE:
@@ -55,7 +56,7 @@ def test_a_public_name_has_one_home() -> None:
     assert sorted(names) == sorted(set(names))
 
 
-@pytest.mark.parametrize("package", PUBLIC)
+@every("package", PUBLIC)
 def test_annotations_of_classes_are_found(package: str) -> None:
     for name, value in exported(package).items():
         if inspect.isclass(value):
@@ -65,7 +66,7 @@ def test_annotations_of_classes_are_found(package: str) -> None:
                 assert name in UNRESOLVED
 
 
-@pytest.mark.parametrize("package", HOMES)
+@every("package", HOMES)
 def test_type_checkers_see_what_the_table_has(package: str) -> None:
     source = importlib.import_module(package).__file__
     assert source is not None
@@ -97,7 +98,7 @@ def test_results_are_pickled(value: Any) -> None:
     assert type(value).__module__.encode() in data
 
 
-@pytest.mark.parametrize(
+@every(
     "error",
     [
         errors.VersionMismatch("no", ["2025-11-25"]),

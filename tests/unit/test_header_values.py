@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from rows import every
 
 from wirespeed.protocol.header_values import (
     MAX_INTEGER,
@@ -48,13 +49,13 @@ ENCODED = {
 }
 
 
-@pytest.mark.parametrize("text", ENCODED, ids=repr)
+@every("text", ENCODED, ids=repr)
 def test_trap_50_texts_are_encoded_as_the_page_says(text: str) -> None:
     assert encode_text(text) == encode(text) == ENCODED[text]
     assert decode(ENCODED[text]) == text
 
 
-@pytest.mark.parametrize(
+@every(
     ("value", "field"),
     [
         (True, "true"),
@@ -101,7 +102,7 @@ def test_numbers_and_booleans_survive_as_fields(value: int) -> None:
     assert same_value(value, decode(field))
 
 
-@pytest.mark.parametrize(
+@every(
     "field",
     [
         "=?base64?SGVsbG8?=",  # no padding
@@ -121,9 +122,7 @@ def test_bad_base64_between_both_markers_is_malformed(field: str) -> None:
         decode(field)
 
 
-@pytest.mark.parametrize(
-    "field", ["caf\xe9", "a\x00", "a\x7f", "a\nb", "a\n", "世", "=?base64?é?="]
-)
+@every("field", ["caf\xe9", "a\x00", "a\x7f", "a\nb", "a\n", "世", "=?base64?é?="])
 def test_characters_that_fields_must_not_have_are_malformed(field: str) -> None:
     with pytest.raises(ValueError, match="invalid characters"):
         decode(field)
@@ -147,7 +146,7 @@ def test_base64_has_one_spelling(data: bytes, tail: str) -> None:
     assert text.encode() == data
 
 
-@pytest.mark.parametrize(
+@every(
     ("value", "text", "same"),
     [
         (42, "42", True),
@@ -219,7 +218,7 @@ def test_marked_arguments_are_found_in_order_at_any_depth() -> None:
     assert value_at({"a": {"b": 1}}, ("a", "b", "c")) is None
 
 
-@pytest.mark.parametrize("value", [{}, {"type": "object"}, True, None, [], schema(a=True)])
+@every("value", [{}, {"type": "object"}, True, None, [], schema(a=True)])
 def test_a_schema_without_the_keyword_has_no_fields(value: object) -> None:
     assert param_fields(value) == ()
 
@@ -230,7 +229,7 @@ def test_the_keyword_as_data_or_as_the_name_of_a_property_marks_nothing() -> Non
     assert param_fields(schema(**properties, b={"const": data, "examples": [data]})) == ()
 
 
-@pytest.mark.parametrize(
+@every(
     "name",
     [
         "",
@@ -252,7 +251,7 @@ def test_a_name_that_is_not_a_token_is_refused(name: object) -> None:
         param_fields(schema(a=marked(name)))
 
 
-@pytest.mark.parametrize(
+@every(
     "kind",
     ["number", "array", "object", "null", None, ["string"], ["string", "null"], {}],
     ids=repr,
@@ -273,7 +272,7 @@ def test_names_are_unique_whatever_their_case(second: str) -> None:
         param_fields(schema(a=marked(), b=schema(c=marked(second))))
 
 
-@pytest.mark.parametrize(
+@every(
     "where",
     [
         marked(kind="object"),  # the root itself

@@ -17,7 +17,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
+from rows import every
 
 import wirespeed
 
@@ -306,7 +306,7 @@ def is_in_order(module: str, used: str) -> bool:
     )
 
 
-@pytest.mark.parametrize("module", sorted(SOURCES))
+@every("module", sorted(SOURCES))
 def test_imports_point_one_way(module: str) -> None:
     used = used_by(module)
     assert module or not used, f"the package itself imports {used}"
@@ -369,7 +369,7 @@ def test_no_imports_form_a_cycle() -> None:
         visit(module, ())
 
 
-@pytest.mark.parametrize("path", sorted(ROOT.rglob("*/__init__.py")), ids=module_name)
+@every("path", sorted(ROOT.rglob("*/__init__.py")), ids=module_name)
 def test_folders_import_nothing(path: Path) -> None:
     """What an ``__init__.pxd`` names is loaded by who cimports it."""
     used = {name for name, _ in imports(path) if name.partition(".")[0] == "wirespeed"}
@@ -409,7 +409,7 @@ def test_compiled_folders_can_be_cimported() -> None:
             folder = folder.parent
 
 
-@pytest.mark.parametrize("module", sorted(SOURCES))
+@every("module", sorted(SOURCES))
 def test_no_input_output_no_clock(module: str) -> None:
     room = module.partition(".")[0]
     if room not in WITHOUT_A_LOOP:

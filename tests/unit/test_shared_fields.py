@@ -7,7 +7,7 @@ import ast
 import re
 from pathlib import Path
 
-import pytest
+from rows import every
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "explanation" / "security.md").read_text()
@@ -62,7 +62,7 @@ def rows() -> dict[str, set[str]]:
     return found
 
 
-@pytest.mark.parametrize("name", PLACES)
+@every("name", PLACES)
 def test_each_field_has_a_row(name: str) -> None:
     assert all(FIELDS[name]), "the declarations are written in another way"
     assert not set().union(*FIELDS[name]) - rows()[name]

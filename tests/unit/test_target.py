@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from rich.pretty import pretty_repr
+from rows import every
 
 from wirespeed.transport.child.command import Stdio, safe_environment
 
@@ -19,7 +20,7 @@ async def _coroutine(_line: str) -> None:
     pass
 
 
-@pytest.mark.parametrize(
+@every(
     ("make", "kind", "expected"),
     [
         (lambda: Stdio(""), ValueError, "command is empty"),

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from rows import every
 
 from wirespeed.protocol.uri_template import MAX_URI, Matcher, UriTemplate, check_uri, is_path_escape
 
@@ -136,12 +137,12 @@ EXAMPLES = {
 }
 
 
-@pytest.mark.parametrize("template", EXAMPLES)
+@every("template", EXAMPLES)
 def test_expansion_is_that_of_the_rfc(template: str) -> None:
     assert UriTemplate(template).expand(VALUES) == EXAMPLES[template]
 
 
-@pytest.mark.parametrize(
+@every(
     ("template", "values", "uri"),
     [
         ("n://{a}/{b}/{c}", {"a": 5, "b": 1.5, "c": True}, "n://5/1.5/true"),
@@ -163,7 +164,7 @@ def test_expansion_beyond_the_examples(template: str, values: Any, uri: str) -> 
     assert UriTemplate(template).expand(**values) == uri
 
 
-@pytest.mark.parametrize(
+@every(
     ("template", "why"),
     [
         ("x{", "has no '}'"),
@@ -221,7 +222,7 @@ def match(template: str, uri: str, **options: Any) -> dict[str, str] | None:
     return Matcher(UriTemplate(template), **options).match(uri)
 
 
-@pytest.mark.parametrize(
+@every(
     ("template", "uri", "values"),
     [
         ("a://{x}", "a://1", {"x": "1"}),
@@ -308,7 +309,7 @@ def test_matching(template: str, uri: str, values: dict[str, Any] | None) -> Non
     assert match(template, uri) == values
 
 
-@pytest.mark.parametrize(
+@every(
     ("template", "uri"),
     [
         ("f://{x}", "f://.."),
@@ -356,7 +357,7 @@ def test_path_escapes() -> None:
     assert not any(map(is_path_escape, ["", "a", "...", "a..", "/a", "a/b", "a/.../b"]))
 
 
-@pytest.mark.parametrize(
+@every(
     ("template", "why"),
     [
         ("a://{x}{y}", "stands right behind another variable"),
@@ -394,11 +395,11 @@ def test_a_template_that_cannot_be_matched_says_why(template: str, why: str) -> 
 
 
 # Many ways to divide; each is divided in one pass for each variable.
-@pytest.mark.parametrize(
+@every(
     "template",
     ["{a}a{b}a{c}a{d}a{e}!", "{+a}/{+b}/{+c}/{+d}/{+e}!", "{+a}a/{b}", "{a}-{b}-{c}-{d}-{e}"],
 )
-@pytest.mark.parametrize("text", ["a", "/", "-", "a-", "%41"])
+@every("text", ["a", "/", "-", "a-", "%41"])
 def test_no_uri_takes_long(template: str, text: str) -> None:
     matcher = Matcher(UriTemplate(template))
     uri = (text * 8000)[:8000]
@@ -513,14 +514,14 @@ def test_any_text_is_a_template_or_a_value_error(text: str) -> None:
     matcher.match(text)
 
 
-@pytest.mark.parametrize(
+@every(
     "uri", ["file:///a/b.py", "x:", "config://app", "urn:isbn:1", "a+b-c.d://x?y=%20#z", "data:,'"]
 )
 def test_uris(uri: str) -> None:
     check_uri(uri)
 
 
-@pytest.mark.parametrize(
+@every(
     ("uri", "why"),
     [
         ("", "does not begin with a scheme"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from rows import every
 
 from wirespeed.auth.fetch import Reach, reach_of, reach_of_host
 
@@ -27,9 +28,7 @@ PLACES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("address", "reach"), [(one, reach) for reach, many in PLACES.items() for one in many]
-)
+@every(("address", "reach"), [(one, reach) for reach, many in PLACES.items() for one in many])
 def test_the_reach_of_an_address(address: str, reach: Reach) -> None:
     assert reach_of(address) is reach
 
@@ -40,6 +39,6 @@ async def test_the_reach_of_a_host() -> None:
     assert await reach_of_host("8.8.8.8") is Reach.PUBLIC
 
 
-@pytest.mark.parametrize("host", ["no-such-host.invalid", "x" * 300, "a..b"])
+@every("host", ["no-such-host.invalid", "x" * 300, "a..b"])
 async def test_a_host_that_cannot_be_looked_up_is_public(host: str) -> None:
     assert await reach_of_host(host) is Reach.PUBLIC

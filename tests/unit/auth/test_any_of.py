@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from issuer_lab import verified
+from rows import every
 
 from wirespeed.auth import AccessToken, AnyOf
 from wirespeed.errors import CannotVerify, InvalidToken
@@ -36,7 +37,7 @@ class Own:
         return AccessToken(subject=f"{token} of {self.name}")
 
 
-@pytest.mark.parametrize("waits", [(), (0,), (1,), (2,), (0, 2), (0, 1, 2)])
+@every("waits", [(), (0,), (1,), (2,), (0, 2), (0, 1, 2)])
 async def test_the_first_that_accepts_decides(waits: tuple[int, ...]) -> None:
     many = [
         Own("a", 0 in waits, x=1),

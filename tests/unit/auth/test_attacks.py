@@ -11,6 +11,7 @@ from typing import Any, Self
 import pytest
 from issuer_lab import AUDIENCE, NOW, Clock, Issuer, public, signed, verified
 from origin_lab import Origin, Request, ok
+from rows import every
 
 from wirespeed.auth import (
     AccessToken,
@@ -86,7 +87,7 @@ async def test_metadata_of_another_issuer() -> None:
             await verified(target.verifier, target.issuer.token())
 
 
-@pytest.mark.parametrize("algorithm", ["none", "None", "NONE", "nOnE"])
+@every("algorithm", ["none", "None", "NONE", "nOnE"])
 async def test_no_signature(algorithm: str) -> None:
     async with Target() as target:
         claims = target.issuer.token().split(".")[1]
@@ -144,7 +145,7 @@ async def test_a_key_in_the_header() -> None:
         assert evil.asked == []
 
 
-@pytest.mark.parametrize("kid", ["../../dev/null", "' OR 1=1 --", "x" * 8000, "\x00", "1\n"])
+@every("kid", ["../../dev/null", "' OR 1=1 --", "x" * 8000, "\x00", "1\n"])
 async def test_the_id_of_a_key_as_a_weapon(kid: str) -> None:
     async with Target() as target:
         claims = {"iss": target.issuer.url, "aud": AUDIENCE, "exp": NOW + 60, "sub": "root"}
@@ -177,7 +178,7 @@ async def test_critical_parameters() -> None:
         await target.refuses(f"{segment(header)}.{claims}.{signature}", "critical")
 
 
-@pytest.mark.parametrize(
+@every(
     "token",
     [
         "a.b.c.d.e",  # encrypted
@@ -259,7 +260,7 @@ async def test_a_flood_of_tokens_of_other_issuers_fetches_nothing() -> None:
         assert target.issuer.asked == []
 
 
-@pytest.mark.parametrize(
+@every(
     "url",
     [
         "https://169.254.169.254/latest/meta-data",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rows import every
 
 from wirespeed.auth.challenge import (
     MAX_CHALLENGES,
@@ -17,7 +18,7 @@ from wirespeed.auth.challenge import (
 pytestmark = pytest.mark.smoke
 
 
-@pytest.mark.parametrize(
+@every(
     ("field", "found"),
     [
         ("", []),

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from joserfc import jwk, jws
+from rows import every
 
 from wirespeed.auth.client.dpop import DpopKey
 from wirespeed.auth.dpop_proofs import ALGORITHMS, DpopProofs, InvalidProof, Nonces
@@ -74,7 +75,7 @@ def checked(
     return proofs.check(proof, method=method, url=url, token=TOKEN, thumbprint=thumbprint(bound))
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@every("algorithm", ALGORITHMS)
 async def test_a_proof_of_our_client_is_taken(algorithm: str) -> None:
     clock = Clock()
     key = DpopKey(algorithm=algorithm, clock=clock)
@@ -98,7 +99,7 @@ async def test_the_proof_of_a_token_request_names_no_token() -> None:
     assert found.thumbprint == key.thumbprint
 
 
-@pytest.mark.parametrize(
+@every(
     ("htu", "url"),
     [
         (URL + "?q=1#f", URL),
@@ -148,7 +149,7 @@ def of_a_shared_secret() -> str:
     return forged(secret, alg="HS256", jwk=secret.as_dict())
 
 
-@pytest.mark.parametrize(
+@every(
     ("proof", "reason"),
     [
         (lambda: "", "not a JWT"),

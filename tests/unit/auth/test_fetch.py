@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from origin_lab import JSON, SSE, Origin, Request, ok
+from rows import every
 
 from wirespeed.auth.fetch import MAX_ORIGINS, MAX_WAITING, Fetcher, FetchError
 from wirespeed.errors import TransportError
@@ -60,7 +61,7 @@ async def test_errors_are_responses(status: bytes) -> None:
         assert (found.status, found.json()) == (int(status[:3]), {"error": "invalid_grant"})
 
 
-@pytest.mark.parametrize("body", [b"<html>", b"", b"[" * 100_000, b'"\xff"'])
+@every("body", [b"<html>", b"", b"[" * 100_000, b'"\xff"'])
 async def test_a_body_that_is_not_json(body: bytes) -> None:
     async def answer(request: Request) -> None:
         await request.write(ok(body))
@@ -71,7 +72,7 @@ async def test_a_body_that_is_not_json(body: bytes) -> None:
             found.json()
 
 
-@pytest.mark.parametrize(
+@every(
     ("response", "reason"),
     [
         (ok(b"x" * 1001), "1000"),
@@ -146,7 +147,7 @@ async def test_a_cancelled_request_closes_its_connection() -> None:
             await origin.gone.wait()
 
 
-@pytest.mark.parametrize(
+@every(
     ("url", "reason"),
     [
         ("http://auth.example/", "http://auth.example/ is not secure: https is needed"),
@@ -171,7 +172,7 @@ async def test_urls_that_are_not_asked(url: Any, reason: str) -> None:
         assert "s3cret" not in str(caught.value)
 
 
-@pytest.mark.parametrize(
+@every(
     ("home", "host"),
     [
         (None, "127.0.0.1"),
@@ -189,7 +190,7 @@ async def test_a_public_server_does_not_lead_to_this_machine(home: str | None, h
         assert origin.n_connections == 0
 
 
-@pytest.mark.parametrize(
+@every(
     "url",
     [
         "https://10.0.0.1/",
@@ -215,7 +216,7 @@ async def test_this_machine_does_not_lead_to_metadata_services() -> None:
             await fetcher.get("https://169.254.169.254/latest/meta-data")
 
 
-@pytest.mark.parametrize("home", ["http://127.0.0.1:1/mcp", "http://localhost/mcp", None])
+@every("home", ["http://127.0.0.1:1/mcp", "http://localhost/mcp", None])
 async def test_this_machine_may_lead_to_itself(home: str | None) -> None:
     async with Origin(echo) as origin, fetcher_of(home, allow_private=home is None) as fetcher:
         assert (await fetcher.get(url_of(origin))).status == 200

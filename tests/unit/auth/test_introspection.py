@@ -12,6 +12,7 @@ from urllib.parse import parse_qs
 import pytest
 from issuer_lab import AUDIENCE, NOW, Clock, verified
 from origin_lab import Origin, Request, ok
+from rows import every
 
 from wirespeed.auth import AccessToken, IntrospectionVerifier
 from wirespeed.errors import CannotVerify, InvalidToken
@@ -180,7 +181,7 @@ async def test_nobody_waits_for_a_failure() -> None:
         assert reported == []
 
 
-@pytest.mark.parametrize(
+@every(
     ("answer", "status", "reason"),
     [
         ({"active": True, "sub": "a", "aud": AUDIENCE}, b"500 X", "answered 500"),
@@ -205,7 +206,7 @@ async def test_it_fails_closed(answer: Any, status: bytes, reason: str) -> None:
         assert "s3cret" not in str(caught.value)
 
 
-@pytest.mark.parametrize(
+@every(
     ("members", "reason"),
     [
         ({"active": False}, "is not active"),
@@ -233,7 +234,7 @@ async def test_members_that_may_be_absent() -> None:
         assert (access.expires, access.fresh_until) == (None, NOW + 60)
 
 
-@pytest.mark.parametrize("token", ["", "a b", "é", "a\r\nb", "x" * 20_000])
+@every("token", ["", "a b", "é", "a\r\nb", "x" * 20_000])
 async def test_texts_that_nobody_is_asked_about(token: str) -> None:
     async with Lab() as lab:
         with pytest.raises(InvalidToken, match="empty, too long or not printable"):
@@ -250,7 +251,7 @@ async def test_a_server_that_is_down_or_silent() -> None:
         await lab.verify()
 
 
-@pytest.mark.parametrize(
+@every(
     ("options", "reason"),
     [
         ({}, "give client_id and client_secret, or token"),

@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from issuer_lab import AUDIENCE, NOW, Clock, Issuer, public, signed, verified
 from origin_lab import Origin
+from rows import every
 
 from wirespeed.auth import AccessToken, JwtVerifier
 from wirespeed.auth.jose import ASYMMETRIC, new_key, secret_key, sign
@@ -62,7 +63,7 @@ def test_a_key_as_pem(algorithm: str) -> None:
         assert isinstance(verifier.verify(issuer.token()), AccessToken)
 
 
-@pytest.mark.parametrize(
+@every(
     ("claims", "scopes"),
     [
         ({}, set()),
@@ -89,7 +90,7 @@ def test_other_claims_may_name_scopes() -> None:
     assert access.scopes == {"r"}
 
 
-@pytest.mark.parametrize(
+@every(
     ("claims", "subject", "client"),
     [
         ({"client_id": "c"}, "anne", "c"),
@@ -108,7 +109,7 @@ def test_subjects_and_clients(claims: dict[str, Any], subject: str, client: str 
     assert (access.subject, access.client_id) == (subject, client)
 
 
-@pytest.mark.parametrize(
+@every(
     ("claims", "reason"),
     [
         ({"iss": "https://other.example"}, "has the issuer 'https://other.example'"),
@@ -179,7 +180,7 @@ def test_several_audiences() -> None:
         verifier.verify(issuer.token(aud="c"))
 
 
-@pytest.mark.parametrize(
+@every(
     ("typ", "accepted", "required"),
     [
         ("at+jwt", True, True),
@@ -214,7 +215,7 @@ def test_the_answer_is_fresh_for_some_minutes() -> None:
         assert (access.expires, access.fresh_until) == (exp, fresh)
 
 
-@pytest.mark.parametrize(
+@every(
     "token", ["", "a", "a.b.c", "e30.e30.", "..", "é.e30.x", "e30.e30.e30.e30.e30", "x" * 20_000]
 )
 async def test_texts_that_are_not_tokens(token: str) -> None:
@@ -222,7 +223,7 @@ async def test_texts_that_are_not_tokens(token: str) -> None:
         await verified(fixed(Issuer()), token)
 
 
-@pytest.mark.parametrize("payload", [b"", b"[]", b'"x"', b"{", b"[" * 9000, b'{"exp": NaN}'])
+@every("payload", [b"", b"[]", b'"x"', b"{", b"[" * 9000, b'{"exp": NaN}'])
 def test_payloads_that_are_not_claims(payload: bytes) -> None:
     issuer = Issuer()
     token = sign({"alg": "ES256", "kid": "1"}, payload, issuer.keys["1"])
@@ -230,7 +231,7 @@ def test_payloads_that_are_not_claims(payload: bytes) -> None:
         fixed(issuer).verify(token)
 
 
-@pytest.mark.parametrize(
+@every(
     ("header", "reason"),
     [
         ({"typ": 5}, "type of the token is not text"),
@@ -280,7 +281,7 @@ async def test_secrets() -> None:
         verifier.verify(asymmetric)
 
 
-@pytest.mark.parametrize(
+@every(
     ("options", "reason"),
     [
         ({"secret": "short"}, "a secret has at least 32 bytes"),

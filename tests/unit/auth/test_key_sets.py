@@ -8,6 +8,7 @@ from typing import Any, Self
 
 import pytest
 from issuer_lab import AUDIENCE, NOW, Clock, Issuer, public, verified
+from rows import every
 
 from wirespeed.auth import AccessToken, JwtVerifier
 from wirespeed.auth.jose import new_key, secret_key
@@ -200,7 +201,7 @@ async def test_a_clock_that_is_put_back() -> None:
         assert lab.issuer.n_fetched == 2
 
 
-@pytest.mark.parametrize(
+@every(
     ("body", "reason"),
     [
         (b"<html>", "is not JSON"),
@@ -221,7 +222,7 @@ async def test_key_sets_that_are_refused(body: bytes, reason: str) -> None:
             await lab.verify()
 
 
-@pytest.mark.parametrize(
+@every(
     ("metadata", "reason"),
     [
         ({"jwks_uri": None}, "has no jwks_uri"),

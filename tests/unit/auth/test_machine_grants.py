@@ -12,6 +12,7 @@ from urllib.parse import unquote_plus
 import pytest
 from grant_lab import Asked, Site, site
 from joserfc import jwk, jwt
+from rows import every
 
 from wirespeed import Client, Http
 from wirespeed.auth import (
@@ -147,8 +148,8 @@ async def test_credentials_go_to_their_own_authorization_server_alone() -> None:
 # -- a key -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("algorithm", KEYS)
-@pytest.mark.parametrize("form", ["pem", "jwk"])
+@every("algorithm", KEYS)
+@every("form", ["pem", "jwk"])
 async def test_a_key_signs_an_assertion_for_the_issuer(algorithm: str, form: str) -> None:
     key = KEYS[algorithm]
     private = key.as_pem(private=True) if form == "pem" else key.as_dict(private=True)

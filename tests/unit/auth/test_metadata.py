@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from origin_lab import Origin, Request, ok
+from rows import every
 
 from wirespeed.auth.fetch import Fetcher, FetchError
 from wirespeed.auth.metadata import (
@@ -112,7 +113,7 @@ OAUTH = "/.well-known/oauth-authorization-server"
 OPENID = "/.well-known/openid-configuration"
 
 
-@pytest.mark.parametrize(
+@every(
     ("path", "places", "n_asked"),
     [
         ("", [OAUTH], 1),
@@ -139,7 +140,7 @@ async def test_an_issuer_without_metadata() -> None:
     assert documents.asked == [f"{OAUTH}/t", f"{OPENID}/t", f"/t{OPENID}"]
 
 
-@pytest.mark.parametrize(
+@every(
     ("body", "reason"),
     [
         (b'{"issuer": "https://other.example"}', "has the issuer 'https://other.example', not "),

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from authorization_server import ECHO, AuthorizationServer, User, auth, call, get, lab
 from client_lab import until
+from rows import every
 from web_lab import listening
 
 from wirespeed import Client, Context, Http, Server, SyncClient, WebSocket
@@ -113,7 +114,7 @@ def test_a_blocking_client_logs_in() -> None:
 # -- scopes ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@every(
     ("challenged", "listed", "given", "supported", "expected"),
     [
         (["a"], ["b", "c"], None, None, "a"),
@@ -280,7 +281,7 @@ async def test_a_browser_gets_the_address_and_nothing_else(
 # -- values ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@every(
     ("options", "expected"),
     [
         ({"client_secret": "s"}, "needs client_id"),

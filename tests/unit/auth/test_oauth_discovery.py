@@ -18,14 +18,15 @@ from authorization_server import (
     call,
     lab,
 )
+from rows import every
 from web_lab import Exchange, listening, modern
 
 from wirespeed.auth import MemoryStorage
 from wirespeed.errors import AuthorizationError
 
 
-@pytest.mark.parametrize("path", ["", "/tenant"])
-@pytest.mark.parametrize("kind", ["oauth", "openid", "appended"])
+@every("path", ["", "/tenant"])
+@every("kind", ["oauth", "openid", "appended"])
 async def test_where_metadata_lies(path: str, kind: str) -> None:
     async with lab(path) as (server, protected, user):
         if kind != "oauth":
@@ -43,8 +44,8 @@ async def test_where_metadata_lies(path: str, kind: str) -> None:
             assert asked == [f"{RESOURCE}/mcp", RESOURCE]
 
 
-@pytest.mark.parametrize("named", [RESOURCE, f"{RESOURCE}/mcp"])
-@pytest.mark.parametrize("resource", ["", "/", "/mcp", "/mcp/"])
+@every("named", [RESOURCE, f"{RESOURCE}/mcp"])
+@every("resource", ["", "/", "/mcp", "/mcp/"])
 async def test_the_metadata_of_the_challenge_beside_other_metadata_of_the_origin(
     named: str, resource: str
 ) -> None:
@@ -173,7 +174,7 @@ def resource(**members: Any) -> Change:
     return lambda server, protected: protected.changes.update(members)
 
 
-@pytest.mark.parametrize(
+@every(
     ("change", "expected"),
     [
         (resource(resource="https://evil.example.com/mcp"), "that of another resource"),

@@ -7,13 +7,14 @@ from typing import Any
 
 import pytest
 from authorization_server import ECHO, auth, call, get, lab
+from rows import every
 
 from wirespeed.auth import MemoryStorage
 from wirespeed.errors import AuthorizationError
 
 
-@pytest.mark.parametrize("handler", [False, True])
-@pytest.mark.parametrize(
+@every("handler", [False, True])
+@every(
     ("advertised", "iss", "expected"),
     [
         (True, "{}", ""),

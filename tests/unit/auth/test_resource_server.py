@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from http_lab import Peer, Place, Response, call, message, serving
+from rows import every
 from token_lab import (
     ISSUER,
     RESOURCE,
@@ -415,7 +416,7 @@ async def test_without_authorization_servers_there_is_no_metadata() -> None:
 # -- values ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@every(
     ("changed", "text"),
     [
         ({"verifier": None, "authorization_servers": []}, "one authorization server"),

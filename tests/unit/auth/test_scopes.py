@@ -10,6 +10,7 @@ import pytest
 from asgi_lab import Request
 from asgi_lab import message as asgi_message
 from http_lab import LEGACY, Peer, call, message, serving
+from rows import every
 from serve_lab import Bare, exchange, upgrade
 from serve_lab import serving as listening
 from token_lab import METADATA, TOKENS, bearer, challenge_of, notes, token
@@ -78,8 +79,8 @@ def mounted(**options: Any) -> Server:
     return outer
 
 
-@pytest.mark.parametrize("make", [lambda: fill(protected()), mounted], ids=["here", "mounted"])
-@pytest.mark.parametrize("use", USES)
+@every("make", [lambda: fill(protected()), mounted], ids=["here", "mounted"])
+@every("use", USES)
 async def test_a_call_needs_its_scopes(use: str, make: Callable[[], Server]) -> None:
     method, params, member = USES[use]
     params = {k: ("n://one/true" if v == "n://one/1" else v) for k, v in params.items()}

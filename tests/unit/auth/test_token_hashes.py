@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from issuer_lab import NOW, Clock
+from rows import every
 
 from wirespeed.auth import AccessToken, TokenHash, TokenHashes, hash_token, new_token
 from wirespeed.auth.verifiers import hashes
@@ -59,7 +60,7 @@ def test_a_hash_is_what_sha256sum_prints() -> None:
 HASH = hash_token("a" * 32)
 
 
-@pytest.mark.parametrize(
+@every(
     ("entries", "reason"),
     [
         ([{"hash": "a" * 32}], "not one of hash_token"),

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from cli_lab import wirespeed
+from rows import every
 
 from wirespeed.cli import credentials
 from wirespeed.cli.failures import Exit, Failure
@@ -123,8 +124,8 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize(("args", "text"), WRONG, ids=[text for _, text in WRONG])
-@pytest.mark.parametrize("more", [(), ("--debug",), ("--json",)], ids=["", "debug", "json"])
+@every(("args", "text"), WRONG, ids=[text for _, text in WRONG])
+@every("more", [(), ("--debug",), ("--json",)], ids=["", "debug", "json"])
 def test_a_wrong_line_never_shows_the_secret(
     args: list[str], text: str, more: tuple[str, ...]
 ) -> None:

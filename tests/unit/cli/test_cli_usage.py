@@ -17,6 +17,7 @@ from cli_lab import (
     one_line,
     wirespeed,
 )
+from rows import every
 
 from wirespeed import __version__
 from wirespeed.cli import targets
@@ -41,7 +42,7 @@ def _starts_with_code(line: str) -> bool:
     return bool(words) and words[0].isdigit()
 
 
-@pytest.mark.parametrize("command", ["", "serve", "list", "call", "info", "demo"])
+@every("command", ["", "serve", "list", "call", "info", "demo"])
 def test_help_fits_80_columns(command: str) -> None:
     done = wirespeed(*command.split(), "--help")
     assert done.returncode == 0
@@ -125,7 +126,7 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize(("args", "text"), WRONG, ids=[" ".join(args) for args, _ in WRONG])
+@every(("args", "text"), WRONG, ids=[" ".join(args) for args, _ in WRONG])
 def test_a_wrong_line_gets_one_line_and_exit_code_2(args: list[str], text: str) -> None:
     done = wirespeed(*args)
     assert done.returncode == 2
@@ -178,7 +179,7 @@ def test_arguments_keep_their_numbers_and_become_one_line(tmp_path: Path) -> Non
     assert read_arguments(None) == b"{}"
 
 
-@pytest.mark.parametrize(
+@every(
     ("text", "problem"),
     [
         ("", "JSON is not valid"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from core_lab import outcomes, take
+from rows import every
 
 from wirespeed.core import Session
 
@@ -14,8 +15,8 @@ def answer(id: str, body: str = '"result":{}') -> bytes:
     return f'{{"jsonrpc":"2.0","id":{id},{body}}}\n'.encode()
 
 
-@pytest.mark.parametrize("form", ['"{}"', "{}.0", "{}.000", '"{}.0"', '"\\u003{}"'])
-@pytest.mark.parametrize("body", ['"result":{}', '"error":{"code":1,"message":"no"}'])
+@every("form", ['"{}"', "{}.0", "{}.000", '"{}.0"', '"\\u003{}"'])
+@every("body", ['"result":{}', '"error":{"code":1,"message":"no"}'])
 def test_it_fits_exactly_one(form: str, body: str) -> None:
     session = Session(role="client")
     id = session.send_request("ping", token="t")
@@ -30,9 +31,7 @@ def test_it_fits_exactly_one(form: str, body: str) -> None:
     assert session.counters["requests_outstanding"] == 0
 
 
-@pytest.mark.parametrize(
-    "id", ['"2"', "2.0", '"1.5"', '"01"', '" 1"', '"x"', '""', "1e0", "1.", "-1.0"]
-)
+@every("id", ['"2"', "2.0", '"1.5"', '"01"', '" 1"', '"x"', '""', "1e0", "1.", "-1.0"])
 def test_it_fits_none(id: str) -> None:
     session = Session(role="client")
     session.send_request("ping", token="t")

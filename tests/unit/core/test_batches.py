@@ -20,6 +20,7 @@ from core_lab import (
     sent,
     take,
 )
+from rows import every
 
 from wirespeed.core import Limits, Session
 
@@ -54,7 +55,7 @@ def test_requests_and_notifications(door: str) -> None:
             )
 
 
-@pytest.mark.parametrize("order", list(itertools.permutations(range(3))))
+@every("order", list(itertools.permutations(range(3))))
 def test_answers_join_in_any_order_and_leave_with_the_last(order: tuple[int, ...]) -> None:
     session = batching()
     session.receive_data(batch(request(0), request(1), b"5", request(2)))
@@ -71,7 +72,7 @@ def test_answers_join_in_any_order_and_leave_with_the_last(order: tuple[int, ...
     assert sent(session) == b""
 
 
-@pytest.mark.parametrize(
+@every(
     ("line", "code"),
     [
         (b"[]\n", -32600),
@@ -91,7 +92,7 @@ def test_answers_join_in_any_order_and_leave_with_the_last(order: tuple[int, ...
         (b"[" + b"1," * 10 + b"x]\n", -32700),
     ],
 )
-@pytest.mark.parametrize("feed", DOORS.values(), ids=DOORS)
+@every("feed", DOORS.values(), ids=DOORS)
 def test_one_error_for_a_batch_that_is_none(line: bytes, code: int, feed: Feed) -> None:
     """Nothing in it is looked at, and the answer is no array."""
     for chunks in chunkings(line + notification("tail")):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from core_lab import chunkings
+from rows import every
 
 from wirespeed._core.framing.blankline import BlankLineFramer
 from wirespeed._core.streams import FrameStream
@@ -71,17 +72,13 @@ def test_trap_88_two_newlines_are_content_and_three_end_the_frame() -> None:
     check(ONE + b"\n\n\n" + ONE + b"\n\n\n", ONE, ONE)
 
 
-@pytest.mark.parametrize(
-    "end", [b"\n\n\n", b"\r\n\r\n\r\n", b"\r\n\n\n", b"\n\r\n\n", b"\n\n\r\n", b"\r\n\r\n\n"]
-)
+@every("end", [b"\n\n\n", b"\r\n\r\n\r\n", b"\r\n\n\n", b"\n\r\n\n", b"\n\n\r\n", b"\r\n\r\n\n"])
 def test_trap_88_a_carriage_return_and_a_newline_are_one_newline(end: bytes) -> None:
     check(ONE + end, ONE)
     check(ONE.replace(b"\n", b"\r\n") + end, ONE.replace(b"\n", b"\r\n"))
 
 
-@pytest.mark.parametrize(
-    "middle", [b"\n \n\n", b"\n\n\t\n", b"\n\r\r\n\n", b"\n\n\r", b"\n\n \r\n", b"\r\r\r"]
-)
+@every("middle", [b"\n \n\n", b"\n\n\t\n", b"\n\r\r\n\n", b"\n\n\r", b"\n\n \r\n", b"\r\r\r"])
 def test_blanks_on_an_empty_line_do_not_end_a_frame(middle: bytes) -> None:
     check(b"[1," + middle + b"2]\n\n\n", b"[1," + middle + b"2]")
 
@@ -91,7 +88,7 @@ def test_a_carriage_return_that_is_no_line_end_is_content() -> None:
     check(b"[1]\r\r\n\n\n", b"[1]")
 
 
-@pytest.mark.parametrize("more", [b"\n", b"\n\n", b"\r\n", b" \n\n", b"\n\n\n", b"\n" * 7, b" \t"])
+@every("more", [b"\n", b"\n\n", b"\r\n", b" \n\n", b"\n\n\n", b"\n" * 7, b" \t"])
 def test_trap_89_more_newlines_belong_to_the_next_frame_and_empty_ones_are_skipped(
     more: bytes,
 ) -> None:
@@ -125,7 +122,7 @@ def test_one_mark_at_the_very_start_is_skipped() -> None:
         check(BOM[:n] + b"x\n\n\n", BOM[:n] + b"x")
 
 
-@pytest.mark.parametrize("tail", [b"", b"\n", b"\n\n", b"\r\n", b"\n\r", b"\r", b" \n \n"])
+@every("tail", [b"", b"\n", b"\n\n", b"\r\n", b"\n\r", b"\r", b" \n \n"])
 def test_the_end_of_input_ends_the_last_frame(tail: bytes) -> None:
     check(TWO + b"\n\n\n" + ONE + tail, TWO, rest=[ONE])
 

@@ -7,6 +7,7 @@ import re
 
 import pytest
 from core_lab import batch, cancel, request, sent, take
+from rows import every
 
 from wirespeed.core import Limits, MessageReader, Session
 
@@ -174,8 +175,8 @@ def counted(text: str) -> int:
     return 1 + sum(outside.count(mark) for mark in ",[{")
 
 
-@pytest.mark.parametrize("values", ["7," * 60 + "7", "[]," * 30 + "{}", json.dumps(TEXTS * 9)])
-@pytest.mark.parametrize("kind", MANY)
+@every("values", ["7," * 60 + "7", "[]," * 30 + "{}", json.dumps(TEXTS * 9)])
+@every("kind", MANY)
 def test_values_of_a_message_are_bounded(kind: str, values: str) -> None:
     text = MANY[kind] % values
     for most, good in ((counted(text), True), (counted(text) - 1, False)):
@@ -189,7 +190,7 @@ def test_values_of_a_message_are_bounded(kind: str, values: str) -> None:
             assert first.fault == ("response" if kind in ("response", "error") else "request")
 
 
-@pytest.mark.parametrize("text", TEXTS)
+@every("text", TEXTS)
 def test_strings_are_one_value_each(text: str) -> None:
     whole = MANY["request"] % ",".join([f'"{text}"'] * 20)
     reader = MessageReader(limits=Limits(max_values=counted(whole)))

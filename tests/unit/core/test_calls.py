@@ -6,6 +6,7 @@ import json
 
 import pytest
 from core_lab import notification, outcome, outcomes, result, sent, take
+from rows import every
 
 from wirespeed.core import Limits, Session
 
@@ -64,7 +65,7 @@ def test_an_error_finds_its_caller() -> None:
     assert message.error == b'{"code":-1,"message":"no"}'
 
 
-@pytest.mark.parametrize(
+@every(
     "spell",
     ["{0}e0", "-{0}", "{0}0", "9007199254740993", "null", "true", "[{0}]",
      "12345678901234567890123", "0"],
@@ -123,7 +124,7 @@ def test_a_new_call_is_not_answered_by_an_old_response() -> None:
     assert [m.token for m in session.events()] == ["new"]
 
 
-@pytest.mark.parametrize(
+@every(
     ("body", "fails"),
     [
         ('"result":{},"error":{}', True),
@@ -230,7 +231,7 @@ def test_deadlines() -> None:
     assert take(session) == []
 
 
-@pytest.mark.parametrize("text", [b"7", b'"7"', b"-0", b'"a\\u0062"', b"1" * 5000, '"é"'.encode()])
+@every("text", [b"7", b'"7"', b"-0", b'"a\\u0062"', b"1" * 5000, '"é"'.encode()])
 def test_an_id_that_the_caller_chose(text: bytes) -> None:
     session = Session()
     number = session.send_request("m", token="chosen", id=text)
@@ -257,7 +258,7 @@ def test_a_chosen_string_is_found_in_any_spelling() -> None:
     assert session.pending.live == 0
 
 
-@pytest.mark.parametrize(
+@every(
     "text",
     [b"", b"1.5", b"null", b"[1]", b" 1", b"1 ", b'"a', b'1,"method":"x"', b"\n1", b'"\xff"'],
 )

@@ -6,6 +6,7 @@ import gc
 
 import pytest
 from core_lab import batch, cancel, notification, outcomes, request, result, sent, take
+from rows import every
 
 from wirespeed._core.slab import slabs_live
 from wirespeed.core import Limits, Message, Session
@@ -249,7 +250,7 @@ def test_a_ping_gets_through_between_the_bounds() -> None:
     assert ids(take(session)) == [3]
 
 
-@pytest.mark.parametrize(
+@every(
     ("line", "n"),
     [
         (b"nonsense\n", 1),

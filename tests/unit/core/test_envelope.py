@@ -8,6 +8,7 @@ import weakref
 
 import pytest
 from core_lab import notification, request, result, take
+from rows import every
 
 from wirespeed.core import POINTS, Message, Session, parse
 
@@ -64,7 +65,7 @@ def test_points_are_members_of_their_object_only() -> None:
             assert message.lease(point) is None or point == "params._meta", params
 
 
-@pytest.mark.parametrize(
+@every(
     ("text", "value"),
     [
         (b"1", 1),
@@ -115,7 +116,7 @@ def test_bodies() -> None:
         assert parse(b'{"jsonrpc":"2.0","id":1,"result":%b}' % kind).kind == "result"
 
 
-@pytest.mark.parametrize("text", [b"", b" ", b"\n", b"x", b"[]", b"[1]", b"nul", b'{"a"', b"\xff"])
+@every("text", [b"", b" ", b"\n", b"x", b"[]", b"[1]", b"nul", b'{"a"', b"\xff"])
 def test_parse_raises_for_no_input(text: bytes) -> None:
     message = parse(text)
     assert message.kind in ("invalid", "batch")
@@ -131,7 +132,7 @@ def test_reasons_say_where() -> None:
     assert parse(b"").reason == "an empty message"
 
 
-@pytest.mark.parametrize("depth", [1, 2, 3, 100, 128, 1024])
+@every("depth", [1, 2, 3, 100, 128, 1024])
 def test_the_depth_limit_is_exact(depth: int) -> None:
     for n, kind in ((depth, "request"), (depth + 1, "invalid")):
         inner = "[" * (n - 2) + "]" * (n - 2)

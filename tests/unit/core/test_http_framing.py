@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from http_corpus import GET, head
 from http_parsers import pieces
+from rows import every
 
 from wirespeed._core.framing.http.framer import HttpFramer
 from wirespeed._core.slab import slabs_live
@@ -146,7 +147,7 @@ def test_an_idle_connection_holds_no_memory() -> None:
     assert slabs_live() <= before + 16  # what is kept as spare
 
 
-@pytest.mark.parametrize(
+@every(
     ("data", "status"),
     [
         (head("Content-Length: 11"), 413),
@@ -157,7 +158,7 @@ def test_an_idle_connection_holds_no_memory() -> None:
         (head(CHUNKED) + b"0\r\n" + 50 * b"X: y\r\n", 431),
     ],
 )
-@pytest.mark.parametrize("step", [0, 1])
+@every("step", [0, 1])
 def test_limits_of_a_body(data: bytes, status: int, step: int) -> None:
     max_body = 10 if status == 413 else 1000
     peer = Peer(max_body=max_body, max_head=200)
@@ -209,7 +210,7 @@ def test_stop_takes_no_further_request() -> None:
     assert peer.framer.failure is None
 
 
-@pytest.mark.parametrize(
+@every(
     "data",
     [
         b"G",
@@ -432,8 +433,8 @@ def test_a_body_that_has_begun_is_not_taken_in_pieces() -> None:
     assert peer.feed(chunks(b"x")) == [("200", b"x")]
 
 
-@pytest.mark.parametrize("step", [0, 1])
-@pytest.mark.parametrize(
+@every("step", [0, 1])
+@every(
     "wire",
     [
         ONE_CHUNKED,

@@ -7,6 +7,7 @@ from fnmatch import fnmatchcase
 import pytest
 from http_corpus import CASES, DIFFERENCES, MAX_BODY, Case, head
 from http_parsers import PARSERS, difference, pieces
+from rows import every
 
 from wirespeed._core.framing.http.framer import HttpFramer
 from wirespeed._core.framing.http.head import HttpHead
@@ -28,7 +29,7 @@ def verdict(data: bytes, step: int) -> tuple[int | list[bytes], tuple[int, str] 
 
 
 @pytest.mark.smoke
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+@every("case", CASES, ids=lambda case: case.name)
 def test_verdict(case: Case) -> None:
     whole, failure = verdict(case.data, max(1, len(case.data)))
     assert whole == case.expected, failure
@@ -108,7 +109,7 @@ def test_a_request() -> None:
     assert found.expects_continue
 
 
-@pytest.mark.parametrize(
+@every(
     ("line", "host", "authority", "path", "query"),
     [
         (b"GET / HTTP/1.1", b"Host: a", "a", "/", None),
@@ -128,7 +129,7 @@ def test_where_a_request_goes(
     assert (found.authority, found.path, found.query) == (authority, path, query)
 
 
-@pytest.mark.parametrize(
+@every(
     ("version", "connection", "keeps", "upgrades"),
     [
         (b"1.1", None, True, False),
@@ -171,7 +172,7 @@ def test_a_response(data: bytes, status: int, minor: int) -> None:
     assert (found.failure, found.status, found.minor) == (None, status, minor)
 
 
-@pytest.mark.parametrize(
+@every(
     "data",
     [
         b"HTTP/1.1 20\r\n\r\n",

@@ -8,6 +8,7 @@ import h11
 import pytest
 from http_corpus import head
 from http_parsers import pieces
+from rows import every
 
 from wirespeed._core.framing.http.framer import HttpFramer
 from wirespeed._core.framing.http.writer import field_lines
@@ -64,7 +65,7 @@ def answered(request: bytes, **options: Any) -> Server:
 
 
 @pytest.mark.smoke
-@pytest.mark.parametrize("n", [1, 9, 10, 2047, 2048, 4096, 100_000])
+@every("n", [1, 9, 10, 2047, 2048, 4096, 100_000])
 def test_responses_one_after_another(n: int) -> None:
     """The head is written before its body, whatever of the body is copied or referenced."""
     server = Server(head(), head(), head())
@@ -106,7 +107,7 @@ def test_our_client_reads_what_our_server_writes() -> None:
         assert framer.failure is None
 
 
-@pytest.mark.parametrize(
+@every(
     ("request_", "last", "connection"),
     [
         (head(), False, None),
@@ -128,9 +129,7 @@ def test_what_a_response_says_of_the_connection(
     assert Answer(server.sent()).fields.get("connection") == connection
 
 
-@pytest.mark.parametrize(
-    "status", [200, 202, 204, 304, 400, 401, 404, 413, 431, 500, 505, 299, 599]
-)
+@every("status", [200, 202, 204, 304, 400, 401, 404, 413, 431, 500, 505, 299, 599])
 def test_statuses(status: int) -> None:
     server = answered(head())
     server.framer.respond(status, fields=[("Allow", "POST")])
@@ -272,15 +271,13 @@ def test_a_frame_that_fails_leaves_nothing() -> None:
     assert (answer.body, answer.fields["x"]) == (b"whole", "y" * 5000)
 
 
-@pytest.mark.parametrize("name", ["", "a b", "a:", "a\r\n", "ä", "é", "\0", "日"])
+@every("name", ["", "a b", "a:", "a\r\n", "ä", "é", "\0", "日"])
 def test_names_that_fields_cannot_have(name: str) -> None:
     with pytest.raises(ValueError, match="not the name of a header field"):
         field_lines([(name, "x")])
 
 
-@pytest.mark.parametrize(
-    "value", [" a", "a ", "\ta", "a\r\nX: y", "a\nb", "a\rb", "\0", "a\x7f", "日"]
-)
+@every("value", [" a", "a ", "\ta", "a\r\nX: y", "a\nb", "a\rb", "\0", "a\x7f", "日"])
 def test_values_that_fields_cannot_have(value: str) -> None:
     with pytest.raises(ValueError, match="the value of the header field 'X'"):
         field_lines([("X", value)])

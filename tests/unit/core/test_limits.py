@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 import pytest
+from rows import every
 
 from wirespeed.core import Limits
 
@@ -25,8 +26,8 @@ def test_defaults() -> None:
     }
 
 
-@pytest.mark.parametrize("name", Limits.__struct_fields__)
-@pytest.mark.parametrize("value", [0, -1])
+@every("name", Limits.__struct_fields__)
+@every("value", [0, -1])
 def test_each_is_at_least_one(name: str, value: int) -> None:
     with pytest.raises(ValueError, match=f"{name} must be at least 1"):
         Limits(**{name: value})

@@ -15,6 +15,7 @@ from core_lab import (
     sent,
     take,
 )
+from rows import every
 
 from wirespeed.core import Limits, Session
 
@@ -118,7 +119,7 @@ def test_end_of_input_is_known_before_the_chunks_are_looked_at() -> None:
     assert outcomes(session) == ["invalid request", "notification"]
 
 
-@pytest.mark.parametrize("stream", [b"", b"\n", b"  ", b"\r", BOM, BOM + b"\r\n"])
+@every("stream", [b"", b"\n", b"  ", b"\r", BOM, BOM + b"\r\n"])
 def test_nothing_but_blanks(stream: bytes) -> None:
     session = Session()
     session.receive_data(stream)

@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 import pytest
 from core_lab import DOORS, Feed, batch, cancel, notification, request, result, sent, take
+from rows import every
 
 from wirespeed._core.slab import slabs_live
 from wirespeed.core import Limits, Session, parse
@@ -62,8 +63,8 @@ def grown_by(work: Callable[[], object]) -> int:
         tracemalloc.stop()
 
 
-@pytest.mark.parametrize("door", DOORS)
-@pytest.mark.parametrize("name", LINES)
+@every("door", DOORS)
+@every("name", LINES)
 def test_a_session_does_not_grow(name: str, door: str) -> None:
     session = Session(limits=Limits(max_message=500 if name == "too long" else 2000, max_batch=10))
     session.batches = True
@@ -76,7 +77,7 @@ def test_a_session_does_not_grow(name: str, door: str) -> None:
     assert session.counters["requests_in_flight"] == 0
 
 
-@pytest.mark.parametrize("name", LINES)
+@every("name", LINES)
 def test_sessions_leave_nothing_behind(name: str) -> None:
     line = LINES[name]
 

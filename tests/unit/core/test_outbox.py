@@ -8,6 +8,7 @@ import weakref
 
 import pytest
 from core_lab import request, sent, take
+from rows import every
 
 from wirespeed._core.outbox import Block, Chunk, Outbox
 from wirespeed.core import Session
@@ -45,8 +46,8 @@ def test_small_pieces_are_packed() -> None:
     assert len(session.data_to_send()) == 1
 
 
-@pytest.mark.parametrize("n", [4095, 4096, 4097])
-@pytest.mark.parametrize("kind", [bytes, bytearray])
+@every("n", [4095, 4096, 4097])
+@every("kind", [bytes, bytearray])
 def test_big_payloads_are_referenced_short_ones_copied(n: int, kind: type) -> None:
     body = kind(text(n))
     references = sys.getrefcount(body)

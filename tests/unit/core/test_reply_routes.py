@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from core_lab import batch, cancel, notification, outcomes, request, result, sent, take
+from rows import every
 
 from wirespeed.core import Limits, MemoryReply, ReplyRoute, Session
 
@@ -50,7 +51,7 @@ def test_without_a_route_the_stream_is_the_route() -> None:
     }  # fmt: skip
 
 
-@pytest.mark.parametrize(
+@every(
     ("body", "kind", "code"),
     [
         (notification("n"), "notification", None),

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 from core_lab import cancel, notification, outcomes, request, sent, take
+from rows import every
 
 from wirespeed.core import Limits, Message, Session, WebSocketFramer
 
@@ -74,7 +75,7 @@ SPELLINGS = [
 ]
 
 
-@pytest.mark.parametrize(("one", "other"), [*SPELLINGS, *(pair[::-1] for pair in SPELLINGS)])
+@every(("one", "other"), [*SPELLINGS, *(pair[::-1] for pair in SPELLINGS)])
 def test_two_spellings_of_a_string_are_one_id(one: str, other: str) -> None:
     """A duplicate is refused, a cancellation finds its request. Each is answered with the text that
     it came with."""
@@ -110,7 +111,7 @@ def test_ids_differ_by_what_they_say() -> None:
     assert ids == [id.encode() for id in reversed(IDS)]
 
 
-@pytest.mark.parametrize("id", IDS)
+@every("id", IDS)
 def test_a_second_request_with_an_id_in_flight(id: str) -> None:
     session = Session()
     session.receive_data(request(id, "first") + request(id, "second") + request(id, "third"))
@@ -165,8 +166,8 @@ def test_what_is_no_request_is_not_answered() -> None:
 # -- bodies ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("n", [10, 4094, 4095, 4096, 4097, 100_000])
-@pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])
+@every("n", [10, 4094, 4095, 4096, 4097, 100_000])
+@every("kind", [bytes, bytearray, memoryview])
 def test_bodies_of_any_size_and_kind(n: int, kind: type) -> None:
     body = b'"' + b"x" * (n - 2) + b'"'
     session = Session()
@@ -234,7 +235,7 @@ def test_params_of_parts() -> None:
     )
 
 
-@pytest.mark.parametrize(
+@every(
     "body",
     [
         "{}",
@@ -341,7 +342,7 @@ def test_a_cancellation_shows_who_works_on_it(method: str) -> None:
     assert cancellation.params is not None
 
 
-@pytest.mark.parametrize(
+@every(
     "params", ["", "{}", '{"requestId":null}', '{"requestId":2}', '{"requestId":"1"}',
                '{"requestId":1.0}', '{"requestId":{}}', '{"requestId":[1]}'],
 )  # fmt: skip

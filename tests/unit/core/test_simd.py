@@ -9,6 +9,7 @@ import sys
 
 import pytest
 from guard_page import guarded, put, shifted
+from rows import every
 
 from wirespeed._core import _simd
 
@@ -244,8 +245,8 @@ MESSAGE = (
 )
 
 
-@pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize("lead", range(0, 131, 13))
+@every("level", LEVELS)
+@every("lead", range(0, 131, 13))
 def test_points_of_interest(level: str, lead: int) -> None:
     data = b" " * lead + MESSAGE + b" \r"
     found = _simd.scan(data, level=level)
@@ -265,8 +266,8 @@ def test_points_of_interest(level: str, lead: int) -> None:
     assert (found.duplicates, found.error_at) == ((), 0)
 
 
-@pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize(
+@every("level", LEVELS)
+@every(
     ("text", "kind"),
     [
         ("0", "integer"), ("-0", "integer"), ("-12", "integer"), ("1" * 300, "integer"),
@@ -293,8 +294,8 @@ def test_second_occurrence_is_marked_and_not_entered(level: str) -> None:
     assert found.poi["id"] == (6, 1)
 
 
-@pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize("limit", [1, 2, 7, 62, 63, 64, 65, 127, 128, 1023, 1024])
+@every("level", LEVELS)
+@every("limit", [1, 2, 7, 62, 63, 64, 65, 127, 128, 1023, 1024])
 def test_depth_bound_is_exact(level: str, limit: int) -> None:
     for opener, closer in ((b"[", b"]"), (b'{"params":', b"}"), (b'{"result":', b"}")):
         for pad in (b"", b"." * 300):
@@ -343,8 +344,8 @@ FAULTS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize(("data", "status", "at"), FAULTS)
+@every("level", LEVELS)
+@every(("data", "status", "at"), FAULTS)
 def test_faults(level: str, data: bytes, status: str, at: int) -> None:
     found = _simd.scan(data, level=level)
     assert (found.status, found.error_at) == (status, at)
@@ -368,8 +369,8 @@ MISPLACED = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize("data", MISPLACED)
+@every("level", LEVELS)
+@every("data", MISPLACED)
 def test_misplaced_tokens_everywhere(level: str, data: bytes) -> None:
     for shift in range(67):
         blank = b" " * shift
@@ -405,8 +406,8 @@ def test_utf8_in_strings_at_every_place(level: str) -> None:
                         assert found.status == ("ok" if good else "utf8"), data
 
 
-@pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize(
+@every("level", LEVELS)
+@every(
     ("data", "end"),
     [
         (b"12abc", 2), (b"01", 1), (b"truex", 4), (b"null]", 4), (b'"a"b', 3), (b" [] ]", 3),

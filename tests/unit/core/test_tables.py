@@ -8,6 +8,7 @@ import sys
 import weakref
 
 import pytest
+from rows import every
 
 from wirespeed._core.inflight import InFlight
 from wirespeed._core.pending import Pending
@@ -41,7 +42,7 @@ def test_find_is_exact() -> None:
         assert pending.find(text) is None, text
 
 
-@pytest.mark.parametrize("id", [0, -1, 1 << 20, (1 << 52) + 1, (1 << 62) + 1, -(1 << 63), 2])
+@every("id", [0, -1, 1 << 20, (1 << 52) + 1, (1 << 62) + 1, -(1 << 63), 2])
 def test_ids_that_are_none(id: int) -> None:
     pending = Pending()
     assert pending.add("t") == 1
@@ -150,7 +151,7 @@ def test_take_all_leaves_a_table_that_works() -> None:
 # -- in flight ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("n", [1, 27, 28, 29, 35, 36, 37, 1000, 100_000])
+@every("n", [1, 27, 28, 29, 35, 36, 37, 1000, 100_000])
 def test_ids_of_any_length(n: int) -> None:
     table = InFlight()
     id, other = b"x" * n, b"x" * (n - 1) + b"y"

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from core_lab import batch, request, result, sent, take
+from rows import every
 
 from wirespeed.core import FrameStream, Limits, Session, WebSocketFramer
 
@@ -38,8 +39,8 @@ def test_an_answer_that_is_not_read_fails_its_call(body: str, member: str) -> No
     assert session.counters["requests_outstanding"] == 0
 
 
-@pytest.mark.parametrize("body", [DEEP, LONG])
-@pytest.mark.parametrize("order", ["id behind it", "a request", "id twice", "another id"])
+@every("body", [DEEP, LONG])
+@every("order", ["id behind it", "a request", "id twice", "another id"])
 def test_an_unread_message_that_is_no_answer_of_ours(body: str, order: str) -> None:
     session, id = asking()
     text = {

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import json
 
-import pytest
 from core_lab import DOORS, chunkings, feed_all, outcomes, sent
+from rows import every
 
 from wirespeed.core import Session
 
@@ -154,8 +154,8 @@ def answers(session: Session) -> list[object]:
     return found
 
 
-@pytest.mark.parametrize("door", DOORS)
-@pytest.mark.parametrize("name", VECTORS)
+@every("door", DOORS)
+@every("name", VECTORS)
 def test_vector(name: str, door: str) -> None:
     line, expected, answer = VECTORS[name]
     owed = [] if answer is NOTHING else [answer]
@@ -168,7 +168,7 @@ def test_vector(name: str, door: str) -> None:
             assert answers(session) == owed, chunks
 
 
-@pytest.mark.parametrize("name", VECTORS)
+@every("name", VECTORS)
 def test_vector_as_the_last_line_without_a_newline(name: str) -> None:
     line, expected, answer = VECTORS[name]
     for door in DOORS.values():
@@ -180,7 +180,7 @@ def test_vector_as_the_last_line_without_a_newline(name: str) -> None:
         assert answers(session) == ([] if answer is NOTHING else [answer])
 
 
-@pytest.mark.parametrize("name", VECTORS)
+@every("name", VECTORS)
 def test_a_client_answers_no_fault(name: str) -> None:
     line, expected, _ = VECTORS[name]
     session = Session(role="client")
@@ -190,7 +190,7 @@ def test_a_client_answers_no_fault(name: str) -> None:
     assert session.counters["faults"] == expected.startswith("invalid")
 
 
-@pytest.mark.parametrize("name", VECTORS)
+@every("name", VECTORS)
 def test_without_null_ids(name: str) -> None:
     """2025-11-25 and later: an error whose id could not be read has none."""
     line, _, answer = VECTORS[name]
@@ -204,7 +204,7 @@ def test_without_null_ids(name: str) -> None:
         assert ("id" in json.loads(text)) == (answer[1] is not NULL)
 
 
-@pytest.mark.parametrize("name", VECTORS)
+@every("name", VECTORS)
 def test_a_response_of_ours_that_is_broken_fails_its_call(name: str) -> None:
     """Vectors that are no request but carry the id of a call of ours end that call."""
     line, expected, _ = VECTORS[name]

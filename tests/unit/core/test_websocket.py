@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 from core_lab import chunkings
+from rows import every
 from websocket_lab import (
     BINARY,
     CLOSE,
@@ -176,7 +177,7 @@ FAULTS = {
 }
 
 
-@pytest.mark.parametrize("name", FAULTS)
+@every("name", FAULTS)
 def test_broken_rules_are_1002(name: str) -> None:
     check_failure("server", FAULTS[name], 1002)
     before = frame(TEXT, b"good")
@@ -190,7 +191,7 @@ def test_a_client_takes_no_masked_frame(stream: bytes) -> None:
     check_failure("client", stream, 1002, about="a masked frame")
 
 
-@pytest.mark.parametrize(
+@every(
     ("first", "second"),
     [(0xF1, 0x80), (0x83, 0x80), (0x8B, 0x80), (0x09, 0x80), (0x89, 0xFE), (0x80, 0x80), (1, 1)],
 )
@@ -226,7 +227,7 @@ def test_too_many_fragments() -> None:
 BAD_TEXT = [b"\xff", b"ab\xc3", b"\xed\xa0\x80", b"\xf4\x90\x80\x80", b"\xc0\x80", b"x\x80"]
 
 
-@pytest.mark.parametrize("text", BAD_TEXT)
+@every("text", BAD_TEXT)
 def test_text_that_is_not_utf8_is_1007(text: bytes) -> None:
     check_failure("server", frame(TEXT, text), 1007)
     parts = b"".join(
@@ -320,12 +321,12 @@ def test_a_close_without_a_code(role: Role) -> None:
     assert peer.sent() == [Sent(CLOSE, b"")]
 
 
-@pytest.mark.parametrize("code", BAD_CODES)
+@every("code", BAD_CODES)
 def test_codes_that_may_not_be_sent_are_1002(code: int) -> None:
     check_failure("server", frame(CLOSE, closing(code, b"why")), 1002, about=f"close code {code}")
 
 
-@pytest.mark.parametrize("text", BAD_TEXT)
+@every("text", BAD_TEXT)
 def test_a_reason_that_is_not_utf8_is_1007(text: bytes) -> None:
     check_failure("server", frame(CLOSE, closing(1000, text)), 1007)
 

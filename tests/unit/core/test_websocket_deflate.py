@@ -7,6 +7,7 @@ import zlib
 
 import pytest
 from core_lab import chunkings, notification, request, take
+from rows import every
 from websocket_lab import (
     BINARY,
     CLOSE,
@@ -184,7 +185,7 @@ def test_a_block_that_says_it_is_the_last() -> None:
     assert peer.framer.failure == (1002, "not deflated data")
 
 
-@pytest.mark.parametrize(
+@every(
     "stream",
     [
         frame(TEXT, b"x", rsv=2), frame(TEXT, b"x", rsv=6), frame(TEXT, b"x", rsv=5),

@@ -7,6 +7,7 @@ import tracemalloc
 
 import pytest
 from core_lab import chunkings
+from rows import every
 from test_memory import grown_by
 from websocket_lab import (
     BINARY,
@@ -211,8 +212,8 @@ def test_a_stream_does_not_grow(name: str, door: str, role: Role) -> None:
     assert slabs_live() <= slabs + 2
 
 
-@pytest.mark.parametrize("compressed", [False, True])
-@pytest.mark.parametrize("name", [*STREAMS, *ENDS])
+@every("compressed", [False, True])
+@every("name", [*STREAMS, *ENDS])
 def test_streams_leave_nothing_behind(name: str, compressed: bool) -> None:
     def whole_life() -> None:
         peer = Peer(deflate=deflater() if compressed else None)
@@ -244,7 +245,7 @@ def test_idle_connections_hold_no_block_and_no_slab() -> None:
     assert grown < 16 * 65536 + 300 * 2048
 
 
-@pytest.mark.parametrize("name", ENDS)
+@every("name", ENDS)
 def test_nothing_is_kept_of_a_stream_that_ended(name: str) -> None:
     for chunks in chunkings(ENDS[name][:40]):
         peer = Peer()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 
 import pytest
+from rows import every
 from websocket_lab import (
     BINARY,
     CLOSE,
@@ -231,7 +232,7 @@ def test_a_reason_is_cut_between_characters(reason: str, kept: bytes) -> None:
         assert peer.sent() == [Sent(CLOSE, closing(1011, kept))]
 
 
-@pytest.mark.parametrize("code", [0, 999, 1004, 1005, 1006, 1015, 2999, 5000, -1])
+@every("code", [0, 999, 1004, 1005, 1006, 1015, 2999, 5000, -1])
 def test_codes_that_may_not_be_sent(code: int) -> None:
     peer = Peer()
     with pytest.raises(ValueError, match=f"{code} is not a close code"):

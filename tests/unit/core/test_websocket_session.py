@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from core_lab import batch, cancel, feed_buffer, feed_data, notification, outcomes, request, take
+from rows import every
 from websocket_lab import BINARY, CLOSE, CONT, TEXT, Role, Sent, closing, frame, unframe
 
 from wirespeed.core import Limits, MessageReader, Session, WebSocketFramer
@@ -108,7 +109,7 @@ def test_too_deep_is_answered() -> None:
     assert not peer.over
 
 
-@pytest.mark.parametrize("n", [1, 60, 100, 2000, 4095, 5000, 65_400, 70_000, 500_000])
+@every("n", [1, 60, 100, 2000, 4095, 5000, 65_400, 70_000, 500_000])
 def test_calls_of_any_length(n: int) -> None:
     ours, peer = session("client"), session("server")
     text = b'{"a":"' + b"x" * n + b'"}'
@@ -125,8 +126,8 @@ def test_calls_of_any_length(n: int) -> None:
         assert answered.result == noticed.params == text
 
 
-@pytest.mark.parametrize("n", [1, 50, 3000, 5000, 100_000])
-@pytest.mark.parametrize("role", ["server", "client"])
+@every("n", [1, 50, 3000, 5000, 100_000])
+@every("role", ["server", "client"])
 def test_batches_are_answered_by_one_message(role: Role, n: int) -> None:
     """Their answers were written elsewhere, some of them are somebody's own bytes."""
     peer = session(role)

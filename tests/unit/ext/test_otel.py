@@ -32,6 +32,7 @@ from opentelemetry.sdk.trace.sampling import (
     TraceIdRatioBased,
 )
 from opentelemetry.trace import SpanKind, StatusCode
+from rows import every
 
 from wirespeed import Client, Context, Server, SyncClient
 from wirespeed.errors import CallTimeout, ProtocolError, RemoteError
@@ -489,7 +490,7 @@ class Picky(Sampler):
         return "picky"
 
 
-@pytest.mark.parametrize(
+@every(
     ("sampler", "root", "below_sampled", "below_unsampled"),
     [
         (ALWAYS_ON, True, True, True),

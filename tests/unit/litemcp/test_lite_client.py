@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 import pytest
 from lite_lab import END, Run, calculator, until
+from rows import every
 
 from wirespeed import Limits, Socket
 from wirespeed.errors import (
@@ -141,7 +142,7 @@ async def test_ids_are_random_and_none_comes_twice(once: Run, tmp_path: Path) ->
 TOOL = Tool("T", parameters=[Parameter(n, "string") for n in "abc"])
 
 
-@pytest.mark.parametrize(
+@every(
     ("args", "kwargs", "expected"),
     [
         ((), {}, []),

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rows import every
 
 from wirespeed._core.framing.blankline import BlankLineFramer
 from wirespeed._core.streams import FrameStream
@@ -38,7 +39,7 @@ def test_trap_97_another_major_version_is_refused(text: bytes) -> None:
     assert refuse_version(text, parse_version(text)) is None
 
 
-@pytest.mark.parametrize(
+@every(
     "text",
     [
         b"[1,0]", b"[1,0,0,0]", b"[]", b"[1,0,-1]", b"[1,0,true]", b"[1,0,0.0]", b'[1,0,"0"]',
@@ -71,15 +72,13 @@ def frame_of(text: bytes) -> tuple[FrameStream, object]:
     return stream, next(stream)
 
 
-@pytest.mark.parametrize(
-    "raw_id", [b"1", b"0", b"-5", b"2147483647", b"12345678901234567890123", b"9" * 5000]
-)
+@every("raw_id", [b"1", b"0", b"-5", b"2147483647", b"12345678901234567890123", b"9" * 5000])
 def test_any_integer_is_an_id_and_comes_back_as_it_was(raw_id: bytes) -> None:
     stream, frame = frame_of(b'{"type":"get", "id" : %b , "data":{"id":true}}' % raw_id)
     assert id_of(stream, frame, 10) == raw_id
 
 
-@pytest.mark.parametrize(
+@every(
     ("text", "reason"),
     [
         (b'{"id":true}', "its id is not an integer"),

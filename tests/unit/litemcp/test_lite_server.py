@@ -20,6 +20,7 @@ from lite_lab import (
     get,
     served,
 )
+from rows import every
 
 from wirespeed import Limits
 from wirespeed.errors import ToolError
@@ -183,9 +184,7 @@ async def test_a_call_that_is_none_gets_an_error(once: Run, data: Any, said: str
         assert said in failure(await peer.ask(request))
 
 
-@pytest.mark.parametrize(
-    "text", [r"\ud800", r"x\uD800y", r"\udc00", r"\ud800\u0041", r"\\\udfff", r"\udc00\ud800"]
-)
+@every("text", [r"\ud800", r"x\uD800y", r"\udc00", r"\ud800\u0041", r"\\\udfff", r"\udc00\ud800"])
 async def test_a_lone_surrogate_gets_an_answer(text: str) -> None:
     frame = b'{"version":[1,0,0],"id":1,"type":"TYPE","data":{"version":[1,0,0],'
     frame += b'"tool":"Calculator","arguments":["%s","1"]}}\n\n\n' % text.encode()

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from lite_lab import CHILDREN, END, FOREVER, Run, call, child, content, encode, failure, get
+from rows import every
 
 from wirespeed import Stdio
 from wirespeed.errors import CallTimeout, ChildExited, ConnectionClosed, LaunchError
@@ -64,9 +65,7 @@ def test_trap_95_answers_end_with_three_newlines_and_nothing_else_is_on_stdout(l
         assert words in errors
 
 
-@pytest.mark.parametrize(
-    "style", ["pretty", "crlf", "blank lines", "bom", "no terminator", "many newlines"]
-)
+@every("style", ["pretty", "crlf", "blank lines", "bom", "no terminator", "many newlines"])
 def test_trap_88_requests_as_people_write_them(style: str) -> None:
     requests = [get(1), call(2, "Calculator", ["2", "3"])]
     text = "".join(json.dumps(r, indent=4) + "\n\n\n" for r in requests)

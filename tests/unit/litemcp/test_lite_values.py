@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 import pydantic
 import pytest
+from rows import every
 
 from wirespeed.litemcp import Content, Parameter, Response
 from wirespeed.litemcp.contents import LiteResultError, contents_of, response_of
@@ -50,7 +51,7 @@ def parse(tp: Any, text: str) -> Any:
     return slot.parse(text)
 
 
-@pytest.mark.parametrize(
+@every(
     ("tp", "text", "value"),
     [
         (str, "5", "5"), (str, " x ", " x "), (str, "", ""), (str, "null", "null"),
@@ -83,7 +84,7 @@ def test_a_string_becomes_what_the_type_says(tp: Any, text: str, value: Any) -> 
     assert type(found) is type(value)
 
 
-@pytest.mark.parametrize(
+@every(
     ("tp", "text", "said"),
     [
         (int, "x", "argument 'value': expected integer, got 'x'"),
@@ -183,7 +184,7 @@ def test_parameters_are_described_by_annotations_and_docstrings() -> None:
     ]
 
 
-@pytest.mark.parametrize(
+@every(
     ("schema", "text"),
     [
         ({"type": "string"}, "string"), ({}, "any"), (True, "any"), ({"const": 1}, "1"),
@@ -209,7 +210,7 @@ class Data:
     a: int
 
 
-@pytest.mark.parametrize(
+@every(
     ("value", "expected"),
     [
         (None, []),
@@ -256,7 +257,7 @@ def test_a_response_is_taken_as_it_is() -> None:
     assert response_of(response) is response
 
 
-@pytest.mark.parametrize(
+@every(
     "value",
     [
         object(),

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import pytest
+from rows import every
 
 from wirespeed import Client, Context, HeaderParam, Http, Server, Socket, WebSocket
 from wirespeed.errors import RemoteError
@@ -145,8 +146,8 @@ async def test_a_shared_server_that_comes_back(place: str) -> None:
 # -- over HTTP ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("isolation", ["session", "shared", "pool"])
-@pytest.mark.parametrize("era", ["legacy", "modern"])
+@every("isolation", ["session", "shared", "pool"])
+@every("era", ["legacy", "modern"])
 async def test_a_server_over_http(isolation: str, era: Any) -> None:
     """Answers, errors, progress, changes of lists and cancellations, in both eras."""
     behind = Behind()

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from rows import every
 
 from wirespeed import Http, Limits, Server, Stdio
 from wirespeed.proxy import (
@@ -62,7 +63,7 @@ WRONG: dict[str, tuple[Callable[[], Any], str]] = {
 }
 
 
-@pytest.mark.parametrize("what", WRONG)
+@every("what", WRONG)
 def test_a_wrong_type_is_named_where_the_value_is_made(what: str) -> None:
     make, text = WRONG[what]
     with pytest.raises(TypeError) as caught:

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import pytest
 from http_lab import Peer, Response
+from rows import every
 
 from tests.unit.proxy.proxy_lab import ENVELOPE, MODERN
 from wirespeed import Client, HeaderParam, Server
@@ -115,7 +116,7 @@ MISSING = (400, -32020, "Header mismatch: the Mcp-Param-Region header is missing
 # -- the envelope ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@every(
     "meta",
     [
         None,

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal, TypedDict
 import msgspec
 import pydantic
 import pytest
+from rows import every
 
 from wirespeed.errors import InvalidResponse, SignatureError
 from wirespeed.schema.forms import Email, Uri, form_of, titles
@@ -45,7 +46,7 @@ def field_of(tp: Any) -> dict[str, Any]:
     return schema
 
 
-@pytest.mark.parametrize(
+@every(
     ("tp", "schema"),
     [
         (str, {"type": "string"}),
@@ -188,7 +189,7 @@ def test_an_answer_becomes_the_struct() -> None:
     assert type(got.count) is int
 
 
-@pytest.mark.parametrize(
+@every(
     ("content", "says"),
     [
         (None, "missing required field 'itemName'"),
@@ -294,7 +295,7 @@ def test_dataclasses_typed_dicts_and_pydantic_models_are_forms() -> None:
         form_of(Model).decode({"name": "A"})
 
 
-@pytest.mark.parametrize(
+@every(
     ("tp", "content", "value"),
     [
         (bool, {"value": True}, True),
@@ -313,7 +314,7 @@ def test_one_value_is_a_form_with_one_field(tp: Any, content: Any, value: Any) -
     assert form.decode(content) == value
 
 
-@pytest.mark.parametrize(
+@every(
     ("tp", "what"),
     [
         (Inner, "an object"),
@@ -406,7 +407,7 @@ def test_an_answer_to_a_schema_is_a_dict_of_its_fields() -> None:
     assert form_of(of_field(EXTRAS)).decode({"x": ["milk"]}) == {"x": ["milk"]}
 
 
-@pytest.mark.parametrize(
+@every(
     ("content", "says"),
     [
         ({}, "'name' is required"),
@@ -426,7 +427,7 @@ def test_an_answer_that_does_not_fit_a_schema_names_its_field(content: Any, says
         form_of(SCHEMA).decode(content)
 
 
-@pytest.mark.parametrize(
+@every(
     ("field", "what"),
     [
         ({"type": "object", "properties": {}}, "an object"),
@@ -449,7 +450,7 @@ def test_a_field_of_a_schema_that_is_not_flat_is_refused_by_name(field: Any, wha
         form_of(of_field(field))
 
 
-@pytest.mark.parametrize(
+@every(
     ("schema", "why"),
     [
         ({}, 'the type "object", and properties'),

@@ -33,6 +33,7 @@ from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Meta
+from rows import every
 
 from wirespeed.errors import SignatureError
 from wirespeed.schema.json_schema import (
@@ -252,7 +253,7 @@ class Tree(pydantic.BaseModel):
 # -- schemas --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@every(
     ("tp", "expected"),
     [
         (int, {"type": "integer"}),
@@ -521,7 +522,7 @@ def test_no_parameters() -> None:
     assert input_schema([]) == {"type": "object", "properties": {}}
 
 
-@pytest.mark.parametrize(
+@every(
     ("value", "form"),
     [
         (None, None),
@@ -557,7 +558,7 @@ def test_nonfinite(find: Callable[[Any], str | None]) -> None:
 # -- decoding -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@every(
     ("tp", "value", "expected"),
     [
         (float, 1, 1.0),
@@ -581,7 +582,7 @@ def test_decode(tp: Any, value: Any, expected: Any) -> None:
     assert type(got) is type(expected)
 
 
-@pytest.mark.parametrize(
+@every(
     ("tp", "value", "text"),
     [
         (int, "5", "argument 'p': Expected `int`, got `str`"),
@@ -667,7 +668,7 @@ def test_errors_of_the_authors_own_validation() -> None:
 # -- refusals and pydantic's help -----------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@every(
     ("tp", "reason"),
     [
         (Opaque, "type `Opaque` has no JSON form"),
@@ -779,7 +780,7 @@ def test_importing_the_module_imports_neither_pydantic_nor_dataclasses() -> None
 # -- outputs --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@every(
     ("tp", "value", "wrapped"),
     [
         (int, 3, True),

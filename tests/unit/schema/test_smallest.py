@@ -8,9 +8,9 @@ from typing import Annotated, Any, Literal
 
 import jsonschema_rs
 import msgspec
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rows import every
 
 from wirespeed import Client, Server
 from wirespeed.schema.json_schema import build_schemas, smallest
@@ -78,7 +78,7 @@ CASES: list[tuple[Any, dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.parametrize(("tp", "expected"), CASES, ids=lambda case: repr(case)[:60])
+@every(("tp", "expected"), CASES, ids=lambda case: repr(case)[:60])
 def test_types(tp: Any, expected: dict[str, Any]) -> None:
     (schema,), definitions = build_schemas([tp])
     assert schema == expected
@@ -165,7 +165,7 @@ DECODED: list[Any] = [
 ]
 
 
-@pytest.mark.parametrize("tp", DECODED, ids=repr)
+@every("tp", DECODED, ids=repr)
 async def test_what_the_schema_accepts_is_decoded(tp: Any) -> None:
     server = Server("numbers")
 

@@ -10,15 +10,15 @@ from typing import Annotated, Any, Literal, NamedTuple, TypedDict
 
 import msgspec
 import pydantic
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rows import every
 
 from wirespeed.schema.json_schema import build_schemas
 from wirespeed.schema.whole_numbers import MAX_DIGITS, MAX_NUMBERS, WholeNumbers, digits_of
 
 
-@pytest.mark.parametrize(
+@every(
     ("literal", "digits"),
     [
         ("1.0", "1"),
@@ -104,7 +104,7 @@ def rewritten(tp: Any, text: str) -> str | None:
     return None if found is None else found.decode()
 
 
-@pytest.mark.parametrize(
+@every(
     ("tp", "text", "expected"),
     [
         (int, " 1e2 ", " 100 "),
@@ -140,7 +140,7 @@ def test_where_there_is_an_integer_a_whole_number_gets_digits(
     assert rewritten(tp, text) == expected
 
 
-@pytest.mark.parametrize(
+@every(
     ("tp", "text"),
     [
         (float, "1.0"),
@@ -222,7 +222,7 @@ def texts_rewritten(tp: Any, text: str) -> str:
     return WholeNumbers(schema, defs).in_digits_of_texts(text.encode()).decode()
 
 
-@pytest.mark.parametrize(
+@every(
     ("tp", "text", "expected"),
     [
         (int, '"9007199254740993.0"', "9007199254740993"),

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 from raw import META, modern, notification, request
+from rows import every
 
 from wirespeed import Client, Context, Server
 from wirespeed.errors import ProtocolError, RemoteError
@@ -203,9 +204,7 @@ def test_notifications(connect: Any, caplog: pytest.LogCaptureFixture) -> None:
     assert "handler of notifications/b failed" in caplog.text and "oops" in caplog.text
 
 
-@pytest.mark.parametrize(
-    "name", ["scales", "com.example/", "/x", "com..x/y", "1com/x", "a b/c", ""]
-)
+@every("name", ["scales", "com.example/", "/x", "com..x/y", "1com/x", "a b/c", ""])
 def test_names(name: str) -> None:
     with pytest.raises(ValueError, match="not the name of an extension"):
         Extension(name)

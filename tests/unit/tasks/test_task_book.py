@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 from raw import call, request
+from rows import every
 from server_lab import Peer
 from task_lab import MakeStore, Workshop, a_task, book_of
 
@@ -558,7 +559,7 @@ def test_raw_tools_may_be_tasks(connect: Any) -> None:
     assert peer.until(2)[-1]["result"]["content"][0]["text"].replace(" ", "") == '{"a":1}'
 
 
-@pytest.mark.parametrize(
+@every(
     ("settings", "wished", "granted"),
     [
         ((None, None), None, None),

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from rows import every
 
 from wirespeed.transport.address import Address, is_loopback, parse
 
 
-@pytest.mark.parametrize(
+@every(
     ("url", "address", "text"),
     [
         ("ws://127.0.0.1:8765/mcp", Address("ws", "127.0.0.1", 8765, "/mcp"), None),
@@ -62,7 +63,7 @@ def test_target_and_authority() -> None:
     assert not parse("tcp://h:1").is_websocket
 
 
-@pytest.mark.parametrize(
+@every(
     ("url", "words"),
     [
         ("", "use http[s]://"),
@@ -112,7 +113,7 @@ def test_not_a_string() -> None:
         parse(b"ws://h")  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(
+@every(
     ("host", "local"),
     [
         ("localhost", True),

@@ -10,14 +10,15 @@ from typing import Any
 import pytest
 from link_lab import Ends, server_of, text_for
 from raw import call, encode, initialize, request
+from rows import every
 
 from wirespeed.transport.fd import FdLink
 from wirespeed.transport.taskpool_choice import open_pool
 
 
-@pytest.mark.parametrize("one_socket", [True, False])
-@pytest.mark.parametrize("high", [1000, 65536, 1 << 20])
-@pytest.mark.parametrize("step", [997, 65536])
+@every("one_socket", [True, False])
+@every("high", [1000, 65536, 1 << 20])
+@every("step", [997, 65536])
 async def test_trap_34_answers_of_all_sizes_arrive_whole_and_in_turn(
     one_socket: bool, high: int, step: int
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from rows import every
 
 from wirespeed import Server
 from wirespeed.transport.gate import authority_of
@@ -32,9 +33,7 @@ class Wrapped:
         return getattr(self._service, name)
 
 
-@pytest.mark.parametrize(
-    "capability", [Connecting, KeptAlive, Graceful, HasSessions, OverHttp, OverSse, WellKnown]
-)
+@every("capability", [Connecting, KeptAlive, Graceful, HasSessions, OverHttp, OverSse, WellKnown])
 def test_a_wrapper_can_what_its_service_can(capability: type) -> None:
     service = Server("one").service
     assert has_capability(service, capability)

@@ -28,6 +28,7 @@ from raw import (
     surroundings,
     tool_server,
 )
+from rows import every
 
 pytestmark = pytest.mark.usefixtures("loop_of_children")
 HANDSHAKE = [initialize("init"), notification("notifications/initialized")]
@@ -293,7 +294,7 @@ def test_the_last_line_needs_no_newline_but_must_be_whole(cut: int, code: int | 
         assert answer.get("error", {}).get("code") == code
 
 
-@pytest.mark.parametrize("tool", ["sleep", "in_thread", "count"])
+@every("tool", ["sleep", "in_thread", "count"])
 def test_what_is_in_flight_at_the_end_is_answered(tool: str) -> None:
     arguments = {"sleep": {"seconds": 0.05}, "in_thread": {"text": "x"}, "count": {"to": 3}}[tool]
     with spawn() as peer:
@@ -310,7 +311,7 @@ def test_what_waits_for_room_at_the_end_is_answered_too() -> None:
         assert {m["id"] for m in got} == {"init", *range(100)}
 
 
-@pytest.mark.parametrize("tool", ["hang", "block", "block_to_thread"])
+@every("tool", ["hang", "block", "block_to_thread"])
 def test_what_does_not_end_in_the_grace_time_is_refused_and_the_process_ends(tool: str) -> None:
     with spawn(shutdown_grace=0.05) as peer:
         peer.handshake()
@@ -430,7 +431,7 @@ def test_a_signal_gives_what_hangs_its_grace_time(number: signal.Signals, tool: 
         assert peer.wait() == 0
 
 
-@pytest.mark.parametrize(
+@every(
     ("tool", "first"),
     [("hang", signal.SIGTERM), ("block", signal.SIGINT), ("stubborn", signal.SIGTERM)],
 )
@@ -467,7 +468,7 @@ def test_a_signal_to_an_idle_server_on_files_ends_it(tmp_path: Path) -> None:
 # -- tools that end the process -------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("tool", ["leave", "leave_later", "leave_inline", "leave_from_thread"])
+@every("tool", ["leave", "leave_later", "leave_inline", "leave_from_thread"])
 def test_sys_exit_in_a_tool_ends_the_server_after_its_answer(tool: str) -> None:
     with spawn() as peer:
         peer.handshake()

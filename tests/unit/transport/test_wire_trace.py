@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rows import every
 from wire_recorder import Recorder
 
 from wirespeed import Client, Http, Server, Socket, Stdio, WebSocket
@@ -64,7 +65,7 @@ def login() -> Server:
 # -- secrets ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@every(
     "name",
     [
         *tokens._SECRET, "access_token", "accessToken", "API-Key", "api_key", "apiKey",
@@ -84,7 +85,7 @@ def test_secrets_by_name(name: str) -> None:
     assert json.loads(written) == {"a": 1, "b": {json.loads(f'"{name}"'): "…"}}
 
 
-@pytest.mark.parametrize(
+@every(
     "name",
     [
         "progressToken", "token_endpoint", "token_type", "cursor", "nextCursor", "code", "id",
@@ -100,7 +101,7 @@ def test_names_that_are_shown(name: str) -> None:
     assert masked(text) == text
 
 
-@pytest.mark.parametrize(
+@every(
     ("text", "shown"),
     [
         ('{"token":null,"maxTokens":100,"secret":true}', None),
@@ -232,7 +233,7 @@ STREAMS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("reader", "stream", "shown"), STREAMS)
+@every(("reader", "stream", "shown"), STREAMS)
 def test_messages_of_streams(reader: Any, stream: bytes, shown: list[str]) -> None:
     assert list(reader().feed(stream)) == shown
     bytewise = reader()
@@ -240,7 +241,7 @@ def test_messages_of_streams(reader: Any, stream: bytes, shown: list[str]) -> No
     assert found == shown
 
 
-@pytest.mark.parametrize(
+@every(
     ("piece", "shown"),
     [
         (b'{"a":1,"token":"b"}\n', '{"a":1,"token":"…"}'),

@@ -28,6 +28,7 @@ from asking_lab import (
 )
 from client_lab import META, Run, text_result, turns, until
 from peer_lab import MODERN_PEER, LinePeer, nothing
+from rows import every
 
 from wirespeed import Client, Limits
 from wirespeed.client.answering import server_requests as inbox
@@ -109,7 +110,7 @@ async def test_capabilities_of_a_modern_client_are_in_each_request(
             assert meta[META + "clientCapabilities"] == expected
 
 
-@pytest.mark.parametrize(
+@every(
     ("options", "error", "text"),
     [
         ({"on_elicit": 1}, TypeError, "on_elicit must be a function"),

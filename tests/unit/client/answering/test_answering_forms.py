@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from rows import every
 
 from wirespeed.schema.form_answers import defaults, fill
 
@@ -100,17 +101,13 @@ BAD: list[tuple[dict[str, Any], list[Any]]] = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("field", "value"), [(field, value) for field, values in GOOD for value in values]
-)
+@every(("field", "value"), [(field, value) for field, values in GOOD for value in values])
 def test_good_values(field: dict[str, Any], value: Any) -> None:
     assert fill(form(x=field), {"x": value}) == {"x": value}
     assert defaults(form(x=field | {"default": value})) == {"x": value}
 
 
-@pytest.mark.parametrize(
-    ("field", "value"), [(field, value) for field, values in BAD for value in values]
-)
+@every(("field", "value"), [(field, value) for field, values in BAD for value in values])
 def test_bad_values(field: dict[str, Any], value: Any) -> None:
     with pytest.raises(ValueError, match=r"^'x' "):
         fill(form(x=field), {"x": value})

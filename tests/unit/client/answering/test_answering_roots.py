@@ -10,6 +10,7 @@ import pytest
 from asking_lab import LEGACY_VERSIONS, ask, asked, legacy
 from client_lab import Run, until
 from peer_lab import MODERN_PEER, LinePeer
+from rows import every
 
 from wirespeed import Client
 from wirespeed.client.answering.answerer import as_root
@@ -45,7 +46,7 @@ def test_paths_become_uris(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert as_root("a:b").uri == f"{here}/a%3Ab" or os.name == "nt"
 
 
-@pytest.mark.parametrize(
+@every(
     "bad",
     [
         "https://example.com/x",

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from client_lab import Run, open_fds, until
 from peer_lab import ERAS, LEGACY_PEER, MODERN_PEER, Rules, Talk, WebPeer, WebTalk, nothing, target
+from rows import every
 
 from wirespeed import Client, SyncClient, WebSocket
 from wirespeed.client import targets
@@ -128,7 +129,7 @@ async def test_a_server_that_selects_another_subprotocol() -> None:
         assert not isinstance(caught.value, UpgradeRefused)
 
 
-@pytest.mark.parametrize("status", [400, 401, 403, 404, 426, 503])
+@every("status", [400, 401, 403, 404, 426, 503])
 async def test_an_upgrade_that_is_refused(status: int) -> None:
     """It says nothing of eras, so nothing else is tried."""
 

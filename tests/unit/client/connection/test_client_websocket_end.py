@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from client_lab import open_fds, turns, until
 from peer_lab import ERAS, MODERN_PEER, Rules, Talk, WebPeer, WebTalk, nothing, target
+from rows import every
 from websockets.exceptions import ConnectionClosedError, ConnectionClosedOK
 
 from wirespeed import Client
@@ -118,7 +119,7 @@ async def test_the_server_vanishes(rules: Rules) -> None:
         assert str(error) == f"{peer.url}: the server closed the connection without a closing frame"
 
 
-@pytest.mark.parametrize(
+@every(
     ("data", "code", "expected"),
     [
         (b"HTTP/1.1 200 OK\r\n\r\n", 1002, "1002 protocol error"),

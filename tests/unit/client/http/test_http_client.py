@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from client_lab import until
+from rows import every
 from web_lab import Exchange, legacy, modern
 
 from wirespeed import Client, Http, SyncClient
@@ -221,7 +222,7 @@ async def test_requests_of_a_legacy_server() -> None:
 # -- responses without a message ------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@every(
     ("status", "headers", "body", "text"),
     [
         (401, {}, "", "answered tools/call with 401 Unauthorized; Http(token=…) takes the"),

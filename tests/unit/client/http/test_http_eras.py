@@ -6,6 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
+from rows import every
 from web_lab import Exchange, legacy, modern, serving
 
 from wirespeed.errors import (
@@ -42,7 +43,7 @@ def failing(code: int, status: int, data: Any = None, id: Any = ...) -> Any:
 # -- the probe (trap 20) --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@every(
     "probed",
     [
         replying(400),
@@ -70,7 +71,7 @@ async def test_trap_20_probes_that_find_a_legacy_server(probed: Any) -> None:
     assert len(peer.sent("server/discover")) == 1
 
 
-@pytest.mark.parametrize(
+@every(
     ("probed", "error"),
     [
         (failing(-32020, 400), RemoteError),
@@ -210,8 +211,8 @@ async def test_a_json_rpc_error_counts_where_there_is_no_http_and_sse() -> None:
         assert not peer.sent("GET")
 
 
-@pytest.mark.parametrize("era", ["auto", "legacy"])
-@pytest.mark.parametrize(
+@every("era", ["auto", "legacy"])
+@every(
     ("endpoint", "target"),
     [
         ("/messages?session=1", "/messages?session=1"),

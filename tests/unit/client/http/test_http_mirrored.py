@@ -6,6 +6,7 @@ import logging
 from typing import Any
 
 import pytest
+from rows import every
 from web_lab import Exchange, legacy, modern
 
 from wirespeed import Client, Server
@@ -30,7 +31,7 @@ def mirrored(exchange: Exchange) -> dict[str, str]:
     return {k: v for k, v in exchange.headers.items() if k.startswith("mcp-param-")}
 
 
-@pytest.mark.parametrize(
+@every(
     ("arguments", "fields"),
     [
         ({"region": "eu"}, {"mcp-param-region": "eu"}),

@@ -16,6 +16,7 @@ from client_lab import Run
 from feature_lab import peer
 from hypothesis import given
 from hypothesis import strategies as st
+from rows import every
 
 from wirespeed import Client
 from wirespeed.client import feature_requests as lists
@@ -145,7 +146,7 @@ def decode_both(decode: Callable[[Any], Any], data: bytes) -> None:
             look_at(form(data))
 
 
-@pytest.mark.parametrize("method", RESULTS)
+@every("method", RESULTS)
 def test_nothing_but_invalid_responses_comes_of_odd_members(method: str) -> None:
     decode, good = RESULTS[method]
     for form in (decode, decoding.legacy_form(decode)):

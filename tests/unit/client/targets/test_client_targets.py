@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from rich.pretty import pretty_repr
+from rows import every
 
 from wirespeed import Client, Http, Socket, Stdio, WebSocket
 from wirespeed.client.targets import RECONNECTS
@@ -18,7 +19,7 @@ WS = "ws://h/mcp"
 HTTP = "http://h/mcp"
 
 
-@pytest.mark.parametrize(
+@every(
     ("make", "kind", "expected"),
     [
         (lambda: WebSocket(5), TypeError, "url must be a string, not int"),
@@ -163,7 +164,7 @@ def test_a_socket_is_a_value() -> None:
     assert repr(Socket("unix:run/x", open_timeout=1)) == "Socket('unix:run/x', open_timeout=1.0)"
 
 
-@pytest.mark.parametrize(
+@every(
     ("url", "more", "exposed"),
     [
         ("ws://example.com", {"token": "t"}, True),
@@ -214,7 +215,7 @@ def test_a_client_takes_credentials_for_a_url(kind: type[Http | WebSocket]) -> N
             Client(kind(url), **{name: value})
 
 
-@pytest.mark.parametrize(
+@every(
     ("url", "expected"),
     [
         ("ftp://me:s3cret@h", "cannot connect to ftp://…: a target is a URL"),

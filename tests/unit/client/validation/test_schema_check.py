@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from msgspec import UNSET
+from rows import every
 
 from wirespeed.client.validation import check_of
 from wirespeed.errors import InvalidResponse
@@ -49,7 +50,7 @@ def test_trap_74_any_schema_and_any_value(schema: Any, value: Any) -> None:
     checked(schema, value)
 
 
-@pytest.mark.parametrize(
+@every(
     ("schema", "value", "path"),
     [
         ({"type": "object"}, 7, "structuredContent: "),
@@ -124,7 +125,7 @@ def filled(schema: Any, port: int) -> Any:
     return schema.replace("%d", str(port)) if isinstance(schema, str) else schema
 
 
-@pytest.mark.parametrize("schema", REFERENCES, ids=range(len(REFERENCES)))
+@every("schema", REFERENCES, ids=range(len(REFERENCES)))
 def test_trap_77_no_reference_is_fetched(schema: Any) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         listener.setblocking(False)
@@ -134,7 +135,7 @@ def test_trap_77_no_reference_is_fetched(schema: Any) -> None:
             listener.accept()  # there was no connection
 
 
-@pytest.mark.parametrize(
+@every(
     "uri",
     [
         "file:///etc/passwd",
@@ -174,7 +175,7 @@ DRAFTS = [
 ]
 
 
-@pytest.mark.parametrize("dialect", DRAFTS)
+@every("dialect", DRAFTS)
 def test_known_dialects(dialect: str) -> None:
     checked({"$schema": dialect, "type": "object"}, {})
     with pytest.raises(InvalidResponse, match="is not of type"):
@@ -194,7 +195,7 @@ def test_unknown_dialects_are_refused(dialect: Any) -> None:
         checked({"$schema": dialect}, {})
 
 
-@pytest.mark.parametrize("schema", [[], "x", 1, {"type": "x"}, {"properties": 1}, {"pattern": "("}])
+@every("schema", [[], "x", 1, {"type": "x"}, {"properties": 1}, {"pattern": "("}])
 def test_broken_schemas_are_refused(schema: Any) -> None:
     with pytest.raises(InvalidResponse, match="outputSchema of t"):
         checked(schema, {})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
-import pytest
+from rows import every
 
 from wirespeed.protocol.asking import (
     CREATE_MESSAGE,
@@ -49,7 +49,7 @@ def test_the_rules_name_the_methods_that_the_revisions_have() -> None:
         assert rules.methods == REVISIONS[version].server_requests & PARAMS.keys()
 
 
-@pytest.mark.parametrize(
+@every(
     ("turns", "fault"),
     [
         ([], None),
@@ -78,7 +78,7 @@ def test_trap_81_tool_results_stand_alone_and_match(turns: Any, fault: str | Non
         assert fault in found
 
 
-@pytest.mark.parametrize(
+@every(
     ("version", "method", "params", "capabilities", "missing"),
     [
         ("2024-11-05", LIST_ROOTS, None, {"roots": {}}, None),
@@ -127,7 +127,7 @@ def test_what_a_client_would_have_to_declare(
     assert missing_capability(method, params, capabilities, version) == missing
 
 
-@pytest.mark.parametrize(
+@every(
     ("params", "sound"),
     [
         (FORM, True),

@@ -13,6 +13,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rows import every
 
 from wirespeed.errors import LimitExceeded, ProtocolError
 from wirespeed.server.asking import request_state as module
@@ -88,7 +89,7 @@ def test_trap_66_every_changed_byte_is_noticed() -> None:
         refused(one, text[:i])
 
 
-@pytest.mark.parametrize(
+@every(
     "spoil",
     [
         lambda t: "",
@@ -145,7 +146,7 @@ def test_trap_66_an_expired_state_is_refused(clock: Clock) -> None:
     refused(one, text)
 
 
-@pytest.mark.parametrize(
+@every(
     "other",
     [
         binding_of(b"mallory", "tools/call", "pay", b'{"to":"bob"}'),
@@ -196,7 +197,7 @@ def test_the_default_secret_is_random() -> None:
     refused(Sealer(state_secrets(None), "lab"), Sealer(state_secrets(None), "lab").seal(held(), ""))
 
 
-@pytest.mark.parametrize("secret", [b"", b"short", "text" * 10, [], [b"x" * 32, b""], ["x" * 32]])
+@every("secret", [b"", b"short", "text" * 10, [], [b"x" * 32, b""], ["x" * 32]])
 def test_a_weak_secret_is_an_error_of_the_author(secret: Any) -> None:
     with pytest.raises(ValueError, match="state_secret"):
         state_secrets(secret)

@@ -10,6 +10,7 @@ import signal
 
 import pytest
 from http_lab import LEGACY, META, MODERN, Peer, Response, call, message, serving
+from rows import every
 from serve_lab import descriptors
 
 from wirespeed import Context, Limits, Server
@@ -157,7 +158,7 @@ async def test_each_request_has_its_own_peer_and_headers() -> None:
             assert found["peer"].startswith("127.0.0.1:")
 
 
-@pytest.mark.parametrize(
+@every(
     ("change", "status", "code"),
     [
         ({"mcp_method": "tools/list"}, 400, -32020),
@@ -450,7 +451,7 @@ async def test_stateless_mode_has_no_sessions() -> None:
 # -- what every request needs ----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@every(
     ("fields", "status"),
     [
         ({"content_type": "text/plain"}, 415),

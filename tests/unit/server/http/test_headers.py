@@ -11,6 +11,7 @@ import pytest
 from http_lab import LEGACY, MODERN, Peer, message, serving
 from hypothesis import given
 from hypothesis import strategies as st
+from rows import every
 
 from wirespeed import Client, HeaderParam, Server
 from wirespeed._core.framing.http.head import HttpHead
@@ -63,7 +64,7 @@ NAMED = {
 }
 
 
-@pytest.mark.parametrize("method", NAMED)
+@every("method", NAMED)
 def test_trap_49_the_name_is_that_of_the_method(method: str) -> None:
     message = message_of(method, **NAMED[method])
     check_headers(head_of(fields_of(method, "add")), message)
@@ -90,7 +91,7 @@ def test_trap_48_names_have_any_case_and_white_space_around_values(names: Any) -
     check_headers(head_of(fields), message_of("tools/call", name="add"))
 
 
-@pytest.mark.parametrize(
+@every(
     ("field", "value"),
     [
         ("MCP-Protocol-Version", "2026-07-29"),
@@ -179,7 +180,7 @@ def test_every_name_is_found_equal_however_it_is_spelled(
         assert refused(head_of(fields_of("tools/call", encode_text(name + "!"))), message)
 
 
-@pytest.mark.parametrize("n", [0, 1, 6, 7, 8, 9, 15, 16, 17, 200])
+@every("n", [0, 1, 6, 7, 8, 9, 15, 16, 17, 200])
 def test_values_of_every_length_are_compared_whole(n: int) -> None:
     name = "abcdefghij" * 20
     name = name[:n]
@@ -245,7 +246,7 @@ REGION = "Mcp-Param-Region"
 ALL = [(REGION, "us west"), ("mcp-param-COUNT", "42.0"), ("Mcp-Param-Dry", "true")]
 
 
-@pytest.mark.parametrize(
+@every(
     ("fields", "arguments"),
     [
         (ALL, b'{"dry":true,"count":42,"region":"us west","other":[1]}'),
@@ -270,7 +271,7 @@ def test_trap_52_arguments_agree_with_their_fields(
     check(fields, arguments)
 
 
-@pytest.mark.parametrize(
+@every(
     ("fields", "arguments", "text"),
     [
         ([], b'{"region":"us"}', f"the {REGION} header is missing"),

@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+from rows import every
 
 from wirespeed import Client, Context, HttpRequest, Server, User, WebSocket
 
@@ -52,8 +53,8 @@ async def listening(server: Server, url: str, **options: Any) -> AsyncIterator[s
 ANNE = User("anne", scopes=["read", "write"], data={"team": 7})
 
 
-@pytest.mark.parametrize("era", ["legacy", "modern"])
-@pytest.mark.parametrize(
+@every("era", ["legacy", "modern"])
+@every(
     "verdict, user, scopes, data",
     [
         ("anne", "anne", [], None),

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from raw import META, Raw, call, cancel, modern, request, strict, tool_server
+from rows import every
 from server_lab import Peer, text_of
 
 from wirespeed import Context, Server
@@ -297,7 +298,7 @@ def test_small_answers_of_one_chunk_arrive_together(loop: str) -> None:
 # -- a peer that never reads ----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@every(
     ("what", "loop"),
     [
         ("echo", "uvloop"),

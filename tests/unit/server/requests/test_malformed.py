@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from raw import Raw, call, initialize, modern, notification, request, tool_server
+from rows import every
 from server_lab import LEGACY, MODERN, Peer, text_of
 
 from wirespeed import Server
@@ -134,8 +135,8 @@ def test_row_is_never_answered(name: str, version: str | None, modern_peer: Any)
     assert modern_peer.fence() == []
 
 
-@pytest.mark.parametrize("version", [None, *LEGACY, MODERN])
-@pytest.mark.parametrize("loop", ["uvloop", "asyncio"])
+@every("version", [None, *LEGACY, MODERN])
+@every("loop", ["uvloop", "asyncio"])
 def test_every_row_over_the_pipes_of_a_process(version: str | None, loop: str) -> None:
     with Raw(tool_server(), env={"WIRESPEED_LOOP": loop}) as peer:
         enter(peer, version)

@@ -13,6 +13,7 @@ import pytest
 from caller_lab import Caller, code_of_missing
 from hypothesis import given
 from hypothesis import strategies as st
+from rows import every
 from server_lab import MODERN
 
 from wirespeed import Server
@@ -313,12 +314,12 @@ def test_hidden_files_complete_where_they_are_served(
     assert complete(Caller(connect(), MODERN), ".") == [".env", ".git/"]
 
 
-@pytest.mark.parametrize("text", ["a", "a/b", "a b", "a..b/...", "~", "-x", ".hidden", "C:"])
+@every("text", ["a", "a/b", "a b", "a..b/...", "~", "-x", ".hidden", "C:"])
 def test_plain_relative_paths(text: str) -> None:
     assert relative_path(text) == PurePosixPath(text)
 
 
-@pytest.mark.parametrize(
+@every(
     "text", ["", "/", "/a", "a/", "a//b", ".", "./a", "a/.", "..", "a/..", "a\\b", "a\0", "../a"]
 )
 def test_paths_that_are_not(text: str) -> None:

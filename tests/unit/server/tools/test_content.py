@@ -18,6 +18,7 @@ import pydantic
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rows import every
 
 from wirespeed.errors import SignatureError
 from wirespeed.protocol.blocks import (
@@ -98,7 +99,7 @@ LINK = ResourceLink("file:///a", "a", mime_type="text/plain", size=3)
 # -- blocks on the wire ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@every(
     ("block", "wire"),
     [
         (Text("hi"), {"type": "text", "text": "hi"}),
@@ -163,7 +164,7 @@ def test_wire_form_of_blocks(block: Any, wire: dict[str, Any]) -> None:
     assert msgspec.to_builtins(again) == wire
 
 
-@pytest.mark.parametrize(
+@every(
     ("make", "text"),
     [
         (lambda: Image("iVBORw==", "image/png"), "Image takes bytes, not str"),
@@ -184,7 +185,7 @@ def test_wrong_blocks_are_refused_where_they_are_made(make: Any, text: str) -> N
 # -- the table of rules ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@every(
     ("annotation", "value", "content", "structured", "kind"),
     [
         (str, 'hé\n"x"', texts('hé\n"x"'), msgspec.UNSET, ResultKind.TEXT),
@@ -343,7 +344,7 @@ def test_annotation_without_a_json_form_is_refused() -> None:
             plan(Opaque, structured=options)
 
 
-@pytest.mark.parametrize(
+@every(
     ("annotation", "value"),
     [
         (str, "a\ud800b"),
@@ -386,7 +387,7 @@ def test_values_without_a_json_form() -> None:
     coroutine.close()
 
 
-@pytest.mark.parametrize(
+@every(
     ("annotation", "value", "reason"),
     [
         (int, "x", "result: Expected `int`, got `str`"),
@@ -419,7 +420,7 @@ class Pair:
     values: list[float | None]
 
 
-@pytest.mark.parametrize(
+@every(
     ("annotation", "value", "found"),
     [
         (msgspec.UNSET, {"a": math.nan, "b": None}, "NaN at a"),
@@ -570,7 +571,7 @@ def test_structured_content_from_2025_06_18(annotation: Any) -> None:
     assert old == (texts('{"a":1}'), msgspec.UNSET)
 
 
-@pytest.mark.parametrize(
+@every(
     ("value", "shown"),
     [
         ({"n": 1 << 64, "m": -(1 << 70)}, '{"n":18446744073709551616,"m":-1180591620717411303424}'),

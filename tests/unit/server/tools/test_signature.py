@@ -31,6 +31,7 @@ import pytest
 from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
+from rows import every
 
 from wirespeed import HeaderParam
 from wirespeed.errors import SignatureError
@@ -227,7 +228,7 @@ def test_docstring_styles(doc: str, tail: str) -> None:
     assert notes == {}
 
 
-@pytest.mark.parametrize(
+@every(
     ("doc", "expected"),
     [
         (None, (None, {})),
@@ -660,7 +661,7 @@ def test_defaults() -> None:
     assert one[5] is odd and one[4] is Colour.RED
 
 
-@pytest.mark.parametrize(
+@every(
     "name",
     [
         "_private",
@@ -775,7 +776,7 @@ class Checked:
 RegionAlias = NewType("RegionAlias", Region)
 
 
-@pytest.mark.parametrize(
+@every(
     ("tp", "value", "expected"),
     [
         (

@@ -11,6 +11,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rows import every
 
 from wirespeed import Client, Server
 from wirespeed.server.tools.tool import LongTexts
@@ -54,7 +55,7 @@ def decode(data: str | bytes) -> Arguments | None:
     return result
 
 
-@pytest.mark.parametrize(
+@every(
     "arguments",
     [
         {"text": LONG},
@@ -66,14 +67,14 @@ def decode(data: str | bytes) -> Arguments | None:
         {"text": LONG, "more": None},
     ],
 )
-@pytest.mark.parametrize("indent", [None, 2])
+@every("indent", [None, 2])
 def test_the_values_are_those_of_msgspec(arguments: dict[str, Any], indent: int | None) -> None:
     text = json.dumps(arguments, ensure_ascii=False, indent=indent)
     assert decode(text) is not None
     assert decode(text.replace(": ", " :\r\n\t")) is not None
 
 
-@pytest.mark.parametrize(
+@every(
     "text",
     [
         "{}",
@@ -126,7 +127,7 @@ def test_any_arguments(arguments: dict[str, Any]) -> None:
     assert TEXTS.decode(DECODE, raw) in (None, expected)
 
 
-@pytest.mark.parametrize(
+@every(
     "text",
     [
         "a" * 100_000,

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from asgi_lab import FOREVER, Request, call, message
+from rows import every
 
 from wirespeed import Context, HttpOptions, HttpRequest, HttpResponse, Limits, Server
 from wirespeed.litemcp import LiteServer
@@ -198,8 +199,8 @@ LENGTHS: list[dict[str, str | None]] = [
 ]
 
 
-@pytest.mark.parametrize("fields", LENGTHS, ids=str)
-@pytest.mark.parametrize("n_pieces", [1, 2, 3])
+@every("fields", LENGTHS, ids=str)
+@every("n_pieces", [1, 2, 3])
 async def test_what_lies_behind_a_body_reaches_no_other_client(
     n_pieces: int, fields: dict[str, str | None]
 ) -> None:
@@ -226,8 +227,8 @@ async def test_what_lies_behind_a_body_reaches_no_other_client(
             assert text(await call(app, "add", {"a": 2, "b": 2}).whole()) == "4"
 
 
-@pytest.mark.parametrize("fields", LENGTHS, ids=str)
-@pytest.mark.parametrize("is_cut", [False, True])
+@every("fields", LENGTHS, ids=str)
+@every("is_cut", [False, True])
 async def test_what_lies_behind_the_body_of_a_stranger(
     is_cut: bool, fields: dict[str, str | None]
 ) -> None:
@@ -244,7 +245,7 @@ async def test_what_lies_behind_the_body_of_a_stranger(
             assert text(await owner.whole()) == "4"
 
 
-@pytest.mark.parametrize("fields", LENGTHS, ids=str)
+@every("fields", LENGTHS, ids=str)
 async def test_what_lies_behind_a_body_reaches_no_other_client_of_litemcp(
     fields: dict[str, str | None],
 ) -> None:
@@ -260,7 +261,7 @@ async def test_what_lies_behind_a_body_reaches_no_other_client_of_litemcp(
             assert (after.status, after.body) == (200, expected)
 
 
-@pytest.mark.parametrize("pieces", [(b"{}",), (b"{", b"}"), (b"",), (b"", b"")], ids=str)
+@every("pieces", [(b"{}",), (b"{", b"}"), (b"",), (b"", b"")], ids=str)
 async def test_a_body_shorter_than_its_length(pieces: tuple[bytes, ...]) -> None:
     async with alive(lab().asgi()) as app:
         request = await Request(app, "POST", "/mcp", *pieces, content_length="100").whole()
@@ -269,7 +270,7 @@ async def test_a_body_shorter_than_its_length(pieces: tuple[bytes, ...]) -> None
         assert text(await call(app, "add", {"a": 2, "b": 2}).whole()) == "4"
 
 
-@pytest.mark.parametrize("length", ["", "-1", "+5", "5, 5", "0x5", "1" * 5000, "\xb2"])
+@every("length", ["", "-1", "+5", "5, 5", "0x5", "1" * 5000, "\xb2"])
 async def test_a_length_that_is_no_number(length: str) -> None:
     async with alive(lab().asgi()) as app:
         request = Request(app, "POST", "/mcp", b"{}", b"", content_length=None)
@@ -326,7 +327,7 @@ async def test_legacy_clients_have_sessions() -> None:
 # -- places ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@every(
     ("own", "path", "root", "status"),
     [
         ("/mcp", "/mcp", "", 200),
@@ -515,8 +516,8 @@ async def later(request: HttpRequest) -> bool:
     return request.token == "good"
 
 
-@pytest.mark.parametrize("length", ["9999999", None])
-@pytest.mark.parametrize("waits", [False, True])
+@every("length", ["9999999", None])
+@every("waits", [False, True])
 async def test_a_stranger_is_refused_before_the_body(waits: bool, length: str | None) -> None:
     options: Any = {"authenticate": later} if waits else {"token": "good"}
     async with alive(lab().asgi(**options)) as app:

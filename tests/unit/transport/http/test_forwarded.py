@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
+from rows import every
 
 from wirespeed.transport.gate import Forwarded
 from wirespeed.transport.options import Headers
@@ -11,7 +11,7 @@ PROXIES = Forwarded(["10.0.0.0/8", "::1"])
 PROXY = "10.0.0.1:40000"
 
 
-@pytest.mark.parametrize(
+@every(
     ("sender", "fields", "client"),
     [
         # nobody is trusted but proxies

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from origin_lab import JSON, SSE, Origin, Request, Told, chunk, ok, pool_for, post
+from rows import every
 from serve_lab import descriptors
 
 from wirespeed.errors import TransportError
@@ -51,7 +52,7 @@ def get(pool: HttpPool, method: str = "GET", body: Any = None) -> Told:
 # -- kept connections ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("method", ["GET", "DELETE", "PUT"])
+@every("method", ["GET", "DELETE", "PUT"])
 async def test_an_idempotent_request_is_sent_again_on_a_fresh_connection(method: str) -> None:
     async with Origin(Flaky()) as origin, pool_for(origin) as pool:
         await post(pool).end()
@@ -329,7 +330,7 @@ async def test_exchanges_that_end_in_every_way_leave_nothing(seed: int) -> None:
 # -- responses that are of no use ------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@every(
     ("response", "words"),
     [
         (b"SSH-2.0-x\r\n", "is malformed: the first line is not an HTTP version"),
@@ -374,7 +375,7 @@ async def test_a_stream_that_the_connection_ends() -> None:
         assert told.exc is None
 
 
-@pytest.mark.parametrize(
+@every(
     "response",
     [
         ok(b"no", b"Content-Type: text/event-stream\r\n", b"404 Not Found"),
@@ -467,7 +468,7 @@ async def test_a_receiver_that_fails(caplog: pytest.LogCaptureFixture) -> None:
         assert (await post(pool).end()).status == 200
 
 
-@pytest.mark.parametrize("target", ["/a b", "/a\r\nX: y", "/ü", "/\x7f"])
+@every("target", ["/a b", "/a\r\nX: y", "/ü", "/\x7f"])
 async def test_targets_that_are_none(target: str) -> None:
     async with pool_for(parse("http://127.0.0.1:1/")) as pool:
         with pytest.raises(ValueError, match="a character that a URI does not have"):
@@ -486,8 +487,8 @@ def to(location: str, status: int = 307) -> bytes:
     return ok(b"moved", f"Location: {location}\r\n".encode(), b"%d x" % status)
 
 
-@pytest.mark.parametrize("status", [307, 308])
-@pytest.mark.parametrize("location", ["/new?a=b", "new?a=b", "http://127.0.0.1:{}/new?a=b"])
+@every("status", [307, 308])
+@every("location", ["/new?a=b", "new?a=b", "http://127.0.0.1:{}/new?a=b"])
 async def test_a_redirect_at_the_same_origin(status: int, location: str) -> None:
     async def answer(request: Request) -> None:
         moved = request.target == "/mcp"
@@ -504,7 +505,7 @@ async def test_a_redirect_at_the_same_origin(status: int, location: str) -> None
         assert origin.n_connections == 1
 
 
-@pytest.mark.parametrize(
+@every(
     ("location", "status", "words"),
     [
         ("http://127.0.0.1:1/x?s3cret", 307, "redirects to another origin are not followed"),

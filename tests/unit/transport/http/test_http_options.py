@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from rows import every
 
 from wirespeed import HttpOptions, HttpRequest, HttpResponse, ListenOptions
 
@@ -17,7 +18,7 @@ async def broken(request: HttpRequest) -> HttpResponse:
     raise ValueError("s3cret")
 
 
-@pytest.mark.parametrize(
+@every(
     ("fields", "match"),
     [
         ({"session_ttl": 0}, "session_ttl must be seconds above 0"),
@@ -88,7 +89,7 @@ def test_a_response_has_one_content_type() -> None:
     ]
 
 
-@pytest.mark.parametrize(
+@every(
     "fields",
     [
         {"status": 101},

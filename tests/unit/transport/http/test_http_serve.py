@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from raw import call, encode, initialize
+from rows import every
 from serve_lab import (
     FOREVER,
     Answer,
@@ -222,7 +223,7 @@ async def test_several_requests_of_a_page_on_one_connection() -> None:
         writer.close()
 
 
-@pytest.mark.parametrize("line", ["OPTIONS /mcp", "POST /mcp", "GET /healthz"])
+@every("line", ["OPTIONS /mcp", "POST /mcp", "GET /healthz"])
 async def test_trap_45_a_page_that_may_not_connect_gets_no_permission(line: str) -> None:
     async with at() as place:
         fields = {"Origin": "https://evil.example", "Access_Control_Request_Method": "POST"}
@@ -251,7 +252,7 @@ REFUSALS: dict[str, tuple[dict[str, Any], bytes, int]] = {
 }
 
 
-@pytest.mark.parametrize("name", REFUSALS)
+@every("name", REFUSALS)
 async def test_a_page_that_may_connect_reads_an_early_refusal(name: str) -> None:
     options, data, status = REFUSALS[name]
     options = {"origins": [PAGE], **options}
@@ -282,7 +283,7 @@ FAULTS: list[tuple[dict[str, Any], bytes, int]] = [
 ]
 
 
-@pytest.mark.parametrize(("options", "data", "status"), FAULTS)
+@every(("options", "data", "status"), FAULTS)
 async def test_after_a_fault_of_a_head_the_last_page_reads_the_refusal(
     options: dict[str, Any], data: bytes, status: int
 ) -> None:
@@ -596,7 +597,7 @@ async def never(request: HttpRequest) -> HttpResponse:
     raise AssertionError
 
 
-@pytest.mark.parametrize(
+@every(
     ("url", "options", "match"),
     [
         ("ws://127.0.0.1:0", {"http": HttpOptions(stateless=True)}, "http is for http://"),

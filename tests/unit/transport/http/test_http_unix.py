@@ -17,6 +17,7 @@ from urllib.parse import quote
 
 import pytest
 from raw import without_sanitizers
+from rows import every
 
 from wirespeed import Client, Http, ListenOptions, Server, serve
 from wirespeed.errors import TransportError
@@ -78,7 +79,7 @@ def test_the_url() -> None:
     assert parse("http+unix://t.sock/mcp").file == "t.sock"
 
 
-@pytest.mark.parametrize(
+@every(
     "url",
     ["http+unix:", "http+unix:///run/t.sock", "http+unix://%2Frun%2F/mcp", "http+unix://a:80/mcp",
      "http+unix://a@b/mcp", "http+unix://%00/mcp", "http+unix:%2Frun/mcp"],

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from origin_lab import Origin, Request, ok, pool_for, post
+from rows import every
 
 from wirespeed.errors import TransportError
 from wirespeed.transport.address import parse
@@ -22,7 +23,7 @@ async def echo(request: Request) -> None:
     await request.write(ok(request.body))
 
 
-@pytest.mark.parametrize(
+@every(
     ("url", "text", "pair"),
     [
         ("http://proxy.example:8080", "http://proxy.example:8080", None),
@@ -63,7 +64,7 @@ def test_urls_of_no_proxies(url: str, words: str) -> None:
     assert "s3cret" not in str(caught.value)
 
 
-@pytest.mark.parametrize(
+@every(
     ("url", "environ", "host"),
     [
         ("http://h/", {}, None),
@@ -175,7 +176,7 @@ async def test_a_tunnel_to_a_server_with_tls(
         assert "proxy-authorization" not in origin.requests[0].headers
 
 
-@pytest.mark.parametrize(
+@every(
     ("answer", "words"),
     [
         (ok(b"x", b"", b"407 x"), "refused the tunnel: 407; its URL takes user:password@"),

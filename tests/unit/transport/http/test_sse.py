@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 
 import pytest
+from rows import every
 
 from wirespeed._core.slab import Lease, slabs_live
 from wirespeed.transport.http.sse import EventReader
@@ -66,14 +67,14 @@ STREAMS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("step", [0, 1, 2, 5])
-@pytest.mark.parametrize(("stream", "events"), STREAMS)
+@every("step", [0, 1, 2, 5])
+@every(("stream", "events"), STREAMS)
 def test_trap_57_streams(stream: bytes, events: list[Event], step: int) -> None:
     assert read(stream, step) == (events, None)
 
 
-@pytest.mark.parametrize("step", [0, 1, 3])
-@pytest.mark.parametrize(
+@every("step", [0, 1, 3])
+@every(
     ("stream", "failure"),
     [
         (b"data: " + b"x" * 21 + b"\n\n", "an event has more than 20 bytes"),

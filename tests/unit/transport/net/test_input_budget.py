@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 
 import pytest
 from raw import call, encode, envelope, initialize
+from rows import every
 from serve_lab import Answer, Bare, lab_server, serving
 
 from wirespeed import HttpRequest, Limits, Server
@@ -204,8 +205,8 @@ async def refused_early(port: int, length: int | None = 10 * SIZE, **fields: str
     return await asyncio.wait_for(half.answer(), 10)
 
 
-@pytest.mark.parametrize("length", [10 * SIZE, None])
-@pytest.mark.parametrize("waits", [False, True])
+@every("length", [10 * SIZE, None])
+@every("waits", [False, True])
 async def test_authenticate_is_asked_before_the_body(waits: bool, length: int | None) -> None:
     asked: list[HttpRequest] = []
 

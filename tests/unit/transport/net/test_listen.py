@@ -17,6 +17,7 @@ import pytest
 from child_lab import Run
 from raw import encode, initialize, strict
 from rich.pretty import pretty_repr
+from rows import every
 from serve_lab import Bare, Place, descriptors, exchange, lab_server, serving, upgrade
 
 import wirespeed
@@ -263,7 +264,7 @@ def test_a_folder_that_is_not_there(run: Run, tmp_path: Path) -> None:
 # -- options ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@every(
     ("url", "options", "words"),
     [
         ("wss://h:1", {}, "needs ssl"),
@@ -301,7 +302,7 @@ def test_wrong_types(options: dict[str, Any]) -> None:
         plan("ws://h:1", Server("x"), None, options)
 
 
-@pytest.mark.parametrize(
+@every(
     ("url", "services", "words"),
     [
         ("ws://h:1", {}, "nothing to serve"),

@@ -6,6 +6,7 @@ import socket
 from typing import Any
 
 import pytest
+from rows import every
 from serve_lab import lab_server, serving
 
 from wirespeed import Client
@@ -17,7 +18,7 @@ def congestion_control(sock: socket.socket) -> bytes:
     return sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16).rstrip(b"\0")
 
 
-@pytest.mark.parametrize(
+@every(
     ("host", "is_here"),
     [
         ("127.0.0.1", True),

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from raw import encode, initialize
+from rows import every
 from serve_lab import lab_server, serving
 from websockets.utils import accept_key
 
@@ -128,7 +129,7 @@ async def test_compression() -> None:
             await connect_websocket(address)
 
 
-@pytest.mark.parametrize(
+@every(
     ("answer", "status", "reason", "words"),
     [
         (
@@ -160,7 +161,7 @@ async def test_compression() -> None:
         (b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\n\x1b[m", 200, " [m", "200"),
     ],
 )
-@pytest.mark.parametrize("close", [True, False])
+@every("close", [True, False])
 async def test_refused(answer: bytes, status: int, reason: str, words: str, close: bool) -> None:
     if not close and b"Length" not in answer and b"chunked" not in answer:
         close = True  # its body ends with the connection
@@ -174,7 +175,7 @@ async def test_refused(answer: bytes, status: int, reason: str, words: str, clos
         assert SECRET not in str(caught.value)
 
 
-@pytest.mark.parametrize(
+@every(
     ("answer", "words"),
     [
         (b"SSH-2.0-OpenSSH_9.9\r\n\r\n", "not HTTP/1.1"),

@@ -9,6 +9,7 @@ import socket
 from typing import Any
 
 import pytest
+from rows import every
 from serve_lab import LOOPBACK, Bare, descriptors, exchange, lab_server, serving, upgrade
 
 from wirespeed import HttpRequest, Refusal
@@ -16,7 +17,7 @@ from wirespeed import HttpRequest, Refusal
 SECRET = "s3cret-t0ken"
 
 
-@pytest.mark.parametrize(
+@every(
     ("request_bytes", "status", "words"),
     [
         (upgrade(Upgrade=None, Connection=None), 426, "WebSocket client"),
@@ -69,14 +70,14 @@ async def test_status_and_one_line(request_bytes: bytes, status: int, words: str
         await place.empty()
 
 
-@pytest.mark.parametrize("first", [b"\x16\x03\x01", b'{"jsonrpc"', b"\x00", b" GET"])
+@every("first", [b"\x16\x03\x01", b'{"jsonrpc"', b"\x00", b" GET"])
 async def test_what_cannot_begin_a_request_is_refused_at_once(first: bytes) -> None:
     """TLS and JSON would never end the head: the client would wait for `open_timeout`."""
     async with serving(lab_server(), open_timeout=1000.0) as place:
         assert (await exchange(place.port, first)).status == 400
 
 
-@pytest.mark.parametrize("scheme", ["http", "ws", "HTTPS"])
+@every("scheme", ["http", "ws", "HTTPS"])
 async def test_the_absolute_form_of_the_target_names_the_host(scheme: str) -> None:
     """RFC 9112 section 3.2.2: the Host header field is ignored then."""
     async with serving(lab_server(), hosts=["api.example"]) as place:
@@ -111,7 +112,7 @@ async def test_a_field_that_must_not_come_twice(name: str, status: int) -> None:
         assert name in answer.line
 
 
-@pytest.mark.parametrize(
+@every(
     ("fields", "good"),
     [
         ({"Host": "localhost"}, True),
@@ -135,7 +136,7 @@ async def test_this_machine_may_connect_to_itself(fields: dict[str, str], good: 
             assert (await exchange(place.port, upgrade(**fields))).status == 403
 
 
-@pytest.mark.parametrize(
+@every(
     ("options", "fields", "status"),
     [
         # names
@@ -303,7 +304,7 @@ async def test_callback(
     assert SECRET not in caplog.text
 
 
-@pytest.mark.parametrize(
+@every(
     ("options", "first", "second", "same"),
     [
         ({}, {}, {}, True),

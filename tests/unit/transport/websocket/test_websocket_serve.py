@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import websockets
 from raw import call, initialize, modern, notification, request
+from rows import every
 from serve_lab import Bare, Place, descriptors, exchange, frame, lab_server, serving, slabs, upgrade
 from websockets.asyncio.client import ClientConnection, connect
 
@@ -27,7 +28,7 @@ async def ask(ws: ClientConnection, message: Any) -> Any:
     return json.loads(await ws.recv())
 
 
-@pytest.mark.parametrize("version", ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"])
+@every("version", ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"])
 async def test_legacy_session(version: str) -> None:
     async with serving(lab_server()) as place, connect(place.url, subprotocols=["mcp"]) as ws:
         assert ws.subprotocol == "mcp"
@@ -47,7 +48,7 @@ async def test_modern_requests() -> None:
         assert answer["result"]["content"][0]["text"] == "hi"
 
 
-@pytest.mark.parametrize(("theirs", "ours"), [(True, True), (True, False), (False, True)])
+@every(("theirs", "ours"), [(True, True), (True, False), (False, True)])
 async def test_compression_is_agreed_on_or_not(theirs: bool, ours: bool) -> None:
     text = "abc " * 20_000
     async with serving(lab_server(), compression=ours) as place:
@@ -97,7 +98,7 @@ def lite_like() -> Server:
     return server
 
 
-@pytest.mark.parametrize(
+@every(
     ("fields", "status"),
     [
         ({"Authorization": "Bearer good"}, 101),
@@ -148,7 +149,7 @@ async def test_what_comes_with_the_request_is_not_lost() -> None:
         await peer.close()
 
 
-@pytest.mark.parametrize(
+@every(
     ("frames", "code"),
     [
         (frame(2, b"{}"), 1003),
@@ -184,7 +185,7 @@ async def test_bad_json_is_answered_and_the_socket_stays() -> None:
 # -- leaving ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("how", ["reset", "end of file", "close frame"])
+@every("how", ["reset", "end of file", "close frame"])
 async def test_a_client_that_leaves_cancels_its_requests(how: str) -> None:
     server: Any = lab_server()
     async with serving(server) as place:
