@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import wire_check
 import wire_shapes
+from rows import every
 from wire_recorder import Conversation, Recorder
 from wire_streams import Frames, Lines
 
@@ -59,7 +60,7 @@ def test_a_right_result_passes(version: str) -> None:
     assert held.problems == []
 
 
-@pytest.mark.parametrize(
+@every(
     ("version", "method", "result", "problem"),
     [
         ("2025-03-26", "tools/list", {"tools": [{**TOOL, "title": "A"}]}, "has no 'title'"),
@@ -83,7 +84,7 @@ def test_a_wrong_result_is_told(version: str, method: str, result: Any, problem:
     assert any(problem in told for told in held.problems), held.problems
 
 
-@pytest.mark.parametrize(
+@every(
     ("version", "message", "problem"),
     [
         ("2025-11-25", {"method": "notifications/tools/changed", "params": {}}, None),

@@ -30,7 +30,14 @@ def test_what_differs_from_run_to_run_is_left_out(tmp_path: Path) -> None:
     first = b'{"id":1,"result":{"text":"at 127.0.0.1:8080, in /tmp/a/b, 0.25 seconds"}}\n'
     second = b'{"id":20,"result":{"text":"at 127.0.0.1:9, in /tmp/c, 3 seconds"}}\n'
     assert lines_of(tmp_path, first, second[:9], second[9:]) == [
-        b'{"id":#,"result":{"text":"at 127.0.0.1:#, in /tmp/#, # seconds"}}'
+        b'{"id":#,"result":{"text":"at #:#, in /tmp/#, # seconds"}}'
+    ]
+
+
+def test_codes_revisions_and_statuses_stay(tmp_path: Path) -> None:
+    error = b'{"id":7,"error":{"code":-32602,"message":"not in 2025-11-25"}}\n'
+    assert lines_of(tmp_path, error) == [
+        b'{"id":#,"error":{"code":-32602,"message":"not in 2025-11-25"}}'
     ]
 
 
