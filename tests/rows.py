@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
+Test = Callable[..., Any]
 Ids = Callable[[Any], object] | Iterable[object] | None
 
 
-def every(names: str | Iterable[str], rows: Iterable[Any], ids: Ids = None) -> Any:
+def every(names: str | Iterable[str], rows: Iterable[Any], ids: Ids = None) -> Callable[[Test], Test]:
     """The test checks every row of a table: `pytest.mark.parametrize` without a case for each.
 
     It is for rows that share nothing: fixtures are set up once. All rows are checked; the failure
@@ -22,7 +23,7 @@ def every(names: str | Iterable[str], rows: Iterable[Any], ids: Ids = None) -> A
     table = [*_named(columns, rows, ids)]
     assert table, "a table without rows checks nothing"
 
-    def decorate(test: Callable[..., Any]) -> Callable[..., Any]:
+    def decorate(test: Test) -> Test:
         whole = inspect.signature(test)
         kept = [each for name, each in whole.parameters.items() if name not in columns]
         assert len(kept) == len(whole.parameters) - len(columns), "a column that the test lacks"
