@@ -13,7 +13,9 @@ Test = Callable[..., Any]
 Ids = Callable[[Any], object] | Iterable[object] | None
 
 
-def every(names: str | Iterable[str], rows: Iterable[Any], ids: Ids = None) -> Callable[[Test], Test]:
+def every(
+    names: str | Iterable[str], rows: Iterable[Any], ids: Ids = None
+) -> Callable[[Test], Test]:
     """The test checks every row of a table: `pytest.mark.parametrize` without a case for each.
 
     It is for rows that share nothing: fixtures are set up once. All rows are checked; the failure
