@@ -18,7 +18,7 @@ import msgspec
 
 from wirespeed.auth.jose import NEW_KEYS, extract, public_key, verify
 from wirespeed.errors import CannotVerify, InvalidToken
-from wirespeed.transport.address import DEFAULT_PORTS
+from wirespeed.transport.schemes import SCHEMES, http_scheme
 
 if TYPE_CHECKING:
     from joserfc.jwk import Key
@@ -34,7 +34,6 @@ MAX_REMEMBERED = 1_000_000  # proofs
 NONCE_BYTES = 8  # of the time in a nonce
 
 _ENCODED = re.compile(r"%([0-9A-Fa-f]{2})")
-_SCHEMES = {"ws": "http", "wss": "https"}
 
 
 class InvalidProof(InvalidToken):
@@ -316,10 +315,10 @@ def _same(htu: str, url: str) -> bool:
 @lru_cache(64)
 def _normal(url: str) -> tuple[str, str, int | None, str]:
     parts = urlsplit(url)
-    scheme = _SCHEMES.get(parts.scheme, parts.scheme)
+    scheme = http_scheme(parts.scheme)
     if scheme not in ("http", "https") or not parts.hostname or "@" in parts.netloc:
         raise ValueError("not a URL of HTTP")
-    port = DEFAULT_PORTS[scheme] if parts.port is None else parts.port
+    port = SCHEMES[scheme].port if parts.port is None else parts.port
     return scheme, parts.hostname, port, _ENCODED.sub(_decoded, parts.path) or "/"
 
 

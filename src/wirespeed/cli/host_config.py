@@ -42,9 +42,9 @@ def _reached(url: str) -> dict[str, Any]:
         address = parse(url)
     except ValueError as exc:
         raise usage(str(exc)) from None
-    if not address.is_http and address.scheme not in ("ws", "wss"):
+    if not address.has_paths:
         raise usage("hosts reach servers at http://, https://, ws:// and wss:// URLs only")
-    return {"type": "ws" if address.scheme in ("ws", "wss") else "http", "url": url}
+    return {"type": "ws" if address.is_websocket else "http", "url": url}
 
 
 def _started(word: str, vscode: bool) -> tuple[str, dict[str, Any]]:

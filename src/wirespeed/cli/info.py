@@ -90,11 +90,12 @@ def _tls() -> str | None:
 
 def _transports() -> list[str]:
     """Return the transports that this installation can serve and connect to."""
-    found = ["stdio", "unix", "tcp"]
+    from wirespeed.transport.schemes import SCHEMES, names
+
+    found = ["stdio", *names("lines")]
     if _version("websockets") is not None:  # its opening handshake
-        found.append("ws")
-        if _tls() is not None:
-            found.append("wss")
+        tls = _tls() is not None
+        found += [name for name in names("websocket") if tls or not SCHEMES[name].secure]
     return found
 
 

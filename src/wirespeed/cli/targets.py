@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from wirespeed.cli.credentials import ENVIRONMENT, HOSTS, Secret
 from wirespeed.cli.failures import cannot_start, complain, usage
 from wirespeed.client.python_file import python_file
-from wirespeed.transport.address import parse, public
+from wirespeed.transport.address import parse
+from wirespeed.transport.schemes import SCHEMES, public
 
 if TYPE_CHECKING:
     from ssl import SSLContext
@@ -122,13 +123,16 @@ def _remote(
 ) -> Http | WebSocket | Socket:
     """Return the target of a URL. ``headers``, ``auth``, ``place`` and ``shown`` are from a
     configuration."""
-    from wirespeed import Http, Socket, WebSocket
+    from wirespeed.client.targets import TARGETS, Socket
 
     scheme = url.partition(":")[0].lower()
-    if scheme not in ("http", "https", "http+unix", "ws", "wss", "unix", "tcp"):
+    row = SCHEMES.get(scheme)
+    if row is None:
+        rows = sorted(SCHEMES.values(), key=lambda one: one.speaks == "lines")
+        *others, last = (f"{one.name}:" for one in rows)
         raise cannot_start(
-            f"cannot connect to {place or public(url)}: this version supports http:, https:, ws:, "
-            f"wss:, http+unix:, unix: and tcp: URLs; TARGET is {KINDS}"
+            f"cannot connect to {place or public(url)}: this version supports "
+            f"{', '.join(others)} and {last} URLs; TARGET is {KINDS}"
         )
     # A command makes one connection. The loss of its link is reported at once.
     options: dict[str, Any] = {
@@ -137,9 +141,10 @@ def _remote(
         "shown": shown,
     }
     try:
-        if scheme in ("unix", "tcp"):
+        kind = TARGETS[row.speaks]
+        if issubclass(kind, Socket):
             access.check_unused(f"{scheme}: has no handshake for credentials")
-            return Socket(url, **options)
+            return kind(url, **options)
         # A header of the command line replaces that of the configuration.
         typed = {name.lower() for name in access.headers}
         merged = {k: v for k, v in (headers or {}).items() if k.lower() not in typed}
@@ -155,7 +160,7 @@ def _remote(
             )
             secret = None
         if access.ca is not None:
-            if scheme not in ("https", "wss"):
+            if not row.secure:
                 raise usage(
                     f"--ca is for https:// and wss:// targets; {scheme}:// has no certificates"
                 )
@@ -166,7 +171,6 @@ def _remote(
             token = auth.token
         if token is None and "authorization" not in (name.lower() for name in merged):
             options["auth"] = _grant(url, access, auth)
-        kind = WebSocket if scheme in ("ws", "wss") else Http
         return kind(url, headers=merged, token=token, **options)
     except ValueError as exc:
         raise usage(f"{place or 'TARGET'}: {exc}") from None

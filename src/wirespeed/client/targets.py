@@ -15,6 +15,7 @@ from wirespeed._exports import set_public_home
 from wirespeed.client.python_file import from_file
 from wirespeed.transport.address import Address, is_loopback, parse
 from wirespeed.transport.options import HANDSHAKE, Names, check_headers, is_token
+from wirespeed.transport.schemes import SCHEMES, Speaks, names
 from wirespeed.transport.service import service_of
 
 if TYPE_CHECKING:
@@ -67,13 +68,13 @@ class _Remote(msgspec.Struct, frozen=True, dict=True):
         if not isinstance(self.url, str):
             raise TypeError(f"url must be a string, not {type(self.url).__name__}")
         address = parse(self.url, getattr(self, "shown", ""))
-        if address.scheme not in self.SCHEMES:
-            other = next(kind for kind in TARGETS if address.scheme in kind.SCHEMES)
+        other = TARGETS[address.row.speaks]
+        if not isinstance(self, other):
             raise ValueError(
                 f"{type(self).__name__} takes {' and '.join(f'{s}:' for s in self.SCHEMES)} URLs; "
                 f"{address.scheme}: is for {other.__name__}"
             )
-        if address.scheme != "unix" and not address.port:
+        if not (address.port or address.file):
             raise ValueError(f"{str(address)!r} has no port to connect to")
         return address
 
@@ -192,7 +193,7 @@ class Http(_WithCredentials, frozen=True, kw_only=True):
     the token and the query of the URL never appear in ``repr`` or errors.
     """
 
-    SCHEMES: ClassVar[tuple[str, ...]] = ("http", "https", "http+unix")
+    SCHEMES: ClassVar[tuple[str, ...]] = names("http")
     RESERVED: ClassVar[tuple[str, ...]] = (*HANDSHAKE, *_OURS)
 
     sse: bool = True
@@ -251,7 +252,7 @@ class WebSocket(_WithCredentials, frozen=True, kw_only=True):
     the token and the query of the URL never appear in ``repr`` or errors.
     """
 
-    SCHEMES: ClassVar[tuple[str, ...]] = ("ws", "wss")
+    SCHEMES: ClassVar[tuple[str, ...]] = names("websocket")
 
     compression: bool = False
     restart: int | None = None
@@ -288,7 +289,7 @@ class Socket(_Remote, frozen=True, kw_only=True):
     Raises TypeError or ValueError for an argument of the wrong type or value.
     """
 
-    SCHEMES: ClassVar[tuple[str, ...]] = ("unix", "tcp")
+    SCHEMES: ClassVar[tuple[str, ...]] = names("lines")
 
     restart: int | None = None
     open_timeout: float = 10.0
@@ -302,8 +303,12 @@ class Socket(_Remote, frozen=True, kw_only=True):
         )
 
 
-# The kinds of targets that have URLs.
-TARGETS: tuple[type[Http | WebSocket | Socket], ...] = (Http, WebSocket, Socket)
+# The kinds of targets that have URLs, by what their schemes speak.
+TARGETS: dict[Speaks, type[Http | WebSocket | Socket]] = {
+    "http": Http,
+    "websocket": WebSocket,
+    "lines": Socket,
+}
 
 
 def from_url(
@@ -315,19 +320,23 @@ def from_url(
     """The target of a URL. ValueError: this version does not support the scheme. TypeError: the
     scheme has neither headers nor tokens."""
     scheme, _, rest = url.partition(":")
-    kind = next((kind for kind in TARGETS if scheme.lower() in kind.SCHEMES), None)
-    if kind is not None and issubclass(kind, _WithCredentials):
+    row = SCHEMES.get(scheme.lower())
+    if row is None:
+        # the rest of the URL may hold a secret
+        shown = f"{scheme}://…" if rest.startswith("//") else repr(url)
+        known = [
+            f"{one.name}://…" if "//" in one.form else f"{one.name}:…" for one in SCHEMES.values()
+        ]
+        raise ValueError(
+            f"cannot connect to {shown}: a target is a URL ({', '.join(known)}), "
+            "Stdio(command, args) or a Server"
+        )
+    kind = TARGETS[row.speaks]
+    if issubclass(kind, _WithCredentials):
         return kind(url, headers=headers, token=token, auth=auth)
-    if kind is not None:
-        if headers is not None or token is not None or auth is not None:
-            raise TypeError(f"{scheme}: has neither headers nor tokens")
-        return kind(url)
-    # the rest of the URL may hold a secret
-    shown = f"{scheme}://…" if rest.startswith("//") else repr(url)
-    raise ValueError(
-        f"cannot connect to {shown}: a target is a URL (http://…, https://…, ws://…, wss://…, "
-        "unix:…, http+unix://…, tcp://…), Stdio(command, args) or a Server"
-    )
+    if headers is not None or token is not None or auth is not None:
+        raise TypeError(f"{scheme}: has neither headers nor tokens")
+    return kind(url)
 
 
 def _check_token(token: str | None) -> None:

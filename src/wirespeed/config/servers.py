@@ -8,8 +8,8 @@ import msgspec
 from wirespeed._exports import set_public_home
 from wirespeed.config.shapes import Transport
 from wirespeed.errors import ConfigError
-from wirespeed.transport.address import public
 from wirespeed.transport.options import Names
+from wirespeed.transport.schemes import public
 
 if TYPE_CHECKING:
     from wirespeed.auth.client.grant import TokenGrant

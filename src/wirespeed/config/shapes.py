@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias, cast
+
+from wirespeed.transport.schemes import names
 
 Transport: TypeAlias = Literal["stdio", "ws", "http", "sse", "unix", "tcp"]
 
@@ -86,20 +88,16 @@ TYPES: dict[str, Transport | None] = {
     "sse": "sse",
     "ws": "ws",
     "websocket": "ws",
-    "unix": "unix",
-    "tcp": "tcp",
+    **{name: cast(Transport, name) for name in names("lines")},
 }
 # Servers that are part of their host.
 BUILT_IN = frozenset(("builtin", "platform", "frontend", "inlinepython"))
 
+# The transports of each scheme, the one of a URL alone first.
 SCHEMES: dict[str, tuple[Transport, ...]] = {
-    "ws": ("ws",),
-    "wss": ("ws",),
-    "http": ("http", "sse"),
-    "https": ("http", "sse"),
-    "http+unix": ("http", "sse"),
-    "unix": ("unix",),
-    "tcp": ("tcp",),
+    **dict.fromkeys(names("websocket"), ("ws",)),
+    **dict.fromkeys(names("http"), ("http", "sse")),
+    **{name: (cast(Transport, name),) for name in names("lines")},
 }
 
 # What changes how a host reaches or uses a server, and is not read here.

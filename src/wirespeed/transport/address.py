@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Iterable, Sequence
-from urllib.parse import quote, unquote, urlsplit
+from urllib.parse import quote
 
 import msgspec
 
-DEFAULT_PORTS = {"ws": 80, "wss": 443, "http": 80, "https": 443}
-SCHEMES = (*DEFAULT_PORTS, "tcp", "unix")
-HTTP_UNIX = "http+unix"
-FORMS = (
-    "http[s]://host:port/path, ws[s]://host:port/path, tcp://host:port, unix:/path or "
-    "http+unix://%2Fpath/path"
-)
+from wirespeed.transport.schemes import SCHEMES, Scheme, forms, http_scheme, public, quoted
+
+_OVER_FILE = "+unix"  # the end of a scheme whose URLs name a file and a path
 
 
 class Address(msgspec.Struct, frozen=True, repr_omit_defaults=True):
@@ -40,29 +36,34 @@ class Address(msgspec.Struct, frozen=True, repr_omit_defaults=True):
     socket: str = ""
 
     @property
+    def row(self) -> Scheme:
+        """The row of its scheme."""
+        return SCHEMES[self.scheme + _OVER_FILE if self.socket else self.scheme]
+
+    @property
     def file(self) -> str:
         """The file of the UNIX socket; empty where there is none."""
-        return self.path if self.scheme == "unix" else self.socket
+        return self.socket or (self.path if self.row.sockets == "unix" else "")
 
     @property
     def is_websocket(self) -> bool:
         """Whether WebSocket is spoken there (else messages lie in the bare stream)."""
-        return self.scheme in ("ws", "wss")
+        return self.row.speaks == "websocket"
 
     @property
     def is_http(self) -> bool:
         """Whether messages are the bodies of HTTP there."""
-        return self.scheme in ("http", "https")
+        return self.row.speaks == "http"
 
     @property
     def has_paths(self) -> bool:
         """Whether a request names a path there, so that several servers fit."""
-        return self.is_http or self.is_websocket
+        return self.row.speaks != "lines"
 
     @property
     def secure(self) -> bool:
         """Whether TLS is spoken there."""
-        return self.scheme in ("wss", "https")
+        return self.row.secure
 
     @property
     def target(self) -> str:
@@ -74,15 +75,15 @@ class Address(msgspec.Struct, frozen=True, repr_omit_defaults=True):
     def authority(self) -> str:
         """Host and port as a URL has them; the port is left out where it is the scheme's own."""
         host = f"[{self.host}]" if ":" in self.host else self.host
-        return host if self.port == DEFAULT_PORTS.get(self.scheme) else f"{host}:{self.port}"
+        return host if self.port == self.row.port else f"{host}:{self.port}"
 
     def __str__(self) -> str:
         if self.shown:
             return public(self.shown)
-        if self.scheme == "unix":
-            return f"unix:{self.path}"
         if self.socket:
-            return f"{HTTP_UNIX}://{quote(self.socket, safe='')}{self.path}"
+            return f"{self.scheme}{_OVER_FILE}://{quote(self.socket, safe='')}{self.path}"
+        if self.file:
+            return f"{self.scheme}:{self.file}"
         return f"{self.scheme}://{self.authority}{self.path}"
 
     def __repr__(self) -> str:
@@ -102,55 +103,20 @@ def parse(url: str, shown: str = "") -> Address:
     """
     if not isinstance(url, str):
         raise TypeError(f"a URL is a string, not {type(url).__name__}")
-    name = public(shown or url)
-    scheme, colon, rest = url.partition(":")
-    scheme = scheme.lower()
-    if scheme == HTTP_UNIX:
-        return _http_unix(rest, shown or url, shown)
-    if not colon or scheme not in SCHEMES:
-        raise ValueError(f"{name!r} is not a URL to listen at or connect to: use {FORMS}")
-    if scheme == "unix":
-        return _unix(rest, shown)
-    if any(c <= " " or c == "\x7f" for c in url):
-        raise ValueError(f"{name!r} has a space or a control character in it")
-    if not rest.startswith("//"):
-        raise ValueError(f"{name!r} has no host: use {FORMS}")
-    try:
-        parts = urlsplit(url)
-        host, port = parts.hostname, parts.port
-    except ValueError as exc:
-        raise ValueError(f"{name!r} is not a good URL: {_reason(exc)}") from None
-    if "@" in parts.netloc:
-        raise ValueError("a URL must not hold a user or password: use a token or headers")
-    if "#" in url:
-        raise ValueError(f"{name!r}: a fragment has no meaning here")
-    if not host:
-        raise ValueError(
-            f"{name!r} has no host: 127.0.0.1 is this machine alone, "
-            "0.0.0.0 or [::] is every network"
-        )
-    host = _host(host, bracketed="[" in parts.netloc, name=name)
-    if scheme == "tcp":
-        if port is None:
-            raise ValueError(f"{name!r} has no port: use tcp://host:port")
-        if parts.path not in ("", "/") or "?" in url:
-            raise ValueError(f"{name!r}: tcp:// has neither path nor query")
-        return Address(scheme, host, port, shown=shown)
-    return Address(
-        scheme,
-        host,
-        DEFAULT_PORTS[scheme] if port is None else port,
-        _quoted(parts.path) or "/",
-        quote(parts.query, safe="/?%:@!$&'()*+,;=-._~"),
-        shown,
-    )
+    scheme, colon, _ = url.partition(":")
+    row = SCHEMES.get(scheme.lower())
+    if row is None or not colon:
+        name = public(shown or url)
+        raise ValueError(f"{name!r} is not a URL to listen at or connect to: use {forms()}")
+    fields = row.read(row, url, shown)
+    return Address(row.name.removesuffix(_OVER_FILE), shown=shown, **fields)
 
 
 def as_http(url: str) -> str:
     """The URL of the request that opens a WebSocket (RFC 6455 section 3): ``ws:`` is ``http:``,
     ``wss:`` is ``https:``. Other URLs stay."""
     scheme, colon, rest = url.partition(":")
-    return {"ws": "http", "wss": "https"}.get(scheme.lower(), scheme) + colon + rest
+    return http_scheme(scheme) + colon + rest
 
 
 def quote_path(path: str) -> str:
@@ -162,66 +128,7 @@ def quote_path(path: str) -> str:
             f"{path!r} is not the path of a URL: a path begins with a slash and has neither query "
             "nor fragment nor spaces"
         )
-    return _quoted(path)
-
-
-def _quoted(path: str) -> str:
-    return quote(path, safe="/%:@!$&'()*+,;=-._~")
-
-
-def _unix(rest: str, shown: str) -> Address:
-    path = rest
-    name = shown or f"unix:{rest}"
-    if rest.startswith("//"):
-        # unix:///path is written often; a text between // and / would be a host
-        path = rest[2:]
-        if not path.startswith("/"):
-            raise ValueError(f"{name!r} names a host: use unix:/path or unix:relative/path")
-    if not path or path.endswith("/"):
-        raise ValueError(f"{name!r} names no file: use unix:/path")
-    if "\0" in path:
-        raise ValueError("a socket's path contains a null character")
-    return Address("unix", path=path, shown=shown)
-
-
-def _http_unix(rest: str, name: str, shown: str) -> Address:
-    name = public(name)
-    quoted, slash, target = rest.removeprefix("//").partition("/")
-    file = unquote(quoted, errors="surrogateescape")
-    if not rest.startswith("//") or not file or file.endswith("/") or set(quoted) & set("?#@:"):
-        raise ValueError(f"{name!r} names no file: use {HTTP_UNIX}://%2Fpath/path")
-    if "\0" in file:
-        raise ValueError("a socket's path contains a null character")
-    address = parse(f"http://localhost{slash}{target}", shown)
-    return msgspec.structs.replace(address, socket=file)
-
-
-def _host(host: str, *, bracketed: bool, name: str) -> str:
-    if bracketed:
-        try:
-            ipaddress.IPv6Address(host)
-        except ValueError:
-            raise ValueError(f"{name!r}: its host is not an IPv6 address") from None
-        return host
-    try:
-        return host if host.isascii() else host.encode("idna").decode("ascii")
-    except UnicodeError:
-        raise ValueError(f"{name!r}: its host is not a host name") from None
-
-
-def public(url: str) -> str:
-    """A URL as people may see it: without query, user and password."""
-    url = url.partition("?")[0].partition("#")[0]
-    before, slashes, rest = url.partition("//")
-    authority, slash, path = rest.partition("/")
-    return before + slashes + authority.rpartition("@")[2] + slash + path
-
-
-def _reason(exc: ValueError) -> str:
-    text = str(exc)
-    if "ort" in text:  # "Port out of range 0-65535", "Port could not be cast to integer …"
-        return "the port must be a number from 0 to 65535"
-    return "its host cannot be read"
+    return quoted(path)
 
 
 def is_loopback(host: str) -> bool:

@@ -23,7 +23,7 @@ from wirespeed.auth.client.tokens import ask_token_endpoint
 from wirespeed.auth.fetch import Fetcher
 from wirespeed.auth.metadata import ServerMetadata
 from wirespeed.errors import AuthorizationError
-from wirespeed.transport.address import public
+from wirespeed.transport.schemes import public
 
 if TYPE_CHECKING:
     from wirespeed.auth.client.discovery import Found

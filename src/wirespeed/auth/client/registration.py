@@ -10,7 +10,7 @@ import msgspec
 from wirespeed.auth.client.tokens import BASIC, NONE, POST, ClientIdentity, _Refusal, refused
 from wirespeed.auth.fetch import FetchError
 from wirespeed.errors import AuthorizationError
-from wirespeed.transport.address import public
+from wirespeed.transport.schemes import public
 
 if TYPE_CHECKING:
     from wirespeed.auth.fetch import Fetcher

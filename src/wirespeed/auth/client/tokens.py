@@ -12,8 +12,8 @@ import msgspec
 
 from wirespeed.auth.fetch import FetchError
 from wirespeed.errors import AuthorizationError, shortened
-from wirespeed.transport.address import public
 from wirespeed.transport.options import is_token
+from wirespeed.transport.schemes import public
 
 if TYPE_CHECKING:
     from wirespeed.auth.fetch import Fetcher

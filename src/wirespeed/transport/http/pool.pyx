@@ -13,8 +13,9 @@ from wirespeed.transport.http.client_connection cimport HttpCall, HttpClientConn
 import wirespeed
 from wirespeed.errors import TransportError
 from wirespeed.limits import Limits
-from wirespeed.transport.address import parse, public
+from wirespeed.transport.address import parse
 from wirespeed.transport.net.connect import connect_http, reason_of
+from wirespeed.transport.schemes import public
 
 CLOSED = "the server closed the connection"
 MAX_HEAD = 65535  # bytes

@@ -7,7 +7,6 @@ import errno
 import ipaddress
 import os
 import socket
-import stat
 from collections.abc import Sequence
 from typing import Any, Self
 
@@ -16,10 +15,8 @@ import msgspec
 from wirespeed.errors import TransportError
 from wirespeed.transport.address import Address
 from wirespeed.transport.net import activation
+from wirespeed.transport.net.sockets import identity, sockets_of
 from wirespeed.transport.options import ListenOptions
-
-PROBE_TIMEOUT = 1.0  # seconds that a server at a socket's file has to take a connection
-PORT_TRIES = 10
 
 
 class ListeningSockets:
@@ -42,7 +39,7 @@ class ListeningSockets:
         self._name = activation.MANAGER if passed else activation.OWN
         self._file: tuple[int, int] | None = None
         if address.file and not passed:
-            self._file = _identity(address.file)
+            self._file = identity(address.file)
 
     def __enter__(self) -> Self:
         return self
@@ -62,7 +59,7 @@ class ListeningSockets:
     def close(self) -> None:
         """Stop listening. A socket's file is removed if it is still ours."""
         if self._file is not None:
-            if _identity(self.address.file) == self._file:
+            if identity(self.address.file) == self._file:
                 with contextlib.suppress(OSError):
                     os.unlink(self.address.file)
             self._file = None
@@ -72,16 +69,8 @@ class ListeningSockets:
 
 def resolve(address: Address) -> list[Any]:
     """Resolve an address to listen at. Blocks on DNS. TransportError: the resolution failed."""
-    if address.file:
-        return []
     try:
-        # CPython encodes a str with the codec "idna", whose tables take 1 MiB.
-        return socket.getaddrinfo(
-            address.host.encode("ascii"),
-            address.port,
-            type=socket.SOCK_STREAM,
-            flags=socket.AI_PASSIVE,
-        )
+        return sockets_of(address).resolve(address)
     except (OSError, UnicodeError) as exc:
         raise _cannot(address, exc) from exc
 
@@ -97,117 +86,17 @@ def listen(
     sockets, own = activation.listening_at(address, found, shared=reserve)
     if sockets:
         return ListeningSockets(address, sockets, passed=not own)
-    if address.file:
-        return _listen_unix(address, options)
-    for _ in range(PORT_TRIES):
-        sockets = []
-        port = address.port
-        try:
-            for place in dict.fromkeys((info[0], info[2], info[4]) for info in found):
-                sock = _bound(*place, port, options)
-                if sock is None:
-                    continue
-                sockets.append(sock)
-                port = sock.getsockname()[1]  # the others take this port
-                if not reserve:
-                    sock.listen(options.backlog)
-            if not sockets:
-                raise OSError(errno.EADDRNOTAVAIL, os.strerror(errno.EADDRNOTAVAIL))
-        except OSError as exc:
-            for sock in sockets:
-                sock.close()
-            if exc.errno == errno.EADDRINUSE and address.port == 0 and sockets:
-                continue  # free on one address, taken on another
-            raise _cannot(address, exc) from exc
-        return ListeningSockets(msgspec.structs.replace(address, port=port), sockets)
-    raise _cannot(address, OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE)))
-
-
-def _bound(
-    family: int, proto: int, place: tuple[Any, ...], port: int, options: ListenOptions
-) -> socket.socket | None:
-    """Return a bound socket; None if this machine does not support the address family."""
+    if address.file:  # the working directory may change
+        field = "socket" if address.socket else "path"
+        address = msgspec.structs.replace(address, **{field: os.path.abspath(address.file)})
     try:
-        sock = socket.socket(family, socket.SOCK_STREAM, proto)
+        sockets = sockets_of(address).listen(address, found, options, reserve=reserve)
     except OSError as exc:
-        if exc.errno == errno.EAFNOSUPPORT:
-            return None
-        raise
-    try:
-        sock.setblocking(False)
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if options.reuse_port:
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        if family == socket.AF_INET6:
-            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-        sock.bind((place[0], port, *place[2:]))
-    except OSError as exc:
-        sock.close()
-        if exc.errno == errno.EADDRNOTAVAIL and family == socket.AF_INET6:
-            return None  # "localhost" is ::1 too, also where IPv6 is switched off
-        raise
-    return sock
-
-
-def _listen_unix(address: Address, options: ListenOptions) -> ListeningSockets:
-    path = os.path.abspath(address.file)  # the working directory may change
-    field = "socket" if address.socket else "path"
-    address = msgspec.structs.replace(address, **{field: path})
-    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    try:
-        sock.setblocking(False)
-        _make_way(path, address)
-        sock.bind(path)
-        try:
-            # no client can connect before listen()
-            os.chmod(path, options.socket_mode)
-            sock.listen(options.backlog)
-        except BaseException:
-            os.unlink(path)
-            raise
-    except OSError as exc:
-        sock.close()
         raise _cannot(address, exc) from exc
-    except BaseException:
-        sock.close()
-        raise
-    return ListeningSockets(address, [sock])
-
-
-def _make_way(path: str, address: Address) -> None:
-    """Remove the file of a socket without a server. TransportError: a server listens there."""
-    try:
-        found = os.lstat(path)
-    except FileNotFoundError:
-        return
-    if not stat.S_ISSOCK(found.st_mode):
-        raise TransportError(f"cannot listen at {address}: the file there is not a socket")
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
-        probe.settimeout(PROBE_TIMEOUT)
-        try:
-            probe.connect(path)
-        except ConnectionRefusedError:
-            pass
-        except FileNotFoundError:
-            return
-        except OSError as exc:
-            if exc.errno not in (errno.EAGAIN, errno.ETIMEDOUT) and not isinstance(
-                exc, TimeoutError
-            ):
-                raise
-            raise TransportError(f"cannot listen at {address}: another server does") from None
-        else:
-            raise TransportError(f"cannot listen at {address}: another server does")
-    if _identity(path) == (found.st_dev, found.st_ino):  # unless a server has started meanwhile
-        os.unlink(path)
-
-
-def _identity(path: str) -> tuple[int, int] | None:
-    try:
-        found = os.lstat(path)
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino
+    bound = sockets[0].getsockname()
+    if isinstance(bound, tuple):
+        address = msgspec.structs.replace(address, port=bound[1])
+    return ListeningSockets(address, sockets)
 
 
 def _is_local(sock: socket.socket) -> bool:

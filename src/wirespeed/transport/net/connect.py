@@ -11,7 +11,6 @@ import os
 import socket
 import ssl as ssl_
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import unquote, urlsplit
 
@@ -21,9 +20,16 @@ import wirespeed
 from wirespeed._core.framing.http.framer import HttpFramer
 from wirespeed._core.streams import FrameStream
 from wirespeed.errors import TransportError, UpgradeRefused
-from wirespeed.transport.address import Address, is_loopback, is_name, public
-from wirespeed.transport.net.stream import SocketStream, Stream, address_name, make_prompt, start
+from wirespeed.transport.address import Address, is_loopback, is_name
+from wirespeed.transport.net.sockets import (
+    OUT_OF_REACH,
+    ConnectFailure,
+    connect_host,
+    sockets_of,
+)
+from wirespeed.transport.net.stream import SocketStream, Stream, address_name, start
 from wirespeed.transport.net.tls import TlsStream
+from wirespeed.transport.schemes import public
 
 if TYPE_CHECKING:
     from wirespeed.transport.link import Endpoint, Link
@@ -31,12 +37,8 @@ if TYPE_CHECKING:
     from wirespeed.transport.websocket.upgrade import Answer, ClientHandshake, MessageDeflate
 
 T = TypeVar("T")
-Place = tuple[int, int, Any]  # family, protocol, address
 
 CLOSE_TIMEOUT = 1.0  # seconds for the closing alert of TLS, of which HTTP needs none
-ATTEMPT_DELAY = 0.25  # seconds before the next address is tried, too (RFC 8305 section 8)
-
-OUT_OF_REACH = "its IP address is one that this request may not reach"
 
 TLS_ALERT = 0x15  # the first byte of a TLS server's answer to plain text (RFC 8446 section 5.1)
 
@@ -90,11 +92,7 @@ async def connect_stream(address: Address, *, open_timeout: float = 10.0) -> Con
     loop = asyncio.get_running_loop()
 
     async def connect() -> Connected:
-        if address.scheme == "unix":
-            sock = await _try(loop, socket.AF_UNIX, 0, address.path)
-        else:
-            sock = await _connect_socket(loop, address.host, address.port)
-        return Connected(SocketStream(loop, sock))
+        return Connected(SocketStream(loop, await sockets_of(address).connect(loop, address)))
 
     return await _explained(connect, address, open_timeout)
 
@@ -183,14 +181,12 @@ async def _open_stream(
 ) -> Stream:
     """Return a stream to the host of a URL, with TLS where the URL says so."""
     loop = asyncio.get_running_loop()
-    if address.socket:
-        sock = await _try(loop, socket.AF_UNIX, 0, address.socket)
-    elif proxy is None:
-        sock = await _connect_socket(loop, address.host, address.port, may_reach)
+    if proxy is None or address.file:
+        sock = await sockets_of(address).connect(loop, address, may_reach)
     else:
         if may_reach is not None and not (is_name(address.host) or may_reach(address.host)):
-            raise _Failure(OUT_OF_REACH)
-        sock = await _connect_socket(loop, proxy.host, proxy.port)
+            raise ConnectFailure(OUT_OF_REACH)
+        sock = await connect_host(loop, proxy.host, proxy.port)
     if not address.secure:
         return SocketStream(loop, sock)
     try:
@@ -233,9 +229,11 @@ async def _open(stream: Stream, handshake: ClientHandshake, address: Address) ->
         data = await stream.read()
         if not data:
             hint = "" if address.secure or head else "; if it speaks TLS, use wss://"
-            raise _Failure(f"the server closed the connection during the opening handshake{hint}")
+            raise ConnectFailure(
+                f"the server closed the connection during the opening handshake{hint}"
+            )
         if data[0] == TLS_ALERT and not (address.secure or head):
-            raise _Failure("the server speaks TLS: use wss://")
+            raise ConnectFailure("the server speaks TLS: use wss://")
         searched = max(0, len(head) - len(END))
         head += data
         end = head.find(END, searched)
@@ -244,7 +242,7 @@ async def _open(stream: Stream, handshake: ClientHandshake, address: Address) ->
             del head[end + len(END) :]
             break
         if len(head) > MAX_HEAD:
-            raise _Failure("the answer is not an opening handshake")
+            raise ConnectFailure("the answer is not an opening handshake")
     answer: Answer | None = None
     try:
         answer = handshake.receive(bytes(head))
@@ -267,7 +265,7 @@ async def _open(stream: Stream, handshake: ClientHandshake, address: Address) ->
     found = (answer.status, answer.reason) if answer is not None else None
     refusal = found or handshake.refusal_of(bytes(head))
     if refusal is None:
-        raise _Failure(f"the server does not speak WebSocket{fault}")
+        raise ConnectFailure(f"the server does not speak WebSocket{fault}")
     status, reason = refusal
     text = f"{address} refused the WebSocket: {status} {reason}".rstrip()
     if 300 <= status < 400:
@@ -275,82 +273,6 @@ async def _open(stream: Stream, handshake: ClientHandshake, address: Address) ->
     else:
         text += _REMEDIES.get(status, "")
     raise UpgradeRefused(text, status, reason, None if answer is None else answer.headers)
-
-
-# -- sockets -------------------------------------------------------------------------------------
-
-
-class _Failure(Exception):
-    """The connection failed. The text is the reason."""
-
-
-async def _connect_socket(
-    loop: asyncio.AbstractEventLoop,
-    host: str,
-    port: int,
-    may_reach: Callable[[str], bool] | None = None,
-) -> socket.socket:
-    """Return a connected non-blocking socket, to the address of the host that accepts it first.
-
-    RFC 8305 section 5: the next address is tried when one fails, or has not answered for a while.
-    """
-    found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    waiting = _alternating([(family, proto, place) for family, _, proto, _, place in found])
-    if not waiting:
-        raise _Failure("the host has no address")
-    if may_reach is not None:
-        waiting = [one for one in waiting if may_reach(one[2][0])]
-        if not waiting:
-            raise _Failure(OUT_OF_REACH)
-    if len(waiting) == 1:
-        return await _try(loop, *waiting[0])
-    failure: BaseException | None = None
-    attempts: set[asyncio.Task[socket.socket]] = set()
-    try:
-        while waiting or attempts:
-            if waiting:
-                attempts.add(loop.create_task(_try(loop, *waiting.pop(0))))
-            done, _ = await asyncio.wait(
-                attempts,
-                timeout=ATTEMPT_DELAY if waiting else None,
-                return_when=asyncio.FIRST_COMPLETED,
-            )
-            for task in done:
-                if task.exception() is None:
-                    attempts.discard(task)
-                    return task.result()
-                failure = task.exception()
-            attempts -= done
-    finally:
-        for task in attempts:
-            task.cancel()
-        for sock in await asyncio.gather(*attempts, return_exceptions=True):
-            if isinstance(sock, socket.socket):
-                sock.close()  # two were accepted
-    assert failure is not None
-    raise failure
-
-
-def _alternating(places: list[Place]) -> list[Place]:
-    """The addresses with their families in turn, each family in its own order (RFC 8305 section
-    4)."""
-    first = [place for place in places if place[0] == places[0][0]]
-    others = [place for place in places if place[0] != places[0][0]]
-    return [place for pair in zip_longest(first, others) for place in pair if place is not None]
-
-
-async def _try(
-    loop: asyncio.AbstractEventLoop, family: int, proto: int, place: Any
-) -> socket.socket:
-    sock = socket.socket(family, socket.SOCK_STREAM, proto)
-    try:
-        sock.setblocking(False)
-        make_prompt(sock, place)
-        await loop.sock_connect(sock, place)
-    except BaseException:
-        sock.close()
-        raise
-    return sock
 
 
 async def _explained(
@@ -371,7 +293,7 @@ async def _explained(
         reason = exc.strerror if isinstance(exc, OSError) and exc.strerror else ""
         text = reason.lower() or f"no answer within {open_timeout:g} s"
         raise TransportError(f"cannot connect to {place}: {text}") from None
-    except _Failure as exc:
+    except ConnectFailure as exc:
         raise TransportError(f"cannot connect to {place}: {exc}") from None
     except OSError as exc:
         text = f"cannot connect to {place}: {reason_of(exc)}"

@@ -241,7 +241,7 @@ class Listener:
             sock.close()
             self._log_refusal(peer, "too many connections")
             return
-        if self.address.scheme == "unix":
+        if self.address.file and not self.address.has_paths:
             (service,) = self.services.values()
             stream = SocketStream(self.loop, sock)
             self._join(stream, service, service, service.stream_framer(), b"", Peer(peer))

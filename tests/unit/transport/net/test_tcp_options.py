@@ -10,7 +10,7 @@ from rows import every
 from serve_lab import lab_server, serving
 
 from wirespeed import Client
-from wirespeed.transport.net import connect, listener
+from wirespeed.transport.net import listener, sockets
 from wirespeed.transport.net.stream import make_prompt
 
 
@@ -47,7 +47,7 @@ async def test_both_ends_of_a_connection(monkeypatch: pytest.MonkeyPatch) -> Non
         make_prompt(sock, place)
         found.append(congestion_control(sock))
 
-    for module in (connect, listener):
+    for module in (sockets, listener):
         monkeypatch.setattr(module, "make_prompt", noted)
     async with serving(lab_server()) as place, Client(f"ws://127.0.0.1:{place.port}/mcp"):
         assert found == [b"reno", b"reno"]

@@ -1,0 +1,284 @@
+"""The kinds of sockets: how each is bound, and how it is connected. `SOCKETS` has those of all
+schemes."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import socket
+import stat
+from collections.abc import Callable, Sequence
+from itertools import zip_longest
+from typing import TYPE_CHECKING, Any, Protocol
+
+from wirespeed.errors import TransportError
+from wirespeed.transport.address import Address
+from wirespeed.transport.net.stream import make_prompt
+
+if TYPE_CHECKING:
+    from wirespeed.transport.options import ListenOptions
+
+Place = tuple[int, int, Any]  # family, protocol, address
+
+PORT_TRIES = 10
+PROBE_TIMEOUT = 1.0  # seconds that a server at a socket's file has to take a connection
+ATTEMPT_DELAY = 0.25  # seconds before the next address is tried, too (RFC 8305 section 8)
+
+OUT_OF_REACH = "its IP address is one that this request may not reach"
+
+
+class ConnectFailure(Exception):
+    """The connection failed. The text is the reason."""
+
+
+class Sockets(Protocol):
+    """A kind of sockets. Errors are OSError or UnicodeError, of which the caller makes a
+    `TransportError`, or have a text of their own: a `TransportError`, a `ConnectFailure`."""
+
+    def resolve(self, address: Address) -> list[Any]:
+        """Look up an address to listen at. Blocks on DNS."""
+
+    def listen(
+        self, address: Address, found: Sequence[Any], options: ListenOptions, *, reserve: bool
+    ) -> list[socket.socket]:
+        """Return non-blocking sockets that listen at all results of `resolve`, at one port.
+        ``reserve``: bind them only."""
+
+    async def connect(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        address: Address,
+        may_reach: Callable[[str], bool] | None = None,
+    ) -> socket.socket:
+        """Return a connected non-blocking socket. ``may_reach``: whether to connect to an IP
+        address."""
+
+
+def sockets_of(address: Address) -> Sockets:
+    """The sockets of an address."""
+    return SOCKETS[address.row.sockets]
+
+
+async def _try(
+    loop: asyncio.AbstractEventLoop, family: int, proto: int, place: Any
+) -> socket.socket:
+    sock = socket.socket(family, socket.SOCK_STREAM, proto)
+    try:
+        sock.setblocking(False)
+        make_prompt(sock, place)
+        await loop.sock_connect(sock, place)
+    except BaseException:
+        sock.close()
+        raise
+    return sock
+
+
+# -- TCP -------------------------------------------------------------------------------------------
+
+
+class TcpSockets:
+    """The sockets of TCP, over IPv4 and IPv6."""
+
+    def resolve(self, address: Address) -> list[Any]:
+        # CPython encodes a str with the codec "idna", whose tables take 1 MiB.
+        return socket.getaddrinfo(
+            address.host.encode("ascii"),
+            address.port,
+            type=socket.SOCK_STREAM,
+            flags=socket.AI_PASSIVE,
+        )
+
+    def listen(
+        self, address: Address, found: Sequence[Any], options: ListenOptions, *, reserve: bool
+    ) -> list[socket.socket]:
+        for _ in range(PORT_TRIES):
+            sockets: list[socket.socket] = []
+            port = address.port
+            try:
+                for place in dict.fromkeys((info[0], info[2], info[4]) for info in found):
+                    sock = _bound(*place, port, options)
+                    if sock is None:
+                        continue
+                    sockets.append(sock)
+                    port = sock.getsockname()[1]  # the others take this port
+                    if not reserve:
+                        sock.listen(options.backlog)
+                if not sockets:
+                    raise OSError(errno.EADDRNOTAVAIL, os.strerror(errno.EADDRNOTAVAIL))
+            except OSError as exc:
+                for sock in sockets:
+                    sock.close()
+                if exc.errno == errno.EADDRINUSE and address.port == 0 and sockets:
+                    continue  # free on one address, taken on another
+                raise
+            return sockets
+        raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
+
+    async def connect(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        address: Address,
+        may_reach: Callable[[str], bool] | None = None,
+    ) -> socket.socket:
+        return await connect_host(loop, address.host, address.port, may_reach)
+
+
+def _bound(
+    family: int, proto: int, place: tuple[Any, ...], port: int, options: ListenOptions
+) -> socket.socket | None:
+    """Return a bound socket; None if this machine does not support the address family."""
+    try:
+        sock = socket.socket(family, socket.SOCK_STREAM, proto)
+    except OSError as exc:
+        if exc.errno == errno.EAFNOSUPPORT:
+            return None
+        raise
+    try:
+        sock.setblocking(False)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if options.reuse_port:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        if family == socket.AF_INET6:
+            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        sock.bind((place[0], port, *place[2:]))
+    except OSError as exc:
+        sock.close()
+        if exc.errno == errno.EADDRNOTAVAIL and family == socket.AF_INET6:
+            return None  # "localhost" is ::1 too, also where IPv6 is switched off
+        raise
+    return sock
+
+
+async def connect_host(
+    loop: asyncio.AbstractEventLoop,
+    host: str,
+    port: int,
+    may_reach: Callable[[str], bool] | None = None,
+) -> socket.socket:
+    """Return a connected non-blocking socket, to the address of the host that accepts it first.
+
+    RFC 8305 section 5: the next address is tried when one fails, or has not answered for a while.
+    """
+    found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    waiting = _alternating([(family, proto, place) for family, _, proto, _, place in found])
+    if not waiting:
+        raise ConnectFailure("the host has no address")
+    if may_reach is not None:
+        waiting = [one for one in waiting if may_reach(one[2][0])]
+        if not waiting:
+            raise ConnectFailure(OUT_OF_REACH)
+    if len(waiting) == 1:
+        return await _try(loop, *waiting[0])
+    failure: BaseException | None = None
+    attempts: set[asyncio.Task[socket.socket]] = set()
+    try:
+        while waiting or attempts:
+            if waiting:
+                attempts.add(loop.create_task(_try(loop, *waiting.pop(0))))
+            done, _ = await asyncio.wait(
+                attempts,
+                timeout=ATTEMPT_DELAY if waiting else None,
+                return_when=asyncio.FIRST_COMPLETED,
+            )
+            for task in done:
+                if task.exception() is None:
+                    attempts.discard(task)
+                    return task.result()
+                failure = task.exception()
+            attempts -= done
+    finally:
+        for task in attempts:
+            task.cancel()
+        for sock in await asyncio.gather(*attempts, return_exceptions=True):
+            if isinstance(sock, socket.socket):
+                sock.close()  # two were accepted
+    assert failure is not None
+    raise failure
+
+
+def _alternating(places: list[Place]) -> list[Place]:
+    """The addresses with their families in turn, each family in its own order (RFC 8305 section
+    4)."""
+    first = [place for place in places if place[0] == places[0][0]]
+    others = [place for place in places if place[0] != places[0][0]]
+    return [place for pair in zip_longest(first, others) for place in pair if place is not None]
+
+
+# -- UNIX ------------------------------------------------------------------------------------------
+
+
+class UnixSockets:
+    """The sockets of files."""
+
+    def resolve(self, address: Address) -> list[Any]:
+        return []
+
+    def listen(
+        self, address: Address, found: Sequence[Any], options: ListenOptions, *, reserve: bool
+    ) -> list[socket.socket]:
+        path = address.file
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            sock.setblocking(False)
+            _make_way(path, address)
+            sock.bind(path)
+            try:
+                # no client can connect before listen()
+                os.chmod(path, options.socket_mode)
+                sock.listen(options.backlog)
+            except BaseException:
+                os.unlink(path)
+                raise
+        except BaseException:
+            sock.close()
+            raise
+        return [sock]
+
+    async def connect(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        address: Address,
+        may_reach: Callable[[str], bool] | None = None,
+    ) -> socket.socket:
+        return await _try(loop, socket.AF_UNIX, 0, address.file)
+
+
+def _make_way(path: str, address: Address) -> None:
+    """Remove the file of a socket without a server. TransportError: a server listens there."""
+    try:
+        found = os.lstat(path)
+    except FileNotFoundError:
+        return
+    if not stat.S_ISSOCK(found.st_mode):
+        raise TransportError(f"cannot listen at {address}: the file there is not a socket")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.settimeout(PROBE_TIMEOUT)
+        try:
+            probe.connect(path)
+        except ConnectionRefusedError:
+            pass
+        except FileNotFoundError:
+            return
+        except OSError as exc:
+            if exc.errno not in (errno.EAGAIN, errno.ETIMEDOUT) and not isinstance(
+                exc, TimeoutError
+            ):
+                raise
+            raise TransportError(f"cannot listen at {address}: another server does") from None
+        else:
+            raise TransportError(f"cannot listen at {address}: another server does")
+    if identity(path) == (found.st_dev, found.st_ino):  # unless a server has started meanwhile
+        os.unlink(path)
+
+
+def identity(path: str) -> tuple[int, int] | None:
+    """The device and the inode of a file; None: there is none."""
+    try:
+        found = os.lstat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+SOCKETS: dict[str, Sockets] = {"tcp": TcpSockets(), "unix": UnixSockets()}
