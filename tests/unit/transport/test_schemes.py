@@ -29,8 +29,6 @@ from wirespeed.transport.schemes import (
     read_port,
 )
 
-pytestmark = pytest.mark.compiled
-
 
 def test_each_row_has_what_its_words_name() -> None:
     assert {row.sockets for row in SCHEMES.values()} == sockets.SOCKETS.keys()
