@@ -100,8 +100,6 @@ INSIDE = {
         resource_server client
     """,
     "server": """
-        http.event_store
-        http.sqlite_events
         requests
         discovery
         catalog

@@ -69,9 +69,9 @@ cdef class ServerConnection(Serving):
             self.modern_version = msgspec.json.encode(self.modern.version)
         self.session.null_ids = service.discovery.null_ids
         self.forget_tools()
-        self.listens = {}
         self.ending = set()
         self.changes = ChangeNotifier(self)
+        self.listens = self.changes.listens
         self.through = service.middleware.chain
         self.state = methods.State()
         self.closed = loop.create_future()

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from wirespeed._core.envelope import Message
-    from wirespeed.server.connection import ServerConnection
     from wirespeed.server.requests.call import Call
+    from wirespeed.server.requests.serving import Serving
 
 # What one connection may keep: subscriptions (each keeps a request in flight), URIs in all, and the
 # characters of these and of the requests' ids.
@@ -52,6 +52,7 @@ class ChangeNotifier:
     """Tells the client of one connection of changes.
 
     Attributes:
+        listens: Each subscriptions/listen that is open, by the id of its request.
         offered: The capabilities that the handshake told of (legacy).
         uris: Resources that a legacy client subscribed to.
         n_uris: The number of URIs of all its subscriptions, subscriptions/listen included.
@@ -63,14 +64,16 @@ class ChangeNotifier:
         "_kinds",
         "_scheduled",
         "_updated",
+        "listens",
         "n_characters",
         "n_uris",
         "offered",
         "uris",
     )
 
-    def __init__(self, connection: ServerConnection) -> None:
+    def __init__(self, connection: Serving) -> None:
         self._connection = connection
+        self.listens: dict[bytes, ListenStream] = {}
         self._kinds: set[str] = set()
         self._updated: dict[str, None] = {}
         self._scheduled = False
@@ -146,7 +149,7 @@ class ChangeNotifier:
             method = f"notifications/{kind}/list_changed"
             if connection.state.initialized and kind in self.offered:
                 connection.session.send_notification(method)
-            for subscription in list(connection.listens.values()):
+            for subscription in list(self.listens.values()):
                 if kind in subscription.kinds:
                     subscription.notify(method)
         for uri in updated:
@@ -154,14 +157,14 @@ class ChangeNotifier:
             around = enclosing(uri)
             if not self.uris.isdisjoint(around):
                 connection.session.send_notification("notifications/resources/updated", params)
-            for subscription in list(connection.listens.values()):
+            for subscription in list(self.listens.values()):
                 if not subscription.uris.isdisjoint(around):
                     subscription.notify("notifications/resources/updated", params)
         connection.wrote()
 
     def end(self) -> None:
         """The server shuts down: every subscription gets its end."""
-        for subscription in list(self._connection.listens.values()):
+        for subscription in list(self.listens.values()):
             subscription.end()
 
 
@@ -187,17 +190,19 @@ class ListenStream:
         on_over: Called when either side has ended it; not when the connection was lost.
     """
 
-    __slots__ = ("connection", "extras", "kinds", "on_over", "raw_id", "ref", "uris")
+    __slots__ = ("_changes", "connection", "extras", "kinds", "on_over", "raw_id", "ref", "uris")
 
     def __init__(
         self,
-        connection: ServerConnection,
+        connection: Serving,
+        changes: ChangeNotifier,
         request: Message,
         kinds: frozenset[str],
         uris: frozenset[str],
         extras: dict[str, Any],
     ) -> None:
         self.connection = connection
+        self._changes = changes
         self.ref = request.ref
         raw_id = request.raw_id
         assert raw_id is not None
@@ -226,7 +231,7 @@ class ListenStream:
     @property
     def is_over(self) -> bool:
         """Whether it, or its connection, has ended."""
-        return self.connection.listens.get(self.raw_id) is not self
+        return self._changes.listens.get(self.raw_id) is not self
 
     def cancel(self) -> None:
         """The client ended it: nothing further is sent."""
@@ -234,8 +239,8 @@ class ListenStream:
         self.connection.session.cancelled_done()
 
     def _over(self) -> None:
-        if self.connection.listens.pop(self.raw_id, None) is self:
-            self.connection.changes.give(len(self.uris), self.n_characters)
+        if self._changes.listens.pop(self.raw_id, None) is self:
+            self._changes.give(len(self.uris), self.n_characters)
         if self.on_over is not None:
             self.on_over()
 
@@ -259,7 +264,8 @@ def listen(call: Call, message: Message) -> None:
         connection.draining
     ):  # it came before the shutdown, but middleware or flow control delayed it
         raise ProtocolError(codes.SHUTTING_DOWN, SHUTTING_DOWN)
-    if len(connection.listens) >= MAX_LISTENS:
+    changes = connection.changes
+    if len(changes.listens) >= MAX_LISTENS:
         raise ProtocolError(
             codes.OVERLOADED, f"Too many subscriptions at once (the limit is {MAX_LISTENS})"
         )
@@ -274,10 +280,10 @@ def listen(call: Call, message: Message) -> None:
         for name, listening in service.extensions.listening.items()
         if wanted.get(name) is not None
     }
-    subscription = ListenStream(connection, message, kinds, frozenset(uris), extras)
+    subscription = ListenStream(connection, changes, message, kinds, frozenset(uris), extras)
     service.resources.check_scopes(uris, call)
-    connection.changes.take(len(subscription.uris), subscription.n_characters)
-    connection.listens[subscription.raw_id] = subscription
+    changes.take(len(subscription.uris), subscription.n_characters)
+    changes.listens[subscription.raw_id] = subscription
     connection.session.set_token(message, subscription)
     honoured: dict[str, Any] = {LISTS[kind]: True for kind in LISTS if kind in kinds}
     honoured |= extras
