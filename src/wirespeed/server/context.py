@@ -177,9 +177,7 @@ class Context:
     def lifespan_state(self) -> Any:
         """What the lifespan of the server yielded; None without one. RuntimeError: the server is
         not alive on this loop (see `Server.running`)."""
-        from wirespeed.server.lifespan import state_of
-
-        return state_of(self._service())
+        return self._service().lifespan_state()
 
     @property
     def server(self) -> Server:

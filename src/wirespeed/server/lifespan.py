@@ -15,16 +15,13 @@ import inspect
 import logging
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from wirespeed.errors import StartupError
 from wirespeed.server.dependencies.scope import LAST_WAIT, Scope, Shared
 
 if TYPE_CHECKING:
-    from wirespeed.server.server import Server
     from wirespeed.server.service import McpService
-
-Lifespan: TypeAlias = "Callable[[Server], AsyncIterator[Any] | AbstractAsyncContextManager[Any]]"
 
 logger = logging.getLogger("wirespeed.server")
 
@@ -74,14 +71,6 @@ async def release(life: Life) -> None:
     life.n_holders -= 1
     if not life.n_holders:
         await life.end()
-
-
-def state_of(service: McpService) -> Any:
-    """Return what a server's lifespan yielded. RuntimeError: the server is not alive."""
-    life = service.life
-    if life is None or not life.begun.done():
-        raise RuntimeError(f"{service!r} is not alive: see `Server.running`")
-    return life.state
 
 
 def _note_undescribed(service: McpService) -> None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, Unpack, overload
 
 from wirespeed._exports import set_public_home
 from wirespeed.limits import Limits
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from wirespeed.server.asking.roots import RootsChange
     from wirespeed.server.dependencies.registry import ProviderOptions
     from wirespeed.server.extensions import Extension
-    from wirespeed.server.lifespan import Lifespan
     from wirespeed.server.middleware.functions import AskMiddleware, Middleware
     from wirespeed.server.permissions import Filter
     from wirespeed.server.prompts import Prompt, PromptOptions
@@ -41,6 +40,8 @@ if TYPE_CHECKING:
     from wirespeed.tasks.store import TaskStore
     from wirespeed.transport.http.asgi import AsgiApp
     from wirespeed.transport.options import AsgiOptions, RunOptions, ServeOptions
+
+Lifespan: TypeAlias = "Callable[[Server], AsyncIterator[Any] | AbstractAsyncContextManager[Any]]"
 
 F = TypeVar("F", bound=Callable[..., Any])
 OnRoots = TypeVar("OnRoots", bound="Callable[[RootsChange], Any]")

@@ -32,10 +32,10 @@ if TYPE_CHECKING:
     from wirespeed.server.catalog import Catalog
     from wirespeed.server.completion import Completable
     from wirespeed.server.dependencies.registry import Dependencies
-    from wirespeed.server.lifespan import Life, Lifespan
+    from wirespeed.server.lifespan import Life
     from wirespeed.server.mounting import Mount
     from wirespeed.server.permissions import Filter
-    from wirespeed.server.server import Server
+    from wirespeed.server.server import Lifespan, Server
     from wirespeed.server.tools.signature import Extra
     from wirespeed.transport.http.exchange import HttpTarget
     from wirespeed.transport.http.options import HttpOptions
@@ -136,7 +136,11 @@ class McpService:
         self.tools = ToolCatalog(self, self.tasks, extra=extra, coerce=coerce)
         self.resources = ResourceCatalog(self, self.visibility)
         self.prompts = PromptCatalog(self)
-        self.roots = RootsListeners(self)
+        self.roots = RootsListeners(
+            self.threads,
+            self.lifespan_state,
+            lambda: [server.roots for server in self.mounts.servers()],
+        )
         self.lifespan = lifespan
         self.life: Life | None = None
         self.dependencies: Dependencies | None = None  # None until something is provided or taken
@@ -209,6 +213,13 @@ class McpService:
         from wirespeed.server.lifespan import release
 
         await release(life)
+
+    def lifespan_state(self) -> Any:
+        """What the lifespan yielded; None without one. RuntimeError: the server is not alive."""
+        life = self.life  # another thread may ask while the life ends
+        if life is None or not life.begun.done():
+            raise RuntimeError(f"{self!r} is not alive: see `Server.running`")
+        return life.state
 
     def running(self) -> AbstractAsyncContextManager[Any]:
         """`hold` and `release` as a context manager, which returns the state of the lifespan."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from wirespeed._exports import set_public_home
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
     from wirespeed.protocol.asking import Root
     from wirespeed.server.requests.serving import Serving
-    from wirespeed.server.service import McpService
 
 __all__ = ["RootsChange", "RootsListeners"]
 
@@ -37,11 +36,11 @@ class RootsChange:
     """A client whose roots changed. There is no request: a handler can ask for the roots and for
     nothing else, and cannot report progress."""
 
-    __slots__ = ("_connection", "_service")
+    __slots__ = ("_connection", "_lifespan_state")
 
-    def __init__(self, connection: Serving, service: McpService) -> None:
+    def __init__(self, connection: Serving, lifespan_state: Callable[[], Any]) -> None:
         self._connection = connection
-        self._service = service
+        self._lifespan_state = lifespan_state
 
     async def roots(self, *, timeout: float | None = None) -> list[Root]:
         """The present roots, as `Context.roots`, with the same errors."""
@@ -90,13 +89,16 @@ class RootsChange:
     @property
     def lifespan_state(self) -> Any:
         """As `Context.lifespan_state`, of the server that the handler was registered at."""
-        from wirespeed.server.lifespan import state_of
-
-        return state_of(self._service)
+        return self._lifespan_state()
 
 
 class RootsListeners:
     """The handlers of changes of the clients' roots.
+
+    Args:
+        threads: The threads that plain functions run in.
+        lifespan_state: Returns what the lifespan of the server yielded.
+        mounted: Returns the listeners of the servers that are mounted on the server.
 
     Attributes:
         handlers: The author's functions.
@@ -104,8 +106,15 @@ class RootsListeners:
             another change meanwhile.
     """
 
-    def __init__(self, service: McpService) -> None:
-        self._service = service
+    def __init__(
+        self,
+        threads: Threads,
+        lifespan_state: Callable[[], Any],
+        mounted: Callable[[], Iterable[RootsListeners]],
+    ) -> None:
+        self._threads = threads
+        self._lifespan_state = lifespan_state
+        self._mounted = mounted
         self.handlers: list[Callable[[RootsChange], Any]] = []
         self.being_told: dict[Serving, bool] = {}
 
@@ -123,7 +132,7 @@ class RootsListeners:
             or connection.revision is None
             or METHOD not in connection.revision.notifications
             or not isinstance(connection.state.capabilities.get("roots"), dict)
-            or not any(handlers for _, handlers in self._wanted())
+            or not any(listeners.handlers for listeners in self._all())
         ):
             return
         if connection in self.being_told:
@@ -143,18 +152,19 @@ class RootsListeners:
         connection.closed.add_done_callback(gone)
         running = connection.pool.start(self._tell_all(connection), ended)
 
-    def _wanted(self) -> Iterator[tuple[McpService, list[Callable[[RootsChange], Any]]]]:
-        """The handlers, here and at the mounted servers."""
-        yield self._service, self.handlers
-        for inner in self._service.mounts.servers():
-            yield from inner.roots._wanted()
+    def _all(self) -> Iterator[RootsListeners]:
+        """These listeners, and those of the mounted servers."""
+        yield self
+        for listeners in self._mounted():
+            yield from listeners._all()
 
     async def _tell_all(self, connection: Serving) -> None:
         while self.being_told[connection]:
             self.being_told[connection] = False
-            for service, handlers in list(self._wanted()):
-                for handler in list(handlers):
-                    await _tell(handler, RootsChange(connection, service), service.threads)
+            for listeners in list(self._all()):
+                for handler in list(listeners.handlers):
+                    change = RootsChange(connection, listeners._lifespan_state)
+                    await _tell(handler, change, listeners._threads)
 
 
 async def _tell(

@@ -42,7 +42,7 @@ import logging
 import types
 import typing
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Annotated, Any, TypedDict
+from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypedDict
 
 from wirespeed.errors import ConnectionClosed, DependencyError, SignatureError
 from wirespeed.server.dependencies.provider import (
@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     from wirespeed.server.requests.launchers import Spec
     from wirespeed.server.requests.operation import HandlerContext
     from wirespeed.server.requests.serving import Serving
-    from wirespeed.server.service import McpService
+    from wirespeed.server.tools.catalog import ToolCatalog
 
 logger = logging.getLogger("wirespeed.server")
 
@@ -79,10 +79,39 @@ class ProviderOptions(TypedDict, total=False):
     inline: bool
 
 
+class _Life(Protocol):
+    """A life of the server (`wirespeed.server.lifespan.Life`)."""
+
+    @property
+    def context(self) -> contextvars.Context: ...
+
+    @property
+    def shared(self) -> Shared: ...
+
+
+class _Provisioned(Protocol):
+    """The server whose functions take dependencies (`wirespeed.server.service.McpService`)."""
+
+    @property
+    def server(self) -> object: ...
+
+    @property
+    def life(self) -> _Life | None: ...
+
+    @property
+    def shutdown_grace(self) -> float: ...
+
+    @property
+    def threads(self) -> launchers.Threads: ...
+
+    @property
+    def tools(self) -> ToolCatalog: ...
+
+
 class Dependencies:
     """The values that one server provides to its own functions."""
 
-    def __init__(self, service: McpService) -> None:
+    def __init__(self, service: _Provisioned) -> None:
         self.service = service
         self._server_classes = type(service.server).__mro__[:-1]  # without `object`
         self._by_type: dict[Any, Provider] = {}
