@@ -120,8 +120,8 @@ INSIDE = {
         http.headers
         connection
         http
-        mounting
         middleware
+        mounting
         service
         context
         server

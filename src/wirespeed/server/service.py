@@ -17,7 +17,7 @@ from wirespeed.server.connection import ServerConnection
 from wirespeed.server.discovery import ServerDiscovery
 from wirespeed.server.extensions import ExtensionCatalog
 from wirespeed.server.feature_catalogs import PromptCatalog, ResourceCatalog
-from wirespeed.server.middleware.stack import MiddlewareStack, has_middleware
+from wirespeed.server.middleware.stack import MiddlewareStack
 from wirespeed.server.permissions import Visibility
 from wirespeed.server.requests.launchers import Threads
 from wirespeed.server.tasks.catalog import Tasks
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from wirespeed.server.completion import Completable
     from wirespeed.server.dependencies.registry import Dependencies
     from wirespeed.server.lifespan import Life
+    from wirespeed.server.middleware.functions import Middleware
     from wirespeed.server.mounting import Mount
     from wirespeed.server.permissions import Filter
     from wirespeed.server.server import Lifespan, Server
@@ -80,7 +81,17 @@ class Mounts:
                 self._service.life.disown_soon(inner)
         return bool(ended)
 
+    def middleware(self) -> Middleware | None:
+        """A middleware that stands for those of the mounted servers; None if they have none."""
+        if not self.here:
+            return None
+        from wirespeed.server.mounting import through_mounts
+
+        return through_mounts(self._service)
+
     def _changed(self, inner: McpService) -> None:
+        from wirespeed.server.mounting import has_middleware
+
         if has_middleware(inner):
             self._service.middleware.chain_changed(for_all=True)
 
@@ -129,7 +140,11 @@ class McpService:
         self.connections: set[ServerConnection] = set()
         self.mounts = Mounts(self)
         self.visibility = Visibility(filter, auth, self.catalog, self.mounts.here)
-        self.middleware = MiddlewareStack(self)
+        self.middleware = MiddlewareStack(
+            self.connections,
+            self.mounts.middleware,
+            lambda: [mount.outer.middleware for mount in self.mounts.elsewhere],
+        )
         self.threads = Threads(threads)
         self.extensions = ExtensionCatalog(discovery)
         self.tasks = Tasks(discovery, self.extensions)

@@ -1,41 +1,25 @@
-"""Middleware of a server: around requests of clients, around requests to clients, and that of the
-mounted servers that a request is for."""
+"""Middleware of a server: around requests of clients, and around requests to clients."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterable
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-import msgspec
-
 from wirespeed._exports import set_public_home
-from wirespeed.protocol.messages import CompleteParams, PromptReference
 
 if TYPE_CHECKING:
     from asyncio import Future
 
+    from wirespeed.server.connection import ServerConnection
     from wirespeed.server.middleware.chain import Chain
-    from wirespeed.server.middleware.functions import AskMiddleware, AskNext, CallNext, Middleware
-    from wirespeed.server.middleware.inbound import InboundRequest, Reply
+    from wirespeed.server.middleware.functions import AskMiddleware, AskNext, Middleware
     from wirespeed.server.requests.observer import Observer
     from wirespeed.server.requests.serving import Serving
-    from wirespeed.server.service import McpService
 
 __all__ = ["MiddlewareStack", "ServerRequest"]
 
 Function = TypeVar("Function", bound="Middleware")
 AskFunction = TypeVar("AskFunction", bound="AskMiddleware")
-
-# Methods whose ``params.name`` or ``params.uri`` say what they are for.
-_LISTS = {
-    "tools/call": "tools",
-    "prompts/get": "prompts",
-    "resources/read": "resources",
-    "resources/subscribe": "resources",
-    "resources/unsubscribe": "resources",
-}
-
-_completed = msgspec.json.Decoder(CompleteParams)
 
 
 class ServerRequest:
@@ -72,6 +56,11 @@ class ServerRequest:
 class MiddlewareStack:
     """The middleware of a server.
 
+    Args:
+        connections: The clients of the server, at each moment.
+        mounted: Returns a middleware that stands for those of the mounted servers, or None.
+        outer: Returns the middleware of the servers on which the server is mounted.
+
     Attributes:
         links: The middleware of requests, the outermost first.
         chain: What every request passes first; None without middleware.
@@ -83,8 +72,15 @@ class MiddlewareStack:
     asks: Callable[[Any, str, bytes | None, float | None, int], Future[bytes]] | None
     observer: Observer | None
 
-    def __init__(self, service: McpService) -> None:
-        self._service = service
+    def __init__(
+        self,
+        connections: Collection[ServerConnection],
+        mounted: Callable[[], Middleware | None],
+        outer: Callable[[], Iterable[MiddlewareStack]],
+    ) -> None:
+        self._connections = connections
+        self._mounted = mounted
+        self._outer = outer
         self.chain = None
         self.asks = None
         self.observer = None
@@ -120,14 +116,14 @@ class MiddlewareStack:
         clients that are connected, too."""
         from wirespeed.server.middleware.chain import Chain
 
-        behind = through_mounts(self._service)
+        behind = self._mounted()
         links = self.links if behind is None else (*self.links, behind)
         self.chain = Chain(links) if links else None
         if for_all:
-            for connection in list(self._service.connections):
+            for connection in list(self._connections):
                 connection.through = self.chain
-        for mount in self._service.mounts.elsewhere:
-            mount.outer.middleware.chain_changed(for_all=for_all)
+        for stack in self._outer():
+            stack.chain_changed(for_all=for_all)
 
 
 class _Asking:
@@ -167,75 +163,6 @@ async def _ask(request: ServerRequest) -> bytes:
     return await request._connection.questions.send(
         request.method, request.params, request._timeout, request._about
     )
-
-
-# -- the middleware of mounted servers ------------------------------------------------------------
-
-
-def has_middleware(service: McpService) -> bool:
-    """Whether a server, or one that is mounted on it, has middleware."""
-    return bool(service.middleware.links) or any(map(has_middleware, service.mounts.servers()))
-
-
-def through_mounts(service: McpService) -> Middleware | None:
-    """A middleware that stands for those of the mounted servers; None if they have none."""
-    if not any(map(has_middleware, service.mounts.servers())):
-        return None
-
-    async def pass_on(request: InboundRequest, call_next: CallNext) -> Reply | None:
-        return await _step(_links_of(service, request), 0, call_next)(request)
-
-    return pass_on
-
-
-def _step(links: list[Middleware], at: int, call_next: CallNext) -> CallNext:
-    if at == len(links):
-        return call_next
-
-    async def step(request: InboundRequest) -> Reply | None:
-        return await links[at](request, _step(links, at + 1, call_next))
-
-    return step
-
-
-def _links_of(service: McpService, request: InboundRequest) -> list[Middleware]:
-    """The middleware of the mounted servers that a request is for, outermost first."""
-    name, key = _item(service, request)
-    return [] if name is None or key is None else list(_links_behind(service, name, key))
-
-
-def _links_behind(service: McpService, name: str, key: str) -> Iterator[Middleware]:
-    for mount in service.mounts.here:
-        inner = mount.inner_key(name, key)
-        if inner is not None:
-            yield from mount.inner.middleware.links
-            yield from _links_behind(mount.inner, name, inner)
-
-
-def _item(service: McpService, request: InboundRequest) -> tuple[str | None, str | None]:
-    """The list and the key that a request targets."""
-    name, key = _LISTS.get(request.method), request.name
-    if request.method == "completion/complete":
-        return _completable(service, request)
-    if name == "resources" and key is not None and key not in service.resources.fixed:
-        return _template(service, key)
-    return name, key
-
-
-def _template(service: McpService, uri: str) -> tuple[str | None, str | None]:
-    resources = service.resources
-    template = resources.templates.get(uri) or resources.template_of(uri)
-    return "templates", None if template is None else template.key
-
-
-def _completable(service: McpService, request: InboundRequest) -> tuple[str | None, str | None]:
-    try:
-        ref = _completed.decode(request.params or b"{}").ref
-    except msgspec.DecodeError:
-        return None, None  # which the handler will say
-    if isinstance(ref, PromptReference):
-        return "prompts", ref.name
-    return _template(service, ref.uri)
 
 
 set_public_home(globals())
