@@ -86,10 +86,10 @@ class DownstreamService(Protocol):
     def tools_changed(self) -> None:
         """A server says that its tools have changed."""
 
-    def left(self, front: Downstream) -> None:
+    def left(self, downstream: Downstream) -> None:
         """A client has left."""
 
-    def translate(self, front: Downstream, message: Message, own: Upstream | None) -> None:
+    def translate(self, downstream: Downstream, message: Message, own: Upstream | None) -> None:
         """Serve a client of an era that the server does not speak, from this request on."""
 
 
@@ -104,16 +104,16 @@ class Router(Protocol):
     def is_shared(self) -> bool:
         """See above."""
 
-    def joined(self, front: Downstream) -> None:
+    def joined(self, downstream: Downstream) -> None:
         """A client has connected."""
 
-    def left(self, front: Downstream) -> None:
+    def left(self, downstream: Downstream) -> None:
         """A client has left."""
 
-    def route(self, front: Downstream, message: Message) -> Side | None:
+    def route(self, downstream: Downstream, message: Message) -> Side | None:
         """Return the server that a client's request goes to, or None if it was answered."""
 
-    def client_said(self, front: Downstream, message: Message) -> None:
+    def client_said(self, downstream: Downstream, message: Message) -> None:
         """Take a notification of a client that belongs to no request."""
 
 
@@ -244,15 +244,15 @@ class Downstream(Side):
         message: Message,
         versions: Sequence[str],
         wanted: object,
-        backend: Upstream | None = None,
+        upstream: Upstream | None = None,
     ) -> None:
         """A server does not speak the era of a request: translate it, or refuse it.
 
-        ``versions``: What the server speaks. ``wanted``: What the request names. ``backend``: The
+        ``versions``: What the server speaks. ``wanted``: What the request names. ``upstream``: The
         client's own connection to the server.
         """
         if self.translates:
-            self.service.translate(self, message, backend)
+            self.service.translate(self, message, upstream)
         else:
             code, text, data = unsupported(versions, wanted)
             text = f"{text}; {self.service.name}: its translate is off"
@@ -371,24 +371,24 @@ class WithoutSession:
     def __init__(self, reason: str = "") -> None:
         self._reason = reason
 
-    def joined(self, front: Downstream) -> None:
+    def joined(self, downstream: Downstream) -> None:
         """Nothing is started for such clients."""
 
-    def left(self, front: Downstream) -> None:
+    def left(self, downstream: Downstream) -> None:
         """Nothing ends with them."""
 
-    def route(self, front: Downstream, message: Message) -> None:
+    def route(self, downstream: Downstream, message: Message) -> None:
         """Refuse a request."""
         version = modern_version(message)
         if version is None:
-            front.refuse(message, codes.INVALID_REQUEST, "there is no session")
+            downstream.refuse(message, codes.INVALID_REQUEST, "there is no session")
         else:
-            code, text, data = unsupported(front.service.legacy_versions, version)
+            code, text, data = unsupported(downstream.service.legacy_versions, version)
             if self._reason:
-                text = f"{text}; {front.service.name}: {self._reason}"
-            front.refuse(message, code, text, data)
+                text = f"{text}; {downstream.service.name}: {self._reason}"
+            downstream.refuse(message, code, text, data)
 
-    def client_said(self, front: Downstream, message: Message) -> None:
+    def client_said(self, downstream: Downstream, message: Message) -> None:
         """Drop a notification."""
 
 
@@ -396,7 +396,7 @@ class Work(Ongoing):
     """A request of a client that the proxy answers later. A cancelled task refuses the request.
 
     Args:
-        front: The client.
+        downstream: The client.
         message: The request.
         work: What answers it. What it raises is the answer.
         works: All that the client waits for; it is one of these until it is done.
@@ -407,23 +407,23 @@ class Work(Ongoing):
 
     def __init__(
         self,
-        front: Downstream,
+        downstream: Downstream,
         message: Message,
         work: Coroutine[Any, Any, None],
         works: set[Work],
     ) -> None:
         self.request = message
-        self._front = front
+        self._downstream = downstream
         self._works = works
         works.add(self)
         self.task = asyncio.ensure_future(work)
         self.task.add_done_callback(partial(self._ended, message))
-        front.give_token(message, self)
+        downstream.give_token(message, self)
 
     def _ended(self, message: Message, task: asyncio.Task[None]) -> None:
         self._works.discard(self)
-        refuse = self._front.refuse
-        if not self._front.is_open(message):  # it was answered, or the client has given it up
+        refuse = self._downstream.refuse
+        if not self._downstream.is_open(message):  # it was answered, or the client has given it up
             failed = task.cancelled() or task.exception() is not None
             self.note(CANCELLED if failed else 0)
             return
@@ -435,8 +435,8 @@ class Work(Ongoing):
         except (ProtocolError, RemoteError) as exc:
             refuse(message, exc.code, exc.message, exc.data)
         except WirespeedError as exc:
-            logger.info("%s: %s: %s", self._front.service.name, message.method, exc)
-            refuse(message, codes.SERVER_LOST, told(self._front.service.name, exc))
+            logger.info("%s: %s: %s", self._downstream.service.name, message.method, exc)
+            refuse(message, codes.SERVER_LOST, told(self._downstream.service.name, exc))
         except msgspec.DecodeError as exc:
             refuse(message, codes.INTERNAL_ERROR, f"the server's answer is malformed: {exc}")
         except Exception as exc:
@@ -446,19 +446,19 @@ class Work(Ongoing):
     def notified(self, message: Message) -> None:
         """The client has cancelled its request."""
         self.task.cancel()
-        self._front.session.cancelled_done()
+        self._downstream.session.cancelled_done()
 
 
-def outermost(front: Downstream) -> Downstream:
+def outermost(downstream: Downstream) -> Downstream:
     """Return the connection of a client, of which another one is a part."""
-    while isinstance(front.outer, Downstream):
-        front = front.outer
-    return front
+    while isinstance(downstream.outer, Downstream):
+        downstream = downstream.outer
+    return downstream
 
 
-def principal_of(front: Downstream) -> bytes | None:
+def principal_of(downstream: Downstream) -> bytes | None:
     """Return the digest of the principal whose request is served; None: there is no principal. A
     client of several servers has a connection to each. Over HTTP the next request on these
     connections may be of another principal."""
-    found: bytes | None = outermost(front).principal
+    found: bytes | None = outermost(downstream).principal
     return found

@@ -516,9 +516,9 @@ class _Place:
 
     def connect(self, make_link: Callable[[Any], Link], **options: Any) -> Downstream:
         """Serve the session."""
-        front = self._service.connect(make_link, **options)
-        front.principal, front.peer = self._principal, self._peer
-        return front
+        downstream = self._service.connect(make_link, **options)
+        downstream.principal, downstream.peer = self._principal, self._peer
+        return downstream
 
 
 class LiteAuthority:

@@ -76,7 +76,7 @@ class ProxyService:
         name: The server's, or the proxy's.
         config: The server's; None for the endpoint of all servers.
         assignment: What knows which server.
-        fronts: The clients at this moment.
+        downstreams: The clients at this moment.
         farewell: What requests get after the last ones that are answered.
         flow: The limits of requests to the server; None without any, and for several servers.
         rates: How many requests clients may send; None: any number.
@@ -117,7 +117,7 @@ class ProxyService:
         self.shutdown_grace = config.shutdown_grace
         self.assignment = assignment
         # A set of thousands takes three times the memory.
-        self.fronts: dict[Downstream, None] = {}
+        self.downstreams: dict[Downstream, None] = {}
         self.farewell = "the proxy is shutting down"
         self.auth: ProxyAuthority | None = None
         self.access: Grants | None = None
@@ -176,22 +176,22 @@ class ProxyService:
         ``backend``: how its server is shown."""
         self.config = backend
         self.limits, self.shutdown_grace, self.rates = config.limits, config.shutdown_grace, rates
-        for front in list(self.fronts):
-            if front.outer is None:
-                front.allow(rates, self.access)
-                self._review(front)
+        for downstream in list(self.downstreams):
+            if downstream.outer is None:
+                downstream.allow(rates, self.access)
+                self._review(downstream)
         self._alone = len(config.backends) == 1
         if self._lite is not None:
             self._lite.review()
 
-    def _review(self, front: Downstream) -> None:
+    def _review(self, downstream: Downstream) -> None:
         """End the connection or the session of a client whose principal may use nothing any more. A
         lane is of the principal of the request that it has."""
-        if self.access is None or self.access.of(front.principal) is not None:
+        if self.access is None or self.access.of(downstream.principal) is not None:
             return
-        if not front.shared or front.session.inflight.live:
-            front.turn_away(codes.INVALID_REQUEST, "this client may not do that")
-            front.drain()
+        if not downstream.shared or downstream.session.inflight.live:
+            downstream.turn_away(codes.INVALID_REQUEST, "this client may not do that")
+            downstream.drain()
 
     async def hold(self) -> None:
         """Start the servers, for the first listener. TransportError: the only one cannot be
@@ -249,11 +249,11 @@ class ProxyService:
         answered."""
         self._holders -= 1
         if self._holders == 0:
-            while self.fronts:
-                for front in list(self.fronts):
-                    front.drain()
-                if self.fronts:
-                    await asyncio.wait([front.closed for front in self.fronts])
+            while self.downstreams:
+                for downstream in list(self.downstreams):
+                    downstream.drain()
+                if self.downstreams:
+                    await asyncio.wait([downstream.closed for downstream in self.downstreams])
             self._ended = True
             self._starting.cancel()
             await self.assignment.stop()
@@ -276,16 +276,16 @@ class ProxyService:
         lane: bool = False,
     ) -> Downstream:
         """Serve one more client. ``lane``: the requests come from clients without sessions."""
-        front = self._front(loop, framer, lane, self._translates)
-        front.allow(self.rates, self.access)
-        front.watch(self.audit, self.tracer)
+        downstream = self._downstream(loop, framer, lane, self._translates)
+        downstream.allow(self.rates, self.access)
+        downstream.watch(self.audit, self.tracer)
         if self.audit is not None and self.audit.notes_sessions and not lane:
-            self.audit.watch(front)
-        make_link(front)
-        self._join(front)
-        return front
+            self.audit.watch(downstream)
+        make_link(downstream)
+        self._join(downstream)
+        return downstream
 
-    def _front(
+    def _downstream(
         self,
         loop: asyncio.AbstractEventLoop,
         framer: Framer | None,
@@ -308,14 +308,14 @@ class ProxyService:
             mirrored=self.mirrored if of_one else None,
         )
 
-    def _join(self, front: Downstream) -> None:
-        if front.is_client:
-            self.fronts[front] = None
-            self.meter.client_came(front, self.fronts)
+    def _join(self, downstream: Downstream) -> None:
+        if downstream.is_client:
+            self.downstreams[downstream] = None
+            self.meter.client_came(downstream, self.downstreams)
         if self._ended:  # the client was on its way when the configuration changed
             refusal = codes.SHUTTING_DOWN, self.farewell
-            front.bind(Binding.to_router(WithoutSession(), self.flow, refusal))
-        front.router.joined(front)
+            downstream.bind(Binding.to_router(WithoutSession(), self.flow, refusal))
+        downstream.router.joined(downstream)
 
     def server_of(self, name: str | None) -> str | None:
         """Return the name of the server that has a tool or prompt, by its name at this endpoint.
@@ -328,10 +328,10 @@ class ProxyService:
         """A server says that its tools have changed."""
         self.mirrored.forget()
 
-    def left(self, front: Downstream) -> None:
+    def left(self, downstream: Downstream) -> None:
         """A client has left."""
-        self.fronts.pop(front, None)
-        self.meter.client_left(front, self.fronts)
+        self.downstreams.pop(downstream, None)
+        self.meter.client_left(downstream, self.downstreams)
 
     def well_known(self, path: str) -> Mapping[str, HttpTarget]:
         """Return the targets of further paths, where it is served at ``path``."""
@@ -345,16 +345,18 @@ class ProxyService:
         ``owner``: Of the connection. ``translate``: Whether it may be of any era.
         """
         loop = client.loop
-        backend = Upstream(self.name, owner, self.limits, loop)
-        front = self._front(loop, None, client.shared, translate and self._translates, client)
-        links = pair(loop, backend, front)
-        self._join(front)
-        backend.lost.add_done_callback(lambda _: front.abort())
+        upstream = Upstream(self.name, owner, self.limits, loop)
+        downstream = self._downstream(
+            loop, None, client.shared, translate and self._translates, client
+        )
+        links = pair(loop, upstream, downstream)
+        self._join(downstream)
+        upstream.lost.add_done_callback(lambda _: downstream.abort())
         for link in links:
             link.start()
-        return backend, front
+        return upstream, downstream
 
-    def translate(self, front: Downstream, message: Message, own: Upstream | None) -> None:
+    def translate(self, downstream: Downstream, message: Message, own: Upstream | None) -> None:
         """Serve a client of an era that the server does not speak, from this request on.
 
         ``own``: Its own connection to the server, or None.
@@ -366,7 +368,7 @@ class ProxyService:
             return self.join(owner, client, translate=False)
 
         kind = LegacyClient if modern_version(message) is None else ModernClient
-        to = kind(front, join, own).route(front, message)
+        to = kind(downstream, join, own).route(downstream, message)
         assert to is None  # it connects first
 
     def http_target(

@@ -55,10 +55,10 @@ UNKNOWN_ID = "unknown id"  # an answer to what was not asked, or a second answer
 class UpstreamOwner(Protocol):
     """The owner of a connection to a server: it hears of the server, and answers it."""
 
-    async def opened(self, backend: Upstream) -> None:
+    async def opened(self, upstream: Upstream) -> None:
         """A connection is there. WirespeedError: the server cannot be used."""
 
-    def closed(self, backend: Upstream) -> None:
+    def closed(self, upstream: Upstream) -> None:
         """That connection is gone."""
 
     def failed(self) -> None:
@@ -70,17 +70,17 @@ class UpstreamOwner(Protocol):
     def down(self, reason: str | None) -> None:
         """Starts fail again and again: what clients are told; None: one has succeeded."""
 
-    def server_asks(self, backend: Upstream, message: Message) -> Side | None:
+    def server_asks(self, upstream: Upstream, message: Message) -> Side | None:
         """Return the client that a request of the server goes to, or None if it was answered."""
 
-    def server_said(self, backend: Upstream, message: Message) -> None:
+    def server_said(self, upstream: Upstream, message: Message) -> None:
         """Take a notification that belongs to no request."""
 
 
 class ChangeGatherer(Protocol):
     """The place where the changes that several servers tell of are gathered."""
 
-    def gathers(self, backend: Upstream, message: Message, route: Route) -> bool:
+    def gathers(self, upstream: Upstream, message: Message, route: Route) -> bool:
         """Return whether a change was taken, to be told once."""
 
 
@@ -381,17 +381,17 @@ class Garbage:
         self._window = 0.0
         self._n = 0
 
-    def add(self, backend: Upstream, kind: str, text: str) -> None:
+    def add(self, upstream: Upstream, kind: str, text: str) -> None:
         """Count and log one, and end the server if there is too much."""
         self.counts[kind] += 1
-        self._quiet.log(logging.WARNING, "%s: %s: %s", backend.name, kind, text)
-        now = backend.loop.time()
+        self._quiet.log(logging.WARNING, "%s: %s: %s", upstream.name, kind, text)
+        now = upstream.loop.time()
         if now >= self._window + WINDOW:
             self._window, self._n = now, 0
         self._n += 1
         if self._n > MAX_GARBAGE:
             self._n = 0
-            backend.end(f"it wrote more than {MAX_GARBAGE} bad messages within {WINDOW:g} s")
+            upstream.end(f"it wrote more than {MAX_GARBAGE} bad messages within {WINDOW:g} s")
 
 
 # -- what clients are told -------------------------------------------------------------------------

@@ -296,7 +296,7 @@ class Lab:
     @property
     def fronts(self) -> set[Downstream]:
         """The proxy's ends of the clients' connections."""
-        return next(iter(self.proxy.services.values())).fronts
+        return next(iter(self.proxy.services.values())).downstreams
 
     @property
     def assignment(self) -> Any:

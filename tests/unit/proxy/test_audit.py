@@ -113,7 +113,7 @@ async def test_a_call_that_is_not_sent_again_in_the_end_has_one_line(
         if outcome == "lost":
             assert (await client.recv())["error"]["code"] == SERVER_LOST
         else:
-            while one.assignment.legacy[0].backend is not None:
+            while one.assignment.legacy[0].upstream is not None:
                 await asyncio.sleep(0.01)
             cancel = {"jsonrpc": "2.0", "method": "notifications/cancelled"}
             await client.send({**cancel, "params": {"requestId": 1}})
@@ -140,7 +140,7 @@ async def test_a_call_that_waits_again_for_a_server_has_one_line(tmp_path: Path)
         await second.send(call(2, "hold", **{"as": "y"}))  # starts the second server
         cancel = {"jsonrpc": "2.0", "method": "notifications/cancelled"}
         await second.send({**cancel, "params": {"requestId": 2}})
-        while any(modern.backend is None for modern in one.assignment.modern):
+        while any(modern.upstream is None for modern in one.assignment.modern):
             await asyncio.sleep(0.01)
         await second.send(call(3, "hold", **{"as": "z"}))
         while flow.n_queued != 1:
@@ -187,7 +187,7 @@ async def test_what_a_call_is_told_that_is_cut_off_while_it_waits(
         n_answers = 1 + (where == "queue")
         (front,) = one.fronts
         while front.session.inflight.live != n_answers or (
-            where != "queue" and one.assignment.modern[0].backend is not None
+            where != "queue" and one.assignment.modern[0].upstream is not None
         ):
             await asyncio.sleep(0.01)
         front.drain()

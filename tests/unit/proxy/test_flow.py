@@ -381,7 +381,7 @@ async def test_a_turn_survives_the_end_of_a_process(tmp_path: Path) -> None:
         one, two = await lab.connect(MODERN), await lab.connect(MODERN)
         await send(one, "quick", "more", tool="quick")  # the second one starts a second process
         await lab.until_seen("quick", "more")
-        await until(lambda: all(process.backend for process in lab.assignment.modern))
+        await until(lambda: all(process.upstream for process in lab.assignment.modern))
         _, second = [supervisor.status.pid for supervisor in lab.assignment.supervisors]
         lab.free("more")
         assert (await one.recv())["id"] == "more"

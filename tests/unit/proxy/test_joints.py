@@ -334,7 +334,7 @@ async def test_a_server_that_asks_and_does_not_read(
         async def watch() -> None:
             while True:
                 sessions.update(
-                    up.backend.session for up in lab.assignment.supervisors if up.backend
+                    up.upstream.session for up in lab.assignment.supervisors if up.upstream
                 )
                 for session in sessions:  # also of one that has ended
                     sizes.append(session.outbox.size)

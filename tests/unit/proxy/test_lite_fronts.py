@@ -329,7 +329,7 @@ async def test_reload(tmp_path: Path, scheme: str) -> None:
         assert (await change(target=lab.backend("x").target)).changed == ("a",)
         async with LiteClient(place(urls, "/lite/a/who")) as again:
             assert (await again.call("3")).text == "x:3"
-        await until(lambda: not service.fronts)
+        await until(lambda: not service.downstreams)
         # none
         await change(lite=())
         with pytest.raises((HttpStatusError, UpgradeRefused)) as refused:
@@ -486,7 +486,7 @@ async def test_the_connection_of_a_client_ends(
     monkeypatch.setattr(lite_module, "IDLE", 0.2)
     lab = lite_lab(tmp_path, isolation="shared")
     async with lab.serving(f"{scheme}://127.0.0.1:0/mcp") as urls:
-        fronts = lab.proxy.services["a"].fronts
+        fronts = lab.proxy.services["a"].downstreams
         async with LiteClient(place(urls, "/lite/a/hang")) as lite:
             calling = asyncio.ensure_future(lite.call())
             await lab.until_logged("a hangs")

@@ -154,9 +154,9 @@ async def test_a_client_is_joined_to_what_it_uses(tmp_path: Path) -> None:
         for client in clients:
             names = [one["name"] for one in (await client.ask(ask))["result"]["tools"]]
             assert names == ["a_x", "b_x", "c_x"]
-        assert [len(services[name].fronts) for name in "abc"] == [1, 1, 1]
+        assert [len(services[name].downstreams) for name in "abc"] == [1, 1, 1]
         assert "result" in await clients[3].ask(call(2, "b_x"))
-        assert [len(services[name].fronts) for name in "abc"] == [1, 2, 1]
+        assert [len(services[name].downstreams) for name in "abc"] == [1, 2, 1]
 
 
 async def test_what_a_client_did_to_its_server_stays_with_it(tmp_path: Path) -> None:
@@ -184,7 +184,7 @@ async def test_a_change_reaches_clients_that_are_not_joined(tmp_path: Path) -> N
         ask = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
         for client in (one, two):
             await client.ask(ask)
-        assert len(lab.proxy.services["blue"].fronts) == 1
+        assert len(lab.proxy.services["blue"].downstreams) == 1
         await one.ask(call(2, "blue_grow"))
         assert (await two.recv())["method"] == "notifications/tools/list_changed"
         tools = (await two.ask(ask))["result"]["tools"]

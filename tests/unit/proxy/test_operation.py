@@ -385,7 +385,7 @@ async def test_without_an_admin_listener_nothing_is_measured(tmp_path: Path) -> 
         await client.ask(call(1, "echo"))
         (service,) = lab.proxy.services.values()
         (supervisor,) = service.meter.supervisors
-        assert supervisor.backend is not None and supervisor.backend.observer is None
+        assert supervisor.upstream is not None and supervisor.upstream.observer is None
 
 
 async def test_a_registry_of_ones_own_shows_the_same(tmp_path: Path) -> None:
@@ -475,15 +475,15 @@ async def test_who_leaves_while_the_numbers_are_read_counts_once(
         found = None
         while found is None:
             if (client := next(leaving, None)) is not None:
-                n = len(service.fronts)
+                n = len(service.downstreams)
                 await client.close()
-                while len(service.fronts) == n:
+                while len(service.downstreams) == n:
                     await asyncio.sleep(0.01)
             try:
                 next(steps)
             except StopIteration as end:
                 found = end.value
-        assert len(service.fronts) < 6
+        assert len(service.downstreams) < 6
         assert found.endpoints[0].of_clients == expected
         assert meter.at_once(reading(lab)).endpoints[0].of_clients == expected
 
@@ -568,7 +568,7 @@ async def test_the_page_has_no_text_that_is_not_escaped(tmp_path: Path) -> None:
         logging.getLogger("wirespeed.proxy").warning("%s", hostile)
         (service,) = lab.proxy.services.values()
         next(iter(service.meter.supervisors)).status.error = hostile
-        next(iter(service.fronts)).peer.user = hostile
+        next(iter(service.downstreams)).peer.user = hostile
         got = await lab.get("/")
     assert "<script>alert" not in got.text and "<b>" not in got.text
     assert got.text.count("&lt;script&gt;alert(1)&lt;/script&gt;") == 3

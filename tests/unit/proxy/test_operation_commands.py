@@ -315,7 +315,7 @@ async def test_top_prints_once_in_a_pipe(tmp_path: Path) -> None:
         client = await lab.connect()
         await client.ask(call(1, "echo"))
         (service,) = lab.proxy.services.values()
-        next(iter(service.fronts)).peer.user = "anne\x1b[31m"
+        next(iter(service.downstreams)).peer.user = "anne\x1b[31m"
         url = f"http://127.0.0.1:{lab.port}"
         status, out, said = await top(url)
         assert (status, said) == (0, "")

@@ -130,7 +130,7 @@ async def test_pass_through(tmp_path: Path, scheme: str, version: str, size: int
 
             await round_trip(1)
             (service,) = lab.proxy.services.values()
-            session = next(iter(service.fronts)).session
+            session = next(iter(service.downstreams)).session
             shown, copied, moved = session.counters["values_shown"], counts.copied, counts.moved
             passed = sum([await round_trip(id) for id in range(2, 2 + CALLS)])
             assert session.counters["values_shown"] == shown

@@ -79,7 +79,7 @@ async def test_a_client_that_works_keeps_its_place(
         one, two = [f"Mcp-Session-Id: {await front.initialize()}" for _ in range(2)]
         slow = asyncio.ensure_future(front.post(call(1, "sleep", seconds=1), one))
         async with listening(front, two):
-            while not any(it.session.inflight.live for it in service(front).fronts):
+            while not any(it.session.inflight.live for it in service(front).downstreams):
                 await asyncio.sleep(0.01)
             status, _, answer = await front.post(hello())
             assert status == 503
@@ -136,7 +136,7 @@ async def test_calls_of_a_session_that_makes_room_get_an_error(tmp_path: Path) -
         calls = [
             asyncio.ensure_future(front.post(call(1, "sleep", seconds=2), one)) for one in sessions
         ]
-        while [it.session.inflight.live for it in service(front).fronts] != [1, 1]:
+        while [it.session.inflight.live for it in service(front).downstreams] != [1, 1]:
             await asyncio.sleep(0.01)
         await Front(front.lab, front.url, address="127.0.0.2").initialize()
         answers = [answer for _, _, answer in await asyncio.gather(*calls)]

@@ -42,7 +42,7 @@ async def grown(lab: Lab, size: int) -> dict[int, Raw]:
         holders.append(client)
         found[pid] = client
         pool = lab.assignment
-        while len(pool.supervisors) > sum(one.backend is not None for one in pool.modern):
+        while len(pool.supervisors) > sum(one.upstream is not None for one in pool.modern):
             await asyncio.sleep(0.01)
     return found
 
@@ -103,7 +103,7 @@ async def test_which_requests_are_looked_at(
         assert (await one.recv())["error"]["code"] == -31004  # what was held there
         assert said(await one.ask(call(1, "echo")))["pid"] == max(pids)
         assert looked_at == ["tools/call"]
-        while any(server.backend is None for server in lab.assignment.modern):
+        while any(server.upstream is None for server in lab.assignment.modern):
             await asyncio.sleep(0.01)
         assert said(await one.ask(call(1, "echo")))["pid"] not in pids
         assert looked_at == ["tools/call"]
@@ -205,7 +205,7 @@ async def test_a_change_that_all_processes_tell_of_is_told_once(
 
     async with lab.serving():
         legacy, teller = await lab.connect(), await lab.connect(MODERN)
-        while any(server.backend is None for server in lab.assignment.modern):
+        while any(server.upstream is None for server in lab.assignment.modern):
             busy = await lab.connect(MODERN)
             await busy.send(tool(1, "hold"))
             await asyncio.sleep(0.1)

@@ -199,7 +199,7 @@ async def test_a_reload_ends_the_streams_of_a_principal(
             return sum(
                 (front.outer is None and not front.shared) or bool(front.session.inflight.live)
                 for service in services
-                for front in service.fronts
+                for front in service.downstreams
             )
 
         if kind == "ws":

@@ -59,14 +59,14 @@ async def test_requests_in_flight_end_where_they_began(
         calls = [client.call_tool("sleep", {"seconds": 1.5}) for client in clients]
         slow = [asyncio.ensure_future(call) for call in calls]
         old = proxy.services["b"]
-        while sum(front.session.inflight.live for front in old.fronts) < len(slow):
+        while sum(front.session.inflight.live for front in old.downstreams) < len(slow):
             await asyncio.sleep(0.01)
         await lab.reload(server(tmp_path, isolation=isolation, mark="new"))
         assert not any(one.done() for one in slow)
         async with Client(lab.urls[0][0]) as fresh:
             assert await pid(fresh) not in before
         assert [((await one).meta or {})["pid"] for one in slow] == before
-        while old.fronts:
+        while old.downstreams:
             await asyncio.sleep(0.01)
 
 
@@ -202,7 +202,7 @@ async def test_streams_over_http_end_with_their_server(tmp_path: Path) -> None:
         began = asyncio.get_running_loop().time()
         await lab.reload(server(tmp_path, mark="new", **modern))
         await reader.readuntil(b'"resultType":"complete"')
-        while old.fronts:
+        while old.downstreams:
             await asyncio.sleep(0.01)
         assert asyncio.get_running_loop().time() - began < proxy.config.shutdown_grace
         # the connection stays
@@ -249,7 +249,7 @@ async def test_a_reload_while_servers_start(tmp_path: Path) -> None:
         for url in (first, second):
             async with Client(url) as client:
                 pids.add(await pid(client))
-                assert len(proxy.services["b"].fronts) == 1
+                assert len(proxy.services["b"].downstreams) == 1
         assert len(pids) == 1
         with pytest.raises(TransportError):
             await Client(third).open()

@@ -126,7 +126,7 @@ async def test_garbage_is_counted_by_kind(tmp_path: Path) -> None:
         await one.ask(call(2, "free", **{"as": "x"}))  # answers twice, once more than is due
         (supervisor,) = lab.assignment.supervisors
         counts = {BAD_MESSAGE: 2, UNKNOWN_ID: 2}
-        assert supervisor.backend.garbage.counts == counts
+        assert supervisor.upstream.garbage.counts == counts
         assert supervisor.status.restarts == 0
 
 

@@ -426,7 +426,7 @@ async def test_an_update_that_the_first_request_after_a_crash_causes(
         (server,) = lab.assignment.modern
         process = lab.assignment.supervisors[0].status.pid
         os.kill(process, signal.SIGKILL)
-        while server.backend is not None:
+        while server.upstream is not None:
             await asyncio.sleep(0)
         # the first one that waits is of another client
         await one.send(tool(2, "change", method="resources/updated", params={"uri": "u:1"}))

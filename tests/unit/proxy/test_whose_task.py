@@ -316,4 +316,4 @@ async def test_the_memory_of_tasks_is_bounded(
             await client.close()
         while lab.fronts:
             await asyncio.sleep(0.01)
-        assert (len(makers), makers._of_owner, makers._of_front) == (0, {}, {})
+        assert (len(makers), makers._of_owner, makers._of_downstream) == (0, {}, {})

@@ -41,17 +41,17 @@ class ToolSchemas:
         self._join = join
         self._complaint = ""
 
-    async def ask(self, front: Downstream) -> dict[str, tuple[ParamField, ...]] | None:
+    async def ask(self, downstream: Downstream) -> dict[str, tuple[ParamField, ...]] | None:
         """Return the arguments that are header fields, by the name of each tool; None: the server
         does not say, which is logged once for each reason."""
         found: dict[str, tuple[ParamField, ...]] = {}
         params = {"_meta": envelope()}
-        max_bytes = front.service.limits.max_message
+        max_bytes = downstream.service.limits.max_message
         complaint = ""
-        backend = self._join(self, front)
+        upstream = self._join(self, downstream)
         try:
             async with asyncio.timeout(TIMEOUT):
-                listed = await pages(backend.ask, "tools/list", params, max_bytes)
+                listed = await pages(upstream.ask, "tools/list", params, max_bytes)
             for page in listed:
                 for tool in msgspec.convert(page["tools"], list[ToolInfo]):
                     if len(found) < MAX_TOOLS:
@@ -59,7 +59,7 @@ class ToolSchemas:
         except (WirespeedError, TimeoutError, msgspec.ValidationError, LookupError, TypeError) as e:
             complaint = repr(e)
         finally:
-            backend.abort()
+            upstream.abort()
         if complaint not in ("", self._complaint):
             logger.info(
                 "%s: header fields are compared with the arguments that are known, as the tools "
@@ -70,10 +70,10 @@ class ToolSchemas:
 
     # -- the connection --------------------------------------------------------------------------
 
-    async def opened(self, backend: Upstream) -> None:
+    async def opened(self, upstream: Upstream) -> None:
         """Not called: a server of the proxy opens no connection here."""
 
-    def closed(self, backend: Upstream) -> None:
+    def closed(self, upstream: Upstream) -> None:
         """What was asked fails."""
 
     def failed(self) -> None:
@@ -86,11 +86,11 @@ class ToolSchemas:
     def down(self, reason: str | None) -> None:
         """Not called."""
 
-    def server_asks(self, backend: Upstream, message: Message) -> None:
+    def server_asks(self, upstream: Upstream, message: Message) -> None:
         """Refuse it: it is not about a request of a client."""
-        backend.refuse(message, "the proxy itself cannot be asked")
+        upstream.refuse(message, "the proxy itself cannot be asked")
 
-    def server_said(self, backend: Upstream, message: Message) -> None:
+    def server_said(self, upstream: Upstream, message: Message) -> None:
         """Drop it."""
 
 

@@ -48,7 +48,7 @@ class Auto:
         self._is_known = False
         self._life: RunningServer | None = None
         self._probe = Probe(config.start_timeout / 2, None)
-        self._fronts: dict[Downstream, None] = {}  # that wait
+        self._downstreams: dict[Downstream, None] = {}  # that wait
         self._refusal: tuple[int, str] | None = None
 
     async def start(self) -> None:
@@ -122,22 +122,22 @@ class Auto:
 
     # -- the first server ------------------------------------------------------------------------
 
-    async def opened(self, backend: Upstream) -> None:
+    async def opened(self, upstream: Upstream) -> None:
         """The server is there: ask it. StartAgain: it ended at the question."""
-        versions = await self._probe.ask(backend)
-        if backend.greeting is not None:  # the first client says itself who it is
+        versions = await self._probe.ask(upstream)
+        if upstream.greeting is not None:  # the first client says itself who it is
             raise StartAgain("it has had an initialize of the proxy")
         if self._probe.was_fatal:  # a program that always fails looks like that, too
-            await ping(backend, self._config.start_timeout / 2)
+            await ping(upstream, self._config.start_timeout / 2)
         life, self._life = self._life, None
         assert life is not None
         if versions:
             self._pool = Pool(self._config, self._limits, self._meter, self._per_client)
             self._pool.watch(life.supervisor)
             self._go_on()
-            await self._pool.adopt(backend, life, versions)
+            await self._pool.adopt(upstream, life, versions)
         else:
-            self._per_client.adopt(backend, life)
+            self._per_client.adopt(upstream, life)
             await self._serve_legacy()
 
     async def _serve_legacy(self) -> None:
@@ -152,14 +152,14 @@ class Auto:
     def _go_on(self) -> None:
         """The era is known."""
         self._is_known, self._refusal = True, None
-        fronts, self._fronts = self._fronts, {}
-        for front in fronts:
-            front.resume()
-            self.joined(front)
-            if front.link is not None:
-                front.link.wrote()
+        downstreams, self._downstreams = self._downstreams, {}
+        for downstream in downstreams:
+            downstream.resume()
+            self.joined(downstream)
+            if downstream.link is not None:
+                downstream.link.wrote()
 
-    def closed(self, backend: Upstream) -> None:
+    def closed(self, upstream: Upstream) -> None:
         """The first server was lost before its era was known."""
 
     def failed(self) -> None:
@@ -172,50 +172,50 @@ class Auto:
     def down(self, reason: str | None) -> None:
         """Refuse requests while the server cannot be started."""
         self._refusal = None if reason is None else (codes.SERVER_LOST, reason)
-        for front in self._fronts:
-            self._hold(front)
+        for downstream in self._downstreams:
+            self._hold(downstream)
 
-    def server_asks(self, backend: Upstream, message: Message) -> None:
+    def server_asks(self, upstream: Upstream, message: Message) -> None:
         """Refuse what a server asks before it has a client."""
-        backend.refuse(message, "there is no client yet")
+        upstream.refuse(message, "there is no client yet")
 
-    def server_said(self, backend: Upstream, message: Message) -> None:
+    def server_said(self, upstream: Upstream, message: Message) -> None:
         """Drop what a server says before it has a client."""
 
     # -- clients ---------------------------------------------------------------------------------
 
-    def joined(self, front: Downstream) -> None:
+    def joined(self, downstream: Downstream) -> None:
         """A client has connected. Once the era is known, another assignment serves it."""
         if not self._is_known:
-            self._fronts[front] = None
-            self._hold(front)
+            self._downstreams[downstream] = None
+            self._hold(downstream)
             return
         router: Router
         if self._pool is not None:
             router = self._pool
-        elif not front.shared:
+        elif not downstream.shared:
             router = self._per_client
         else:
             router = self._lanes or WithoutSession(self.refuses_lanes)
-        front.bind(Binding.to_router(router, front.service.flow))
-        router.joined(front)
+        downstream.bind(Binding.to_router(router, downstream.service.flow))
+        router.joined(downstream)
 
-    def _hold(self, front: Downstream) -> None:
+    def _hold(self, downstream: Downstream) -> None:
         """Let the requests of a client wait, or refuse them while the server cannot be started."""
-        front.bind(Binding.to_router(self, front.service.flow, self._refusal))
+        downstream.bind(Binding.to_router(self, downstream.service.flow, self._refusal))
         if self._refusal is None:
-            front.pause()
+            downstream.pause()
         else:
-            front.release()
+            downstream.release()
 
-    def left(self, front: Downstream) -> None:
+    def left(self, downstream: Downstream) -> None:
         """A client has left before the era was known."""
-        self._fronts.pop(front, None)
+        self._downstreams.pop(downstream, None)
 
-    def route(self, front: Downstream, message: Message) -> Side | None:
+    def route(self, downstream: Downstream, message: Message) -> Side | None:
         """Nothing is passed on before the era is known."""
-        front.unreachable(message)
+        downstream.unreachable(message)
         return None
 
-    def client_said(self, front: Downstream, message: Message) -> None:
+    def client_said(self, downstream: Downstream, message: Message) -> None:
         """Drop what a client says before the era is known."""

@@ -55,7 +55,7 @@ _LEGACY = (
 
 
 async def discover(
-    backend: Upstream, timeout: float, greet: Callable[[], Coroutine[Any, Any, Any]] | None = None
+    upstream: Upstream, timeout: float, greet: Callable[[], Coroutine[Any, Any, Any]] | None = None
 ) -> tuple[str, ...]:
     """Return the versions that a server names in the modern era; none: it is of a legacy era.
 
@@ -65,50 +65,50 @@ async def discover(
     `Upstream.greeting`. TransportError: the connection was lost. RemoteError: a modern server
     refuses.
     """
-    backend.speak(REVISIONS[LATEST_MODERN])
-    probe = _versions(backend, timeout)
-    if greet is None or backend.over_http:
+    upstream.speak(REVISIONS[LATEST_MODERN])
+    probe = _versions(upstream, timeout)
+    if greet is None or upstream.over_http:
         try:
             return await probe
         except FallBack:
-            backend.speak(None)
+            upstream.speak(None)
             return ()
     verdict = await first_answer(probe, greet)
     if verdict.is_modern:
         found: tuple[str, ...] = verdict.answer
         if verdict.is_mixed:
-            backend.greeted(verdict.greeting)
+            upstream.greeted(verdict.greeting)
         return found
     if verdict.answer is not None:
-        backend.greeted(verdict.answer)
-    backend.speak(None)
+        upstream.greeted(verdict.answer)
+    upstream.speak(None)
     return ()
 
 
-async def hello_to(backend: Upstream, capabilities: dict[str, Any], info: object = None) -> Any:
+async def hello_to(upstream: Upstream, capabilities: dict[str, Any], info: object = None) -> Any:
     """Send ``initialize`` beside ``server/discover``. ``info``: That of a client, in place of the
     proxy's."""
     params = {**_hello(capabilities, info), "_meta": envelope()}
-    return await backend.ask("initialize", params)
+    return await upstream.ask("initialize", params)
 
 
-async def ping_or_hello_to(backend: Upstream) -> Any:
+async def ping_or_hello_to(upstream: Upstream) -> Any:
     """Send ``ping`` beside ``server/discover`` to a server whose first client will send
     ``initialize``. A server that starts slowly answers it when it is there, with an error if it is
     of 2026-07-28. Only one that answers nothing before ``initialize`` gets that of the proxy."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(PATIENCE):
-            await backend.ask("ping", {"_meta": envelope()})
+            await upstream.ask("ping", {"_meta": envelope()})
         return None
-    return await hello_to(backend, {})
+    return await hello_to(upstream, {})
 
 
-async def _versions(backend: Upstream, timeout: float) -> tuple[str, ...]:
+async def _versions(upstream: Upstream, timeout: float) -> tuple[str, ...]:
     """Return the versions that a server names in the modern era. `FallBack`: it is of another."""
     answer: Any = None
     try:
         async with asyncio.timeout(timeout):
-            answer = await backend.ask("server/discover", {"_meta": envelope()})
+            answer = await upstream.ask("server/discover", {"_meta": envelope()})
         versions = answer.get("supportedVersions") if isinstance(answer, dict) else None
     except (TimeoutError, InvalidResponse):
         versions = None
@@ -123,7 +123,7 @@ async def _versions(backend: Upstream, timeout: float) -> tuple[str, ...]:
     known = (*LEGACY_VERSIONS, *MODERN_VERSIONS)
     if not isinstance(versions, list) or not any(one in MODERN_VERSIONS for one in versions):
         raise FallBack
-    backend.discovered(answer)
+    upstream.discovered(answer)
     return tuple(one for one in known if one in versions)
 
 
@@ -145,7 +145,7 @@ class Probe:
         self.was_fatal = False
         self._found: tuple[str, ...] | None = None
 
-    async def ask(self, backend: Upstream) -> tuple[str, ...]:
+    async def ask(self, upstream: Upstream) -> tuple[str, ...]:
         """Return the versions as `discover` does. StartAgain: the server ended at the question, as
         some legacy servers do; or it speaks both eras and has accepted ``initialize``, which would
         keep it from serving the modern one."""
@@ -153,48 +153,48 @@ class Probe:
             return self._found
         self._found = ()
         greet = (
-            partial(ping_or_hello_to, backend)
+            partial(ping_or_hello_to, upstream)
             if self._capabilities is None
-            else partial(hello_to, backend, self._capabilities)
+            else partial(hello_to, upstream, self._capabilities)
         )
         try:
-            self._found = await discover(backend, self._timeout, greet)
+            self._found = await discover(upstream, self._timeout, greet)
             if not self._found:
-                logger.info(_LEGACY, backend.name)
+                logger.info(_LEGACY, upstream.name)
         except TransportError as exc:
-            if backend.lost.done():
+            if upstream.lost.done():
                 self.was_fatal = True
                 raise StartAgain(str(exc)) from exc
             self._found = None  # a server elsewhere that is not there yet
             raise
-        if self._found and backend.greeting is not None:
+        if self._found and upstream.greeting is not None:
             raise StartAgain("it has accepted initialize as well")
         return self._found
 
 
-async def ping(backend: Upstream, timeout: float) -> None:
+async def ping(upstream: Upstream, timeout: float) -> None:
     """Wait until a server shows that it is there, but no longer than ``timeout`` seconds.
     TransportError: it has ended."""
     with contextlib.suppress(RemoteError, TimeoutError):
         async with asyncio.timeout(timeout):
-            await backend.ask("ping")
+            await upstream.ask("ping")
 
 
-async def learn_tools(backend: Upstream, retries: Retries, timeout: float) -> None:
+async def learn_tools(upstream: Upstream, retries: Retries, timeout: float) -> None:
     """Learn from the list of its tools which arguments of a server over HTTP are header fields,
     too, and which tools change nothing, where either is needed. What it does not say within
     ``timeout`` seconds is not known. TransportError: it has ended."""
     from wirespeed.client.results.features import ToolInfo
 
-    learn = getattr(getattr(backend.link, "mirrored", None), "learn", None)
+    learn = getattr(getattr(upstream.link, "mirrored", None), "learn", None)
     if learn is None and not retries.learns:
         return
     found: list[Any] = []
-    modern = backend.revision is not None and backend.revision.modern
+    modern = upstream.revision is not None and upstream.revision.modern
     params: dict[str, Any] = {"_meta": envelope()} if modern else {}
 
     async def ask(method: str, params: object) -> Any:
-        page = await backend.ask(method, params)
+        page = await upstream.ask(method, params)
         tools = page.get("tools", [])
         found.extend(tools)
         if learn is not None and modern:
@@ -203,7 +203,7 @@ async def learn_tools(backend: Upstream, retries: Retries, timeout: float) -> No
 
     try:
         async with asyncio.timeout(timeout):
-            await pages(ask, "tools/list", params, backend.session.limits.max_message)
+            await pages(ask, "tools/list", params, upstream.session.limits.max_message)
     except (
         WirespeedError,
         TimeoutError,
@@ -211,15 +211,15 @@ async def learn_tools(backend: Upstream, retries: Retries, timeout: float) -> No
         AttributeError,
         TypeError,
     ) as exc:
-        logger.info("%s: its tools cannot be listed: %r", backend.name, exc)
-    if backend.lost.done():
+        logger.info("%s: its tools cannot be listed: %r", upstream.name, exc)
+    if upstream.lost.done():
         raise TransportError("it ended in its handshake")
     if retries.learns:
         retries.learn(found)
 
 
 async def initialize(
-    backend: Upstream, capabilities: dict[str, Any], info: object = None
+    upstream: Upstream, capabilities: dict[str, Any], info: object = None
 ) -> dict[str, Any]:
     """Shake hands with a server of a legacy era, and return what it says of itself.
 
@@ -227,13 +227,13 @@ async def initialize(
     VersionMismatch: the server wants another version. RemoteError: it refuses. InvalidResponse: its
     capabilities are not an object.
     """
-    backend.speak(None, batches=True)  # a server of 2025-03-26 may answer in a batch
-    answer: Any = backend.greeting
+    upstream.speak(None, batches=True)  # a server of 2025-03-26 may answer in a batch
+    answer: Any = upstream.greeting
     for n in itertools.count():
         if answer is not None:
             break
         try:
-            answer = await backend.ask("initialize", _hello(capabilities, info)) or {}
+            answer = await upstream.ask("initialize", _hello(capabilities, info)) or {}
         except Challenged as exc:  # over HTTP: a token is got
             if not await exc.answer(n):
                 raise
@@ -245,8 +245,8 @@ async def initialize(
     if offered and not isinstance(offered, dict):
         raise InvalidResponse("the capabilities of the server are not an object")
     hello["capabilities"] = understood(offered)
-    backend.speak(REVISIONS[version], batches=version == "2025-03-26")
-    backend.tell("notifications/initialized")
+    upstream.speak(REVISIONS[version], batches=version == "2025-03-26")
+    upstream.tell("notifications/initialized")
     return hello
 
 

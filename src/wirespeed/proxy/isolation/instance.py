@@ -32,25 +32,25 @@ quiet = RateLimitedLog(logger)
 
 
 @contextlib.contextmanager
-def guarded(front: Downstream, message: Message) -> Iterator[None]:
+def guarded(downstream: Downstream, message: Message) -> Iterator[None]:
     """Handle a request that has waited. An exception refuses it, and stops nothing else."""
     try:
         yield
     except Exception as exc:
         quiet.log(logging.ERROR, "internal error of the proxy at %s: %r", message, exc)
-        front.refuse(message, codes.INTERNAL_ERROR, "Internal error")
+        downstream.refuse(message, codes.INTERNAL_ERROR, "Internal error")
 
 
-def pong(front: Downstream, message: Message) -> None:
+def pong(downstream: Downstream, message: Message) -> None:
     """Answer a ping."""
-    front.session.send_result(message, b"{}")
+    downstream.session.send_result(message, b"{}")
 
 
 class Instance:
     """The base of `Legacy` and `Modern`: an `UpstreamOwner` of one connection after another.
 
     Attributes:
-        backend: The connection; None while there is none, or it is not ready.
+        upstream: The connection; None while there is none, or it is not ready.
         refusal: What requests get while the server cannot be used: code and text.
         dropped: How many messages of the server were dropped, by reason.
         breaker: What counts its failures; None: nothing does.
@@ -59,7 +59,7 @@ class Instance:
 
     def __init__(self, config: BackendConfig, limits: Limits, *, is_one_of_several: bool) -> None:
         self.config = config
-        self.backend: Upstream | None = None
+        self.upstream: Upstream | None = None
         self.refusal: tuple[int, str] | None = None
         self.dropped = {
             "not attributed": 0,
@@ -79,7 +79,7 @@ class Instance:
         self._principals: set[bytes | None] = set()  # two of this process at most
         self._unattributed = RateLimitedLog(logger, lines=1, seconds=LINGER)
 
-    async def opened(self, backend: Upstream) -> None:
+    async def opened(self, upstream: Upstream) -> None:
         """Shake hands. WirespeedError or TimeoutError: the server cannot be used."""
         raise NotImplementedError
 
@@ -92,32 +92,32 @@ class Instance:
         """Those whose requests the server may work on."""
         raise NotImplementedError
 
-    def met(self, front: Downstream) -> None:
+    def met(self, downstream: Downstream) -> None:
         """A client has come."""
-        principal = principal_of(front)
+        principal = principal_of(downstream)
         if len(self._principals) > 1:
             return
         self._principals.add(principal)
-        if front.shared and principal is not None:
+        if downstream.shared and principal is not None:
             self._principals.add(None)  # its next request may be of another one
 
-    def left(self, front: Downstream) -> None:
+    def left(self, downstream: Downstream) -> None:
         """A client that came has left. The server may still work for it."""
-        now = front.loop.time()
-        client: Downstream | None = outermost(front)
+        now = downstream.loop.time()
+        client: Downstream | None = outermost(downstream)
         if now < self._alone_from and client is not self._left:
             client = None  # it is one of several
         self._left, self._alone_from = client, now + LINGER
-        if front.link is None:
-            self._kept = [one for one in self._kept if one[0] is not front]
+        if downstream.link is None:
+            self._kept = [one for one in self._kept if one[0] is not downstream]
 
-    def closed(self, backend: Upstream) -> None:
+    def closed(self, upstream: Upstream) -> None:
         """The server is gone: requests wait for the next one."""
-        self._n_answered += backend.n_answered
-        if self.backend is backend:
-            self.backend = None
+        self._n_answered += upstream.n_answered
+        if self.upstream is upstream:
+            self.upstream = None
             self.attach_all()
-        elif self.backend is not None:  # it was replaced
+        elif self.upstream is not None:  # it was replaced
             self.send_kept()
 
     def stopped(self) -> None:
@@ -126,14 +126,14 @@ class Instance:
         if self.breaker is not None:
             self.breaker.close()
 
-    def use(self, backend: Upstream) -> None:
+    def use(self, upstream: Upstream) -> None:
         """The server is ready: the requests go to it, the kept ones first."""
-        backend.retry(self.retries, calls=self.retries.has_calls)
-        self.backend = backend
+        upstream.retry(self.retries, calls=self.retries.has_calls)
+        self.upstream = upstream
         self._left, self._alone_from = None, 0.0
         self._principals.clear()
-        for front in self.clients:
-            self.met(front)
+        for downstream in self.clients:
+            self.met(downstream)
         self.restore()
         self.send_kept()
 
@@ -153,22 +153,22 @@ class Instance:
         """Send the kept requests, now that the server is there."""
         kept, self._kept = self._kept, []
         self.n_retries += len(kept)
-        for front, message in kept:
-            with guarded(front, message):
-                front.pass_request(message, self.backend)
+        for downstream, message in kept:
+            with guarded(downstream, message):
+                downstream.pass_request(message, self.upstream)
 
     def _refuse_kept(self, code: int, text: str) -> None:
         kept, self._kept = self._kept, []
-        for front, message in kept:
-            if front.is_open(message):
-                front.refuse(message, code, text)
+        for downstream, message in kept:
+            if downstream.is_open(message):
+                downstream.refuse(message, code, text)
 
     # -- when it fails ---------------------------------------------------------------------------
 
     @property
     def n_answered(self) -> int:
         """The number of requests that it has answered so far."""
-        return self._n_answered + (0 if self.backend is None else self.backend.n_answered)
+        return self._n_answered + (0 if self.upstream is None else self.upstream.n_answered)
 
     @property
     def is_free(self) -> bool:
@@ -220,33 +220,33 @@ class Instance:
             and self.breaker.state == "half open"
         )
 
-    def admits(self, front: Downstream, message: Message) -> bool:
+    def admits(self, downstream: Downstream, message: Message) -> bool:
         """Whether a request may pass. If not, it was refused."""
         if self.breaker is None or not self.is_tried or message.method == "subscriptions/listen":
             return True  # a subscription would be a trial without an end
         if not self.is_free:
-            front.refuse(
+            downstream.refuse(
                 message, codes.SERVER_LOST, f"{is_down(self.config.name)}: {self.breaker.reason}"
             )
             return False
-        self.breaker.passes(front, message)
+        self.breaker.passes(downstream, message)
         return True
 
     # -- what the server says --------------------------------------------------------------------
 
-    def server_asks(self, backend: Upstream, message: Message) -> Side | None:
+    def server_asks(self, upstream: Upstream, message: Message) -> Side | None:
         """Answer a ping, and refuse all else."""
         if message.method == "ping":
-            backend.session.send_result(message, b"{}")
-            assert backend.link is not None
-            backend.link.wrote()
+            upstream.session.send_result(message, b"{}")
+            assert upstream.link is not None
+            upstream.link.wrote()
         else:
-            backend.refuse(
+            upstream.refuse(
                 message, "several clients share this server, so none of them can be asked"
             )
         return None
 
-    def server_said(self, backend: Upstream, message: Message) -> None:
+    def server_said(self, upstream: Upstream, message: Message) -> None:
         """Take a notification that belongs to no request."""
         raise NotImplementedError
 
@@ -255,19 +255,21 @@ class Instance:
         the last minute, and none of another principal since the process of the server started."""
         if len(self.clients) != 1 or len(self._principals) > 1:
             return None
-        (front,) = self.clients
-        if front.shared:
+        (downstream,) = self.clients
+        if downstream.shared:
             return None
-        was_alone = front.loop.time() >= self._alone_from or outermost(front) is self._left
-        return front if was_alone else None
+        was_alone = (
+            downstream.loop.time() >= self._alone_from or outermost(downstream) is self._left
+        )
+        return downstream if was_alone else None
 
-    def drop(self, backend: Upstream, message: Message) -> None:
+    def drop(self, upstream: Upstream, message: Message) -> None:
         """Count a message of the server that nobody gets, as it is not certain whose it is."""
         self.dropped["not attributed"] += 1
         self._unattributed.log(
             logging.WARNING,
             "%s: nobody gets its %s: several clients share the server, and the message does not "
             "say whose it is",
-            backend.name,
+            upstream.name,
             message.method,
         )

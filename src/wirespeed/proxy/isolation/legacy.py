@@ -65,7 +65,7 @@ class Legacy(Instance):
     def __init__(self, config: BackendConfig, limits: Limits, pool: Pool) -> None:
         super().__init__(config, limits, is_one_of_several=not pool.has_one)
         self._pool = pool
-        self._fronts: dict[Downstream, _Client] = {}
+        self._downstreams: dict[Downstream, _Client] = {}
         self._hello: dict[str, Any] = {}
         self._makers = TaskMakers()
         self._level: str | None = None
@@ -84,177 +84,183 @@ class Legacy(Instance):
     @property
     def clients(self) -> Collection[Downstream]:
         """Those that have sent ``initialize``."""
-        return self._fronts
+        return self._downstreams
 
     @property
     def n_clients(self) -> int:
         """The number of its clients."""
-        return len(self._fronts)
+        return len(self._downstreams)
 
     # -- the server ------------------------------------------------------------------------------
 
-    async def opened(self, backend: Upstream) -> None:
+    async def opened(self, upstream: Upstream) -> None:
         """Shake hands, and bring the server to the state that the clients know."""
-        limit, began = self.config.start_timeout, backend.began  # it may have been probed before
-        async with asyncio.timeout(max(began + limit - backend.loop.time(), limit / 2)):
+        limit, began = self.config.start_timeout, upstream.began  # it may have been probed before
+        async with asyncio.timeout(max(began + limit - upstream.loop.time(), limit / 2)):
             try:
-                self._hello = await initialize(backend, asked_of(self.config))
+                self._hello = await initialize(upstream, asked_of(self.config))
             except (RemoteError, VersionMismatch) as exc:
                 if self._pool.is_modern:
                     self._pool.without_legacy()
                     raise Unsuitable(str(exc)) from exc
                 raise
-            await learn_tools(backend, self.retries, self.config.start_timeout)
+            await learn_tools(upstream, self.retries, self.config.start_timeout)
         if self._level is not None:
-            self._tell(backend, "logging/setLevel", level=self._level)
-        for uri in {uri for client in self._fronts.values() for uri in client.uris}:
-            self._tell(backend, "resources/subscribe", uri=uri)
-        self.use(backend)
+            self._tell(upstream, "logging/setLevel", level=self._level)
+        for uri in {uri for client in self._downstreams.values() for uri in client.uris}:
+            self._tell(upstream, "resources/subscribe", uri=uri)
+        self.use(upstream)
         self.attach_all()
 
-    def server_asks(self, backend: Upstream, message: Message) -> Side | None:
+    def server_asks(self, upstream: Upstream, message: Message) -> Side | None:
         """Return the client that a question is for, where that is certain."""
         capability = CAPABILITY_OF.get(message.method or "")
         if not self.config.ask or capability is None:
-            return super().server_asks(backend, message)
-        front = self._addressee(backend, message)
-        if front is None:
-            self.drop(backend, message)
-            backend.refuse(message, "it is not certain which client this question is about")
+            return super().server_asks(upstream, message)
+        downstream = self._addressee(upstream, message)
+        if downstream is None:
+            self.drop(upstream, message)
+            upstream.refuse(message, "it is not certain which client this question is about")
             return None
-        if capability not in self._fronts[front].capabilities:
+        if capability not in self._downstreams[downstream].capabilities:
             self.dropped["not supported"] += 1
-            backend.refuse(message, f"the client does not support {capability}")
+            upstream.refuse(message, f"the client does not support {capability}")
             return None
-        return front
+        return downstream
 
-    def client_said(self, front: Downstream, message: Message) -> None:
+    def client_said(self, downstream: Downstream, message: Message) -> None:
         """Tell a server that may ask for roots that they have changed."""
         if (
             self.config.ask
-            and self.backend is not None
+            and self.upstream is not None
             and message.method == "notifications/roots/list_changed"
-            and self.only() is front
+            and self.only() is downstream
         ):
-            front.pass_notification(message, self.backend)
+            downstream.pass_notification(message, self.upstream)
 
-    def server_said(self, backend: Upstream, message: Message) -> None:
+    def server_said(self, upstream: Upstream, message: Message) -> None:
         """Show a notification to those that it is for."""
         method = message.method
-        if backend.retired:
-            self.drop(backend, message)
+        if upstream.retired:
+            self.drop(upstream, message)
         elif method in _LIST_CHANGES:
-            for front, client in list(self._fronts.items()):
+            for downstream, client in list(self._downstreams.items()):
                 if client.version is not None:
-                    backend.pass_notification(message, front)
+                    upstream.pass_notification(message, downstream)
         elif method == "notifications/resources/updated":
-            self._updated(backend, message)
-        elif (whose := self._addressee(backend, message)) is None:
-            self.drop(backend, message)
-        elif method == "notifications/message" and not self._fronts[whose].wants(message):
+            self._updated(upstream, message)
+        elif (whose := self._addressee(upstream, message)) is None:
+            self.drop(upstream, message)
+        elif method == "notifications/message" and not self._downstreams[whose].wants(message):
             self.dropped["below the level"] += 1
-        elif self._fronts[whose].version is not None:
-            backend.pass_on(message, whose)
+        elif self._downstreams[whose].version is not None:
+            upstream.pass_on(message, whose)
 
-    def _addressee(self, backend: Upstream, message: Message) -> Downstream | None:
+    def _addressee(self, upstream: Upstream, message: Message) -> Downstream | None:
         """The client that a message is for, where that is certain: it has made the task that the
         message is about, the response to its request has brought the message, or it can only be
         this one."""
-        is_of_task, front = self._makers.of_task(message)
+        is_of_task, downstream = self._makers.of_task(message)
         if is_of_task:
-            return front
-        if (route := backend.stream()) is not None:
-            return next((one for one in self._fronts if one is route.asker), None)
-        return None if backend.retired or backend.is_late() else self.only()
+            return downstream
+        if (route := upstream.stream()) is not None:
+            return next((one for one in self._downstreams if one is route.asker), None)
+        return None if upstream.retired or upstream.is_late() else self.only()
 
-    def _updated(self, backend: Upstream, message: Message) -> None:
+    def _updated(self, upstream: Upstream, message: Message) -> None:
         uri = _member(message, "uri")
-        found = [front for front, client in self._fronts.items() if client.hears_of(uri)]
+        found = [
+            downstream for downstream, client in self._downstreams.items() if client.hears_of(uri)
+        ]
         self.dropped["no subscriber"] += not found
-        for front in found:
-            backend.pass_notification(message, front)
+        for downstream in found:
+            upstream.pass_notification(message, downstream)
 
     # -- clients ---------------------------------------------------------------------------------
 
-    def greet(self, front: Downstream, message: Message) -> None:
+    def greet(self, downstream: Downstream, message: Message) -> None:
         """A client has sent ``initialize``."""
-        client = self._fronts[front] = _Client()
-        self.met(front)
-        if self.backend is None:
+        client = self._downstreams[downstream] = _Client()
+        self.met(downstream)
+        if self.upstream is None:
             client.greeting = message
         else:
-            self._initialize(front, message)
-        self._attach(front)
+            self._initialize(downstream, message)
+        self._attach(downstream)
 
     def give_back(self) -> list[tuple[Downstream, Message]]:
         """The server is not of a legacy era: return the clients that wait, and what they sent."""
-        found, self._fronts = self._fronts, {}
-        for front in found:
-            front.bind(front.binding.translated(None))
-            front.release()
-        return [(front, one.greeting) for front, one in found.items() if one.greeting is not None]
+        found, self._downstreams = self._downstreams, {}
+        for downstream in found:
+            downstream.bind(downstream.binding.translated(None))
+            downstream.release()
+        return [
+            (downstream, one.greeting)
+            for downstream, one in found.items()
+            if one.greeting is not None
+        ]
 
     def attach_all(self) -> None:
         """Let all clients go on, wait, or be refused, as the server is there."""
-        for front in list(self._fronts):
-            self._attach(front)
+        for downstream in list(self._downstreams):
+            self._attach(downstream)
 
-    def _attach(self, front: Downstream) -> None:
-        front.bind(
+    def _attach(self, downstream: Downstream) -> None:
+        downstream.bind(
             Binding.to_legacy(
                 self._pool,
-                front.service.flow,
+                downstream.service.flow,
                 self.requests,
-                self.backend,
+                self.upstream,
                 self._makers.requests if self._runs_tasks else None,
                 self.refusal,
-                passes=self._fronts[front].version is not None and not self.is_tried,
+                passes=self._downstreams[downstream].version is not None and not self.is_tried,
             )
         )
-        if self.backend is None and self.refusal is None:
-            front.pause()
+        if self.upstream is None and self.refusal is None:
+            downstream.pause()
             return
-        client = self._fronts[front]
+        client = self._downstreams[downstream]
         if client.greeting is not None:
             message, client.greeting = client.greeting, None
             if self.refusal is None:
-                with guarded(front, message):
-                    self._initialize(front, message)
+                with guarded(downstream, message):
+                    self._initialize(downstream, message)
             else:
-                front.refuse(message, *self.refusal)
-        front.release()
+                downstream.refuse(message, *self.refusal)
+        downstream.release()
 
-    def left(self, front: Downstream) -> None:
+    def left(self, downstream: Downstream) -> None:
         """A client has left."""
-        super().left(front)
-        self._makers.left(front)
-        client = self._fronts.pop(front)
-        if self.backend is None:
+        super().left(downstream)
+        self._makers.left(downstream)
+        client = self._downstreams.pop(downstream)
+        if self.upstream is None:
             return
         for uri in client.uris:
             if not self._is_wanted(uri):
-                self._tell(self.backend, "resources/unsubscribe", uri=uri)
+                self._tell(self.upstream, "resources/unsubscribe", uri=uri)
         self._choose_level()
 
-    def route(self, front: Downstream, message: Message) -> Side | None:
+    def route(self, downstream: Downstream, message: Message) -> Side | None:
         """Return the server, or None if the request was answered."""
-        if not self._admits(front, message):
+        if not self._admits(downstream, message):
             return None
-        if front.across is None:
-            front.unreachable(message)
-        elif not self.admits(front, message):
+        if downstream.across is None:
+            downstream.unreachable(message)
+        elif not self.admits(downstream, message):
             return None
-        return front.across
+        return downstream.across
 
-    def _admits(self, front: Downstream, message: Message) -> bool:
+    def _admits(self, downstream: Downstream, message: Message) -> bool:
         """Return whether a request may be passed on. If not, it was answered."""
         modern = modern_version(message)
-        if modern is None and self._fronts[front].version is not None:
+        if modern is None and self._downstreams[downstream].version is not None:
             return True
         if modern is not None:
-            front.refuse(message, *unsupported(self.versions, modern))
+            downstream.refuse(message, *unsupported(self.versions, modern))
         else:
-            front.refuse(message, codes.INVALID_PARAMS, "the connection is not initialized")
+            downstream.refuse(message, codes.INVALID_PARAMS, "the connection is not initialized")
         return False
 
     @property
@@ -265,15 +271,17 @@ class Legacy(Instance):
 
     # -- requests that the proxy answers ---------------------------------------------------------
 
-    def _initialize(self, front: Downstream, message: Message) -> None:
+    def _initialize(self, downstream: Downstream, message: Message) -> None:
         """Answer with what the server said, cut to the client's revision."""
         params = params_of(message)
         if not isinstance(params.get("protocolVersion"), str):
-            front.refuse(message, codes.INVALID_PARAMS, "protocolVersion must be a string")
+            downstream.refuse(message, codes.INVALID_PARAMS, "protocolVersion must be a string")
             return
-        client = self._fronts[front]
+        client = self._downstreams[downstream]
         if client.version is not None:
-            front.refuse(message, codes.INVALID_REQUEST, "the connection is initialized already")
+            downstream.refuse(
+                message, codes.INVALID_REQUEST, "the connection is initialized already"
+            )
             return
         versions = self.versions
         wanted = params["protocolVersion"]
@@ -287,40 +295,40 @@ class Legacy(Instance):
         client.version = version
         offered = understood(params.get("capabilities"))
         client.capabilities = tuple(name for name in QUESTIONS if name in offered)
-        front.bind(front.binding.admitting(legacy=not self.is_tried))
-        front.speak(version)
-        front.session.send_result(message, msgspec.json.encode(hello))
+        downstream.bind(downstream.binding.admitting(legacy=not self.is_tried))
+        downstream.speak(version)
+        downstream.session.send_result(message, msgspec.json.encode(hello))
 
-    def _set_level(self, front: Downstream, message: Message) -> None:
+    def _set_level(self, downstream: Downstream, message: Message) -> None:
         """Keep a client's level. The server has the most verbose one."""
         level = params_of(message).get("level")
-        if not self._admits(front, message):
+        if not self._admits(downstream, message):
             return
         if level not in LOG_LEVELS or "logging" not in self._hello["capabilities"]:
-            front.pass_request(message, front.across)  # the server says what is wrong
+            downstream.pass_request(message, downstream.across)  # the server says what is wrong
             return
-        self._fronts[front].level = level
+        self._downstreams[downstream].level = level
         self._choose_level()
-        front.session.send_result(message, b"{}")
+        downstream.session.send_result(message, b"{}")
 
     def _choose_level(self) -> None:
-        levels = [client.level for client in self._fronts.values() if client.level is not None]
+        levels = [client.level for client in self._downstreams.values() if client.level is not None]
         level = min(levels, key=LOG_LEVELS.index, default=None)
-        if level is not None and level != self._level and self.backend is not None:
+        if level is not None and level != self._level and self.upstream is not None:
             self._level = level
-            self._tell(self.backend, "logging/setLevel", level=level)
+            self._tell(self.upstream, "logging/setLevel", level=level)
 
-    def _subscribe(self, front: Downstream, message: Message) -> None:
+    def _subscribe(self, downstream: Downstream, message: Message) -> None:
         """Pass the request on: the server decides about each client's."""
         uri = params_of(message).get("uri")
-        if not self._admits(front, message):
+        if not self._admits(downstream, message):
             return
         if not isinstance(uri, str):
-            front.pass_request(message, front.across)  # the server says what is wrong
+            downstream.pass_request(message, downstream.across)  # the server says what is wrong
             return
-        client, ref = self._fronts[front], message.ref
+        client, ref = self._downstreams[downstream], message.ref
         if uri not in client.uris and len(client.uris) >= MAX_SUBSCRIPTIONS:
-            front.refuse(message, codes.OVERLOADED, "too many subscriptions")
+            downstream.refuse(message, codes.OVERLOADED, "too many subscriptions")
             return
         if client.uris.get(uri, ref) is not None:
             client.uris = {**client.uris, uri: ref}
@@ -329,56 +337,56 @@ class Legacy(Instance):
             client.settle(uri, ref, granted=answer.result is not None)
             return answer
 
-        front.pass_request(message, front.across, after=after)
-        if not front.is_open(message):  # it did not reach the server
+        downstream.pass_request(message, downstream.across, after=after)
+        if not downstream.is_open(message):  # it did not reach the server
             client.settle(uri, ref, granted=False)
 
-    def _unsubscribe(self, front: Downstream, message: Message) -> None:
+    def _unsubscribe(self, downstream: Downstream, message: Message) -> None:
         """End a client's subscription, and the server's with the last one."""
         uri = params_of(message).get("uri")
-        if not self._admits(front, message):
+        if not self._admits(downstream, message):
             return
         if not isinstance(uri, str):
-            front.pass_request(message, front.across)  # the server says what is wrong
+            downstream.pass_request(message, downstream.across)  # the server says what is wrong
             return
-        self._fronts[front].forget(uri)
+        self._downstreams[downstream].forget(uri)
         if self._is_wanted(uri):
-            front.session.send_result(message, b"{}")
+            downstream.session.send_result(message, b"{}")
             return
 
         def after(answer: Message) -> Message:
             if self._is_wanted(uri):  # since this request waited: the server has ended that, too
-                self._tell(self.backend, "resources/subscribe", uri=uri)
+                self._tell(self.upstream, "resources/subscribe", uri=uri)
             return answer
 
-        front.pass_request(message, front.across, after=after)
+        downstream.pass_request(message, downstream.across, after=after)
 
     @property
     def _runs_tasks(self) -> bool:
         return "tasks" in self._hello.get("capabilities", ())
 
-    def _ask_of_task(self, front: Downstream, message: Message) -> None:
+    def _ask_of_task(self, downstream: Downstream, message: Message) -> None:
         """Pass a request on if it is about a task of this client."""
-        if self._makers.may(front, params_of(message).get("taskId")):
-            self._list_tasks(front, message)
-        elif self._admits(front, message):
+        if self._makers.may(downstream, params_of(message).get("taskId")):
+            self._list_tasks(downstream, message)
+        elif self._admits(downstream, message):
             unknown = not_found()
-            front.refuse(message, unknown.code, unknown.message)
+            downstream.refuse(message, unknown.code, unknown.message)
 
-    def _list_tasks(self, front: Downstream, message: Message) -> None:
+    def _list_tasks(self, downstream: Downstream, message: Message) -> None:
         """Pass a request about tasks on, to a server that has any."""
         if not self._runs_tasks:
-            front.refuse(
+            downstream.refuse(
                 message, codes.METHOD_NOT_FOUND, f"Method not found: {message.method} (no tasks)"
             )
-        elif (to := self.route(front, message)) is not None:
-            front.pass_request(message, to)
+        elif (to := self.route(downstream, message)) is not None:
+            downstream.pass_request(message, to)
 
     def _is_wanted(self, uri: str) -> bool:
         """Whether a client has a subscription, or has asked for it."""
-        return any(uri in client.uris for client in self._fronts.values())
+        return any(uri in client.uris for client in self._downstreams.values())
 
-    def _tell(self, backend: Upstream | None, method: str, **params: str) -> None:
+    def _tell(self, upstream: Upstream | None, method: str, **params: str) -> None:
         """Bring the server to the state that its clients know. Nobody waits for the answer, which
         is logged if it is an error."""
 
@@ -387,9 +395,9 @@ class Legacy(Instance):
             if isinstance(error, RemoteError):
                 quiet.log(logging.WARNING, "%s: it refused %s: %s", name, method, error)
 
-        if backend is not None:
-            name = backend.name
-            backend.ask(method, params).add_done_callback(done)
+        if upstream is not None:
+            name = upstream.name
+            upstream.ask(method, params).add_done_callback(done)
 
 
 class _Client:

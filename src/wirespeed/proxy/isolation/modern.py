@@ -37,7 +37,7 @@ class Modern(Instance):
         super().__init__(config, limits, is_one_of_several=not pool.has_one)
         self._pool = pool
         self.index = index
-        self.fronts: set[Downstream] = set()
+        self.downstreams: set[Downstream] = set()
         self._gone_over: set[Downstream] = set()  # with requests in flight, to a legacy era
         self._waiting = Waiting()
 
@@ -45,73 +45,73 @@ class Modern(Instance):
     def takes_all(self) -> bool:
         """Whether each request can go to it at once."""
         closed = self.breaker is None or self.breaker.state == "closed"
-        return closed and self.backend is not None and self.refusal is None
+        return closed and self.upstream is not None and self.refusal is None
 
     @property
     def load(self) -> int:
         """The number of requests that it works on."""
-        return 0 if self.backend is None else self.backend.session.pending.live
+        return 0 if self.upstream is None else self.upstream.session.pending.live
 
-    async def opened(self, backend: Upstream) -> None:
+    async def opened(self, upstream: Upstream) -> None:
         """Ask whether the server is of this era."""
-        if not await discover(backend, self.config.start_timeout):
+        if not await discover(upstream, self.config.start_timeout):
             raise VersionMismatch("the server does not speak 2026-07-28", [])
-        await self.ready(backend)
+        await self.ready(upstream)
 
-    async def ready(self, backend: Upstream) -> None:
+    async def ready(self, upstream: Upstream) -> None:
         """The server is of this era: let the requests go on."""
-        await learn_tools(backend, self.retries, self.config.start_timeout)
-        backend.expect_no_requests()
-        seal = self._pool.seal if backend.runs_tasks else None
+        await learn_tools(upstream, self.retries, self.config.start_timeout)
+        upstream.expect_no_requests()
+        seal = self._pool.seal if upstream.runs_tasks else None
         if not self._pool.has_one:
-            backend.mark(Tags(f"{self.index}~", seal), self._pool.changes)
+            upstream.mark(Tags(f"{self.index}~", seal), self._pool.changes)
         elif seal is not None:
-            backend.mark(Tags("", seal))
-        self.use(backend)
+            upstream.mark(Tags("", seal))
+        self.use(upstream)
         self.attach_all()
 
     def restore(self) -> None:
         """Subscriptions come first: the next request may change what they are about."""
-        for front, message in self._pool.subscriptions + self._waiting.take_listens():
-            with guarded(front, message):
-                if front.is_open(message):
-                    self.listen(front, message)
+        for downstream, message in self._pool.subscriptions + self._waiting.take_listens():
+            with guarded(downstream, message):
+                if downstream.is_open(message):
+                    self.listen(downstream, message)
 
-    def listen(self, front: Downstream, message: Message) -> None:
+    def listen(self, downstream: Downstream, message: Message) -> None:
         """Pass a subscription of a client on, which other servers may have, too."""
-        self._meet(front)
+        self._meet(downstream)
         n_servers = len(self._pool.modern)
-        text = of_server(message, self.index, n_servers, self._pool.opens(front))
-        front.pass_request(message, self.backend, text=text)
+        text = of_server(message, self.index, n_servers, self._pool.opens(downstream))
+        downstream.pass_request(message, self.upstream, text=text)
 
-    def closed(self, backend: Upstream) -> None:
+    def closed(self, upstream: Upstream) -> None:
         """The server is gone: another server of the pool gets the requests that it has not
         answered."""
-        super().closed(backend)
+        super().closed(upstream)
         if self._pool.has_free(self):
             kept, self._kept = self._kept, []
             self.n_retries += len(kept)
-            for front, message in kept:
-                self._pool.replay(front, message)
+            for downstream, message in kept:
+                self._pool.replay(downstream, message)
 
     def attach_all(self) -> None:
         """Let all clients go on, wait, or be refused, as the server is there."""
         self._pool.update_choice()
-        for front in self.fronts:
-            self._attach(front)
-        if self.backend is not None or self.refusal is not None:
-            for front, message in self._waiting.take():
-                self._pool.replay(front, message)
+        for downstream in self.downstreams:
+            self._attach(downstream)
+        if self.upstream is not None or self.refusal is not None:
+            for downstream, message in self._waiting.take():
+                self._pool.replay(downstream, message)
 
-    def _attach(self, front: Downstream) -> None:
+    def _attach(self, downstream: Downstream) -> None:
         """A client of one server needs no further look at its requests."""
         if self._pool.has_one:
-            across = None if self.is_tried else self.backend
-            has_seals = self.backend is not None and self.backend.tags is not None
-            front.bind(
+            across = None if self.is_tried else self.upstream
+            has_seals = self.upstream is not None and self.upstream.tags is not None
+            downstream.bind(
                 Binding.to_modern(
                     self._pool,
-                    front.service.flow,
+                    downstream.service.flow,
                     self._pool.requests,
                     across,
                     self._pool.task_names if has_seals else None,
@@ -119,53 +119,54 @@ class Modern(Instance):
                 )
             )
 
-    def _meet(self, front: Downstream) -> None:
-        self.fronts.add(front)
-        self.met(front)
+    def _meet(self, downstream: Downstream) -> None:
+        self.downstreams.add(downstream)
+        self.met(downstream)
 
     @property
     def clients(self) -> Collection[Downstream]:
         """Those that it has had a request of."""
-        return self.fronts | self._gone_over
+        return self.downstreams | self._gone_over
 
-    def route(self, front: Downstream, message: Message) -> Side | None:
+    def route(self, downstream: Downstream, message: Message) -> Side | None:
         """Return the server, or None if the request waits or was refused."""
-        if front not in self.fronts:
-            self._meet(front)
-            self._attach(front)
+        if downstream not in self.downstreams:
+            self._meet(downstream)
+            self._attach(downstream)
         if self.refusal is not None:
-            front.refuse(message, *self.refusal)
+            downstream.refuse(message, *self.refusal)
             return None
-        if self.backend is None:
-            self._waiting.add(front, message)
-        elif not self.admits(front, message):
+        if self.upstream is None:
+            self._waiting.add(downstream, message)
+        elif not self.admits(downstream, message):
             return None
-        return self.backend
+        return self.upstream
 
-    def left(self, front: Downstream) -> None:
+    def left(self, downstream: Downstream) -> None:
         """A client has left, or has gone over to a legacy era."""
-        if front in self.fronts or front in self._gone_over:
-            super().left(front)
-        self._gone_over.discard(front)
-        if front.link is None:
-            self._waiting.left(front)
-        elif front in self.fronts and front.session.inflight.live > 1:  # besides its `initialize`
-            self._gone_over.add(front)
-            front.closed.add_done_callback(lambda done: self.left(front))
-        self.fronts.discard(front)
+        if downstream in self.downstreams or downstream in self._gone_over:
+            super().left(downstream)
+        self._gone_over.discard(downstream)
+        if downstream.link is None:
+            self._waiting.left(downstream)
+        elif downstream in self.downstreams and downstream.session.inflight.live > 1:
+            # it has requests besides its `initialize`
+            self._gone_over.add(downstream)
+            downstream.closed.add_done_callback(lambda done: self.left(downstream))
+        self.downstreams.discard(downstream)
 
-    def server_said(self, backend: Upstream, message: Message) -> None:
+    def server_said(self, upstream: Upstream, message: Message) -> None:
         """Pass a log message on if it can only be for one client."""
-        if backend.retired:
-            self.drop(backend, message)
+        if upstream.retired:
+            self.drop(upstream, message)
         elif message.method != "notifications/message":
             self.dropped["no subscriber"] += 1
-        elif (route := backend.logs_for(LINGER)) is not None:
-            backend.pass_notification(message, route.asker, route.ref)
-        elif not backend.is_late() and (front := self.only()) is not None:
-            backend.pass_notification(message, front)
+        elif (route := upstream.logs_for(LINGER)) is not None:
+            upstream.pass_notification(message, route.asker, route.ref)
+        elif not upstream.is_late() and (downstream := self.only()) is not None:
+            upstream.pass_notification(message, downstream)
         else:
-            self.drop(backend, message)
+            self.drop(upstream, message)
 
 
 class Waiting:
@@ -179,35 +180,37 @@ class Waiting:
         """Return how many wait."""
         return sum(map(len, self._requests.values()))
 
-    def add(self, front: Downstream, message: Message) -> None:
+    def add(self, downstream: Downstream, message: Message) -> None:
         """Let a request of a client wait."""
-        requests = self._requests.setdefault(front, {})
-        request = requests[message.ref] = _Request(front, message, requests)
+        requests = self._requests.setdefault(downstream, {})
+        request = requests[message.ref] = _Request(downstream, message, requests)
         if message.method != "initialize":  # which must not be cancelled
-            front.give_token(message, request)
+            downstream.give_token(message, request)
 
     def take(self) -> list[tuple[Downstream, Message]]:
         """Return all, which wait no more."""
         found, self._requests = self._requests, {}
         return [
-            (front, one.request) for front, requests in found.items() for one in requests.values()
+            (downstream, one.request)
+            for downstream, requests in found.items()
+            for one in requests.values()
         ]
 
     def take_listens(self) -> list[tuple[Downstream, Message]]:
         """Return the subscriptions among them, which wait no more."""
         found = [
-            (front, one.request)
-            for front, requests in self._requests.items()
+            (downstream, one.request)
+            for downstream, requests in self._requests.items()
             for one in requests.values()
             if one.request.method == "subscriptions/listen"
         ]
-        for front, message in found:
-            del self._requests[front][message.ref]
+        for downstream, message in found:
+            del self._requests[downstream][message.ref]
         return found
 
-    def left(self, front: Downstream) -> None:
+    def left(self, downstream: Downstream) -> None:
         """Drop what a client that has left had asked."""
-        for request in self._requests.pop(front, {}).values():
+        for request in self._requests.pop(downstream, {}).values():
             request.note(CANCELLED)
 
 
@@ -221,13 +224,15 @@ class _Request(Ongoing):
     request: Message
     waits = True
 
-    def __init__(self, front: Downstream, request: Message, requests: dict[int, _Request]) -> None:
+    def __init__(
+        self, downstream: Downstream, request: Message, requests: dict[int, _Request]
+    ) -> None:
         self.request = request
-        self._front = front
+        self._downstream = downstream
         self._requests = requests
 
     def notified(self, message: Message) -> None:
         """The client has cancelled the request."""
         self._requests.pop(message.ref, None)
         self.note(CANCELLED)
-        self._front.session.cancelled_done()
+        self._downstream.session.cancelled_done()

@@ -97,8 +97,8 @@ class PerClient:
         if self._look_timer is not None:
             self._look_timer.cancel()
             self._look_timer = None
-        for front in list(self._pairs):
-            self.left(front)
+        for downstream in list(self._pairs):
+            self.left(downstream)
         for pair in self._spares.take_all():
             self._end(pair)
         if self.breaker is not None:
@@ -117,19 +117,21 @@ class PerClient:
         """The breaker of all servers, if any has failed."""
         return [] if self.breaker is None else [self.breaker]
 
-    def adopt(self, backend: Upstream, life: RunningServer) -> None:
+    def adopt(self, upstream: Upstream, life: RunningServer) -> None:
         """Take a server that was started to find out its era: it is for the first client. If it
         ends before, another one is started when that client comes."""
         life.supervisor.restarts = self._config.spares > 0
-        self._spares.add(Pair.of(life, backend))
+        self._spares.add(Pair.of(life, upstream))
 
-    def joined(self, front: Downstream, first: Message | None = None) -> None:
+    def joined(self, downstream: Downstream, first: Message | None = None) -> None:
         """Give a client a server, which its requests wait for. ``first``: one of these, which was
         read already: who the client is, is known then. Where no server can be had, the next
         request asks again."""
         config = self._config
         refusal: tuple[int, str] | None = None
-        if len(self._pairs) >= config.max_clients and (first is None or not self._make_room(front)):
+        if len(self._pairs) >= config.max_clients and (
+            first is None or not self._make_room(downstream)
+        ):
             refusal = (
                 codes.OVERLOADED,
                 f"{config.name} has {config.max_clients} clients: there may be no more",
@@ -138,29 +140,23 @@ class PerClient:
             refusal = codes.SERVER_LOST, f"{is_down(config.name)}: {self.breaker.reason}"
         if refusal is not None:
             if first is not None:
-                front.refuse(first, *refusal)
+                downstream.refuse(first, *refusal)
             return
-        front.bind(
-            Binding.to_own(
-                self,
-                front.service.flow,
-                self._requests,
-                legacy=not front.translates,
-                modern=not front.translates and not isinstance(config.target, Http),
-            )
-        )
-        front.pause()
-        pair = self._pairs[front] = self._spares.take()
-        pair.join(front, first, self.failed)
+        legacy, flow = not downstream.translates, downstream.service.flow
+        modern = legacy and not isinstance(config.target, Http)
+        downstream.bind(Binding.to_own(self, flow, self._requests, legacy=legacy, modern=modern))
+        downstream.pause()
+        pair = self._pairs[downstream] = self._spares.take()
+        pair.join(downstream, first, self.failed)
         self._spares.fill()
         if self._look_timer is None:
             self._look_later()
 
-    def _make_room(self, front: Downstream) -> bool:
+    def _make_room(self, downstream: Downstream) -> bool:
         """End the session of another client, where there is no place for one more. Returns whether
         there is one now."""
         name, places = self._config.name, self._config.max_clients
-        other = self._who_makes_room(front)
+        other = self._who_makes_room(downstream)
         if other is None:
             self._quiet.log(
                 logging.WARNING,
@@ -179,13 +175,13 @@ class PerClient:
         self._dismiss(other, "replaced", "another client needs its place")
         return len(self._pairs) < places
 
-    def _who_makes_room(self, front: Downstream) -> Downstream | None:
+    def _who_makes_room(self, downstream: Downstream) -> Downstream | None:
         """Return whose place a client gets; None: nobody's. Who has the most places gives one to
         who has fewer. Otherwise only silent clients do, and none of a principal or address that
         has fewer than this client's."""
         holders = {one: credentials_of(_own(one)) for one in self._pairs}
         held = Counter(holders.values())
-        own = held[credentials_of(_own(front))]
+        own = held[credentials_of(_own(downstream))]
 
         def order(one: Downstream) -> tuple[int, float, int]:
             return held[holders[one]], _idle(one), -_own(one).session.inflight.live
@@ -196,11 +192,11 @@ class PerClient:
                 return one
         return None
 
-    def _dismiss(self, front: Downstream, reason: str, text: str) -> None:
+    def _dismiss(self, downstream: Downstream, reason: str, text: str) -> None:
         """End the session of a client."""
-        front.service.cut[reason] += 1
-        _own(front).cut_off(text)
-        self.left(front)
+        downstream.service.cut[reason] += 1
+        _own(downstream).cut_off(text)
+        self.left(downstream)
 
     def _look_later(self) -> None:
         seconds = self._config.session_idle
@@ -212,21 +208,21 @@ class PerClient:
         self._look_timer = None
         seconds = self._config.session_idle
         assert seconds is not None
-        silent = [front for front in self._pairs if _idle(front) >= seconds]
-        for front in silent:
-            self._dismiss(front, "idle", "the session was not used for too long")
+        silent = [downstream for downstream in self._pairs if _idle(downstream) >= seconds]
+        for downstream in silent:
+            self._dismiss(downstream, "idle", "the session was not used for too long")
         self._look_later()
 
-    def left(self, front: Downstream) -> None:
+    def left(self, downstream: Downstream) -> None:
         """End the server of a client."""
-        probe = self._probes.pop(front, None)
+        probe = self._probes.pop(downstream, None)
         if probe is not None:
             probe.cancel()
-        pair = self._pairs.pop(front, None)
+        pair = self._pairs.pop(downstream, None)
         if pair is not None:
             pair.greeted()
-            if pair.backend is not None:
-                self._n_answered += pair.backend.n_answered
+            if pair.upstream is not None:
+                self._n_answered += pair.upstream.n_answered
             self._end(pair)
 
     def _end(self, pair: Pair) -> None:
@@ -246,73 +242,81 @@ class PerClient:
 
     def _answered(self) -> int:
         """Return how many requests all servers have answered."""
-        running = (one.backend for one in self._pairs.values())
+        running = (one.upstream for one in self._pairs.values())
         return self._n_answered + sum(one.n_answered for one in running if one is not None)
 
-    def route(self, front: Downstream, message: Message) -> Side | None:
+    def route(self, downstream: Downstream, message: Message) -> Side | None:
         """Return the client's own server."""
-        if front not in self._pairs:
-            self.joined(front, message)
+        if downstream not in self._pairs:
+            self.joined(downstream, message)
             return None
-        backend = front.across
-        if backend is None:
-            front.unreachable(message)
+        upstream = downstream.across
+        if upstream is None:
+            downstream.unreachable(message)
             return None
         modern = modern_version(message) is not None
         if message.method == "initialize" and not modern:
-            self._initialize(front, message)
+            self._initialize(downstream, message)
             return None
-        if front.translates and not self._passes(front, backend, message, modern):
+        if downstream.translates and not self._passes(downstream, upstream, message, modern):
             return None
         if modern:  # the first: HTTP needs to know the revision
-            cast("Upstream", backend).speak(REVISIONS[LATEST_MODERN])
-            front.bind(front.binding.admitting(modern=True))
-        return backend
+            cast("Upstream", upstream).speak(REVISIONS[LATEST_MODERN])
+            downstream.bind(downstream.binding.admitting(modern=True))
+        return upstream
 
-    def _initialize(self, front: Downstream, message: Message) -> None:
+    def _initialize(self, downstream: Downstream, message: Message) -> None:
         """Pass the handshake on. The server has `start_timeout` for it. Where the eras are
         translated, one that refuses is asked for its era."""
-        backend, era = front.across, self._config.era
-        if backend is None:
-            front.unreachable(message)
+        upstream, era = downstream.across, self._config.era
+        if upstream is None:
+            downstream.unreachable(message)
             return
-        if front.translates and era == "modern":
-            front.other_era(message, (), None, cast("Upstream", backend))
+        if downstream.translates and era == "modern":
+            downstream.other_era(message, (), None, cast("Upstream", upstream))
             return
-        probes = front.translates and era == "auto"
-        pair = self._pairs[front]
+        probes = downstream.translates and era == "auto"
+        pair = self._pairs[downstream]
 
         def after(answer: Message) -> Message | None:
             pair.greeted()
             if answer.error is None:
-                front.bind(front.binding.admitting(legacy=True))
-            elif probes and not front.admits_legacy:
-                self._probe(front, cast("Upstream", backend), message, remote_error(answer.error))
+                downstream.bind(downstream.binding.admitting(legacy=True))
+            elif probes and not downstream.admits_legacy:
+                self._probe(
+                    downstream, cast("Upstream", upstream), message, remote_error(answer.error)
+                )
                 return None
             return answer
 
         pair.greets(self._config.start_timeout)
-        front.pass_request(message, backend, after=after)
+        downstream.pass_request(message, upstream, after=after)
 
     # -- the era of a server, where the eras are translated --------------------------------------
 
-    def _passes(self, front: Downstream, backend: Side, message: Message, modern: bool) -> bool:
+    def _passes(
+        self, downstream: Downstream, upstream: Side, message: Message, modern: bool
+    ) -> bool:
         """Return whether the server speaks the era of a client's first request. If not, or if that
         is not known yet, the request was taken."""
         era = self._config.era
         if era == ("modern" if modern else "legacy"):
             return True
         if era != "auto":
-            front.other_era(message, (), None, cast("Upstream", backend))
+            downstream.other_era(message, (), None, cast("Upstream", upstream))
         elif modern:
-            front.pause()  # what follows waits, too
-            self._probe(front, cast("Upstream", backend), message, None)
+            downstream.pause()  # what follows waits, too
+            self._probe(downstream, cast("Upstream", upstream), message, None)
         else:
             return True
         return False
 
     def _probe(
-        self, front: Downstream, backend: Upstream, message: Message, refusal: RemoteError | None
+        self,
+        downstream: Downstream,
+        upstream: Upstream,
+        message: Message,
+        refusal: RemoteError | None,
     ) -> None:
         """Ask the server whether it is of 2026-07-28.
 
@@ -323,70 +327,70 @@ class PerClient:
         async def probe() -> None:
             fault: WirespeedError | None = refusal
             found: tuple[str, ...] = ()
-            with guarded(front, message):
+            with guarded(downstream, message):
                 try:
-                    found = await self._discover(backend, message, refusal)
+                    found = await self._discover(upstream, message, refusal)
                 except WirespeedError as exc:
                     fault = fault or exc
                 finally:
-                    self._probes.pop(front, None)
-                    front.resume()
+                    self._probes.pop(downstream, None)
+                    downstream.resume()
                 if refusal is None and found:
-                    front.bind(front.binding.admitting(modern=True))
-                    front.pass_request(message, backend)
+                    downstream.bind(downstream.binding.admitting(modern=True))
+                    downstream.pass_request(message, upstream)
                 elif bool(found) is (refusal is not None) and (found or fault is None):
-                    front.other_era(message, found, None, backend)
+                    downstream.other_era(message, found, None, upstream)
                 elif isinstance(fault, RemoteError):
-                    front.refuse(message, fault.code, fault.message, fault.data)
+                    downstream.refuse(message, fault.code, fault.message, fault.data)
                 else:
                     assert fault is not None
                     quiet.log(logging.WARNING, "%s: %s", self._config.name, fault)
-                    front.refuse(message, codes.SERVER_LOST, told(self._config.name, fault))
-            front.release()
+                    downstream.refuse(message, codes.SERVER_LOST, told(self._config.name, fault))
+            downstream.release()
 
-        self._probes[front] = asyncio.ensure_future(probe())
+        self._probes[downstream] = asyncio.ensure_future(probe())
 
     async def _discover(
-        self, backend: Upstream, message: Message, refusal: RemoteError | None
+        self, upstream: Upstream, message: Message, refusal: RemoteError | None
     ) -> tuple[str, ...]:
         """Return the versions as `discover` does; none also of a server that speaks both eras and
         has accepted ``initialize``."""
         timeout = self._config.start_timeout / 2
         if refusal is not None:
-            return await discover(backend, timeout)
+            return await discover(upstream, timeout)
         meta = params_of(message).get("_meta")
         meta = meta if isinstance(meta, dict) else {}
         capabilities = declared(understood(meta.get(META_CLIENT_CAPABILITIES)), LATEST_LEGACY)
-        greet = partial(hello_to, backend, capabilities, meta.get(META_CLIENT_INFO))
-        found = await discover(backend, timeout, greet)
-        return () if backend.greeting is not None else found
+        greet = partial(hello_to, upstream, capabilities, meta.get(META_CLIENT_INFO))
+        found = await discover(upstream, timeout, greet)
+        return () if upstream.greeting is not None else found
 
-    def client_said(self, front: Downstream, message: Message) -> None:
+    def client_said(self, downstream: Downstream, message: Message) -> None:
         """Pass it on."""
-        if front.across is not None:
-            front.pass_notification(message, front.across)
+        if downstream.across is not None:
+            downstream.pass_notification(message, downstream.across)
 
 
-def _own(front: Downstream) -> Side:
+def _own(downstream: Downstream) -> Side:
     """Return the client's own connection: one that is translated or of several servers has others
     besides."""
-    own: Side = front
+    own: Side = downstream
     while own.outer is not None:
         own = own.outer
     return own
 
 
-def _idle(front: Downstream) -> float:
+def _idle(downstream: Downstream) -> float:
     """Return the seconds since a client's last request or stream was at an end. 0: it works, or it
     has a connection of its own, which ends when it leaves."""
-    session = getattr(_own(front).link, "session", None)
+    session = getattr(_own(downstream).link, "session", None)
     return 0.0 if session is None else session.idle
 
 
-def _is_silent(front: Downstream) -> bool:
+def _is_silent(downstream: Downstream) -> bool:
     """Return whether any other client may have the place of this one."""
-    silent = UNUSED if _own(front).session.messages_in <= _OPENING else IDLE
-    return 0 < _idle(front) >= silent
+    silent = UNUSED if _own(downstream).session.messages_in <= _OPENING else IDLE
+    return 0 < _idle(downstream) >= silent
 
 
 # Seconds that a server has for its first answer to its client, until other servers are started, and
@@ -399,14 +403,14 @@ class Pair:
 
     Attributes:
         life: The server.
-        backend: The connection to it, once there is one.
+        upstream: The connection to it, once there is one.
     """
 
     life: RunningServer
 
     def __init__(self) -> None:
-        self.backend: Upstream | None = None
-        self._front: Downstream | None = None
+        self.upstream: Upstream | None = None
+        self._downstream: Downstream | None = None
         self._first: Message | None = None
         self._failed: Callable[[Pair], None] | None = None
         self._silent_since: float | None = None
@@ -423,50 +427,50 @@ class Pair:
         return pair
 
     @classmethod
-    def of(cls, life: RunningServer, backend: Upstream) -> Self:
+    def of(cls, life: RunningServer, upstream: Upstream) -> Self:
         """Take a server that runs already, and that nobody has greeted."""
         pair = cls()
         pair.life = life
-        if not backend.session.messages_in:
-            pair._silent_since = backend.began
-        pair._take(backend)
+        if not upstream.session.messages_in:
+            pair._silent_since = upstream.began
+        pair._take(upstream)
         life.supervisor.owner = pair
-        backend.pass_to(pair)
+        upstream.pass_to(pair)
         return pair
 
     def join(
-        self, front: Downstream, first: Message | None, failed: Callable[[Pair], None]
+        self, downstream: Downstream, first: Message | None, failed: Callable[[Pair], None]
     ) -> None:
         """A client gets the server. ``first``: one of its requests, which waits for the
         server. ``failed``: called when the server fails."""
-        self._front, self._first, self._failed = front, first, failed
+        self._downstream, self._first, self._failed = downstream, first, failed
         self.life.supervisor.restarts = False  # what it knows of its client is lost with it
-        if self.backend is not None:
-            self._connect(front, self.backend)
+        if self.upstream is not None:
+            self._connect(downstream, self.upstream)
 
-    def _connect(self, front: Downstream, backend: Upstream) -> None:
-        backend.bind(Binding.to_client(front))
-        front.bind(front.binding.joined_to(backend))
+    def _connect(self, downstream: Downstream, upstream: Upstream) -> None:
+        upstream.bind(Binding.to_client(downstream))
+        downstream.bind(downstream.binding.joined_to(upstream))
         first, self._first = self._first, None
-        if first is not None and front.is_open(first):
-            to = front.route(first)
+        if first is not None and downstream.is_open(first):
+            to = downstream.route(first)
             if to is not None:
-                front.pass_request(first, to)
-        front.release()
+                downstream.pass_request(first, to)
+        downstream.release()
 
     def greets(self, seconds: float) -> None:
         """The server is asked for its handshake: it ends if `greeted` is not called in time. One
         that has said nothing since its start has had a part of the time."""
-        backend = self.backend
-        if backend is None:
+        upstream = self.upstream
+        if upstream is None:
             return
-        loop = backend.loop
+        loop = upstream.loop
         left = seconds
         if self._silent_since is not None:
             left = max(self._silent_since + seconds - loop.time(), seconds / 2)
         text = f"it did not answer initialize within {seconds:g} s"
         self.greeted()
-        self._limit = loop.call_later(left, backend.end, text)
+        self._limit = loop.call_later(left, upstream.end, text)
 
     def greeted(self) -> None:
         """The server has answered, or its client has left."""
@@ -474,39 +478,41 @@ class Pair:
             self._limit.cancel()
             self._limit = None
 
-    def _take(self, backend: Upstream) -> None:
-        backend.bind(Binding.to_client(None))
-        backend.speak(backend.revision, batches=True)  # one of 2025-03-26 may answer in a batch
-        self.backend = backend
+    def _take(self, upstream: Upstream) -> None:
+        upstream.bind(Binding.to_client(None))
+        upstream.speak(upstream.revision, batches=True)  # one of 2025-03-26 may answer in a batch
+        self.upstream = upstream
 
-    async def opened(self, backend: Upstream) -> None:
+    async def opened(self, upstream: Upstream) -> None:
         """The server is there."""
-        self._take(backend)
-        if self._front is None:
+        self._take(upstream)
+        if self._downstream is None:
             return
-        self._connect(self._front, backend)
+        self._connect(self._downstream, upstream)
         await asyncio.sleep(_LOOK)
         # its first answer is the end of its start: others start then
-        while backend.session.pending.live and not backend.session.messages_in:
-            if backend.loop.time() >= backend.began + _START:
+        while upstream.session.pending.live and not upstream.session.messages_in:
+            if upstream.loop.time() >= upstream.began + _START:
                 break
             await asyncio.sleep(_LOOK)
-        if backend.lost.done():
+        if upstream.lost.done():
             raise TransportError("it ended in its handshake")
 
-    def closed(self, backend: Upstream) -> None:
+    def closed(self, upstream: Upstream) -> None:
         """The server is gone."""
         self.greeted()
-        if self._front is None:
-            self.backend = None
-        elif self._front.across is backend:
+        if self._downstream is None:
+            self.upstream = None
+        elif self._downstream.across is upstream:
             self.failed()
-            self._end(backend.loss(None))
+            self._end(upstream.loss(None))
 
     def failed(self) -> None:
         """The server has failed. Where the client stays, the end of the server is reported twice;
         it counts once."""
-        if self._failed is not None and not (self.backend is not None and self.backend.lost.done()):
+        if self._failed is not None and not (
+            self.upstream is not None and self.upstream.lost.done()
+        ):
             self._failed(self)
 
     def again(self, asker: Side, message: Message) -> bool:
@@ -520,28 +526,28 @@ class Pair:
 
     def _end(self, reason: str) -> None:
         """The client leaves as well: what its server knew of it is lost."""
-        if self._front is not None:
-            self._front.turn_away(codes.SERVER_LOST, reason)
-            if self._first is not None and self._front.is_open(self._first):
-                self._front.refuse(self._first, codes.SERVER_LOST, reason)
+        if self._downstream is not None:
+            self._downstream.turn_away(codes.SERVER_LOST, reason)
+            if self._first is not None and self._downstream.is_open(self._first):
+                self._downstream.refuse(self._first, codes.SERVER_LOST, reason)
             self._first = None
-            self._front.release()
-            self._front.drain()
+            self._downstream.release()
+            self._downstream.drain()
 
-    def server_asks(self, backend: Upstream, message: Message) -> Side | None:
+    def server_asks(self, upstream: Upstream, message: Message) -> Side | None:
         """Ask the client."""
-        if self._front is None:
-            backend.refuse(message, "there is no client yet")
-        return self._front
+        if self._downstream is None:
+            upstream.refuse(message, "there is no client yet")
+        return self._downstream
 
-    def server_said(self, backend: Upstream, message: Message) -> None:
+    def server_said(self, upstream: Upstream, message: Message) -> None:
         """Tell the client."""
-        if self._front is None:
+        if self._downstream is None:
             return
-        if message.method == "notifications/message" or backend.stream() is not None:
-            backend.pass_on(message, self._front)
+        if message.method == "notifications/message" or upstream.stream() is not None:
+            upstream.pass_on(message, self._downstream)
         else:
-            backend.pass_notification(message, self._front)
+            upstream.pass_notification(message, self._downstream)
 
 
 class Spares:

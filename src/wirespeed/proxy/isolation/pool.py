@@ -61,9 +61,9 @@ class _Change:
     """A change that waits, as the first server has told of it."""
 
     def __init__(
-        self, backend: Upstream, message: Message, route: Route, timer: asyncio.TimerHandle
+        self, upstream: Upstream, message: Message, route: Route, timer: asyncio.TimerHandle
     ) -> None:
-        self.backend = backend
+        self.upstream = upstream
         self.message = message
         self.route = route
         self.timer = timer
@@ -82,7 +82,7 @@ class GatheredChanges:
         self._n_servers = n_servers
         self._waiting: dict[tuple[Side, int, str, str], _Change] = {}
 
-    def gathers(self, backend: Upstream, message: Message, route: Route) -> bool:
+    def gathers(self, upstream: Upstream, message: Message, route: Route) -> bool:
         """Return whether a change was taken, to be told once."""
         method = message.method or ""
         n_servers = self._n_servers()
@@ -94,9 +94,9 @@ class GatheredChanges:
         if change is None:
             if len(self._waiting) >= MAX_GATHERED:
                 return False
-            timer = backend.loop.call_later(WAIT, self._tell, key)
-            change = self._waiting[key] = _Change(backend, message, route, timer)
-        change.servers.add(backend)
+            timer = upstream.loop.call_later(WAIT, self._tell, key)
+            change = self._waiting[key] = _Change(upstream, message, route, timer)
+        change.servers.add(upstream)
         if len(change.servers) >= n_servers:
             change.timer.cancel()
             self._tell(key)
@@ -104,7 +104,7 @@ class GatheredChanges:
 
     def _tell(self, key: tuple[Side, int, str, str]) -> None:
         change = self._waiting.pop(key)
-        change.backend.pass_change(change.message, change.route)
+        change.upstream.pass_change(change.message, change.route)
 
 
 # Seconds that the requests of a server that was replaced have to end.
@@ -160,7 +160,7 @@ class Pool:
         self._choice = None if self.has_one else LeastLoaded()
         self._seals = Seals(config.name)
         self.task_names = TaskNames()
-        self.changes = GatheredChanges(lambda: sum(one.backend is not None for one in self.modern))
+        self.changes = GatheredChanges(lambda: sum(one.upstream is not None for one in self.modern))
         self._homes: dict[Downstream, Legacy | None] = {}
         self._waiting = Waiting()  # until the eras are known
         self._refusal: tuple[int, str] | None = None
@@ -310,40 +310,40 @@ class Pool:
             return
         self._running[owner] = new
         self._meter.n_replaced += 1
-        backend = new.supervisor.backend
-        if isinstance(owner, Instance) and backend is not None and owner.backend is not backend:
-            owner.use(backend)  # the old one has come back a moment ago
+        upstream = new.supervisor.upstream
+        if isinstance(owner, Instance) and upstream is not None and owner.upstream is not upstream:
+            owner.use(upstream)  # the old one has come back a moment ago
             owner.attach_all()
         retiring = asyncio.ensure_future(old.end(RETIREMENT))
         self._retiring.add(retiring)
         retiring.add_done_callback(self._retiring.discard)
 
-    async def opened(self, backend: Upstream) -> None:
+    async def opened(self, upstream: Upstream) -> None:
         """The first connection is there: find out the eras."""
-        versions = await self._probe.ask(backend)
+        versions = await self._probe.ask(upstream)
         if versions:
-            await self.adopt(backend, self._running.pop(self), versions)
+            await self.adopt(upstream, self._running.pop(self), versions)
         else:
-            await self.legacy[0].opened(backend)
-            self._give(backend, self._running.pop(self), self.legacy[0])
+            await self.legacy[0].opened(upstream)
+            self._give(upstream, self._running.pop(self), self.legacy[0])
             self.versions = self.legacy[0].versions
             self._go_on()
 
     async def adopt(
-        self, backend: Upstream, life: RunningServer, versions: tuple[str, ...]
+        self, upstream: Upstream, life: RunningServer, versions: tuple[str, ...]
     ) -> None:
         """Take a connection to a server of the modern era."""
-        self._give(backend, life, self.modern[0])
+        self._give(upstream, life, self.modern[0])
         self.versions = versions
         self._go_on()
-        await self.modern[0].ready(backend)
+        await self.modern[0].ready(upstream)
 
-    def _give(self, backend: Upstream, life: RunningServer, owner: Instance) -> None:
+    def _give(self, upstream: Upstream, life: RunningServer, owner: Instance) -> None:
         self._running[owner] = life
         life.supervisor.owner = owner
-        backend.pass_to(owner)
+        upstream.pass_to(owner)
 
-    def closed(self, backend: Upstream) -> None:
+    def closed(self, upstream: Upstream) -> None:
         """The first connection was lost in its handshake."""
 
     def failed(self) -> None:
@@ -359,74 +359,74 @@ class Pool:
             self._refusal = codes.SERVER_LOST, reason
             self._go_on()
 
-    def server_asks(self, backend: Upstream, message: Message) -> None:
+    def server_asks(self, upstream: Upstream, message: Message) -> None:
         """Take a request of a server in its handshake."""
-        self.legacy[0].server_asks(backend, message)
+        self.legacy[0].server_asks(upstream, message)
 
-    def server_said(self, backend: Upstream, message: Message) -> None:
+    def server_said(self, upstream: Upstream, message: Message) -> None:
         """Drop a notification in its handshake."""
 
     # -- clients ---------------------------------------------------------------------------------
 
-    def joined(self, front: Downstream) -> None:
+    def joined(self, downstream: Downstream) -> None:
         """A client has connected. Its first request shows its era."""
-        self._homes[front] = None
-        self._bind(front)
+        self._homes[downstream] = None
+        self._bind(downstream)
 
-    def _bind(self, front: Downstream) -> None:
-        flow = front.service.flow
-        front.bind(Binding.to_pool(self, flow, self.requests, self._choice))
+    def _bind(self, downstream: Downstream) -> None:
+        flow = downstream.service.flow
+        downstream.bind(Binding.to_pool(self, flow, self.requests, self._choice))
 
-    def left(self, front: Downstream) -> None:
+    def left(self, downstream: Downstream) -> None:
         """A client has left."""
-        self._waiting.left(front)
-        home = self._homes.pop(front)
+        self._waiting.left(downstream)
+        home = self._homes.pop(downstream)
         if home is not None:
-            home.left(front)
+            home.left(downstream)
         else:
-            self._leave_modern(front)
+            self._leave_modern(downstream)
 
-    def _leave_modern(self, front: Downstream) -> None:
+    def _leave_modern(self, downstream: Downstream) -> None:
         for one in self.modern:
-            one.left(front)
+            one.left(downstream)
 
-    def home_of(self, front: Downstream) -> int:
+    def home_of(self, downstream: Downstream) -> int:
         """Return the place in `legacy` of the server that a client of a legacy era has."""
-        home = self._homes[front]
+        home = self._homes[downstream]
         assert home is not None
         return self.legacy.index(home)
 
-    def client_said(self, front: Downstream, message: Message) -> None:
+    def client_said(self, downstream: Downstream, message: Message) -> None:
         """Keep what a client says of itself. The server, which knows the proxy, needs it only where
         it may ask."""
-        home = self._homes[front]
+        home = self._homes[downstream]
         if home is not None:
-            home.client_said(front, message)
+            home.client_said(downstream, message)
 
-    def route(self, front: Downstream, message: Message) -> Side | None:
+    def route(self, downstream: Downstream, message: Message) -> Side | None:
         """Return the server that a request goes to, or None if it waits or was answered."""
-        home = self._homes[front]
+        home = self._homes[downstream]
         if home is not None:
-            return home.route(front, message)
+            return home.route(downstream, message)
         version = modern_version(message)
         if version is None:
-            front.refuse(message, codes.INVALID_PARAMS, "the connection is not initialized")
+            downstream.refuse(message, codes.INVALID_PARAMS, "the connection is not initialized")
         elif not self.versions:
-            self._wait(front, message)
+            self._wait(downstream, message)
         elif not self.is_modern:
-            front.other_era(message, self.versions, version)
+            downstream.other_era(message, self.versions, version)
         else:
-            return self._choose(front, message)
+            return self._choose(downstream, message)
         return None
 
-    def _choose(self, front: Downstream, message: Message) -> Side | None:
+    def _choose(self, downstream: Downstream, message: Message) -> Side | None:
         """Return the server of a modern request, or None if it waits or was answered."""
-        there = [one for one in self.modern if one.backend is not None]
+        there = [one for one in self.modern if one.upstream is not None]
         ready = [one for one in there if one.is_free] or there
         try:
-            found = addressed(message, len(self.modern), self.opens(front))
+            found = addressed(message, len(self.modern), self.opens(downstream))
         except ProtocolError as exc:
-            front.refuse(message, exc.code, exc.message)
+            downstream.refuse(message, exc.code, exc.message)
             return None
         if found is not None:
             chosen = self.modern[found[0]]
@@ -436,28 +436,28 @@ class Pool:
                 self._run(next((one for one in self.modern if one not in self._running), chosen))
             if message.method == "subscriptions/listen" and not self.has_one:
                 for one in there:  # and those to come: `Modern.restore`
-                    one.listen(front, message)
+                    one.listen(downstream, message)
                 return None
         else:
             chosen = min(self.modern, key=lambda one: (not one.is_free, one.index))
         self._run(chosen)
-        to = chosen.route(front, message)
+        to = chosen.route(downstream, message)
         if to is not None and message.method == "subscriptions/listen":
-            chosen.listen(front, message)
+            chosen.listen(downstream, message)
             return None
         if found is None or to is None:
             return to
-        front.pass_request(message, to, text=found[1])
+        downstream.pass_request(message, to, text=found[1])
         return None
 
-    def seal(self, task_id: str, front: Downstream) -> str:
+    def seal(self, task_id: str, downstream: Downstream) -> str:
         """Return what a client gets for the id of a task."""
-        return self._seals.seal(task_id, principal_of(front))
+        return self._seals.seal(task_id, principal_of(downstream))
 
-    def opens(self, front: Downstream) -> Callable[[str], str]:
+    def opens(self, downstream: Downstream) -> Callable[[str], str]:
         """Return what opens the seal of the id of a client's task. ProtocolError: the client has no
         such task."""
-        return lambda id: self._seals.open(id, principal_of(front))
+        return lambda id: self._seals.open(id, principal_of(downstream))
 
     def update_choice(self) -> None:
         """A server may take requests now, or may not."""
@@ -465,24 +465,28 @@ class Pool:
             running = [one for one in self.modern if one.takes_all and one in self._running]
             if len(running) < len(self.modern):
                 running = []
-            self._choice.take([one.backend for one in running], [one.fronts for one in running])
+            self._choice.take(
+                [one.upstream for one in running], [one.downstreams for one in running]
+            )
 
     def has_free(self, other: Modern) -> bool:
         """Whether another server of the modern era can take a request at once."""
         return any(
-            one.backend is not None and one.is_free for one in self.modern if one is not other
+            one.upstream is not None and one.is_free for one in self.modern if one is not other
         )
 
     @property
     def subscriptions(self) -> list[tuple[Downstream, Message]]:
         """The subscriptions of all clients."""
-        return [(front, one) for front in self._homes for one in front.subscriptions()]
+        return [
+            (downstream, one) for downstream in self._homes for one in downstream.subscriptions()
+        ]
 
-    def replay(self, front: Downstream, message: Message) -> None:
+    def replay(self, downstream: Downstream, message: Message) -> None:
         """Choose again for a request that has waited."""
-        with guarded(front, message):
-            if front.is_open(message) and (to := self.route(front, message)) is not None:
-                front.pass_request(message, to)
+        with guarded(downstream, message):
+            if downstream.is_open(message) and (to := self.route(downstream, message)) is not None:
+                downstream.pass_request(message, to)
 
     @property
     def is_modern(self) -> bool:
@@ -494,51 +498,51 @@ class Pool:
         not tell: the official SDKs name none of the legacy versions that they speak."""
         self._has_legacy = False
         for home in self.legacy:
-            for front, message in home.give_back():
-                self._homes[front] = None
-                self._bind(front)
-                self._initialize(front, message)
+            for downstream, message in home.give_back():
+                self._homes[downstream] = None
+                self._bind(downstream)
+                self._initialize(downstream, message)
 
-    def _initialize(self, front: Downstream, message: Message) -> None:
+    def _initialize(self, downstream: Downstream, message: Message) -> None:
         if self._per_client is not None:
-            self._homes.pop(front)
-            self._leave_modern(front)
-            front.bind(Binding.to_router(self._per_client, front.service.flow))
-            self._per_client.joined(front, message)
+            self._homes.pop(downstream)
+            self._leave_modern(downstream)
+            downstream.bind(Binding.to_router(self._per_client, downstream.service.flow))
+            self._per_client.joined(downstream, message)
         elif not self.versions:
             if self._refusal is None:
-                front.pause()  # what follows waits, too
+                downstream.pause()  # what follows waits, too
             else:
-                front.resume()
-            self._wait(front, message)
+                downstream.resume()
+            self._wait(downstream, message)
         elif not self._has_legacy:
             params = params_of(message)
-            front.other_era(message, self.versions, params.get("protocolVersion"))
+            downstream.other_era(message, self.versions, params.get("protocolVersion"))
         else:
-            if self._homes[front] is None:
-                self._leave_modern(front)
-            home = self._homes[front] = min(
+            if self._homes[downstream] is None:
+                self._leave_modern(downstream)
+            home = self._homes[downstream] = min(
                 self.legacy,
                 key=lambda one: (not one.is_free, one.n_clients, one not in self._running),
             )
             self._run(home)
-            home.greet(front, message)
+            home.greet(downstream, message)
 
-    def _wait(self, front: Downstream, message: Message) -> None:
+    def _wait(self, downstream: Downstream, message: Message) -> None:
         if self._refusal is None:
-            self._waiting.add(front, message)
+            self._waiting.add(downstream, message)
         else:
-            front.refuse(message, *self._refusal)
+            downstream.refuse(message, *self._refusal)
 
     def _go_on(self) -> None:
         """Handle what has waited for the eras."""
-        for front, message in self._waiting.take():
-            if front.link is None:
+        for downstream, message in self._waiting.take():
+            if downstream.link is None:
                 continue
             if message.method == "initialize" and modern_version(message) is None:
-                front.resume()
-                with guarded(front, message):
-                    self._initialize(front, message)
-                front.link.wrote()
+                downstream.resume()
+                with guarded(downstream, message):
+                    self._initialize(downstream, message)
+                downstream.link.wrote()
             else:
-                self.replay(front, message)
+                self.replay(downstream, message)

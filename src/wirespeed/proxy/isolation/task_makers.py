@@ -54,12 +54,12 @@ _created = msgspec.json.Decoder(_Created).decode
 
 
 class _Made:
-    """A task that was made. ``front`` is None when the client has left."""
+    """A task that was made. ``downstream`` is None when the client has left."""
 
-    __slots__ = ("front", "owner", "tool")
+    __slots__ = ("downstream", "owner", "tool")
 
-    def __init__(self, front: Downstream, owner: bytes | Downstream, tool: str) -> None:
-        self.front: Downstream | None = front
+    def __init__(self, downstream: Downstream, owner: bytes | Downstream, tool: str) -> None:
+        self.downstream: Downstream | None = downstream
         self.owner = owner
         self.tool = tool
 
@@ -75,24 +75,26 @@ class TaskMakers:
         self.requests = TaskRequests(self._after)
         self._made: dict[str | bytes, _Made] = {}
         self._of_owner: dict[bytes | Downstream, dict[str | bytes, None]] = {}
-        self._of_front: dict[Downstream, set[str | bytes]] = {}
+        self._of_downstream: dict[Downstream, set[str | bytes]] = {}
 
     def __len__(self) -> int:
         """Return how many tasks are remembered."""
         return len(self._made)
 
-    def may(self, front: Downstream, task_id: object) -> bool:
+    def may(self, downstream: Downstream, task_id: object) -> bool:
         """Whether a client may know of a task: its principal, or the client itself, has made the
         task, by a tool that this principal may call."""
         made = self._made.get(_key(task_id)) if isinstance(task_id, str) else None
-        return made is not None and made.owner == _owner(front) and _allows(front, made.tool)
+        return (
+            made is not None and made.owner == _owner(downstream) and _allows(downstream, made.tool)
+        )
 
-    def left(self, front: Downstream) -> None:
+    def left(self, downstream: Downstream) -> None:
         """A client has left. The tasks of its principal are remembered."""
-        for key in self._of_front.pop(front, set()):
+        for key in self._of_downstream.pop(downstream, set()):
             made = self._made[key]
-            made.front = None
-            if made.owner is front:
+            made.downstream = None
+            if made.owner is downstream:
                 self._forget(key)
 
     def of_task(self, message: Message) -> tuple[bool, Downstream | None]:
@@ -108,31 +110,37 @@ class TaskMakers:
                 return False, None
         task_id = found.get("taskId") if isinstance(found, dict) else None
         made = self._made.get(_key(task_id)) if isinstance(task_id, str) else None
-        return True, None if made is None else made.front
+        return True, None if made is None else made.downstream
 
-    def _after(self, front: Downstream, message: Message) -> Callable[[Message], Message | bytes]:
+    def _after(
+        self, downstream: Downstream, message: Message
+    ) -> Callable[[Message], Message | bytes]:
         """Return what looks at the answer to a request of a client."""
         if message.method == "tasks/list":
-            return partial(self._listed, front)
-        return partial(self._called, front, _owner(front), message.text("params.name") or "")
+            return partial(self._listed, downstream)
+        return partial(
+            self._called, downstream, _owner(downstream), message.text("params.name") or ""
+        )
 
     def _called(
-        self, front: Downstream, owner: bytes | Downstream, tool: str, answer: Message
+        self, downstream: Downstream, owner: bytes | Downstream, tool: str, answer: Message
     ) -> Message | bytes:
         """Note the task that a call has become."""
         if answer.result is not None:
             with contextlib.suppress(msgspec.DecodeError):  # it became none
-                self._note(front, owner, tool, _created(answer.result).task.taskId)
+                self._note(downstream, owner, tool, _created(answer.result).task.taskId)
         return answer
 
-    def _note(self, front: Downstream, owner: bytes | Downstream, tool: str, task_id: str) -> None:
+    def _note(
+        self, downstream: Downstream, owner: bytes | Downstream, tool: str, task_id: str
+    ) -> None:
         key = _key(task_id)
         if key in self._made:  # the server has begun to count anew
             self._forget(key)
-        self._made[key] = _Made(front, owner, tool)
+        self._made[key] = _Made(downstream, owner, tool)
         owned = self._of_owner.setdefault(owner, {})
         owned[key] = None
-        self._of_front.setdefault(front, set()).add(key)
+        self._of_downstream.setdefault(downstream, set()).add(key)
         if len(self._made) > MAX_TASKS:
             owned = max(self._of_owner.values(), key=len)
         elif len(owned) <= MAX_OF_OWNER:
@@ -145,20 +153,20 @@ class TaskMakers:
         del owned[key]
         if not owned:
             del self._of_owner[made.owner]
-        if made.front is not None:
-            mine = self._of_front[made.front]
+        if made.downstream is not None:
+            mine = self._of_downstream[made.downstream]
             mine.remove(key)
             if not mine:
-                del self._of_front[made.front]
+                del self._of_downstream[made.downstream]
 
-    def _listed(self, front: Downstream, answer: Message) -> Message | bytes:
+    def _listed(self, downstream: Downstream, answer: Message) -> Message | bytes:
         """Leave the tasks of others out of a list."""
         if answer.result is None:
             return answer
         result = _members(answer.result)
         try:
             found = _entries(result.get("tasks", b"[]"))
-            kept = [one for one in found if self.may(front, _task(one).taskId)]
+            kept = [one for one in found if self.may(downstream, _task(one).taskId)]
         except msgspec.DecodeError:
             kept = []  # not a list of tasks: nothing of it is shown
         return msgspec.json.encode({**result, "tasks": kept})
@@ -170,15 +178,15 @@ def _key(task_id: str) -> str | bytes:
     return hashlib.sha256(task_id.encode("utf-8", "surrogatepass")).digest()
 
 
-def _owner(front: Downstream) -> bytes | Downstream:
-    principal = principal_of(front)
-    return front if principal is None else principal
+def _owner(downstream: Downstream) -> bytes | Downstream:
+    principal = principal_of(downstream)
+    return downstream if principal is None else principal
 
 
-def _allows(front: Downstream, tool: str) -> bool:
+def _allows(downstream: Downstream, tool: str) -> bool:
     """Whether the principal of a client may call a tool now."""
-    access = front.service.access
+    access = downstream.service.access
     if access is None:
         return True
-    grant = access.of(principal_of(front))
+    grant = access.of(principal_of(downstream))
     return grant is not None and grant.shows(tool)

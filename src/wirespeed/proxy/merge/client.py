@@ -63,16 +63,16 @@ class MergedClient:
         is_closed: Whether it has left.
         meta: ``_meta`` of its last request of 2026-07-28 for a list.
         catalog: What was known to answer its last request for a list; None: there was none.
-        front: Its connection.
+        downstream: Its connection.
     """
 
-    def __init__(self, merged: Merged, front: Downstream) -> None:
+    def __init__(self, merged: Merged, downstream: Downstream) -> None:
         self.lists: dict[str, MergedList] = {}
         self.is_closed = False
         self.meta: Params = {}
         self.catalog: MergedCatalog | None = None
         self.merged = merged
-        self.front = front
+        self.downstream = downstream
         self.members: dict[str, Member] = {}
         self._catalogs: dict[MergedCatalog, None] = {}
         self._hello: Params | None = None  # what it said in `initialize`
@@ -121,7 +121,7 @@ class MergedClient:
     def _grant(self) -> PrincipalGrant | None:
         """The grant of the client; None: it may use everything. Others were refused before."""
         access = self.merged.access
-        return None if access is None else access.of(self.front.principal)
+        return None if access is None else access.of(self.downstream.principal)
 
     @property
     def offers(self) -> list[Offer]:
@@ -129,7 +129,7 @@ class MergedClient:
         return [one for one in self.merged.offers if self.sees(one)]
 
     def sees(self, offer: Offer) -> bool:
-        if self.front.shared and offer.service.assignment.refuses_lanes:
+        if self.downstream.shared and offer.service.assignment.refuses_lanes:
             return False
         if self.merged.access is None:
             return True
@@ -146,19 +146,19 @@ class MergedClient:
         """Return the client's connection to a server, which it has from now on."""
         found = self.members.get(offer.service.name)
         if found is None:
-            found = self.members[offer.service.name] = Member(offer, self.front, self)
+            found = self.members[offer.service.name] = Member(offer, self.downstream, self)
             found.level = self._level
         return found
 
     def joined(self, offer: Offer) -> Member | None:
         """Return the client's connection to a server, if there is one."""
         found = self.members.get(offer.service.name)
-        return None if found is None or found.backend is None else found
+        return None if found is None or found.upstream is None else found
 
     def has_joined(self, name: str) -> bool:
         """Whether the client has a connection to a server."""
         found = self.members.get(name)
-        return found is not None and found.backend is not None
+        return found is not None and found.upstream is not None
 
     async def ready(self, member: Member) -> Member:
         """Return a server, after a new handshake if its connection was lost. WirespeedError: it is
@@ -177,8 +177,8 @@ class MergedClient:
         else:
             assert self._hello is not None
             version, offered = self._hello["protocolVersion"], self._hello.get("capabilities", {})
-        key = CatalogKey.of(self._grant, self.front.shared, modern, version, offered)
-        self.catalog = self.merged.catalog(key, self.front.loop, self.meta)
+        key = CatalogKey.of(self._grant, self.downstream.shared, modern, version, offered)
+        self.catalog = self.merged.catalog(key, self.downstream.loop, self.meta)
         self._catalogs[self.catalog] = None
         return self.catalog
 
@@ -211,7 +211,7 @@ class MergedClient:
 
     def start(self, message: Message, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Answer a request later. What the work raises is the answer."""
-        task = Work(self.front, message, work, self._works).task
+        task = Work(self.downstream, message, work, self._works).task
         task.add_done_callback(partial(self._count, message.method))
         return task
 
@@ -219,7 +219,7 @@ class MergedClient:
         error = None if done.cancelled() else done.exception()
         if error is not None:
             code = getattr(error, "code", codes.SERVER_LOST)
-            self.front.service.meter.refused(method, code)
+            self.downstream.service.meter.refused(method, code)
 
     async def _answered_by(
         self,
@@ -231,11 +231,11 @@ class MergedClient:
 
     def answer(self, message: Message, result: Any) -> None:
         text = result if isinstance(result, bytes) else msgspec.json.encode(result)
-        self.front.answer(message, text)
+        self.downstream.answer(message, text)
 
     def refuse(self, message: Message, code: int, text: str, data: Any = None) -> None:
-        self.front.service.meter.refused(message.method, code)
-        self.front.refuse(message, code, text, data)
+        self.downstream.service.meter.refused(message.method, code)
+        self.downstream.refuse(message, code, text, data)
 
     # -- handshakes ------------------------------------------------------------------------------
 
@@ -249,7 +249,7 @@ class MergedClient:
             if params["protocolVersion"] not in LEGACY_VERSIONS:
                 params["protocolVersion"] = LATEST_LEGACY
             self._hello = params
-            self.front.pause()  # what follows waits for the servers
+            self.downstream.pause()  # what follows waits for the servers
             self.start(message, self._greet(message, params)).add_done_callback(self._begin)
 
     async def _greet(self, message: Message, params: Params) -> None:
@@ -262,14 +262,14 @@ class MergedClient:
         answer = initialize_result(version, hellos, is_whole=is_whole)
         self._told = frozenset(answer["capabilities"])
         self.answer(message, answer)
-        self.front.speak(version)
+        self.downstream.speak(version)
         self._greeted = True
 
     def _begin(self, greeting: asyncio.Task[None]) -> None:
         """Let the requests go on. A client that was not greeted may try it again."""
         if not self._greeted:
             self._hello = None
-        self.front.release()
+        self.downstream.release()
 
     async def meet(self, catalog: MergedCatalog) -> dict[str, Hello]:
         """Return what the servers say of themselves that are ready."""
@@ -286,9 +286,11 @@ class MergedClient:
             raise ProtocolError(codes.METHOD_NOT_FOUND, "Method not found: server/discover")
         refusals: list[RemoteError] = []
         for service in (one.service for one in self.merged.offers):
-            if self.front.shared and (reason := service.assignment.refuses_lanes):
+            if self.downstream.shared and (reason := service.assignment.refuses_lanes):
                 self.merged.complain(service.name, "entries", reason, of_lanes=True)
-                code, text, data = unsupported(self.front.service.legacy_versions, LATEST_MODERN)
+                code, text, data = unsupported(
+                    self.downstream.service.legacy_versions, LATEST_MODERN
+                )
                 refusals.append(RemoteError(code, f"{text}; {service.name}: {reason}", data))
         catalog = self.catalog_of(message, modern)
         hellos = await self.meet(catalog)
@@ -332,9 +334,9 @@ class MergedClient:
         if self._subscriptions is None:
             from wirespeed.proxy.merge.client import Subscriptions
 
-            self._subscriptions = Subscriptions(self, self.front)
-            self.front.bind(Binding.to_merged(self.merged, self._subscriptions.end))
-        if self.front.is_open(message):
+            self._subscriptions = Subscriptions(self, self.downstream)
+            self.downstream.bind(Binding.to_merged(self.merged, self._subscriptions.end))
+        if self.downstream.is_open(message):
             self._subscriptions.add(message)
 
     async def joined_to(self, offer: Offer, modern: bool) -> tuple[Member, Upstream]:
@@ -369,7 +371,7 @@ class MergedClient:
 
     # -- what the servers say --------------------------------------------------------------------
 
-    async def opened(self, backend: Upstream) -> None:
+    async def opened(self, upstream: Upstream) -> None:
         """Not called: a server of the proxy opens no connection here."""
 
     def failed(self) -> None:
@@ -382,12 +384,12 @@ class MergedClient:
     def down(self, reason: str | None) -> None:
         """Not called."""
 
-    def _member_of(self, backend: Upstream) -> Member | None:
-        return next((one for one in self.members.values() if one.backend is backend), None)
+    def _member_of(self, upstream: Upstream) -> Member | None:
+        return next((one for one in self.members.values() if one.upstream is upstream), None)
 
-    def closed(self, backend: Upstream) -> None:
+    def closed(self, upstream: Upstream) -> None:
         """A server is gone for this client: what it had is shown no more."""
-        member = self._member_of(backend)
+        member = self._member_of(upstream)
         if member is None:
             return
         hello = member.hello
@@ -417,24 +419,24 @@ class MergedClient:
 
     def tell_change(self, capability: str) -> None:
         """Tell the client that a list has changed."""
-        if self.front.link is None or self.front.draining:
+        if self.downstream.link is None or self.downstream.draining:
             return
         if self._greeted and capability in self._told:
-            self.front.session.send_notification(f"notifications/{capability}/list_changed")
-            self.front.link.wrote()
+            self.downstream.session.send_notification(f"notifications/{capability}/list_changed")
+            self.downstream.link.wrote()
         if self._subscriptions is not None:
             self._subscriptions.said(parse(_CHANGED[capability]))
 
-    def server_asks(self, backend: Upstream, message: Message) -> Side | None:
+    def server_asks(self, upstream: Upstream, message: Message) -> Side | None:
         """Ask the client. What the server hears may make it another one than that of others."""
-        member = self._member_of(backend)
+        member = self._member_of(upstream)
         if member is not None:
             member.is_used = True
-        return self.front
+        return self.downstream
 
-    def server_said(self, backend: Upstream, message: Message) -> None:
+    def server_said(self, upstream: Upstream, message: Message) -> None:
         """Pass a notification on. Lists that have changed are asked for again."""
-        member = self._member_of(backend)
+        member = self._member_of(upstream)
         if member is None:
             return
         self._note_change(member, message.method or "")
@@ -442,9 +444,9 @@ class MergedClient:
         is_ready = self._greeted or self._hello is None  # a client of 2026-07-28 is not greeted
         if is_ready and self.sees(member.offer):
             if message.method == "notifications/message":
-                backend.pass_on(message, self.front)
+                upstream.pass_on(message, self.downstream)
             else:
-                backend.pass_notification(message, self.front)
+                upstream.pass_notification(message, self.downstream)
 
     def heard(self, member: Member, message: Message) -> None:
         """A server of 2026-07-28 has told of a change."""
@@ -468,9 +470,9 @@ class MergedClient:
         if message.method == "notifications/initialized":
             self._initialized = True
         for member in self.members.values():
-            if member.backend is not None and member.hello is not None:
+            if member.upstream is not None and member.hello is not None:
                 member.is_used |= message.method != "notifications/initialized"
-                self.front.pass_notification(message, member.backend)
+                self.downstream.pass_notification(message, member.upstream)
 
 
 class _Heard(Updates):
@@ -487,10 +489,10 @@ class Subscriptions:
     """The subscriptions of one client of 2026-07-28. Each server that tells of changes has one of
     the proxy."""
 
-    def __init__(self, client: MergedClient, front: Downstream) -> None:
+    def __init__(self, client: MergedClient, downstream: Downstream) -> None:
         self._client = client
-        self._front = front
-        self._listening = ListenRequests(front, self, _OFFERED)
+        self._downstream = downstream
+        self._listening = ListenRequests(downstream, self, _OFFERED)
         self._following: dict[str, asyncio.Task[None]] = {}
         self._heard: dict[str, asyncio.Future[_Heard]] = {}
 
@@ -521,7 +523,7 @@ class Subscriptions:
             return
         offered = hello["capabilities"]
         if always or any(offers(offered, one, "listChanged") for one in LISTED):
-            self._heard[name] = self._front.loop.create_future()
+            self._heard[name] = self._downstream.loop.create_future()
             self._following[name] = asyncio.ensure_future(self._follow(offer, offered))
 
     async def _follow(self, offer: Offer, offered: dict[str, Any]) -> None:
@@ -531,19 +533,19 @@ class Subscriptions:
             while offer in self._client.offers:
                 with contextlib.suppress(WirespeedError):
                     member = self._client.member(offer)
-                    backend = member.connect()
-                    heard = _Heard(self._front, backend, offered, lambda: self._client.meta)
+                    upstream = member.connect()
+                    heard = _Heard(self._downstream, upstream, offered, lambda: self._client.meta)
                     heard.hear = partial(self._client.heard, member)
                     heard.start()
                     try:
                         for uri in uris:
                             await heard.subscribe(uri)
                         self._heard[name].set_result(heard)
-                        await asyncio.shield(backend.lost)
+                        await asyncio.shield(upstream.lost)
                     finally:
                         heard.stop()
                         uris = heard.uris
-                    self._heard[name] = self._front.loop.create_future()
+                    self._heard[name] = self._downstream.loop.create_future()
                 await asyncio.sleep(_DELAY)
         finally:
             self._following.pop(name, None)
@@ -554,7 +556,7 @@ class Subscriptions:
     @property
     def link(self) -> object:
         """None: the client has left."""
-        return self._front.link
+        return self._downstream.link
 
     def ask(self, method: str, params: dict[str, Any]) -> asyncio.Future[Any]:
         """Subscribe at the server that has a resource, or end that."""

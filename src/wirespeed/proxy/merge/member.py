@@ -63,20 +63,20 @@ class Member:
 
     Attributes:
         offer: The server.
-        backend: The connection; None while there is none.
+        upstream: The connection; None while there is none.
         hello: What it said of itself, of a client of a legacy era; None before its handshake.
         is_used: Whether a request of the client was passed on over the connection.
     """
 
-    def __init__(self, offer: Offer, front: Downstream, owner: UpstreamOwner) -> None:
+    def __init__(self, offer: Offer, downstream: Downstream, owner: UpstreamOwner) -> None:
         self.offer = offer
         self.name = offer.service.name
-        self.backend: Upstream | None = None
+        self.upstream: Upstream | None = None
         self.hello: dict[str, Any] | None = None
         self.level: str | None = None
         self.uris: set[str] = set()
         self.is_used = False
-        self._client = front
+        self._client = downstream
         self._owner = owner
         self._inner: Downstream | None = None
         self._listings: dict[str, ServerListing] = {}
@@ -108,7 +108,7 @@ class Member:
             self._inner.drain()
         if successor is None:
             self._failed = math.inf, f"the server {self.name} was removed"
-            self.backend = None
+            self.upstream = None
         else:
             self._next = successor
             successor.level, successor.uris = self.level, self.uris
@@ -117,21 +117,21 @@ class Member:
         """Return the connection. TransportError: it failed a moment ago."""
         if self._next is not None:
             return self.now.connect()
-        if self.backend is not None:
-            return self.backend
+        if self.upstream is not None:
+            return self.upstream
         if self._failed is not None:
             at, text = self._failed
             if self._client.loop.time() < at + _RETRY:
                 raise ServerLost(text)
-        backend, self._inner = self.offer.service.join(self._owner, self._client)
-        backend.bind(Binding.to_client(self._client))
-        self.backend = backend
+        upstream, self._inner = self.offer.service.join(self._owner, self._client)
+        upstream.bind(Binding.to_client(self._client))
+        self.upstream = upstream
         self.is_used = False
-        return backend
+        return upstream
 
     def lost(self, reason: str) -> None:
         """The connection is gone."""
-        self.backend = self._inner = self.hello = None
+        self.upstream = self._inner = self.hello = None
         self._listings.clear()
         self._failed = self._client.loop.time(), reason
 
@@ -139,8 +139,8 @@ class Member:
         """The client has left: what it had asked is cancelled."""
         for asking in self._asking.values():
             asking.cancel()
-        if self.backend is not None:
-            self.backend.abort()
+        if self.upstream is not None:
+            self.upstream.abort()
 
     async def greet(self, params: dict[str, Any], *, initialized: bool) -> None:
         """Shake hands as the client did, and bring the server to the state that the client knows.
@@ -153,21 +153,21 @@ class Member:
     async def _greet(self, params: dict[str, Any], initialized: bool) -> None:
         if self._next is not None:
             return
-        backend = self.connect()
+        upstream = self.connect()
         try:
             hello = checked(self.name, await self.ask("initialize", params))
         except (InvalidResponse, TransportError) as exc:
-            if self.backend is backend:  # the next handshake needs another connection
-                backend.abort()
+            if self.upstream is upstream:  # the next handshake needs another connection
+                upstream.abort()
                 self.lost(text_of(exc))
             raise
         if self._next is not None:
             return
-        if self.backend is not backend:
+        if self.upstream is not upstream:
             raise ServerLost(f"the server {self.name} is not there")
         self.hello = hello
         if initialized:
-            backend.tell("notifications/initialized")
+            upstream.tell("notifications/initialized")
         if self.level is not None and "logging" in hello["capabilities"]:
             await self._restore("logging/setLevel", {"level": self.level})
         for uri in list(self.uris):  # clients go on meanwhile

@@ -103,26 +103,26 @@ class Merged:
 
     # -- clients ---------------------------------------------------------------------------------
 
-    def joined(self, front: Downstream) -> None:
+    def joined(self, downstream: Downstream) -> None:
         """A client has connected. Servers are asked when it asks."""
-        self._clients[front] = MergedClient(self, front)
+        self._clients[downstream] = MergedClient(self, downstream)
 
-    def left(self, front: Downstream) -> None:
+    def left(self, downstream: Downstream) -> None:
         """A client has left."""
-        self._clients.pop(front).close()
+        self._clients.pop(downstream).close()
 
-    def route(self, front: Downstream, message: Message) -> None:
+    def route(self, downstream: Downstream, message: Message) -> None:
         """Answer a request, or pass it on. Returns None."""
-        self._clients[front].route(message)
+        self._clients[downstream].route(message)
 
     def server_of(self, name: str) -> str | None:
         """Return the server of a tool or prompt by its name. None: it says none, or several."""
         found = [one.service.name for one in self.offers if one.names.may_have(name)]
         return found[0] if len(found) == 1 else None
 
-    def client_said(self, front: Downstream, message: Message) -> None:
+    def client_said(self, downstream: Downstream, message: Message) -> None:
         """Take a notification of a client that belongs to no request."""
-        self._clients[front].said(message)
+        self._clients[downstream].said(message)
 
     # -- what is known of the servers ------------------------------------------------------------
 

@@ -52,14 +52,14 @@ class MergedRequests:
             client.refuse(message, codes.INVALID_PARAMS, "params.name must be a string")
             return
         found = self._candidates(kind, shown)
-        head = client.front.head if modern and kind.name == "tools" else None
+        head = client.downstream.head if modern and kind.name == "tools" else None
         if len(found) == 1:
             offer, real = found[0]
             member = client.joined(offer)
             if member is not None:
                 fields: Fields | None = ()
                 if head is not None:
-                    fields = offer.service.mirrored.fields(client.front, real)
+                    fields = offer.service.mirrored.fields(client.downstream, real)
                 if fields is not None and (modern or member.hello is not None):
                     self._pass_named(message, member, shown, real, head, fields)
                     return
@@ -71,7 +71,7 @@ class MergedRequests:
 
     def _candidates(self, kind: Kind, shown: str) -> list[tuple[Offer, str]]:
         found = self._client.merged.owners(kind.name, shown)
-        if self._client.merged.access is None and not self._client.front.shared:
+        if self._client.merged.access is None and not self._client.downstream.shared:
             return found
         return [one for one in found if self._client.sees(one[0])]
 
@@ -100,8 +100,10 @@ class MergedRequests:
         fields: Fields = ()
         if head is not None:
             mirrored = offer.service.mirrored
-            known = mirrored.fields(self._client.front, real)
-            fields = await mirrored.learned(self._client.front, real) if known is None else known
+            known = mirrored.fields(self._client.downstream, real)
+            fields = (
+                await mirrored.learned(self._client.downstream, real) if known is None else known
+            )
         member = self._client.member(offer)
         if not modern:
             member = await self._client.ready(member)
@@ -118,13 +120,13 @@ class MergedRequests:
     ) -> None:
         """Pass a request on, if it says what the fields of its HTTP request say."""
         if head is not None and not member.offer.service.mirrored.agrees(
-            self._client.front, message, head, fields
+            self._client.downstream, message, head, fields
         ):
             return
-        backend = member.connect()
+        upstream = member.connect()
         member.is_used = True
         name = None if real == shown else msgspec.json.encode(real)
-        self._client.front.pass_request(message, backend, name)
+        self._client.downstream.pass_request(message, upstream, name)
 
     def _unknown(self, message: Message, kind: Kind, shown: str) -> None:
         text = f"Unknown {kind.name[:-1]}: {shown[:200]}"
@@ -139,7 +141,7 @@ class MergedRequests:
             self._client.refuse(message, codes.INVALID_PARAMS, "params.uri must be a string")
             return
         # where clients come one by one, the last list may be of another one's
-        catalog = None if self._client.front.shared else self._client.catalog
+        catalog = None if self._client.downstream.shared else self._client.catalog
         if catalog is not None and catalog.is_modern is modern and not catalog.is_over:
             offer = self._owner(uri, *(self._client.list_of(one, catalog) for one in _LISTS))
             member = None if offer is None else self._client.joined(offer)
@@ -192,7 +194,7 @@ class MergedRequests:
         revision = REVISIONS[LATEST_MODERN if modern else LATEST_LEGACY]
         return RemoteError(revision.resource_not_found, "Resource not found", {"uri": uri})
 
-    def _pass_to_owner(self, message: Message, owner: Member, backend: Upstream, uri: str) -> None:
+    def _pass_to_owner(self, message: Message, owner: Member, upstream: Upstream, uri: str) -> None:
         """Pass a request on, and note a subscription that the server accepts: it is to know that
         after a loss, too."""
         method = message.method
@@ -206,8 +208,8 @@ class MergedRequests:
                 owner.uris.add(uri)
             return answer
 
-        self._client.front.pass_request(
-            message, backend, after=None if method == "resources/read" else after
+        self._client.downstream.pass_request(
+            message, upstream, after=None if method == "resources/read" else after
         )
 
     # -- completions and tasks --------------------------------------------------------------------
@@ -223,16 +225,16 @@ class MergedRequests:
             if offer is None:
                 self._unknown(message, KINDS["prompts/list"], name)
                 return
-            _, backend = await self._client.joined_to(offer, modern)
+            _, upstream = await self._client.joined_to(offer, modern)
             params["ref"] = {**ref, "name": real}
             text = {"jsonrpc": "2.0", "id": 0, "method": message.method, "params": params}
-            self._client.front.pass_request(message, backend, text=msgspec.json.encode(text))
+            self._client.downstream.pass_request(message, upstream, text=msgspec.json.encode(text))
         elif isinstance(uri, str):
             offer = await self.offer_of(uri, self._client.catalog_of(message, modern))
             if offer is None:
                 raise self.not_found(uri, modern)
-            _, backend = await self._client.joined_to(offer, modern)
-            self._client.front.pass_request(message, backend)
+            _, upstream = await self._client.joined_to(offer, modern)
+            self._client.downstream.pass_request(message, upstream)
         else:
             self._client.refuse(message, codes.INVALID_PARAMS, "params.ref names nothing")
 
@@ -251,8 +253,8 @@ class MergedRequests:
         if len(found) != 1:
             text = f"Method not found: {message.method}"
             raise ProtocolError(codes.METHOD_NOT_FOUND, text)
-        _, backend = await self._client.joined_to(found[0], modern)
-        self._client.front.pass_request(message, backend)
+        _, upstream = await self._client.joined_to(found[0], modern)
+        self._client.downstream.pass_request(message, upstream)
 
 
 def _without_token(params: Params) -> Params:

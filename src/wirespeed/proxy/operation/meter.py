@@ -74,9 +74,9 @@ class Meter:
         self.n_clients = 0
         self.n_replaced = 0
         self.history: deque[Sample] = deque(maxlen=TICKS)
-        self._backends: dict[Upstream, None] = {}
+        self._upstreams: dict[Upstream, None] = {}
         # The clients of each service that has some.
-        self._fronts: dict[int, Mapping[Downstream, None]] = {}
+        self._downstreams: dict[int, Mapping[Downstream, None]] = {}
         self._starts: Counter[str] = Counter()
         self._garbage = Counter({BAD_MESSAGE: 0, UNKNOWN_ID: 0})
         self._gone: dict[str, Counter[str]] = {"clients": Counter(), "servers": Counter()}
@@ -95,16 +95,16 @@ class Meter:
 
     # -- what comes and goes ---------------------------------------------------------------------
 
-    def client_came(self, front: Downstream, fronts: Mapping[Downstream, None]) -> None:
+    def client_came(self, downstream: Downstream, downstreams: Mapping[Downstream, None]) -> None:
         """A client has come, and is one of these of its service."""
-        self._fronts[id(fronts)] = fronts
-        self.n_clients += not front.shared
+        self._downstreams[id(downstreams)] = downstreams
+        self.n_clients += not downstream.shared
 
-    def client_left(self, front: Downstream, fronts: Mapping[Downstream, None]) -> None:
-        """A client has left. ``fronts``: those of its service that are left."""
-        self._keep("clients", front)
-        if not fronts:
-            self._fronts.pop(id(fronts), None)
+    def client_left(self, downstream: Downstream, downstreams: Mapping[Downstream, None]) -> None:
+        """A client has left. ``downstreams``: those of its service that are left."""
+        self._keep("clients", downstream)
+        if not downstreams:
+            self._downstreams.pop(id(downstreams), None)
 
     def began(self, supervisor: Supervisor) -> None:
         """A server is to run."""
@@ -115,17 +115,17 @@ class Meter:
         del self.supervisors[supervisor]
         self._starts.update(_starts(supervisor))
 
-    def connected(self, backend: Upstream) -> None:
+    def connected(self, upstream: Upstream) -> None:
         """A connection to a server is there."""
-        backend.observe(self.observer)
-        self._backends[backend] = None
+        upstream.observe(self.observer)
+        self._upstreams[upstream] = None
 
-    def disconnected(self, backend: Upstream) -> None:
+    def disconnected(self, upstream: Upstream) -> None:
         """It is gone."""
-        if backend in self._backends:
-            del self._backends[backend]
-            self._keep("servers", backend)
-            self._garbage.update(backend.garbage.counts)
+        if upstream in self._upstreams:
+            del self._upstreams[upstream]
+            self._keep("servers", upstream)
+            self._garbage.update(upstream.garbage.counts)
 
     def _keep(self, kind: str, side: Downstream | Upstream) -> None:
         found = totals((side,))
@@ -139,14 +139,14 @@ class Meter:
         """Return the sums of all clients, those that are there and those that have left. Who leaves
         meanwhile counts once, and who comes meanwhile does not."""
         gone, found = self._gone["clients"].copy(), Counter(totals(()))
-        for part in in_parts(chain.from_iterable(self._fronts.values())):
+        for part in in_parts(chain.from_iterable(self._downstreams.values())):
             found.update(totals(part))
             yield
         return _sum(gone, found)
 
     def of_servers(self) -> dict[str, int]:
         """Return the sums of all connections to servers."""
-        return _sum(self._gone["servers"], totals(self._backends))
+        return _sum(self._gone["servers"], totals(self._upstreams))
 
     @property
     def starts(self) -> dict[str, int]:
@@ -160,8 +160,8 @@ class Meter:
     def garbage(self) -> dict[str, int]:
         """The invalid messages that servers wrote, by kind."""
         found = self._garbage.copy()
-        for backend in self._backends:
-            found.update(backend.garbage.counts)
+        for upstream in self._upstreams:
+            found.update(upstream.garbage.counts)
         return dict(found)
 
     def sample(self) -> None:

@@ -243,7 +243,7 @@ class ProxyEndpoint(Protocol):
     name: str
     config: BackendConfig | None
     assignment: Assignment
-    fronts: dict[Downstream, None]
+    downstreams: dict[Downstream, None]
     flow: Limited | None
     access: Grants | None
     audit: AuditLog | None
@@ -277,11 +277,13 @@ def take(
     n_clients = 0
     for service in found:
         n_of_endpoint = 0  # also those that come from another endpoint, but no lanes
-        for part in in_parts(service.fronts):
-            n_of_endpoint += sum(not front.shared for front in part)
-            own = [front for front in part if _is_client(front)]
+        for part in in_parts(service.downstreams):
+            n_of_endpoint += sum(not downstream.shared for downstream in part)
+            own = [downstream for downstream in part if _is_client(downstream)]
             n_clients += len(own)
-            clients += [_client(front, worker) for front in own[: MAX_CLIENTS - len(clients)]]
+            clients += [
+                _client(downstream, worker) for downstream in own[: MAX_CLIENTS - len(clients)]
+            ]
             yield
         of_clients = yield from service.meter.of_clients()
         endpoints.append(_endpoint(service, worker, n_of_endpoint, of_clients))
@@ -296,10 +298,10 @@ def _audit(services: list[ProxyEndpoint]) -> Sums:
     return {} if audit is None else {"written": audit.written, "dropped": audit.dropped}
 
 
-def _is_client(front: Downstream) -> bool:
-    """Return whether a front is a client's own connection. Lanes and the connections of the merged
-    endpoint are not."""
-    return not front.shared and not isinstance(front.link, MemoryLink)
+def _is_client(downstream: Downstream) -> bool:
+    """Return whether a downstream is a client's own connection. Lanes and the connections of the
+    merged endpoint are not."""
+    return not downstream.shared and not isinstance(downstream.link, MemoryLink)
 
 
 def _endpoint(
@@ -363,8 +365,8 @@ def _target(target: Any) -> str:
 
 
 def _server(supervisor: Supervisor, worker: int) -> ServerEntry:
-    backend = supervisor.backend
-    revision = None if backend is None else backend.revision
+    upstream = supervisor.upstream
+    revision = None if upstream is None else upstream.revision
     return ServerEntry(
         worker=worker,
         state=word_of(supervisor),
@@ -372,20 +374,20 @@ def _server(supervisor: Supervisor, worker: int) -> ServerEntry:
         era="" if revision is None else "modern" if revision.modern else "legacy",
         pid=supervisor.status.pid,
         starts=supervisor.status.restarts + 1,
-        in_flight=0 if backend is None else backend.session.pending.live,
+        in_flight=0 if upstream is None else upstream.session.pending.live,
         error=_cut(supervisor.status.error) or None,
     )
 
 
-def _client(front: Downstream, worker: int) -> ClientEntry:
-    session = front.session
-    user = None if front.peer is None else front.peer.user
+def _client(downstream: Downstream, worker: int) -> ClientEntry:
+    session = downstream.session
+    user = None if downstream.peer is None else downstream.peer.user
     return ClientEntry(
         worker=worker,
-        endpoint=front.service.name,
-        address="stdio" if front.peer is None else _cut(front.peer.address),
+        endpoint=downstream.service.name,
+        address="stdio" if downstream.peer is None else _cut(downstream.peer.address),
         user=None if user is None else _cut(str(user)),  # a `User` cannot be encoded
-        version=None if front.revision is None else front.revision.version,
+        version=None if downstream.revision is None else downstream.revision.version,
         in_flight=session.inflight.live,
         bytes_in=session.bytes_in,
         bytes_out=session.bytes_out,

@@ -23,34 +23,34 @@ _AGAIN = 30.0  # seconds after which a check that failed, or a replacement, is t
 class Check(Protocol):
     """One thing to look at."""
 
-    def check(self, backend: Upstream, now: float) -> float:
+    def check(self, upstream: Upstream, now: float) -> float:
         """Act if it is time to. Returns the seconds until the next look."""
 
 
 class CheckTimer:
     """Asks its checks in turn until `stop`. If there are no checks, no timer is set."""
 
-    def __init__(self, backend: Upstream, checks: Sequence[Check]) -> None:
-        self._backend = backend
+    def __init__(self, upstream: Upstream, checks: Sequence[Check]) -> None:
+        self._upstream = upstream
         self._checks = checks
         self._timer: asyncio.TimerHandle | None = None
         self._look()
 
     def _look(self) -> None:
         self._timer = None
-        backend = self._backend
-        now = backend.loop.time()
+        upstream = self._upstream
+        now = upstream.loop.time()
         delays = []
         for one in self._checks:
-            if backend.link is None:  # the last one has ended it
+            if upstream.link is None:  # the last one has ended it
                 return
             try:
-                delays.append(one.check(backend, now))
+                delays.append(one.check(upstream, now))
             except Exception:  # the others look on
                 logger.exception("internal error while watching a server")
                 delays.append(_AGAIN)
         if delays:
-            self._timer = backend.loop.call_later(max(min(delays), _LEAST), self._look)
+            self._timer = upstream.loop.call_later(max(min(delays), _LEAST), self._look)
 
     def stop(self) -> None:
         """Look no more."""
@@ -77,17 +77,17 @@ class LivenessCheck:
         self._asked: asyncio.Future[Any] | None = None
         self._asked_at = 0.0
 
-    def check(self, backend: Upstream, now: float) -> float:
+    def check(self, upstream: Upstream, now: float) -> float:
         """Ask, or end the server that was asked."""
-        seen = backend.session.messages_in
-        idle = backend.session.pending.live == 0 and not backend.ends_unreachable
+        seen = upstream.session.messages_in
+        idle = upstream.session.pending.live == 0 and not upstream.ends_unreachable
         if seen != self._seen or idle:
             self._seen, self._silent_since, self._asked = seen, now, None
         elif self._asked is None and now >= self._silent_since + self._config.interval:
-            self._asked, self._asked_at = backend.probe(), now
+            self._asked, self._asked_at = upstream.probe(), now
         elif self._asked is not None and now >= self._asked_at + self._config.timeout:
             self._asked = None
-            backend.end(f"it did not answer a ping within {self._config.timeout:g} s")
+            upstream.end(f"it did not answer a ping within {self._config.timeout:g} s")
         due = self._silent_since + self._config.interval
         if self._asked is not None:
             due = self._asked_at + self._config.timeout
@@ -101,12 +101,12 @@ class Deadlines:
     the next look is exact.
     """
 
-    def check(self, backend: Upstream, now: float) -> float:
+    def check(self, upstream: Upstream, now: float) -> float:
         """Fail the requests whose time is over."""
-        if backend.expire(now):
-            backend.owner.failed()
-        due = backend.session.next_deadline()
-        return backend.deadline if due is None else due - now
+        if upstream.expire(now):
+            upstream.owner.failed()
+        due = upstream.session.next_deadline()
+        return upstream.deadline if due is None else due - now
 
 
 _LOOK = 1.0  # seconds between two looks
@@ -134,22 +134,22 @@ class Recycling:
         self._pid = pid
         self._memory_at = 0.0
 
-    def check(self, backend: Upstream, now: float) -> float:
+    def check(self, upstream: Upstream, now: float) -> float:
         """Look, and ask for a replacement."""
-        if backend.retired:
+        if upstream.retired:
             return _AGAIN
-        reason = self._reason(backend, now)
+        reason = self._reason(upstream, now)
         if reason is not None:
             self._replace(reason)
             return _AGAIN
         return _LOOK
 
-    def _reason(self, backend: Upstream, now: float) -> str | None:
+    def _reason(self, upstream: Upstream, now: float) -> str | None:
         config = self._config
-        if config.max_age is not None and now >= backend.began + config.max_age:
+        if config.max_age is not None and now >= upstream.began + config.max_age:
             return f"it is {config.max_age:g} s old"
-        if config.max_requests is not None and backend.n_answered >= config.max_requests:
-            return f"it has answered {backend.n_answered} requests"
+        if config.max_requests is not None and upstream.n_answered >= config.max_requests:
+            return f"it has answered {upstream.n_answered} requests"
         if config.max_memory is not None and now >= self._memory_at:
             self._memory_at = now + _LOOK_AT_MEMORY
             pid = self._pid()
@@ -177,12 +177,12 @@ class Idle:
         self._seen = -1
         self._since = 0.0
 
-    def check(self, backend: Upstream, now: float) -> float:
+    def check(self, upstream: Upstream, now: float) -> float:
         """Look at what it has done."""
-        if backend.retired:
+        if upstream.retired:
             return self._timeout
-        seen = backend.n_answered + backend.n_given_up
-        if seen != self._seen or backend.session.pending.live or self._is_needed():
+        seen = upstream.n_answered + upstream.n_given_up
+        if seen != self._seen or upstream.session.pending.live or self._is_needed():
             self._seen, self._since = seen, now
         elif now >= self._since + self._timeout:
             self._stop()

@@ -77,10 +77,10 @@ class CircuitBreaker:
             return self.state == "closed"
         return self._trial is None or not self._trial[0].is_open(self._trial[1])
 
-    def passes(self, front: Downstream, message: Message) -> None:
+    def passes(self, downstream: Downstream, message: Message) -> None:
         """A request passes."""
         if self.state == "half open":
-            self._trial = front, message
+            self._trial = downstream, message
 
     @property
     def reason(self) -> str:

@@ -88,10 +88,10 @@ class ServerMeter(Protocol):
     def ended(self, supervisor: Supervisor) -> None:
         """It is not kept running any more."""
 
-    def connected(self, backend: Upstream) -> None:
+    def connected(self, upstream: Upstream) -> None:
         """There is a connection to it."""
 
-    def disconnected(self, backend: Upstream) -> None:
+    def disconnected(self, upstream: Upstream) -> None:
         """That connection is gone."""
 
 
@@ -105,7 +105,7 @@ class Supervisor:
         restarts: Whether it is started again when it has ended.
         checks: What is looked at while it runs, besides its health and its deadlines.
         retired: Whether another server has taken its place.
-        backend: The connection while it can be used.
+        upstream: The connection while it can be used.
         status: How the server is.
         meter: What counts its connections.
     """
@@ -136,7 +136,7 @@ class Supervisor:
         self._loop = asyncio.get_running_loop()
         self.restarts = restarts
         self.meter = meter
-        self.backend: Upstream | None = None
+        self.upstream: Upstream | None = None
         self.ready: asyncio.Future[None] = self._loop.create_future()
         self.status = Status("starting", self._loop.time())
         self._failed = 0
@@ -207,12 +207,12 @@ class Supervisor:
 
     async def _live(self) -> WirespeedError:
         """Start the server once, and wait for its end. Returns why it ended."""
-        backend: Upstream | None = None
+        upstream: Upstream | None = None
         watch: CheckTimer | None = None
 
         def join(framer: Framer | None) -> Any:
-            nonlocal backend
-            backend = Upstream(
+            nonlocal upstream
+            upstream = Upstream(
                 self.config.name,
                 self.owner,
                 self._limits,
@@ -220,8 +220,8 @@ class Supervisor:
                 framer,
                 self.config.request_timeout,
             )
-            self.meter.connected(backend)
-            return backend
+            self.meter.connected(upstream)
+            return upstream
 
         channel = channel_for(self._target)
         self._answered = False
@@ -229,40 +229,40 @@ class Supervisor:
             async with Starting():
                 self._began = self._loop.time()
                 await channel.open(join, self._limits)
-                assert backend is not None
+                assert upstream is not None
                 child = getattr(channel, "child", None)
                 self.status.pid = None if child is None else child.pid
-                await self.owner.opened(backend)
-            self.backend = backend
-            backend.ends_unreachable = self.restarts and isinstance(self._target, Http)
+                await self.owner.opened(upstream)
+            self.upstream = upstream
+            upstream.ends_unreachable = self.restarts and isinstance(self._target, Http)
             self._become_ready()
-            watch = CheckTimer(backend, self._checks_of_all())
-            greeted = backend.session.messages_in
-            lost = await backend.lost
-            self._answered = backend.session.messages_in > greeted
-            error = await self._reason(channel, backend, lost)
+            watch = CheckTimer(upstream, self._checks_of_all())
+            greeted = upstream.session.messages_in
+            lost = await upstream.lost
+            self._answered = upstream.session.messages_in > greeted
+            error = await self._reason(channel, upstream, lost)
         except (StartAgain, Unsuitable) as exc:
             error = exc
         except TimeoutError:
             error = await channel.failure("its handshake took too long")
         except WirespeedError as exc:
             error = exc
-            if backend is not None:
-                ended = backend.lost.done()
+            if upstream is not None:
+                ended = upstream.lost.done()
                 error = await channel.failure("it ended in its handshake" if ended else str(exc))
         except Exception as exc:  # of this proxy, or a server that says what nobody expects
             logger.exception("internal error of the proxy at the server %s", self.config.name)
             error = TransportError(f"internal error of the proxy: {exc}")
         finally:
-            self.backend = None
+            self.upstream = None
             if watch is not None:
                 watch.stop()
-            if backend is not None:
-                backend.retry(None)  # no other process of this server will follow
-                if backend.link is not None:
+            if upstream is not None:
+                upstream.retry(None)  # no other process of this server will follow
+                if upstream.link is not None:
                     channel.hang_up()
                 channel.released()
-                self.meter.disconnected(backend)
+                self.meter.disconnected(upstream)
             await channel.close()
         return error
 
@@ -284,11 +284,11 @@ class Supervisor:
         return found
 
     async def _reason(
-        self, channel: Channel, backend: Upstream, lost: BaseException | None
+        self, channel: Channel, upstream: Upstream, lost: BaseException | None
     ) -> WirespeedError:
         """Why a server that was good has ended."""
-        if backend.ended_for:
-            return TransportError(f"it was ended: {backend.ended_for}")
+        if upstream.ended_for:
+            return TransportError(f"it was ended: {upstream.ended_for}")
         text = "it ended" if lost is None else f"the connection was lost: {lost}"
         return await channel.failure(text)
 
@@ -304,13 +304,13 @@ class RunningServer(NamedTuple):
         self.supervisor.retired = True
         loop = asyncio.get_running_loop()
         until = loop.time() + grace
-        backend = self.supervisor.backend
+        upstream = self.supervisor.upstream
         try:
-            if backend is not None:
-                backend.retire()
-                while backend.link is not None and backend.n_unfinished():
+            if upstream is not None:
+                upstream.retire()
+                while upstream.link is not None and upstream.n_unfinished():
                     if loop.time() >= until:
-                        backend.end("it was replaced, and its requests took too long")
+                        upstream.end("it was replaced, and its requests took too long")
                         break
                     await asyncio.sleep(0.05)
         finally:

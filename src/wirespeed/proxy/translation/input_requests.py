@@ -53,25 +53,25 @@ META_CAPABILITIES = f"params._meta.{META_CLIENT_CAPABILITIES}"
 class InputRequests:
     """The questions of legacy servers to one client of 2026-07-28, in rounds."""
 
-    def __init__(self, front: Downstream, end: bytes) -> None:
-        self._front = front
+    def __init__(self, downstream: Downstream, end: bytes) -> None:
+        self._downstream = downstream
         self._end = end
         self._open: dict[str, _Round] = {}
         self._questions: deque[tuple[Upstream, Message]] = deque()
 
-    def ask(self, backend: Upstream, question: Message) -> None:
+    def ask(self, upstream: Upstream, question: Message) -> None:
         """The server has a question: ask the client in the answer to one of its requests."""
-        for request in open_requests(self._front):
+        for request in open_requests(self._downstream):
             if request.method in INPUT_METHODS and _declares(request, question):
                 if len(self._open) >= MAX_OPEN_ROUNDS:
-                    backend.refuse(question, "the client has too many questions to answer")
+                    upstream.refuse(question, "the client has too many questions to answer")
                 else:
-                    self._begin(request, [(backend, question)])
+                    self._begin(request, [(upstream, question)])
                 return
         if self._open and len(self._questions) < MAX_WAITING:
-            self._questions.append((backend, question))  # the client will be back
+            self._questions.append((upstream, question))  # the client will be back
         else:
-            backend.refuse(question, _NOBODY)
+            upstream.refuse(question, _NOBODY)
 
     def _begin(self, request: Message, questions: list[tuple[Upstream, Message]]) -> None:
         """Answer a request with questions."""
@@ -81,16 +81,16 @@ class InputRequests:
         result = parts[:-1] + b',"resultType":"input_required"' + self._end + b"}"
         self._open[handle] = _Round(
             identity(request),
-            principal_of(self._front),
+            principal_of(self._downstream),
             questions,
-            Suspended(self._front, request, result),
-            self._front.loop.call_later(ROUND_TTL, self._expire, handle),
+            Suspended(self._downstream, request, result),
+            self._downstream.loop.call_later(ROUND_TTL, self._expire, handle),
         )
 
     def resume(self, message: Message, handle: str, responses: Raw | None) -> None:
         """A request brings the answers of the client. ProtocolError: it does not fit."""
         one = self._open.get(handle)
-        if one is None or one.principal != principal_of(self._front):
+        if one is None or one.principal != principal_of(self._downstream):
             raise ProtocolError(
                 codes.INVALID_PARAMS, "requestState is not known here, or has expired"
             )
@@ -102,32 +102,32 @@ class InputRequests:
         del self._open[handle]
         one.timer.cancel()
         missing = []
-        for n, (backend, question) in enumerate(one.questions, 1):
+        for n, (upstream, question) in enumerate(one.questions, 1):
             response = given.get(str(n))
             if response is None:
-                missing.append((backend, question))
-            elif backend.link is not None:
-                backend.session.send_result(question, bytes(response))
-                backend.link.wrote()
+                missing.append((upstream, question))
+            elif upstream.link is not None:
+                upstream.session.send_result(question, bytes(response))
+                upstream.link.wrote()
         if not one.suspended.is_open:
             raise ProtocolError(
                 codes.SERVER_LOST, "the server ended before it had answered the first request"
             )
         one.suspended.resume(message)
-        while self._questions and self._front.is_open(message):
-            backend, question = self._questions.popleft()
+        while self._questions and self._downstream.is_open(message):
+            upstream, question = self._questions.popleft()
             if _declares(message, question):
-                missing.append((backend, question))
+                missing.append((upstream, question))
             else:
-                backend.refuse(question, _NOBODY)
-        if missing and self._front.is_open(message):
+                upstream.refuse(question, _NOBODY)
+        if missing and self._downstream.is_open(message):
             self._begin(message, missing)
 
     def _expire(self, handle: str) -> None:
         """The client does not come back."""
         one = self._open.pop(handle)
-        for backend, question in one.questions:
-            decline(backend, question)
+        for upstream, question in one.questions:
+            decline(upstream, question)
         one.suspended.drop()
 
     def close(self) -> None:
@@ -168,22 +168,26 @@ def embedded(question: Message) -> dict[str, Any]:
     return {"method": question.method, "params": params}
 
 
-def decline(backend: Upstream, question: Message) -> None:
+def decline(upstream: Upstream, question: Message) -> None:
     """Answer a question in place of the client."""
-    if backend.link is None:
+    if upstream.link is None:
         return
     if question.method == "elicitation/create":
-        backend.session.send_result(question, msgspec.json.encode({"action": "cancel"}))
+        upstream.session.send_result(question, msgspec.json.encode({"action": "cancel"}))
     else:
-        backend.session.send_error(question, codes.USER_REJECTED, "the client does not answer")
-    backend.link.wrote()
+        upstream.session.send_error(question, codes.USER_REJECTED, "the client does not answer")
+    upstream.link.wrote()
 
 
 # -- a legacy client -------------------------------------------------------------------------------
 
 
 async def input_responses(
-    front: Downstream, request: Message, result: dict[str, Raw], declared: dict[str, Any], n: int
+    downstream: Downstream,
+    request: Message,
+    result: dict[str, Raw],
+    declared: dict[str, Any],
+    n: int,
 ) -> dict[str, Raw]:
     """Ask the client what a server wants to know. Returns what the next request has besides.
 
@@ -204,7 +208,9 @@ async def input_responses(
         await asyncio.sleep(min(DELAY * 2**n, 5.0))
         return more
     questions = [members_of(one) for one in inputs.values()]
-    asked = [asyncio.ensure_future(ask_client(front, request, one, declared)) for one in questions]
+    asked = [
+        asyncio.ensure_future(ask_client(downstream, request, one, declared)) for one in questions
+    ]
     try:
         given = await asyncio.gather(*asked)
     finally:
@@ -215,7 +221,7 @@ async def input_responses(
 
 
 async def ask_client(
-    front: Downstream, request: Message, question: dict[str, Raw], declared: dict[str, Any]
+    downstream: Downstream, request: Message, question: dict[str, Raw], declared: dict[str, Any]
 ) -> Raw:
     """Ask the client one question, and return its answer. ProtocolError: the client cannot be
     asked, or does not answer."""
@@ -226,14 +232,14 @@ async def ask_client(
         raise ProtocolError(
             codes.INVALID_PARAMS, f"the server asks for {what}, which the client does not offer"
         )
-    version = "" if front.revision is None else front.revision.version
+    version = "" if downstream.revision is None else downstream.revision.version
     if method == "elicitation/create":
         if mode_of(params) == "url":
             params.setdefault("elicitationId", Raw(encode(secrets.token_urlsafe(16))))
         elif version < "2025-11-25":
             params.pop("mode", None)
     try:
-        answer = await front.ask(method, encode(params), request.ref)
+        answer = await downstream.ask(method, encode(params), request.ref)
     except RemoteError as exc:
         raise ProtocolError(exc.code, f"the client refused {method}: {exc.message}") from exc
     return answer

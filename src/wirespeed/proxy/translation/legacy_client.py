@@ -80,7 +80,7 @@ class LegacyClient(Translator):
 
     # -- handshakes ------------------------------------------------------------------------------
 
-    async def greet(self, backend: Upstream, message: Message) -> None:
+    async def greet(self, upstream: Upstream, message: Message) -> None:
         """Ask the server what it is."""
         params = params_of(message)
         wanted = params.get("protocolVersion")
@@ -89,17 +89,17 @@ class LegacyClient(Translator):
             raise ProtocolError(codes.INVALID_PARAMS, "protocolVersion must be a string")
         self.capabilities = declared(understood(offered), LATEST_MODERN)
         self._info = params.get("clientInfo")
-        backend.speak(REVISIONS[LATEST_MODERN])
-        backend.expect_no_requests()
-        found = await backend.ask("server/discover", {"_meta": self.meta()})
+        upstream.speak(REVISIONS[LATEST_MODERN])
+        upstream.expect_no_requests()
+        found = await upstream.ask("server/discover", {"_meta": self.meta()})
         versions = found.get("supportedVersions") if isinstance(found, dict) else None
         if not isinstance(versions, list) or LATEST_MODERN not in versions:
             raise VersionMismatch("the server does not speak 2026-07-28", [])
-        await learn_tools(backend, Retries(RetryConfig()), _PATIENCE)
+        await learn_tools(upstream, Retries(RetryConfig()), _PATIENCE)
         version = wanted if wanted in LEGACY_VERSIONS else LATEST_LEGACY
-        self._hello = initialized(found, version, backend.name)
+        self._hello = initialized(found, version, upstream.name)
         self._offered = self._hello["capabilities"]
-        self._updates = Updates(self.front, backend, self._offered, self.meta)
+        self._updates = Updates(self.downstream, upstream, self._offered, self.meta)
         self._translation.decodes = version < "2025-06-18"
 
     def meta(self) -> dict[str, Any]:
@@ -119,106 +119,112 @@ class LegacyClient(Translator):
 
     def handle(self, message: Message) -> Upstream | None:
         """Return the server of a request, or None if it was answered."""
-        front = self.front
+        downstream = self.downstream
         modern = modern_version(message)
         if modern is not None:
-            front.refuse(message, *unsupported(LEGACY_VERSIONS, modern))
+            downstream.refuse(message, *unsupported(LEGACY_VERSIONS, modern))
         elif message.method == "initialize" and not self._greeted:
             self._greeted = True
-            front.speak(self._hello["protocolVersion"])
+            downstream.speak(self._hello["protocolVersion"])
             self._declare()
-            self.front.answer(message, encode(self._hello))
-            front.bind(front.binding.translated(self._translation))
+            self.downstream.answer(message, encode(self._hello))
+            downstream.bind(downstream.binding.translated(self._translation))
             self._resume()
-        elif self.backend is not None and self._greeted:
-            if front.across is None:
+        elif self.upstream is not None and self._greeted:
+            if downstream.across is None:
                 self._resume()
-            return self.backend
+            return self.upstream
         else:
-            front.refuse(message, codes.INVALID_PARAMS, "the connection is not initialized")
+            downstream.refuse(message, codes.INVALID_PARAMS, "the connection is not initialized")
         return None
 
     def _resume(self) -> None:
         """Let requests go to the server, which is there, or is there again."""
-        assert self.backend is not None
-        self.front.bind(self.front.binding.joined_to(self.backend).admitting(legacy=True))
+        assert self.upstream is not None
+        self.downstream.bind(
+            self.downstream.binding.joined_to(self.upstream).admitting(legacy=True)
+        )
         assert self._updates is not None
         self._updates.start()
 
     def lost(self) -> None:
         """The connection is gone: requests to be answered later fail, and their questions end."""
-        self.front.bind(self.front.binding.admitting(legacy=False))
+        self.downstream.bind(self.downstream.binding.admitting(legacy=False))
         self.stop_works()
         if self._updates is not None:
             self._updates.stop()
 
     # -- requests --------------------------------------------------------------------------------
 
-    def _initialize(self, front: Any, message: Message) -> None:
+    def _initialize(self, downstream: Any, message: Message) -> None:
         if self._greeted:
-            self.front.refuse(
+            self.downstream.refuse(
                 message, codes.INVALID_REQUEST, "the connection is initialized already"
             )
         else:
-            front.pause()  # what follows waits, too
-            self.route(front, message)
+            downstream.pause()  # what follows waits, too
+            self.route(downstream, message)
 
-    def _ping(self, front: Any, message: Message) -> None:
-        self.front.answer(message, b"{}")
+    def _ping(self, downstream: Any, message: Message) -> None:
+        self.downstream.answer(message, b"{}")
 
-    def _unknown(self, front: Any, message: Message) -> None:
-        self.front.refuse(
+    def _unknown(self, downstream: Any, message: Message) -> None:
+        self.downstream.refuse(
             message,
             codes.METHOD_NOT_FOUND,
             f"Method not found: {message.method} (it is of 2026-07-28)",
         )
 
-    def _task(self, front: Any, message: Message) -> None:
-        self.front.refuse(
+    def _task(self, downstream: Any, message: Message) -> None:
+        self.downstream.refuse(
             message,
             codes.METHOD_NOT_FOUND,
             f"Method not found: {message.method} (the server is of 2026-07-28, whose tasks are "
             "not translated)",
         )
 
-    def _set_level(self, front: Any, message: Message) -> None:
+    def _set_level(self, downstream: Any, message: Message) -> None:
         """Keep the level: each request names it."""
         level = params_of(message).get("level")
         if "logging" not in self._offered:
-            self.front.refuse(message, codes.METHOD_NOT_FOUND, "Method not found: logging/setLevel")
+            self.downstream.refuse(
+                message, codes.METHOD_NOT_FOUND, "Method not found: logging/setLevel"
+            )
         elif level not in LOG_LEVELS:
-            self.front.refuse(
+            self.downstream.refuse(
                 message, codes.INVALID_PARAMS, f"level is one of {', '.join(LOG_LEVELS)}"
             )
         else:
             self._level = level
             self._declare()
-            self.front.answer(message, b"{}")
+            self.downstream.answer(message, b"{}")
 
-    def _subscribe(self, front: Any, message: Message) -> None:
+    def _subscribe(self, downstream: Any, message: Message) -> None:
         uri = params_of(message).get("uri")
         if not offers(self._offered, "resources", "subscribe"):
-            self.front.refuse(
+            self.downstream.refuse(
                 message, codes.METHOD_NOT_FOUND, f"Method not found: {message.method}"
             )
         elif not isinstance(uri, str):
-            self.front.refuse(message, codes.INVALID_PARAMS, "uri must be a string")
+            self.downstream.refuse(message, codes.INVALID_PARAMS, "uri must be a string")
         else:
             assert self._updates is not None
             self.work(message, self._empty(message, self._updates.subscribe(uri)))
 
-    def _unsubscribe(self, front: Any, message: Message) -> None:
+    def _unsubscribe(self, downstream: Any, message: Message) -> None:
         uri = params_of(message).get("uri")
         if not isinstance(uri, str):
-            self.front.refuse(message, codes.INVALID_PARAMS, "uri must be a string")
+            self.downstream.refuse(message, codes.INVALID_PARAMS, "uri must be a string")
         elif self._updates is None:
-            self.front.refuse(message, codes.INVALID_PARAMS, "the connection is not initialized")
+            self.downstream.refuse(
+                message, codes.INVALID_PARAMS, "the connection is not initialized"
+            )
         else:
             self.work(message, self._empty(message, self._updates.unsubscribe(uri)))
 
     async def _empty(self, message: Message, work: Coroutine[Any, Any, None]) -> None:
         await work
-        self.front.answer(message, b"{}")
+        self.downstream.answer(message, b"{}")
 
     # -- answers ---------------------------------------------------------------------------------
 
@@ -242,12 +248,14 @@ class LegacyClient(Translator):
             raise ProtocolError(
                 codes.INTERNAL_ERROR, f"the server's result is of an unknown type: {kind!r}"
             )
-        version = LATEST_LEGACY if self.front.revision is None else self.front.revision.version
+        version = (
+            LATEST_LEGACY if self.downstream.revision is None else self.downstream.revision.version
+        )
         return lowered(method, members, version)
 
     async def _round(self, request: Message, result: dict[str, Raw], n: int) -> None:
         """Ask the client, then send its request again."""
-        more = await input_responses(self.front, request, result, self.capabilities, n)
+        more = await input_responses(self.downstream, request, result, self.capabilities, n)
         params = members_of(request.params)
         meta = self.meta() | members_of(params.get("_meta"))
         text = whole(request.method, {**params, **more, "_meta": meta})
@@ -255,11 +263,11 @@ class LegacyClient(Translator):
         def after(answer: Message) -> Message | bytes | None:
             return self._answered(request, answer, n + 1)
 
-        self.front.pass_request(request, self.backend, text=text, after=after)
+        self.downstream.pass_request(request, self.upstream, text=text, after=after)
 
     # -- what the server says --------------------------------------------------------------------
 
-    def server_asks(self, backend: Upstream, message: Message) -> None:
+    def server_asks(self, upstream: Upstream, message: Message) -> None:
         """Drop a request: servers of 2026-07-28 send none."""
 
     def said(self, message: Message) -> None:
@@ -269,5 +277,5 @@ class LegacyClient(Translator):
         params = members_of(message.params)
         level = msgspec.json.decode(params.get("level", b"null"))
         if level in LOG_LEVELS[LOG_LEVELS.index(self._level) :]:
-            about = self.front.open_request()
-            self.front.say("notifications/message", encode(params), about)
+            about = self.downstream.open_request()
+            self.downstream.say("notifications/message", encode(params), about)

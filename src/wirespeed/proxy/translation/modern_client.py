@@ -70,35 +70,35 @@ class ModernClient(Translator):
 
     # -- handshakes ------------------------------------------------------------------------------
 
-    async def greet(self, backend: Upstream, message: Message) -> None:
+    async def greet(self, upstream: Upstream, message: Message) -> None:
         """Initialize the server as its client would. If the client's connection is one of many
         clients, what one of them says of itself holds for none of the others."""
-        meta = None if self.front.shared else params_of(message).get("_meta")
+        meta = None if self.downstream.shared else params_of(message).get("_meta")
         meta = meta if isinstance(meta, dict) else {}
         offered = meta.get(META_CLIENT_CAPABILITIES)
         capabilities = declared(understood(offered), LATEST_LEGACY)
-        hello = self._hello = await initialize(backend, capabilities, meta.get(META_CLIENT_INFO))
+        hello = self._hello = await initialize(upstream, capabilities, meta.get(META_CLIENT_INFO))
         self._info = hello.get("serverInfo")
         ending = b',"resultType":"complete"'
         end = b""
         if self._info is not None:
             end = b',"_meta":' + encode({META_SERVER_INFO: self._info})
         self._level = None
-        self._listening = ListenRequests(self.front, backend, self._offered)
-        self._rounds = InputRequests(self.front, end)
+        self._listening = ListenRequests(self.downstream, upstream, self._offered)
+        self._rounds = InputRequests(self.downstream, end)
         translation = Lowering(ending + end, self._answered, self._called)
         translation.tracks = any(name in capabilities for name in CAPABILITY_OF.values())
-        self.front.bind(self.front.binding.translated(translation))
+        self.downstream.bind(self.downstream.binding.translated(translation))
 
     @property
     def _offered(self) -> dict[str, Any]:
         offered = self._hello.get("capabilities")
         return offered if isinstance(offered, dict) else {}
 
-    def _initialize(self, front: Any, message: Message) -> None:
+    def _initialize(self, downstream: Any, message: Message) -> None:
         """The client has only asked what there is, and goes on in a legacy era."""
         if not self.hand_back(message):
-            self.front.refuse(
+            self.downstream.refuse(
                 message, codes.INVALID_REQUEST, "the connection is one of 2026-07-28 already"
             )
 
@@ -109,7 +109,7 @@ class ModernClient(Translator):
         try:
             return self._handle(message)
         except ProtocolError as exc:
-            self.front.refuse(message, exc.code, exc.message, exc.data)
+            self.downstream.refuse(message, exc.code, exc.message, exc.data)
             return None
 
     def _handle(self, message: Message) -> Upstream | None:
@@ -132,14 +132,14 @@ class ModernClient(Translator):
         if message.lease(_LEVEL) is not None:
             self._note_level(message)
         if method == "server/discover":
-            self.front.answer(message, discovered(self._hello, self._versions))
+            self.downstream.answer(message, discovered(self._hello, self._versions))
         elif method == "subscriptions/listen":
             assert self._listening is not None
             self._listening.add(message)
         elif method in INPUT_METHODS and _OF_A_ROUND.search(message.params or b""):
             self._pass_round(message)
         else:
-            return self.backend
+            return self.upstream
         return None
 
     @property
@@ -159,7 +159,7 @@ class ModernClient(Translator):
             text = text if isinstance(text, str) else ""
             self._rounds.resume(message, text, responses)
         else:
-            self.front.pass_request(message, self.backend, text=whole(message.method, params))
+            self.downstream.pass_request(message, self.upstream, text=whole(message.method, params))
 
     # -- answers ---------------------------------------------------------------------------------
 
@@ -187,15 +187,15 @@ class ModernClient(Translator):
         if level not in LOG_LEVELS:
             raise ProtocolError(codes.INVALID_PARAMS, f"logLevel is one of {', '.join(LOG_LEVELS)}")
         # the level of a server that many clients share would hold for all of them
-        if "logging" not in self._offered or self.front.shared:
+        if "logging" not in self._offered or self.downstream.shared:
             return
         rank = LOG_LEVELS.index(level)
-        self._loggers = [one for one in self._loggers if self.front.is_open(one[0])]
+        self._loggers = [one for one in self._loggers if self.downstream.is_open(one[0])]
         self._loggers.append((message, rank))
         if self._level is None or rank < LOG_LEVELS.index(self._level):
             self._level = level
-            assert self.backend is not None
-            answer = self.backend.ask("logging/setLevel", {"level": level})
+            assert self.upstream is not None
+            answer = self.upstream.ask("logging/setLevel", {"level": level})
             answer.add_done_callback(lambda done: done.cancelled() or done.exception())
 
     def _logged(self, message: Message) -> None:
@@ -205,22 +205,22 @@ class ModernClient(Translator):
         if level not in LOG_LEVELS:
             return
         for request, rank in self._loggers:
-            if LOG_LEVELS.index(level) >= rank and self.front.is_open(request):
-                self.front.say("notifications/message", encode(params), request.ref)
+            if LOG_LEVELS.index(level) >= rank and self.downstream.is_open(request):
+                self.downstream.say("notifications/message", encode(params), request.ref)
                 return
 
     # -- what the server says --------------------------------------------------------------------
 
-    def server_asks(self, backend: Upstream, message: Message) -> None:
+    def server_asks(self, upstream: Upstream, message: Message) -> None:
         """Ask the client in a round."""
         if message.method == "ping":
-            backend.session.send_result(message, b"{}")
-            if backend.link is not None:
-                backend.link.wrote()
+            upstream.session.send_result(message, b"{}")
+            if upstream.link is not None:
+                upstream.link.wrote()
         elif message.method in CAPABILITY_OF and self._rounds is not None:
-            self._rounds.ask(backend, message)
+            self._rounds.ask(upstream, message)
         else:
-            backend.refuse(message, f"Method not found: {message.method}")
+            upstream.refuse(message, f"Method not found: {message.method}")
 
     def said(self, message: Message) -> None:
         """Pass a notification on, if a request or a subscription of the client asked for it."""

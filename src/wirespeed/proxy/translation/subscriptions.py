@@ -88,9 +88,11 @@ class ListenRequests:
         offered: The server's capabilities.
     """
 
-    def __init__(self, front: Downstream, backend: ListenServer, offered: dict[str, Any]) -> None:
-        self._front = front
-        self._backend = backend
+    def __init__(
+        self, downstream: Downstream, upstream: ListenServer, offered: dict[str, Any]
+    ) -> None:
+        self._downstream = downstream
+        self._upstream = upstream
         self._offered = offered
         self._listens: dict[int, _ClientListen] = {}
         self._uris: Counter[str] = Counter()
@@ -111,7 +113,7 @@ class ListenRequests:
             if wanted.get(flag) is True and offers(self._offered, capability, "listChanged"):
                 listen.kinds.add(capability)
         self._listens[listen.ref] = listen
-        self._front.session.set_token(message, listen)
+        self._downstream.session.set_token(message, listen)
         if not offers(self._offered, "resources", "subscribe"):
             uris = []
         task = asyncio.ensure_future(self._begin(listen, list(dict.fromkeys(uris))))
@@ -123,7 +125,7 @@ class ListenRequests:
         for uri in uris:
             if uri not in self._uris:
                 try:
-                    await self._backend.ask("resources/subscribe", {"uri": uri})
+                    await self._upstream.ask("resources/subscribe", {"uri": uri})
                 except (RemoteError, WirespeedError):
                     continue
             if listen.ref not in self._listens:
@@ -138,7 +140,7 @@ class ListenRequests:
             honoured["resourceSubscriptions"] = listen.uris
         params = {"notifications": honoured, "_meta": {META_SUBSCRIPTION_ID: listen.id}}
         listen.acknowledged = True
-        self._front.say("notifications/subscriptions/acknowledged", encode(params), listen.ref)
+        self._downstream.say("notifications/subscriptions/acknowledged", encode(params), listen.ref)
 
     def said(self, message: Message) -> None:
         """Pass a notification on to those that want it."""
@@ -148,13 +150,13 @@ class ListenRequests:
         meta = members_of(params.get("_meta"))
         for one in [one for one in self._listens.values() if one.wants(method, uri)]:
             meta[META_SUBSCRIPTION_ID] = one.id
-            self._front.say(method, encode({**params, "_meta": meta}), one.ref)
+            self._downstream.say(method, encode({**params, "_meta": meta}), one.ref)
 
     def cancelled(self, listen: _ClientListen) -> None:
         """The client has cancelled a subscription."""
         if self._listens.pop(listen.ref, None) is not None:
             self._drop(listen)
-            self._front.session.cancelled_done()
+            self._downstream.session.cancelled_done()
 
     def _drop(self, listen: _ClientListen) -> None:
         self._uris.subtract(listen.uris)
@@ -164,8 +166,8 @@ class ListenRequests:
         for uri in uris:
             if self._uris[uri] <= 0:
                 del self._uris[uri]
-                if self._backend.link is not None:
-                    answer = self._backend.ask("resources/unsubscribe", {"uri": uri})
+                if self._upstream.link is not None:
+                    answer = self._upstream.ask("resources/unsubscribe", {"uri": uri})
                     answer.add_done_callback(lambda done: done.cancelled() or done.exception())
 
     def end(self) -> None:
@@ -175,12 +177,12 @@ class ListenRequests:
         listens, self._listens = self._listens, {}
         for listen in listens.values():
             self._drop(listen)
-            if self._front.link is not None:
+            if self._downstream.link is not None:
                 meta = {META_SUBSCRIPTION_ID: listen.id}
-                self._front.session.send_result(
+                self._downstream.session.send_result(
                     listen.ref, encode({"resultType": "complete", "_meta": meta})
                 )
-                self._front.link.wrote()
+                self._downstream.link.wrote()
 
 
 # -- a legacy client -------------------------------------------------------------------------------
@@ -197,15 +199,15 @@ class Updates:
 
     def __init__(
         self,
-        front: Downstream,
-        backend: Upstream,
+        downstream: Downstream,
+        upstream: Upstream,
         offered: dict[str, Any],
         meta: Callable[[], dict[str, Any]],
     ) -> None:
-        self._front = front
-        self._backend = backend
+        self._downstream = downstream
+        self._upstream = upstream
         self._meta = meta
-        config = front.service.config
+        config = downstream.service.config
         self._patience: float | None = None
         if config is not None and config.request_timeout is not None:
             # the server may have to start first
@@ -269,8 +271,8 @@ class Updates:
             if self._uris:
                 wanted["resourceSubscriptions"] = list(self._uris)
             if wanted:
-                new = _ServerListen(self, self._front.loop)
-                new.send(self._backend, {"notifications": wanted, "_meta": self._meta()})
+                new = _ServerListen(self, self._downstream.loop)
+                new.send(self._upstream, {"notifications": wanted, "_meta": self._meta()})
                 try:
                     async with asyncio.timeout(self._patience):
                         taken = await new.taken
@@ -287,9 +289,9 @@ class Updates:
             return taken
 
     def _end(self, listen: _ServerListen | None) -> None:
-        if listen is not None and self._backend.awaits(listen.id):
-            self._backend.session.forget(listen.id)
-            self._backend.cancel(listen.id, "other subscriptions follow")
+        if listen is not None and self._upstream.awaits(listen.id):
+            self._upstream.session.forget(listen.id)
+            self._upstream.cancel(listen.id, "other subscriptions follow")
 
     def ended(self, listen: _ServerListen, *, at_once: bool) -> None:
         """A subscription has ended: ask for it again. ``at_once``: The server is lost. The request
@@ -299,7 +301,7 @@ class Updates:
             self._again = asyncio.ensure_future(self._renew(0.0 if at_once else _DELAY))
 
     async def _renew(self, delay: float) -> None:
-        while self._backend.link is not None:
+        while self._upstream.link is not None:
             await asyncio.sleep(delay)
             try:
                 await self._exchange()
@@ -314,7 +316,7 @@ class Updates:
         meta.pop(META_SUBSCRIPTION_ID, None)
         if meta:
             params["_meta"] = msgspec.Raw(encode(meta))
-        self._front.say(message.method or "", encode(params))
+        self._downstream.say(message.method or "", encode(params))
 
 
 class _ServerListen(Ongoing):
@@ -329,12 +331,12 @@ class _ServerListen(Ongoing):
         self.id = 0
         self._updates = updates
 
-    def send(self, backend: Upstream, params: dict[str, Any]) -> None:
+    def send(self, upstream: Upstream, params: dict[str, Any]) -> None:
         """Ask for it."""
-        if backend.link is None:
+        if upstream.link is None:
             raise ServerLost("the server is not there")
-        self.id = backend.session.send_request("subscriptions/listen", encode(params), token=self)
-        backend.link.wrote()
+        self.id = upstream.session.send_request("subscriptions/listen", encode(params), token=self)
+        upstream.link.wrote()
 
     def notified(self, message: Message) -> None:
         """Take its first notification, or a change."""

@@ -33,26 +33,26 @@ class Translator:
     `UpstreamOwner` of its connection to a server.
 
     Args:
-        front: The client.
+        downstream: The client.
         join: Makes both ends of one more connection to the server.
         own: The client's own connection, which is used instead; None: it has none.
 
     Attributes:
-        backend: The connection; None while there is none, or it is not ready.
+        upstream: The connection; None while there is none, or it is not ready.
     """
 
     def __init__(
         self,
-        front: Downstream,
+        downstream: Downstream,
         join: Callable[[UpstreamOwner, Downstream], tuple[Upstream, Downstream]],
         own: Upstream | None,
     ) -> None:
-        self.front = front
-        self.backend: Upstream | None = None
+        self.downstream = downstream
+        self.upstream: Upstream | None = None
         self._before: UpstreamOwner | None = None
         self._join = join
         self._own = own
-        self._earlier = front.router
+        self._earlier = downstream.router
         self._connecting: Upstream | None = None
         self._starting: asyncio.Task[None] | None = None
         self._waiting = Waiting()
@@ -60,11 +60,11 @@ class Translator:
 
     def take(self, requests: Functions) -> None:
         """Take the requests of the client over. ``requests``: What the translator answers."""
-        flow = self.front.service.flow
+        flow = self.downstream.service.flow
         if self._own is None:
-            self._earlier.left(self.front)  # the translator is a client of that router now
+            self._earlier.left(self.downstream)  # the translator is a client of that router now
             flow = None  # the limits are those of its connection
-        self.front.bind(Binding.to_translator(self, flow, requests, self.end))
+        self.downstream.bind(Binding.to_translator(self, flow, requests, self.end))
 
     @property
     def is_shared(self) -> bool:
@@ -73,7 +73,7 @@ class Translator:
 
     # -- for subclasses --------------------------------------------------------------------------
 
-    async def greet(self, backend: Upstream, message: Message) -> None:
+    async def greet(self, upstream: Upstream, message: Message) -> None:
         """Shake hands with the server, for the first message of the client. WirespeedError: it
         failed."""
         raise NotImplementedError
@@ -82,7 +82,7 @@ class Translator:
         """Return the server of a request, or None if it was or will be answered."""
         raise NotImplementedError
 
-    def server_asks(self, backend: Upstream, message: Message) -> None:
+    def server_asks(self, upstream: Upstream, message: Message) -> None:
         """Take a request of the server."""
         raise NotImplementedError
 
@@ -98,7 +98,7 @@ class Translator:
 
     # -- the client ------------------------------------------------------------------------------
 
-    def joined(self, front: Downstream) -> None:
+    def joined(self, downstream: Downstream) -> None:
         """Not called."""
 
     def failed(self) -> None:
@@ -110,35 +110,35 @@ class Translator:
         """Returns False: the owner of the server sends requests again."""
         return False
 
-    def left(self, front: Downstream) -> None:
+    def left(self, downstream: Downstream) -> None:
         """The client has left."""
         if self._starting is not None:
             self._starting.cancel()
         self.lost()
-        for backend in (self.backend, self._connecting):
-            if backend is not None and backend.link is not None:
-                backend.abort()
-        self.backend = None
+        for upstream in (self.upstream, self._connecting):
+            if upstream is not None and upstream.link is not None:
+                upstream.abort()
+        self.upstream = None
         if self._own is not None:
-            self._earlier.left(front)
+            self._earlier.left(downstream)
 
     def hand_back(self, message: Message) -> bool:
         """Let what served the client before serve it from this legacy request on. Returns whether
         it can."""
-        front = self.front
-        if self._own is not None or front.link is None or self._starting is not None:
+        downstream = self.downstream
+        if self._own is not None or downstream.link is None or self._starting is not None:
             return False
-        self.left(front)
-        front.bind(Binding.to_router(self._earlier, front.service.flow))
-        self._earlier.joined(front)
-        front.requests["initialize"](front, message)
+        self.left(downstream)
+        downstream.bind(Binding.to_router(self._earlier, downstream.service.flow))
+        self._earlier.joined(downstream)
+        downstream.requests["initialize"](downstream, message)
         return True
 
-    def route(self, front: Downstream, message: Message) -> Upstream | None:
+    def route(self, downstream: Downstream, message: Message) -> Upstream | None:
         """Return the server that a request goes to, or None if it waits or was answered."""
-        if self.backend is not None:
+        if self.upstream is not None:
             return self.handle(message)
-        self._waiting.add(front, message)
+        self._waiting.add(downstream, message)
         if self._starting is None:
             self._starting = asyncio.ensure_future(self._start(message))
         return None
@@ -147,37 +147,37 @@ class Translator:
         """Connect to the server, and let the requests go on."""
         refusal: tuple[int, str, Any]
         try:
-            backend = self._connecting = self._connect()
+            upstream = self._connecting = self._connect()
             async with asyncio.timeout(self._patience):
-                await self.greet(backend, message)
-            self.backend = backend
+                await self.greet(upstream, message)
+            self.upstream = upstream
             refusal = codes.SERVER_LOST, "the server is not there", None
         except (ProtocolError, RemoteError) as exc:
             refusal = exc.code, exc.message, exc.data
         except (WirespeedError, TimeoutError) as exc:
-            logger.info("%s: %s: %s", self.front.service.name, message.method, exc)
-            refusal = codes.SERVER_LOST, told(self.front.service.name, exc), None
+            logger.info("%s: %s: %s", self.downstream.service.name, message.method, exc)
+            refusal = codes.SERVER_LOST, told(self.downstream.service.name, exc), None
         except Exception:
             logger.exception("internal error of the proxy at %s", message)
             refusal = codes.INTERNAL_ERROR, "Internal error", None
         finally:
             self._starting = None
-        if self.backend is None:
+        if self.upstream is None:
             self._hang_up()
-        self.front.release()
+        self.downstream.release()
         for _, one in self._waiting.take():
-            if not self.front.is_open(one):
+            if not self.downstream.is_open(one):
                 continue
-            if self.backend is None:
-                self.front.refuse(one, *refusal)
+            if self.upstream is None:
+                self.downstream.refuse(one, *refusal)
             else:
-                with guarded(self.front, one):
+                with guarded(self.downstream, one):
                     if (to := self.handle(one)) is not None:
-                        self.front.pass_request(one, to)
+                        self.downstream.pass_request(one, to)
 
     def _connect(self) -> Upstream:
         if self._own is None:
-            return self._join(self, self.front)[0]
+            return self._join(self, self.downstream)[0]
         self._before = self._own.pass_to(self)
         self._own.bind(UNBOUND)
         return self._own
@@ -186,45 +186,45 @@ class Translator:
     def _patience(self) -> float | None:
         """Seconds for the handshake with a server of the client's own. Who owns a shared one limits
         that."""
-        config = self.front.service.config
+        config = self.downstream.service.config
         return None if self._own is None or config is None else config.start_timeout
 
     def _hang_up(self) -> None:
-        backend, self._connecting = self._connecting, None
-        if backend is not None and backend.link is not None:
-            backend.abort()
+        upstream, self._connecting = self._connecting, None
+        if upstream is not None and upstream.link is not None:
+            upstream.abort()
 
-    def client_said(self, front: Downstream, message: Message) -> None:
+    def client_said(self, downstream: Downstream, message: Message) -> None:
         """Drop a notification: none has a counterpart in the other era."""
 
     # -- the server ------------------------------------------------------------------------------
 
-    async def opened(self, backend: Upstream) -> None:
+    async def opened(self, upstream: Upstream) -> None:
         """Not called: who owns the server has opened it."""
 
     def down(self, reason: str | None) -> None:
         """Not called."""
 
-    def closed(self, backend: Upstream) -> None:
+    def closed(self, upstream: Upstream) -> None:
         """The connection is gone. The next request makes another."""
-        if backend is self._connecting:
+        if upstream is self._connecting:
             self._connecting = None
-        if backend is self.backend:
-            self.backend = None
-            self.front.bind(self.front.binding.lost())
+        if upstream is self.upstream:
+            self.upstream = None
+            self.downstream.bind(self.downstream.binding.lost())
             self.lost()
 
-    def server_said(self, backend: Upstream, message: Message) -> None:
+    def server_said(self, upstream: Upstream, message: Message) -> None:
         """Take a notification that belongs to no request. One that is malformed is counted."""
         try:
             self.said(message)
         except (ProtocolError, msgspec.DecodeError):
-            backend.garbage.add(backend, BAD_MESSAGE, f"a malformed {message.method}")
+            upstream.garbage.add(upstream, BAD_MESSAGE, f"a malformed {message.method}")
 
     def work(self, message: Message, work: Coroutine[Any, Any, None]) -> None:
         """Answer a request of the client later: see `Work`."""
-        if self.front.is_open(message):
-            Work(self.front, message, work, self._works)
+        if self.downstream.is_open(message):
+            Work(self.downstream, message, work, self._works)
         else:
             work.close()
 
