@@ -63,11 +63,6 @@ class Binding(NamedTuple):
         return cls(router, admission=admission, refusal=refusal)
 
     @classmethod
-    def to_merged(cls, router: Any, on_drain: Callable[[], None]) -> Binding:
-        """Return the state of a client of several servers that has subscriptions."""
-        return cls(router, on_drain=on_drain)
-
-    @classmethod
     def to_pool(
         cls,
         router: Any,
@@ -156,6 +151,11 @@ class Binding(NamedTuple):
         """Return the state of a client of an era that its server does not speak. The translator is
         the router."""
         return cls(router, requests=requests, admission=admission, on_drain=on_drain)
+
+    @classmethod
+    def to_merged(cls, router: Any, on_drain: Callable[[], None]) -> Binding:
+        """Return the state of a client of several servers that has subscriptions."""
+        return cls(router, on_drain=on_drain)
 
     # -- of a server -----------------------------------------------------------------------------
 
