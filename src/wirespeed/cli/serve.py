@@ -63,23 +63,12 @@ class Settings:
 
     def given(self) -> list[str]:
         """Return the given options, as the user types them."""
-        return [_OPTIONS[f.name] for f in fields(self) if getattr(self, f.name) != f.default]
+        names = [f.name for f in fields(self) if getattr(self, f.name) != f.default]
+        return [_OPTIONS.get(name, f"--{name.replace('_', '-')}") for name in names]
 
 
-_OPTIONS = {
-    "workers": "--workers",
-    "name": "--name",
-    "certfile": "--certfile",
-    "keyfile": "--keyfile",
-    "token": "--token",
-    "token_file": "--token-file",
-    "origins": "--origin",
-    "hosts": "--host-name",
-    "max_connections": "--max-connections",
-    "stateless": "--stateless",
-    "access_log": "--access-log",
-    "trusted_proxies": "--trusted-proxy",
-}
+# Options with another name than their field: they may be repeated.
+_OPTIONS = {"origins": "--origin", "hosts": "--host-name", "trusted_proxies": "--trusted-proxy"}
 
 
 def serve(

@@ -321,7 +321,7 @@ def check_types(config: Any) -> None:
     """TypeError: a field of a configuration, which is a dataclass, has a value of another type than
     its annotation. Called by ``__post_init__``. Sequences are as good as tuples."""
     kind: Any = type(config)
-    kinds = _kinds(kind)
+    kinds = kinds_of(kind)
     for one in fields(config):
         value = getattr(config, one.name)
         if not _fits(value, kinds[one.name]):
@@ -333,7 +333,7 @@ def check_types(config: Any) -> None:
 
 
 @cache
-def _kinds(config: Any) -> dict[str, Any]:
+def kinds_of(config: Any) -> dict[str, Any]:
     """The annotations of a class, as they mean in its module."""
     from wirespeed.client.targets import Http, Socket, WebSocket
     from wirespeed.server.server import Server

@@ -1,12 +1,17 @@
 """The keys of a proxy's file, and its JSON Schema.
 
 Each server may have an object ``proxy``, and so may the file. Other keys that mean nothing to
-wirespeed are a host's.
+wirespeed are a host's. Most keys are fields of a configuration: `wirespeed.proxy.config` has their
+types, and which must be given; bounds and descriptions are here.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, TypeAlias
+from dataclasses import MISSING, fields
+from functools import reduce
+from operator import or_
+from types import NoneType
+from typing import Annotated, Any, get_args
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
@@ -17,14 +22,28 @@ from wirespeed.proxy.backend_config import (
     LITE,
     NAME,
     PREFIX,
-    Isolation,
+    BackendConfig,
+    BreakerConfig,
+    FlowConfig,
+    HealthConfig,
+    RateConfig,
+    RecycleConfig,
+    RetryConfig,
+    ToolRules,
+    ToolsConfig,
+    kinds_of,
 )
-from wirespeed.proxy.config import SHA256, AuditEvent
+from wirespeed.proxy.config import (
+    SHA256,
+    AdminConfig,
+    AuditConfig,
+    AuthorizationConfig,
+    IntrospectionConfig,
+    ListenConfig,
+    PrincipalConfig,
+    ProxyConfig,
+)
 from wirespeed.transport.child.command import ProcessLimits
-
-_Seconds = Annotated[float, Meta(gt=0, le=1e9)]
-_Count = Annotated[int, Meta(ge=1, le=1 << 31)]
-_Size = Annotated[int, Meta(ge=1, le=1 << 61)]
 
 
 class Keys(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
@@ -38,60 +57,94 @@ class Keys(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
         }
 
 
-class ToolsKeys(Keys):
-    """The tools that clients may use, and their names at the endpoint of all servers."""
+def _keys(name: str, config: Any, doc: str, /, **keys: Any) -> Any:
+    """Return the class of an object of the file.
 
-    allow: (
-        Annotated[tuple[str, ...], Meta(description="Globs: nobody may use others.")] | UnsetType
-    ) = UNSET
-    deny: (
-        Annotated[tuple[str, ...], Meta(description="Globs: nobody may use these.")] | UnsetType
-    ) = UNSET
-    rename: Annotated[dict[str, str], Meta(description="Other names.")] | UnsetType = UNSET
-    describe: Annotated[dict[str, str], Meta(description="Other descriptions.")] | UnsetType = UNSET
-
-
-class FlowKeys(Keys):
-    """How many requests a server gets at once. Others wait."""
-
-    max_in_flight: (
-        Annotated[_Count, Meta(description="Requests at once, of all clients.")] | UnsetType
-    ) = UNSET
-    max_in_flight_per_client: (
-        Annotated[_Count, Meta(description="Requests at once, of one client.")] | UnsetType
-    ) = UNSET
-    tools: (
-        Annotated[
-            dict[str, _Count],
-            Meta(description="Globs of tools, and how many calls of these run at once."),
-        ]
-        | UnsetType
-    ) = UNSET
-    max_queued: (
-        Annotated[int, Meta(ge=0, le=1 << 31, description="Requests that wait.")] | UnsetType
-    ) = UNSET
-    max_queued_bytes: (
-        Annotated[int, Meta(ge=0, le=1 << 40, description="Bytes of the requests that wait.")]
-        | UnsetType
-    ) = UNSET
+    Args:
+        name: Its name in the JSON Schema.
+        config: The configuration that is made of it. Keys of fields without a default are required.
+        doc: Its description.
+        keys: For a field of the configuration its description, or a `Meta` with bounds. For another
+            key, or one of another type than the field, its type.
+    """
+    kinds = kinds_of(config)
+    required = {f.name for f in fields(config) if f.default is f.default_factory is MISSING}
+    found: list[Any] = []
+    for key, value in keys.items():
+        if not isinstance(value, str | Meta):
+            found.append((key, value | UnsetType, UNSET))
+            continue
+        meta = Meta(description=value) if isinstance(value, str) else value
+        kind: Any = Annotated[_without_none(kinds[key]), meta]
+        found.append((key, kind) if key in required else (key, kind | UnsetType, UNSET))
+    return _struct(name, doc, found)
 
 
-class RateKeys(Keys):
-    """How many requests a client may send."""
+def _struct(name: str, doc: str, keys: list[Any]) -> Any:
+    return msgspec.defstruct(
+        name,
+        keys,
+        bases=(Keys,),
+        rename="camel",
+        forbid_unknown_fields=True,
+        namespace={"__doc__": doc},
+    )
 
-    requests: Annotated[float, Meta(gt=0, le=1e9, description="Requests a second.")]
-    burst: (
-        Annotated[_Count, Meta(description="Requests at once; as many as in a second.")] | UnsetType
-    ) = UNSET
+
+def _without_none(kind: Any) -> Any:
+    given = [one for one in get_args(kind) if one is not NoneType]
+    return reduce(or_, given) if NoneType in get_args(kind) else kind
 
 
-ProcessLimitKeys: Any = msgspec.defstruct(
+def _seconds(description: str) -> Meta:
+    return Meta(gt=0, le=1e9, description=description)
+
+
+def _count(description: str) -> Meta:
+    return Meta(ge=1, le=1 << 31, description=description)
+
+
+_Count = Annotated[int, Meta(ge=1, le=1 << 31)]
+_Size = Annotated[int, Meta(ge=1, le=1 << 61)]
+
+# -- a server --------------------------------------------------------------------------------------
+
+ToolsKeys = _keys(
+    "Tools",
+    ToolsConfig,
+    "The tools that clients may use, and their names at the endpoint of all servers.",
+    allow="Globs: nobody may use others.",
+    deny="Globs: nobody may use these.",
+    rename="Other names.",
+    describe="Other descriptions.",
+)
+
+FlowKeys = _keys(
+    "Flow",
+    FlowConfig,
+    "How many requests a server gets at once. Others wait.",
+    max_in_flight=_count("Requests at once, of all clients."),
+    max_in_flight_per_client=_count("Requests at once, of one client."),
+    tools=Annotated[
+        dict[str, _Count],
+        Meta(description="Globs of tools, and how many calls of these run at once."),
+    ],
+    max_queued=Meta(ge=0, le=1 << 31, description="Requests that wait."),
+    max_queued_bytes=Meta(ge=0, le=1 << 40, description="Bytes of the requests that wait."),
+)
+
+RateKeys = _keys(
+    "Rate",
+    RateConfig,
+    "How many requests a client may send.",
+    requests=_seconds("Requests a second."),
+    burst=_count("Requests at once; as many as in a second."),
+)
+
+ProcessLimitKeys: Any = _struct(
     "ProcessLimits",
-    [(field.name, _Size | UnsetType, UNSET) for field in msgspec.structs.fields(ProcessLimits)],
-    bases=(Keys,),
-    rename="camel",
-    forbid_unknown_fields=True,
-    namespace={"__doc__": "Limits of each process: bytes of memory, seconds of CPU, counts."},
+    "Limits of each process: bytes of memory, seconds of CPU, counts.",
+    [(one.name, _Size | UnsetType, UNSET) for one in msgspec.structs.fields(ProcessLimits)],
 )
 
 
@@ -103,340 +156,193 @@ class ProcessKeys(Keys):
     limits: ProcessLimitKeys | UnsetType = UNSET
 
 
-class HealthKeys(Keys):
-    """How the proxy finds a server that hangs: it sends `ping`, or `server/discover`."""
-
-    interval: (
-        Annotated[_Seconds, Meta(description="Seconds of silence, while requests wait.")]
-        | UnsetType
-    ) = UNSET
-    timeout: (
-        Annotated[_Seconds, Meta(description="Seconds for the answer; then it is ended.")]
-        | UnsetType
-    ) = UNSET
-
-
-class RecycleKeys(Keys):
-    """When a process that clients share is replaced by a new one."""
-
-    max_age: Annotated[_Seconds, Meta(description="Seconds since its start.")] | UnsetType = UNSET
-    max_requests: (
-        Annotated[_Count, Meta(description="Requests that it has answered.")] | UnsetType
-    ) = UNSET
-    max_memory: (
-        Annotated[int, Meta(ge=1, description="Bytes in memory, with its children.")] | UnsetType
-    ) = UNSET
-
-
-class RetryKeys(Keys):
-    """Which calls of tools are sent again when a server ends before it has answered."""
-
-    tools: (
-        Annotated[tuple[str, ...], Meta(description="Globs of tools that may run twice.")]
-        | UnsetType
-    ) = UNSET
-    trust_annotations: (
-        Annotated[
-            bool,
-            Meta(description="Whether tools may that the server calls read-only or idempotent."),
-        ]
-        | UnsetType
-    ) = UNSET
-
-
-class BreakerKeys(Keys):
-    """When requests to a server are refused for a while."""
-
-    failures: Annotated[_Count, Meta(description="Failures in a row.")] | UnsetType = UNSET
-    pause: Annotated[_Seconds, Meta(description="Seconds.")] | UnsetType = UNSET
-
-
-class BackendKeys(Keys):
-    """How the proxy uses a server."""
-
-    protocol: (
-        Annotated[Literal["mcp", "litemcp"], Meta(description="What it speaks.")] | UnsetType
-    ) = UNSET
-    isolation: (
-        Annotated[
-            Isolation,
-            Meta(
-                description="auto: session for clients of legacy eras, pool for requests of "
-                "2026-07-28. session: a server for each client. shared: one for all clients. "
-                "pool: several for all clients."
-            ),
-        ]
-        | UnsetType
-    ) = UNSET
-    size: (
-        Annotated[int, Meta(ge=1, le=1000, description="The most servers of a pool.")] | UnsetType
-    ) = UNSET
-    start_timeout: (
-        Annotated[_Seconds, Meta(description="Seconds for its handshake.")] | UnsetType
-    ) = UNSET
-    max_clients: (
-        Annotated[_Count, Meta(description="Clients at a time with isolation session.")] | UnsetType
-    ) = UNSET
-    session_idle: (
-        Annotated[
-            _Seconds,
-            Meta(
-                description="Seconds of silence after which an HTTP client of isolation session"
-                " loses its process."
-            ),
-        ]
-        | UnsetType
-    ) = UNSET
-    spares: (
-        Annotated[
-            int,
-            Meta(ge=0, le=1000, description="Servers that wait for clients, isolation session."),
-        ]
-        | UnsetType
-    ) = UNSET
-    idle_timeout: (
-        Annotated[
-            _Seconds,
-            Meta(description="Seconds without work after which a shared server is stopped."),
-        ]
-        | UnsetType
-    ) = UNSET
-    recycle: RecycleKeys | UnsetType = UNSET
-    ask: (
-        Annotated[
-            bool,
-            Meta(description="Whether a shared server may ask a client that is alone."),
-        ]
-        | UnsetType
-    ) = UNSET
-    health: HealthKeys | UnsetType = UNSET
-    request_timeout: (
-        Annotated[_Seconds, Meta(description="Seconds that the server has for a request.")]
-        | UnsetType
-    ) = UNSET
-    retry: RetryKeys | UnsetType = UNSET
-    breaker: BreakerKeys | UnsetType = UNSET
-    translate: (
-        Annotated[bool, Meta(description="Serve clients of an era that the server does not speak.")]
-        | UnsetType
-    ) = UNSET
-    prefix: (
-        Annotated[
-            str,
-            Meta(
-                pattern=f"^{PREFIX.pattern}$",
-                description="Stands before the names of its tools and prompts at the endpoint of "
-                "all servers; its name and _ by default.",
-            ),
-        ]
-        | UnsetType
-    ) = UNSET
-    tools: ToolsKeys | UnsetType = UNSET
-    flow: FlowKeys | UnsetType = UNSET
-    required: (
-        Annotated[bool, Meta(description="Whether /readyz says no while the server is down.")]
-        | UnsetType
-    ) = UNSET
-    lite: (
-        Annotated[
-            tuple[Annotated[str, Meta(pattern=f"^{LITE.pattern}$")], ...],
-            Meta(description="Its tools that clients of LiteMCP may use, at /lite/SERVER/TOOL."),
-        ]
-        | UnsetType
-    ) = UNSET
-    process: ProcessKeys | UnsetType = UNSET
-
-
-LimitKeys: Any = msgspec.defstruct(
-    "Limits",
-    [(field.name, _Count | UnsetType, UNSET) for field in msgspec.structs.fields(Limits)],
-    bases=(Keys,),
-    rename="camel",
-    forbid_unknown_fields=True,
-    namespace={"__doc__": "Limits of each client's connection."},
+HealthKeys = _keys(
+    "Health",
+    HealthConfig,
+    "How the proxy finds a server that hangs: it sends `ping`, or `server/discover`.",
+    interval=_seconds("Seconds of silence, while requests wait."),
+    timeout=_seconds("Seconds for the answer; then it is ended."),
 )
 
+RecycleKeys = _keys(
+    "Recycle",
+    RecycleConfig,
+    "When a process that clients share is replaced by a new one.",
+    max_age=_seconds("Seconds since its start."),
+    max_requests=_count("Requests that it has answered."),
+    max_memory=Meta(ge=1, description="Bytes in memory, with its children."),
+)
 
-_Names: TypeAlias = tuple[str, ...] | UnsetType
+RetryKeys = _keys(
+    "Retry",
+    RetryConfig,
+    "Which calls of tools are sent again when a server ends before it has answered.",
+    tools="Globs of tools that may run twice.",
+    trust_annotations="Whether tools may that the server calls read-only or idempotent.",
+)
 
+BreakerKeys = _keys(
+    "Breaker",
+    BreakerConfig,
+    "When requests to a server are refused for a while.",
+    failures=_count("Failures in a row."),
+    pause=_seconds("Seconds."),
+)
 
-class ListenKeys(Keys):
-    """A listener. Variables are replaced in all texts."""
+BackendKeys: Any = _keys(
+    "Backend",
+    BackendConfig,
+    "How the proxy uses a server.",
+    protocol="What it speaks.",
+    isolation="auto: session for clients of legacy eras, pool for requests of 2026-07-28. "
+    "session: a server for each client. shared: one for all clients. "
+    "pool: several for all clients.",
+    size=Meta(ge=1, le=1000, description="The most servers of a pool."),
+    start_timeout=_seconds("Seconds for its handshake."),
+    max_clients=_count("Clients at a time with isolation session."),
+    session_idle=_seconds(
+        "Seconds of silence after which an HTTP client of isolation session loses its process."
+    ),
+    spares=Meta(ge=0, le=1000, description="Servers that wait for clients, isolation session."),
+    idle_timeout=_seconds("Seconds without work after which a shared server is stopped."),
+    recycle=RecycleKeys,
+    ask="Whether a shared server may ask a client that is alone.",
+    health=HealthKeys,
+    request_timeout=_seconds("Seconds that the server has for a request."),
+    retry=RetryKeys,
+    breaker=BreakerKeys,
+    translate="Serve clients of an era that the server does not speak.",
+    prefix=Meta(
+        pattern=f"^{PREFIX.pattern}$",
+        description="Stands before the names of its tools and prompts at the endpoint of all "
+        "servers; its name and _ by default.",
+    ),
+    tools=ToolsKeys,
+    flow=FlowKeys,
+    required="Whether /readyz says no while the server is down.",
+    lite=Annotated[
+        tuple[Annotated[str, Meta(pattern=f"^{LITE.pattern}$")], ...],
+        Meta(description="Its tools that clients of LiteMCP may use, at /lite/SERVER/TOOL."),
+    ],
+    process=ProcessKeys,
+)
 
-    url: str
-    token: Annotated[str, Meta(description="The bearer token of clients.")] | UnsetType = UNSET
-    tokens: (
-        Annotated[tuple[str, ...], Meta(min_length=1, description="Several of them.")] | UnsetType
-    ) = UNSET
-    certfile: (
-        Annotated[str, Meta(description="The certificate and its chain (PEM).")] | UnsetType
-    ) = UNSET
-    keyfile: Annotated[str, Meta(description="Its key, if elsewhere.")] | UnsetType = UNSET
-    origins: Annotated[_Names, Meta(description="Web pages that may connect.")] = UNSET
-    hosts: Annotated[_Names, Meta(description="Names of the proxy.")] = UNSET
-    headers: (
-        Annotated[
-            dict[str, str],
-            Meta(description="Header fields of the answer that accepts a WebSocket."),
-        ]
-        | UnsetType
-    ) = UNSET
-    max_connections: Annotated[_Count, Meta(description="Connections at once.")] | UnsetType = UNSET
-    max_input_bytes: (
-        Annotated[_Count, Meta(description="Bytes of all requests that are not complete.")]
-        | UnsetType
-    ) = UNSET
-    session_idle: (
-        Annotated[
-            _Seconds, Meta(description="Seconds of silence after which an HTTP session ends.")
-        ]
-        | UnsetType
-    ) = UNSET
-    trusted_proxies: Annotated[_Names, Meta(description="Proxies that name the client.")] = UNSET
-    sse_path: Annotated[str, Meta(description="The path of HTTP+SSE.")] | UnsetType = UNSET
-    access_log: Literal["text", "json"] | UnsetType = UNSET
-    access_log_sample: (
-        Annotated[float, Meta(gt=0, le=1, description="The share of requests that is logged.")]
-        | UnsetType
-    ) = UNSET
+# -- the proxy -------------------------------------------------------------------------------------
 
+LimitKeys = _struct(
+    "Limits",
+    "Limits of each client's connection.",
+    [(one.name, _Count | UnsetType, UNSET) for one in msgspec.structs.fields(Limits)],
+)
 
-class RulesKeys(Keys):
-    """Which tools a principal may see and call, by the names at the endpoint of all servers."""
+ListenKeys: Any = _keys(
+    "Listen",
+    ListenConfig,
+    "A listener. Variables are replaced in all texts.",
+    url=Meta(),
+    token=Annotated[str, Meta(description="The bearer token of clients.")],
+    tokens=Meta(min_length=1, description="Several of them."),
+    certfile="The certificate and its chain (PEM).",
+    keyfile="Its key, if elsewhere.",
+    origins="Web pages that may connect.",
+    hosts="Names of the proxy.",
+    headers="Header fields of the answer that accepts a WebSocket.",
+    max_connections=_count("Connections at once."),
+    max_input_bytes=_count("Bytes of all requests that are not complete."),
+    session_idle=_seconds("Seconds of silence after which an HTTP session ends."),
+    trusted_proxies="Proxies that name the client.",
+    sse_path="The path of HTTP+SSE.",
+    access_log=Meta(),
+    access_log_sample=Meta(gt=0, le=1, description="The share of requests that is logged."),
+)
 
-    allow: Annotated[_Names, Meta(description="Globs: others are not allowed.")] = UNSET
-    deny: Annotated[_Names, Meta(description="Globs: these are not allowed.")] = UNSET
+RulesKeys = _keys(
+    "Rules",
+    ToolRules,
+    "Which tools a principal may see and call, by the names at the endpoint of all servers.",
+    allow="Globs: others are not allowed.",
+    deny="Globs: these are not allowed.",
+)
 
+PrincipalKeys: Any = _keys(
+    "Principal",
+    PrincipalConfig,
+    "Who may use what. It has one of token, tokenSha256 and subject.",
+    name=Meta(pattern=f"^{NAME.pattern}$"),
+    token=Annotated[str, Meta(description="Its token, mostly a variable: at least 32 characters.")],
+    token_sha256=Meta(pattern=f"^{SHA256.pattern}$"),
+    subject="Of its access tokens.",
+    issuer="Of these, among several.",
+    servers="Globs of servers that it may use.",
+    tools=RulesKeys,
+    rate=RateKeys,
+)
 
-class PrincipalKeys(Keys):
-    """Who may use what. It has one of token, tokenSha256 and subject."""
+IntrospectionKeys = _keys(
+    "Introspection",
+    IntrospectionConfig,
+    "An authorization server that is asked about tokens: with a client or a token.",
+    url=Meta(),
+    client_id=Meta(),
+    client_secret=Meta(),
+    token=Meta(),
+)
 
-    name: Annotated[str, Meta(pattern=f"^{NAME.pattern}$")]
-    token: (
-        Annotated[str, Meta(description="Its token, mostly a variable: at least 32 characters.")]
-        | UnsetType
-    ) = UNSET
-    token_sha256: Annotated[str, Meta(pattern=f"^{SHA256.pattern}$")] | UnsetType = msgspec.field(
-        default=UNSET, name="tokenSha256"
-    )
-    subject: Annotated[str, Meta(description="Of its access tokens.")] | UnsetType = UNSET
-    issuer: Annotated[str, Meta(description="Of these, among several.")] | UnsetType = UNSET
-    servers: Annotated[_Names, Meta(description="Globs of servers that it may use.")] = UNSET
-    tools: RulesKeys | UnsetType = UNSET
-    rate: RateKeys | UnsetType = UNSET
+AuthorizationKeys = _keys(
+    "Authorization",
+    AuthorizationConfig,
+    "Which access tokens let clients in.",
+    resource="The URL of the proxy as clients know it.",
+    issuers=Meta(min_length=1),
+    jwks_url="Where the keys are.",
+    introspection=IntrospectionKeys,
+    scopes="What every client needs.",
+)
 
+AdminKeys = _keys(
+    "Admin",
+    AdminConfig,
+    "The admin listener: state, metrics and the status page.",
+    listen="Its URL; http://127.0.0.1:9464 by default.",
+    token="What its clients must bring; made at the start if absent.",
+)
 
-class IntrospectionKeys(Keys):
-    """An authorization server that is asked about tokens: with a client or a token."""
+_AUDIT_TO = Meta(min_length=1, description="stderr, or a file.")
 
-    url: str
-    client_id: str | UnsetType = UNSET
-    client_secret: str | UnsetType = UNSET
-    token: str | UnsetType = UNSET
+AuditKeys: Any = _keys(
+    "Audit",
+    AuditConfig,
+    "What is noted of clients, and where.",
+    to=_AUDIT_TO,
+    events="What is noted; call and refusal by default.",
+)
 
-
-class AuthorizationKeys(Keys):
-    """Which access tokens let clients in."""
-
-    resource: Annotated[str, Meta(description="The URL of the proxy as clients know it.")]
-    issuers: Annotated[tuple[str, ...], Meta(min_length=1)]
-    jwks_url: Annotated[str, Meta(description="Where the keys are.")] | UnsetType = UNSET
-    introspection: IntrospectionKeys | UnsetType = UNSET
-    scopes: Annotated[_Names, Meta(description="What every client needs.")] = UNSET
-
-
-class AdminKeys(Keys):
-    """The admin listener: state, metrics and the status page."""
-
-    listen: (
-        Annotated[str, Meta(description="Its URL; http://127.0.0.1:9464 by default.")] | UnsetType
-    ) = UNSET
-    token: (
-        Annotated[
-            str, Meta(description="What its clients must bring; made at the start if absent.")
-        ]
-        | UnsetType
-    ) = UNSET
-
-
-class AuditKeys(Keys):
-    """What is noted of clients, and where."""
-
-    to: Annotated[str, Meta(min_length=1, description="stderr, or a file.")]
-    events: (
-        Annotated[
-            tuple[AuditEvent, ...],
-            Meta(description="What is noted; call and refusal by default."),
-        ]
-        | UnsetType
-    ) = UNSET
-
-
-class TopKeys(Keys):
-    """What holds for all servers."""
-
-    listen: (
-        Annotated[
-            tuple[str | ListenKeys, ...], Meta(description="Where to listen; nowhere: stdio.")
-        ]
-        | UnsetType
-    ) = UNSET
-    principals: tuple[PrincipalKeys, ...] | UnsetType = UNSET
-    auth: AuthorizationKeys | UnsetType = UNSET
-    audit: (
-        Annotated[str, Meta(min_length=1, description="stderr, or a file.")] | AuditKeys | UnsetType
-    ) = UNSET
-    limits: LimitKeys | UnsetType = UNSET
-    shutdown_grace: (
-        Annotated[_Seconds, Meta(description="Seconds for requests in flight at the end.")]
-        | UnsetType
-    ) = UNSET
-    drain_delay: (
-        Annotated[_Seconds, Meta(description="Seconds before the end in which /readyz says no.")]
-        | UnsetType
-    ) = UNSET
-    page_size: (
-        Annotated[_Count, Meta(description="Entries on a page of a list of several servers.")]
-        | UnsetType
-    ) = UNSET
-    ready_within: (
-        Annotated[
-            float,
-            Meta(
-                ge=0,
-                le=1e9,
-                description="Seconds that clients of several servers wait for those that are not "
-                "ready.",
-            ),
-        ]
-        | UnsetType
-    ) = UNSET
-    watch: Annotated[bool, Meta(description="Read the file again when it changes.")] | UnsetType = (
-        UNSET
-    )
-    rate: RateKeys | UnsetType = UNSET
-    slow_client_timeout: (
-        Annotated[
-            _Seconds,
-            Meta(description="Seconds until a client that does not read is disconnected."),
-        ]
-        | UnsetType
-    ) = UNSET
-    admin: AdminKeys | UnsetType = UNSET
-    tracing: (
-        Annotated[
-            bool,
-            Meta(description="Whether requests are traced with OpenTelemetry; OTEL_… says how."),
-        ]
-        | UnsetType
-    ) = UNSET
-    name: (
-        Annotated[
-            str,
-            Meta(description="Its name: in session ids, metrics and the audit log. Not secret."),
-        ]
-        | UnsetType
-    ) = UNSET
+TopKeys: Any = _keys(
+    "Top",
+    ProxyConfig,
+    "What holds for all servers.",
+    listen=Annotated[
+        tuple[str | ListenKeys, ...], Meta(description="Where to listen; nowhere: stdio.")
+    ],
+    principals=tuple[PrincipalKeys, ...],
+    auth=AuthorizationKeys,
+    audit=Annotated[str, _AUDIT_TO] | AuditKeys,
+    limits=LimitKeys,
+    shutdown_grace=_seconds("Seconds for requests in flight at the end."),
+    drain_delay=_seconds("Seconds before the end in which /readyz says no."),
+    page_size=_count("Entries on a page of a list of several servers."),
+    ready_within=Meta(
+        ge=0,
+        le=1e9,
+        description="Seconds that clients of several servers wait for those that are not ready.",
+    ),
+    watch="Read the file again when it changes.",
+    rate=RateKeys,
+    slow_client_timeout=_seconds("Seconds until a client that does not read is disconnected."),
+    admin=AdminKeys,
+    tracing="Whether requests are traced with OpenTelemetry; OTEL_… says how.",
+    name="Its name: in session ids, metrics and the audit log. Not secret.",
+)
 
 
 class ServerKeys(Entry, rename="camel"):

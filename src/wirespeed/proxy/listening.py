@@ -15,6 +15,7 @@ from wirespeed.errors import ConfigError
 from wirespeed.proxy.config import ListenConfig
 from wirespeed.transport.address import parse
 from wirespeed.transport.http.options import HttpOptions
+from wirespeed.transport.options import ListenOptions
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -29,6 +30,12 @@ if TYPE_CHECKING:
     from wirespeed.transport.net.tls import Certificate, ServerContext
     from wirespeed.transport.options import ListenFields
 
+# Fields of the same names.
+_SAME, _SAME_OF_HTTP = (
+    [name for name in ListenConfig.__dataclass_fields__ if name in options.__struct_fields__]
+    for options in (ListenOptions, HttpOptions)
+)
+
 
 def options_of(
     listen: ListenConfig, password: Callable[[str], str] | None = None
@@ -41,38 +48,21 @@ def options_of(
         ValueError: The URL, an option or a file is wrong.
     """
     address = parse(listen.url)
-    fields: ListenFields = {}
+    given = {name: getattr(listen, name) for name in _SAME}
+    fields = cast("ListenFields", {name: one for name, one in given.items() if one is not None})
     certificate: Certificate | None = None
     if listen.tokens:
         fields["token"] = listen.tokens
-    if listen.origins is not None:
-        fields["origins"] = listen.origins
-    if listen.hosts is not None:
-        fields["hosts"] = listen.hosts
-    if listen.headers:
-        fields["headers"] = listen.headers
-    if listen.max_connections is not None:
-        fields["max_connections"] = listen.max_connections
-    if listen.max_input_bytes is not None:
-        fields["max_input_bytes"] = listen.max_input_bytes
-    if listen.access_log is not None:
-        fields["access_log"] = listen.access_log
     if address.is_http:
-        idle: dict[str, Any] = {}
+        http = {name: getattr(listen, name) for name in _SAME_OF_HTTP}
         if listen.session_idle is not None:
-            idle["session_ttl"] = listen.session_idle
-        fields["http"] = HttpOptions(
-            **idle,
-            trusted_proxies=listen.trusted_proxies,
-            sse_path=listen.sse_path,
-            access_log=listen.access_log,
-            access_log_sample=listen.access_log_sample,
-        )
+            http["session_ttl"] = listen.session_idle
+        fields["http"] = HttpOptions(**http)
     else:
-        for given in ("trusted_proxies", "sse_path", "session_idle", "access_log_sample"):
-            if getattr(listen, given) != ListenConfig.__dataclass_fields__[given].default:
+        for name in ("trusted_proxies", "sse_path", "session_idle", "access_log_sample"):
+            if getattr(listen, name) != ListenConfig.__dataclass_fields__[name].default:
                 only = "is for http:// and https:// only"
-                raise ValueError(f"{given} {only}, not for {address.scheme}:")
+                raise ValueError(f"{name} {only}, not for {address.scheme}:")
     if listen.certfile is not None:
         from wirespeed.transport.net.tls import Certificate
 
