@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, cast
@@ -95,7 +95,7 @@ class Proxy:
             raise ValueError(f"{self!r} is traced already")
         self._tracer = tracer
         for service in {*self._services.values(), self._whole}:
-            service.tracer = tracer
+            service.trace(tracer)
 
     def reopen_logs(self) -> None:
         """Go on with the audit log in a new file: the old one has been given another name."""
@@ -197,10 +197,11 @@ class Proxy:
             if service is not None:
                 of_tool = partial(names[one.name].of_tool, alone=len(names) == 1)
                 shows = one.tools.allows if one.tools.restricts else None
-                self._guard(service, one.name, of_tool, shows)
+                service.guard(self.name, self._principals, one.name, of_tool, shows)
         if (merged := _merged(whole)) is not None:
-            self._guard(whole, None, partial(names_of_tool, names.values()), None)
-            merged.access = whole.access
+            of_any = partial(names_of_tool, names.values())
+            whole.guard(self.name, self._principals, None, of_any, None)
+            merged.allow(whole.access)
         for backend in config.backends:
             service = services.get(backend.name)
             if service is not None:
@@ -209,32 +210,6 @@ class Proxy:
                 service.adopt(config, self.rates, shown)
         if whole.config is None:
             whole.adopt(config, self.rates, None)
-
-    def _guard(
-        self,
-        service: ProxyService,
-        server: str | None,
-        names: Callable[[str], Iterable[str]],
-        shows: Callable[[str], bool] | None,
-    ) -> None:
-        """Let only principals use a service, if there are any, and nobody a tool that the server
-        does not show. ``names`` and ``shows`` as of `Principals.grants`."""
-        service.proxy_name = self.name
-        grants = None
-        if self._principals is not None:
-            grants = self._principals.grants(server, names, shows)
-            if service.auth is None:
-                service.auth = self._principals.authority(server)
-            else:
-                service.auth.adopt(self._principals)
-        if grants is None and shows is not None:
-            from wirespeed.proxy.access.grants import everyone  # most proxies have no rules
-
-            grants = everyone(shows)
-        if service.access is None or grants is None:
-            service.access = grants
-        else:
-            service.access.adopt(grants)
 
     @property
     def listen_fields(self) -> ListenFields:
@@ -474,9 +449,9 @@ class Proxy:
         for name, one in self._services.items():
             if services.get(name) is not one:
                 what = "changed" if name in services else "removed"
-                one.farewell = f"the server {name} was {what}"
+                one.replaced(f"the server {name} was {what}")
         if whole is not self._whole and self._whole not in self._services.values():
-            self._whole.farewell = "the servers were changed"
+            self._whole.replaced("the servers were changed")
         self._adopt(config, services, whole)
         if (merged := _merged(whole)) is not None:
             await merged.replace(_offers(config, services), config.page_size, config.ready_within)

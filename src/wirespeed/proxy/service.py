@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, cast
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from wirespeed._core.framing.base import Framer
     from wirespeed.proxy.access.audit import AuditLog
     from wirespeed.proxy.access.grants import Grants
-    from wirespeed.proxy.access.principals import ProxyAuthority
+    from wirespeed.proxy.access.principals import Principals, ProxyAuthority
     from wirespeed.proxy.backend_config import BackendConfig
     from wirespeed.proxy.config import ProxyConfig
     from wirespeed.proxy.flow.rates import Rates
@@ -168,6 +168,42 @@ class ProxyService:
 
             self._lite = LiteFronts(self)
         return self._lite.of(tool)
+
+    def trace(self, tracer: Any) -> None:
+        """Let a tracer make spans of the requests of clients that come."""
+        self.tracer = tracer
+
+    def guard(
+        self,
+        proxy_name: str | None,
+        principals: Principals | None,
+        server: str | None,
+        names: Callable[[str], Iterable[str]],
+        shows: Callable[[str], bool] | None,
+    ) -> None:
+        """Let only principals use the service, if there are any, and nobody a tool that the server
+        does not show. ``server``, ``names`` and ``shows`` as of `Principals.grants`."""
+        self.proxy_name = proxy_name
+        grants = None
+        if principals is not None:
+            grants = principals.grants(server, names, shows)
+            if self.auth is None:
+                self.auth = principals.authority(server)
+            else:
+                self.auth.adopt(principals)
+        if grants is None and shows is not None:
+            from wirespeed.proxy.access.grants import everyone  # most proxies have no rules
+
+            grants = everyone(shows)
+        if self.access is None or grants is None:
+            self.access = grants
+        else:
+            self.access.adopt(grants)
+
+    def replaced(self, farewell: str) -> None:
+        """Another service takes the place of this one. ``farewell``: What requests get after the
+        last ones that are answered."""
+        self.farewell = farewell
 
     def adopt(
         self, config: ProxyConfig, rates: Rates | None, backend: BackendConfig | None

@@ -174,6 +174,10 @@ class Upstream(UpstreamSide):
         """Count the requests of this server."""
         self.observer = observer
 
+    def end_when_unreachable(self) -> None:
+        """End when the server cannot be reached: who owns the connection makes another."""
+        self.ends_unreachable = True
+
     def retire(self) -> None:
         """Another connection has taken the place of this one."""
         self.retired = True

@@ -120,7 +120,7 @@ class PerClient:
     def adopt(self, upstream: Upstream, life: RunningServer) -> None:
         """Take a server that was started to find out its era: it is for the first client. If it
         ends before, another one is started when that client comes."""
-        life.supervisor.restarts = self._config.spares > 0
+        life.supervisor.go_on(self._config.spares > 0)
         self._spares.add(Pair.of(life, upstream))
 
     def joined(self, downstream: Downstream, first: Message | None = None) -> None:
@@ -434,8 +434,7 @@ class Pair:
         if not upstream.session.messages_in:
             pair._silent_since = upstream.began
         pair._take(upstream)
-        life.supervisor.owner = pair
-        upstream.pass_to(pair)
+        life.supervisor.pass_to(pair, upstream)
         return pair
 
     def join(
@@ -444,7 +443,7 @@ class Pair:
         """A client gets the server. ``first``: one of its requests, which waits for the
         server. ``failed``: called when the server fails."""
         self._downstream, self._first, self._failed = downstream, first, failed
-        self.life.supervisor.restarts = False  # what it knows of its client is lost with it
+        self.life.supervisor.go_on(False)  # what it knows of its client is lost with it
         if self.upstream is not None:
             self._connect(downstream, self.upstream)
 

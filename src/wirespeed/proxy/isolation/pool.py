@@ -309,7 +309,7 @@ class Pool:
             self._end(new.task)
             return
         self._running[owner] = new
-        self._meter.n_replaced += 1
+        self._meter.replaced()
         upstream = new.supervisor.upstream
         if isinstance(owner, Instance) and upstream is not None and owner.upstream is not upstream:
             owner.use(upstream)  # the old one has come back a moment ago
@@ -340,8 +340,7 @@ class Pool:
 
     def _give(self, upstream: Upstream, life: RunningServer, owner: Instance) -> None:
         self._running[owner] = life
-        life.supervisor.owner = owner
-        upstream.pass_to(owner)
+        life.supervisor.pass_to(owner, upstream)
 
     def closed(self, upstream: Upstream) -> None:
         """The first connection was lost in its handshake."""

@@ -101,6 +101,10 @@ class Merged:
                 self._releases.add(task)
                 task.add_done_callback(self._releases.discard)
 
+    def allow(self, access: Grants | None) -> None:
+        """Set what clients may use; None: everything."""
+        self.access = access
+
     # -- clients ---------------------------------------------------------------------------------
 
     def joined(self, downstream: Downstream) -> None:

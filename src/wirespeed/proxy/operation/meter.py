@@ -115,6 +115,10 @@ class Meter:
         del self.supervisors[supervisor]
         self._starts.update(_starts(supervisor))
 
+    def replaced(self) -> None:
+        """Another server has taken the place of one."""
+        self.n_replaced += 1
+
     def connected(self, upstream: Upstream) -> None:
         """A connection to a server is there."""
         upstream.observe(self.observer)

@@ -80,7 +80,8 @@ class Unsuitable(WirespeedError):
 class ServerMeter(Protocol):
     """The numbers of one server: `wirespeed.proxy.operation.meter.Meter`."""
 
-    n_replaced: int
+    def replaced(self) -> None:
+        """Another server has taken its place."""
 
     def began(self, supervisor: Supervisor) -> None:
         """A server is kept running from now on."""
@@ -143,6 +144,19 @@ class Supervisor:
         self._wasted = 0.0  # seconds of the starts that failed in a row
         self._began = 0.0
         self._answered = False  # whether it said something after its handshake
+
+    def pass_to(self, owner: UpstreamOwner, upstream: Upstream) -> None:
+        """Let somebody else own the server, and the connection to it."""
+        self.owner = owner
+        upstream.pass_to(owner)
+
+    def go_on(self, restarts: bool) -> None:
+        """Set whether it is started again when it has ended."""
+        self.restarts = restarts
+
+    def retire(self) -> None:
+        """Another server has taken the place of this one."""
+        self.retired = True
 
     async def run(self) -> None:
         """Start the server, and start it again when it has ended, until this is cancelled."""
@@ -234,7 +248,8 @@ class Supervisor:
                 self.status.pid = None if child is None else child.pid
                 await self.owner.opened(upstream)
             self.upstream = upstream
-            upstream.ends_unreachable = self.restarts and isinstance(self._target, Http)
+            if self.restarts and isinstance(self._target, Http):
+                upstream.end_when_unreachable()
             self._become_ready()
             watch = CheckTimer(upstream, self._checks_of_all())
             greeted = upstream.session.messages_in
@@ -301,7 +316,7 @@ class RunningServer(NamedTuple):
 
     async def end(self, grace: float) -> None:
         """End a server whose place another one has taken, when its requests have ended."""
-        self.supervisor.retired = True
+        self.supervisor.retire()
         loop = asyncio.get_running_loop()
         until = loop.time() + grace
         upstream = self.supervisor.upstream
