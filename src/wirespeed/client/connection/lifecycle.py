@@ -20,7 +20,7 @@ from wirespeed.client.connection import handshake
 from wirespeed.client.connection.channels import Channel, channel_for
 from wirespeed.client.connection.connection import ClientConnection
 from wirespeed.client.http.answers import Challenged
-from wirespeed.client.targets import RECONNECTS
+from wirespeed.client.targets import RECONNECTS, Http
 from wirespeed.client.timeouts import pause_after, shown
 from wirespeed.errors import (
     AuthorizationError,
@@ -311,7 +311,7 @@ class Lifecycle:
         connection, identity = self._connection, self.identity
         assert connection is not None
         probe = handshake.modern(connection, identity, timeout, fall_back=True)
-        if str(getattr(self.target, "url", "")).startswith("http"):
+        if isinstance(self.target, Http):
             # a server of HTTP answers each request, at least with a status
             try:
                 return await self._negotiate(probe)
