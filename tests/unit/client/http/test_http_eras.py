@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 from rows import every
-from web_lab import Exchange, legacy, modern, serving
+from web_lab import MODERN_HTTP, Exchange, legacy, modern, serving
 
+from wirespeed import Client
 from wirespeed.errors import (
     ConnectionLost,
     HttpStatusError,
@@ -107,6 +108,17 @@ async def test_a_probe_that_is_not_answered() -> None:
         assert client.protocol_version == "2025-11-25"
         # the probe does not keep its connection
         await asyncio.wait_for(asyncio.shield(peer.sent("server/discover")[0].gone), 5)
+
+
+async def test_a_slow_answer_to_the_probe_is_waited_for_whatever_the_case_of_the_url() -> None:
+    async def slow(exchange: Exchange, message: dict[str, Any]) -> None:
+        await asyncio.sleep(1.2)  # longer than other transports wait before they send initialize
+        exchange.result(MODERN_HTTP["server/discover"])
+
+    async with modern(**{"server/discover": slow}) as peer:
+        async with Client(peer.url.replace("http", "HTTP", 1)) as client:
+            assert client.protocol_version == "2026-07-28"
+    assert not peer.sent("initialize"), "a server of HTTP answers each request"
 
 
 async def test_a_server_that_vanishes_during_the_probe_has_no_era() -> None:
