@@ -115,9 +115,9 @@ async def test_a_slow_answer_to_the_probe_is_waited_for_whatever_the_case_of_the
         await asyncio.sleep(1.2)  # longer than other transports wait before they send initialize
         exchange.result(MODERN_HTTP["server/discover"])
 
-    async with modern(**{"server/discover": slow}) as peer:
-        async with Client(peer.url.replace("http", "HTTP", 1)) as client:
-            assert client.protocol_version == "2026-07-28"
+    rules = {"server/discover": slow}
+    async with modern(**rules) as peer, Client(f"HTTP{peer.url[4:]}") as client:
+        assert client.protocol_version == "2026-07-28"
     assert not peer.sent("initialize"), "a server of HTTP answers each request"
 
 
