@@ -72,7 +72,7 @@ INSIDE = {
         session
     """,
     "transport": """
-        rate_limited_log wire_trace schemes
+        backoff rate_limited_log wire_trace schemes
         signals link address _task_api
         http.options
         options

@@ -1,15 +1,14 @@
-"""The time limits of requests, and the pauses between attempts."""
+"""The time limits of requests."""
 
 from __future__ import annotations
 
 import enum
 import math
-import random
 from typing import Final, Literal, TypeAlias
 
 from wirespeed.errors import CallTimeout
 
-__all__ = ["CLIENT_DEFAULT", "Timeout", "pause_after", "seconds_of", "shown", "timed_out"]
+__all__ = ["CLIENT_DEFAULT", "Timeout", "seconds_of", "shown", "timed_out"]
 
 
 class _Default(enum.Enum):
@@ -37,19 +36,6 @@ def seconds_of(timeout: Timeout, default: float | None, what: str = "timeout") -
     if timeout != timeout:
         raise ValueError(f"{what} must be a number of seconds or None, not NaN")
     return timeout
-
-
-def pause_after(n: int, first: float, longest: float) -> float:
-    """Seconds to wait after *n* attempts before this one failed in a row. The pause doubles with
-    each, and is random, so that many clients do not try again at the same moment.
-
-    Args:
-        n: The number of attempts.
-        first: The longest pause after the first one.
-        longest: The longest pause of all.
-    """
-    most: float = min(first * 2.0 ** min(n, 20), longest)
-    return random.uniform(most / 2, most)
 
 
 def shown(seconds: float) -> str:

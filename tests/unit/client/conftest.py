@@ -11,6 +11,7 @@ from client_lab import Fake
 
 from wirespeed.client.connection import lifecycle
 from wirespeed.client.connection.connection import ClientConnection
+from wirespeed.transport.backoff import Backoff
 
 
 @pytest.fixture(params=["legacy", "modern"])
@@ -23,7 +24,7 @@ def era(request: pytest.FixtureRequest) -> Any:
 def short_delays(monkeypatch: pytest.MonkeyPatch) -> None:
     """Clients connect again almost at once."""
     monkeypatch.setattr(lifecycle, "_FIRST_RECONNECT", 0.001)
-    monkeypatch.setattr(lifecycle, "_RECONNECT_DELAY", 0.002)
+    monkeypatch.setattr(lifecycle, "_RECONNECTS", Backoff(0.002, 30.0, jitter=True))
 
 
 @pytest.fixture

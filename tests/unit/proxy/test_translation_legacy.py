@@ -14,6 +14,7 @@ import pytest
 
 from tests.unit.proxy.proxy_lab import MODERN
 from tests.unit.proxy.translation_lab import EraLab, request, text_in, tool
+from wirespeed.transport.backoff import Backoff
 
 pytestmark = [pytest.mark.compiled, pytest.mark.off_schema]
 
@@ -338,7 +339,7 @@ async def test_a_subscription_that_takes_too_long(tmp_path: Path) -> None:
 
 
 async def test_rounds_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("wirespeed.proxy.translation.input_requests.DELAY", 0.0)
+    monkeypatch.setattr("wirespeed.proxy.translation.input_requests.BACKOFF", Backoff(0.0, 0.0))
     lab = EraLab(tmp_path, "shared", modern=True)
     async with lab.serving():
         one, _ = await lab.legacy()

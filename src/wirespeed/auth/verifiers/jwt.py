@@ -28,6 +28,7 @@ from wirespeed.auth.jose import (
 from wirespeed.auth.metadata import fetch_server_metadata
 from wirespeed.auth.verifiers.claims import ClaimRules, audiences_of
 from wirespeed.errors import CannotVerify, InvalidToken
+from wirespeed.transport.backoff import Backoff
 
 if TYPE_CHECKING:
     from joserfc.jwk import Key
@@ -341,7 +342,7 @@ class RemoteKeySet(KeySet):
             return self._task
         wait = self._backoff
         if self._failure:
-            wait = min(wait, 2.0 ** min(self._n_failures - 1, 30))
+            wait = Backoff(1.0, wait).pause(self._n_failures - 1)
         if self._since(self._tried) < wait:
             return None
         self._tried = self._clock()

@@ -21,7 +21,7 @@ from wirespeed.client.connection.channels import Channel, channel_for
 from wirespeed.client.connection.connection import ClientConnection
 from wirespeed.client.http.answers import Challenged
 from wirespeed.client.targets import RECONNECTS, Http
-from wirespeed.client.timeouts import pause_after, shown
+from wirespeed.client.timeouts import shown
 from wirespeed.errors import (
     AuthorizationError,
     ConnectionClosed,
@@ -31,6 +31,7 @@ from wirespeed.errors import (
     UpgradeRefused,
     WirespeedError,
 )
+from wirespeed.transport.backoff import Backoff
 from wirespeed.transport.rate_limited_log import RateLimitedLog
 
 if TYPE_CHECKING:
@@ -48,13 +49,12 @@ Era: TypeAlias = Literal["auto", "legacy", "modern"]
 
 NOT_OPEN = 'the client is not open: use "async with Client(…) as client:", or await client.open()'
 
-# Seconds before the second restart in a row, doubled for each further restart, and their maximum.
-_RESTART_DELAY = 0.1
-_MAX_RESTART_DELAY = 30.0
-# The longest pause before the first reconnect in a row, and before the second, which doubles for
-# each further one. The pauses are random, as many clients may lose one server at the same moment.
+# From the second restart in a row on.
+_RESTARTS = Backoff(0.1, 30.0)
+# The longest pause before the first reconnect in a row, and the pauses from the second one on. They
+# are random, as many clients may lose one server at the same moment.
 _FIRST_RECONNECT = 0.1
-_RECONNECT_DELAY = 0.25
+_RECONNECTS = Backoff(0.25, 30.0, jitter=True)
 # Seconds after which a connection counts as good, even without a successful call.
 _SETTLED = 60.0
 # HTTP statuses of a refusal after which the client tries again: request timeout, too early, and too
@@ -477,12 +477,8 @@ class Lifecycle:
         """Seconds to wait before the next start."""
         again = self.crashes - 2
         if not self._elsewhere:
-            doubled = _RESTART_DELAY * 2.0 ** min(again, 20)
-            return min(doubled, _MAX_RESTART_DELAY) if again >= 0 else 0.0
-        if again >= 0:
-            pause = pause_after(again, _RECONNECT_DELAY, _MAX_RESTART_DELAY)
-        else:
-            pause = random.uniform(0.0, _FIRST_RECONNECT)
+            return _RESTARTS.pause(again)
+        pause = _RECONNECTS.pause(again) if again >= 0 else random.uniform(0.0, _FIRST_RECONNECT)
         return pause - (now - self._lost_at)  # time since the loss counts
 
     # -- ending ----------------------------------------------------------------------------------

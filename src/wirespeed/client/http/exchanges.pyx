@@ -7,6 +7,8 @@ cimport cython
 
 from wirespeed.transport.http.client_connection cimport HttpCall
 
+from wirespeed.transport.backoff import Backoff
+
 # Seconds before a broken stream is opened again, where the server has not said; doubled for each
 # further failure in a row, up to a maximum.
 RETRY = 1.0
@@ -203,7 +205,7 @@ cdef class EventStream(ClientExchange):
         """Open the stream again, after the pause that the server asked for."""
         pause = RETRY if self.retry is None else self.retry
         if self.failures:
-            pause = max(pause, min(RETRY * 2.0**self.failures, MAX_RETRY))
+            pause = max(pause, Backoff(RETRY, MAX_RETRY).pause(self.failures))
         self.later(pause, self.send)
 
 

@@ -16,7 +16,7 @@ import msgspec
 
 from wirespeed.client.requests.send import Request, Sender, meta_text, not_negotiated, rising
 from wirespeed.client.results.decode import Unfinished
-from wirespeed.client.timeouts import Timeout, pause_after, timed_out
+from wirespeed.client.timeouts import Timeout, timed_out
 from wirespeed.errors import (
     CallTimeout,
     ConnectionClosed,
@@ -25,6 +25,7 @@ from wirespeed.errors import (
     LimitExceeded,
     ProtocolError,
 )
+from wirespeed.transport.backoff import Backoff
 
 if TYPE_CHECKING:
     from wirespeed.client.answering.answerer import Answering, Question
@@ -38,9 +39,8 @@ INPUT_REQUIRED = "input_required"
 MAX_ROUNDS = 10
 # The most questions in one result.
 MAX_INPUT_REQUESTS = 1000
-# Seconds before the second of two rounds without questions, doubled for each further round.
-FIRST_PAUSE = 0.05
-LONGEST_PAUSE = 2.0
+# Between rounds without questions.
+BACKOFF = Backoff(0.05, 2.0, jitter=True)
 # Seconds that cancelled handlers have to end.
 HANDLER_GRACE = 1.0
 
@@ -232,7 +232,7 @@ class InputRounds:
                     answers = await self.answer_all(answering, asked.questions)
                 request = msgspec.structs.replace(request, until=request.until + clock.stood)
             else:
-                await asyncio.sleep(pause_after(idle, FIRST_PAUSE, LONGEST_PAUSE))
+                await asyncio.sleep(BACKOFF.pause(idle))
                 idle += 1
             result = await self._send_again(request, asked.params(request, answers))
             if not isinstance(result, Unfinished):

@@ -25,7 +25,7 @@ from wirespeed.client.subscriptions.subscription import (
     SubscriptionFilter,
     kind_of,
 )
-from wirespeed.client.timeouts import CLIENT_DEFAULT, Timeout, pause_after
+from wirespeed.client.timeouts import CLIENT_DEFAULT, Timeout
 from wirespeed.errors import (
     CallTimeout,
     ConnectionClosed,
@@ -35,6 +35,7 @@ from wirespeed.errors import (
     TransportError,
 )
 from wirespeed.protocol.capabilities import offers
+from wirespeed.transport.backoff import Backoff
 from wirespeed.transport.rate_limited_log import RateLimitedLog
 
 if TYPE_CHECKING:
@@ -51,15 +52,13 @@ Callback = Callable[[Any], object]
 
 
 # When the server ends the callbacks' subscription, the client subscribes again: _LISTENS times in a
-# row, after a delay in seconds that doubles. A subscription that lasts _SETTLED seconds resets the
-# count.
+# row. A subscription that lasts _SETTLED seconds resets the count.
 _LISTENS = 10
-_LISTEN_DELAY = 0.25
-_MAX_LISTEN_DELAY = 30.0
+_LISTEN_BACKOFF = Backoff(0.25, 30.0, jitter=True)
 _SETTLED = 10.0
 # The same for requests for a changed list that fail.
 _FETCHES = 5
-_FETCH_DELAY = 0.25
+_FETCH_BACKOFF = Backoff(0.25, 30.0)
 # Seconds between two requests for a list that keeps changing, doubled each time.
 _FIRST_GAP = 0.05
 _LONGEST_GAP = 5.0
@@ -115,7 +114,7 @@ class ListWatch:
                 logger.warning("the list of %s changed, but cannot be fetched: %s", self._kind, exc)
                 if failed < _FETCHES:
                     self._stale = True
-                    await asyncio.sleep(_FETCH_DELAY * 2.0 ** (failed - 1))
+                    await asyncio.sleep(_FETCH_BACKOFF.pause(failed - 1))
                 continue
             failed = 0
             self._next_at = now() + self._gap
@@ -461,6 +460,6 @@ class _Shared(Subscriber):
             logger.info("the server ended the subscription of the callbacks")
         else:
             logger.warning("the server ended the subscription of the callbacks: %s", exc)
-        pause = pause_after(self._ends, _LISTEN_DELAY, _MAX_LISTEN_DELAY)
+        pause = _LISTEN_BACKOFF.pause(self._ends)
         self._ends += 1
         callbacks.life.spawn(callbacks.listen_again(self, pause))

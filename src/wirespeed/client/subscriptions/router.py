@@ -28,7 +28,7 @@ from wirespeed.client.subscriptions.subscription import (
     Subscriber,
     SubscriptionFilter,
 )
-from wirespeed.client.timeouts import Timeout, pause_after
+from wirespeed.client.timeouts import Timeout
 from wirespeed.errors import (
     CallTimeout,
     ConnectionClosed,
@@ -39,6 +39,7 @@ from wirespeed.errors import (
 )
 from wirespeed.protocol.capabilities import offers
 from wirespeed.protocol.revisions import META_SUBSCRIPTION_ID
+from wirespeed.transport.backoff import Backoff
 from wirespeed.transport.rate_limited_log import RateLimitedLog
 
 if TYPE_CHECKING:
@@ -54,10 +55,8 @@ ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
 UPDATED = "notifications/resources/updated"
 _TAG = "params._meta." + META_SUBSCRIPTION_ID
 
-# The longest pause before a listen whose stream broke is sent again, in seconds, doubled for each
-# further break in a row; and its maximum.
-_FIRST_PAUSE = 0.1
-_MAX_PAUSE = 30.0
+# Before a listen whose stream broke is sent again.
+_BACKOFF = Backoff(0.1, 30.0, jitter=True)
 
 
 class _Updated(msgspec.Struct):
@@ -206,7 +205,7 @@ class SubscriptionRouter:
             or (subscriber.breaks >= restarts and not subscriber.lasting)
         ):
             return False
-        pause = pause_after(subscriber.breaks, _FIRST_PAUSE, _MAX_PAUSE)
+        pause = _BACKOFF.pause(subscriber.breaks)
         subscriber.route = None
         subscriber.breaks += 1
         subscriber.missed = True

@@ -41,6 +41,7 @@ from wirespeed.proxy.merge.lists import (
 from wirespeed.proxy.merge.member import Hello, Member, checked, text_of
 from wirespeed.proxy.requests import params_of, unsupported
 from wirespeed.proxy.upstream import ServerLost
+from wirespeed.transport.backoff import Backoff
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -56,8 +57,8 @@ logger = logging.getLogger("wirespeed.proxy")
 # Seconds for which the words of a server that is one client's are those of another one's, and for
 # which a list is kept that took longer than clients wait.
 _FRESH = 60.0
-# Seconds until a server that failed is tried again, doubled each time, and their maximum.
-_DELAY, _MAX_DELAY = 1.0, 30.0
+# Until a server that failed is tried again.
+_BACKOFF = Backoff(1.0, 30.0)
 # What of a client's capabilities a server may look at before it says what it has.
 _LOOKED_AT = ("sampling", "elicitation", "roots", "tasks", "extensions")
 
@@ -281,7 +282,7 @@ class MergedCatalog:
 
     async def _meet(self, offer: Offer, attempt: _Attempt) -> None:
         """Shake hands with a server until it succeeds."""
-        name, delay = offer.service.name, _DELAY
+        name, n = offer.service.name, 0
         try:
             while (client := self._client_of(offer)) is not None:
                 try:
@@ -304,8 +305,8 @@ class MergedCatalog:
                     if attempt.is_late:
                         self._came(name, hello)
                     return
-                await asyncio.sleep(delay)
-                delay = min(2 * delay, _MAX_DELAY)
+                await asyncio.sleep(_BACKOFF.pause(n))
+                n += 1
         finally:
             attempt.settle(attempt.error)
             if self._attempts.get(name) is attempt:

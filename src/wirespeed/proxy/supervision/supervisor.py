@@ -24,6 +24,7 @@ from wirespeed.client.targets import Http
 from wirespeed.errors import TransportError, WirespeedError
 from wirespeed.proxy.supervision.checks import Check, CheckTimer, Deadlines, LivenessCheck
 from wirespeed.proxy.upstream import Upstream, UpstreamOwner, is_down
+from wirespeed.transport.backoff import Backoff
 from wirespeed.transport.child.command import Stdio
 
 if TYPE_CHECKING:
@@ -32,11 +33,9 @@ if TYPE_CHECKING:
     from wirespeed.limits import Limits
     from wirespeed.proxy.backend_config import BackendConfig
 
-# Seconds before the second start in a row, doubled for each further start, and their maximum.
-_DELAY = 0.1
-_MAX_DELAY = 30.0
-# The maximum for a server elsewhere, where a start is only an attempt to connect.
-_MAX_DELAY_ELSEWHERE = 5.0
+# From the second start in a row on. The start of a server elsewhere is only an attempt to connect.
+_STARTS = Backoff(0.1, 30.0)
+_CONNECTS = Backoff(0.1, 5.0)
 # Seconds after which a connection counts as good, whether or not it has answered.
 _SETTLED = 60.0
 # Seconds after which a server has not ended right after its start.
@@ -199,12 +198,12 @@ class Supervisor:
             else:
                 self._become("restarting")
             if self._failed > 1:
-                most = _MAX_DELAY if isinstance(self._target, Stdio) else _MAX_DELAY_ELSEWHERE
-                await asyncio.sleep(min(_DELAY * 2 ** (self._failed - 2), most))
+                backoff = _STARTS if isinstance(self._target, Stdio) else _CONNECTS
+                await asyncio.sleep(backoff.pause(self._failed - 2))
             elif first:  # who waits for the start may end it
-                await asyncio.sleep(_DELAY)
+                await asyncio.sleep(_STARTS.first)
             elif self._answered:  # the next request may be its end, too
-                await asyncio.sleep(max(0.0, began + _DELAY - self._loop.time()))
+                await asyncio.sleep(max(0.0, began + _STARTS.first - self._loop.time()))
             self.status.restarts += 1
 
     @property

@@ -26,6 +26,7 @@ from wirespeed.protocol.revisions import LATEST_MODERN, META_CLIENT_CAPABILITIES
 from wirespeed.proxy.downstream import principal_of
 from wirespeed.proxy.translation.requests import Suspended, open_requests
 from wirespeed.proxy.translation.results import encode, members_of
+from wirespeed.transport.backoff import Backoff
 
 if TYPE_CHECKING:
     from wirespeed._core.envelope import Message
@@ -37,11 +38,11 @@ if TYPE_CHECKING:
 MAX_OPEN_ROUNDS = 64
 MAX_WAITING = 64
 ROUND_TTL = 600.0
-# Of a legacy client: rounds of one request, questions of one round, and seconds before a round
-# without questions.
+# Of a legacy client: rounds of one request, questions of one round, and what is waited before a
+# round without questions.
 MAX_ROUNDS = 16
 MAX_QUESTIONS = 16
-DELAY = 0.05
+BACKOFF = Backoff(0.05, 5.0)
 
 INPUT_METHODS = REVISIONS[LATEST_MODERN].input_methods
 _NOBODY = "no request of the client is open that may be answered with this question"
@@ -205,7 +206,7 @@ async def input_responses(
     if "requestState" in result:
         more["requestState"] = result["requestState"]
     if not inputs:
-        await asyncio.sleep(min(DELAY * 2**n, 5.0))
+        await asyncio.sleep(BACKOFF.pause(n))
         return more
     questions = [members_of(one) for one in inputs.values()]
     asked = [

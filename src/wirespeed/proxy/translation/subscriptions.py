@@ -21,6 +21,7 @@ from wirespeed.proxy.isolation.legacy import MAX_SUBSCRIPTIONS
 from wirespeed.proxy.requests import Ongoing, params_of
 from wirespeed.proxy.translation.results import encode, members_of
 from wirespeed.proxy.upstream import ServerLost, remote_error
+from wirespeed.transport.backoff import Backoff
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,9 +38,8 @@ _CHANGES = {
 }
 # The most subscriptions of one client.
 MAX_LISTENS = 64
-# Seconds before a subscription that the server has ended is asked for again, doubled each time.
-_DELAY = 0.5
-_MAX_DELAY = 30.0
+# Before a subscription that the server has ended is asked for again.
+_BACKOFF = Backoff(0.5, 30.0)
 
 
 # -- a client of 2026-07-28 ------------------------------------------------------------------------
@@ -228,7 +228,7 @@ class Updates:
     def start(self) -> None:
         """Hear of changed lists, if the server tells of any."""
         if self._lists:
-            self._again = asyncio.ensure_future(self._renew(0.0))
+            self._again = asyncio.ensure_future(self._renew(-1))
 
     def stop(self) -> None:
         """The client or the server has left."""
@@ -298,16 +298,17 @@ class Updates:
         waits for the next process, which gets it before all others."""
         if listen is self._listen:
             self._listen = None
-            self._again = asyncio.ensure_future(self._renew(0.0 if at_once else _DELAY))
+            self._again = asyncio.ensure_future(self._renew(-1 if at_once else 0))
 
-    async def _renew(self, delay: float) -> None:
+    async def _renew(self, n: int) -> None:
+        """Ask until there is an answer. ``n``: The pauses there were; -1: ask at once."""
         while self._upstream.link is not None:
-            await asyncio.sleep(delay)
+            await asyncio.sleep(_BACKOFF.pause(n))
             try:
                 await self._exchange()
                 return
             except WirespeedError:
-                delay = min(max(2 * delay, _DELAY), _MAX_DELAY)
+                n += 1
 
     def said(self, message: Message) -> None:
         """Show the client a change, as its revision has it."""

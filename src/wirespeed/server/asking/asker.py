@@ -37,6 +37,7 @@ from wirespeed.protocol.asking import (
 from wirespeed.protocol.revisions import REVISIONS
 from wirespeed.schema.json_schema import describe_validation_error
 from wirespeed.schema.python_types import enc_hook
+from wirespeed.transport.backoff import Backoff
 
 if TYPE_CHECKING:
     from wirespeed._core.envelope import Message
@@ -61,6 +62,7 @@ logger = logging.getLogger("wirespeed.server")
 
 MAX_ROUNDS = 10
 """The rounds of questions of a handler that returns `InputRequired` (legacy eras)."""
+POLLS = Backoff(0.05, 1.0)  # before the next call of a handler that waits without questions
 
 OnProgress: TypeAlias = Callable[[float, float | None, str | None], object]
 """A function called with the progress, the total or None, and a message or None."""
@@ -201,7 +203,7 @@ class Asker:
         if self._rounds > MAX_ROUNDS:
             raise LimitExceeded(f"the handler asked more than {MAX_ROUNDS} times")
         if not required.requests:  # the handler polls
-            await asyncio.sleep(min(1.0, 0.05 * 2 ** (self._rounds - 1)))
+            await asyncio.sleep(POLLS.pause(self._rounds - 1))
         encoded = self._encoded(required)
         self._check_running()
         waiting = [

@@ -27,6 +27,7 @@ import msgspec
 
 from wirespeed.errors import TransportError
 from wirespeed.transport.address import urls_of
+from wirespeed.transport.backoff import Backoff
 from wirespeed.transport.net import activation, bind
 from wirespeed.transport.net.group import ListenerGroup, ListenerObserver, ListenPlan
 from wirespeed.transport.net.handover import FLAGS, Mailboxes
@@ -39,8 +40,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("wirespeed.server")
 
-FIRST_PAUSE = 0.1  # seconds before a worker that died is replaced; doubled each time
-LONGEST_PAUSE = 10.0
+BACKOFF = Backoff(0.1, 10.0)  # before a worker that died is replaced
 HEALTHY = 10.0  # seconds of life after which the pause is short again
 PATIENCE = 5.0  # seconds in which a worker answers its parent
 _MAX_SOCKETS = 253  # in one message (SCM_MAX_FD)
@@ -198,7 +198,7 @@ class WorkerPool:
         self._reloads = reloads
         self._has_reloads = False  # SIGHUP has come
         self._workers: dict[int, WorkerProcess] = {}  # by pid
-        self._pauses = [FIRST_PAUSE] * n
+        self._deaths = [0] * n  # of each slot, in a row
         self._due: dict[int, float] = {}  # slot -> the time of the next start
         self._n_signals = 0
         self._n_sent = 0
@@ -316,7 +316,7 @@ class WorkerPool:
                 self._start(slot)
             except OSError as exc:  # no free process or descriptor: the other workers go on
                 logger.error("no worker can be started now: %s", exc)
-                self._due[slot] = now + self._pauses[slot]
+                self._due[slot] = now + BACKOFF.pause(self._deaths[slot])
 
     def _reap(self) -> None:
         for worker in list(self._workers.values()):
@@ -338,11 +338,11 @@ class WorkerPool:
         if not worker.ready and not self._announced:
             self._failure = TransportError(f"a worker ended with {how} before it listened")
             return
-        pause = self._pauses[worker.slot]
         if time.monotonic() - worker.began >= HEALTHY:
-            pause = FIRST_PAUSE
+            self._deaths[worker.slot] = 0
+        pause = BACKOFF.pause(self._deaths[worker.slot])
         logger.error("worker %d ended with %s; another follows in %g s", worker.pid, how, pause)
-        self._pauses[worker.slot] = min(2 * pause, LONGEST_PAUSE)
+        self._deaths[worker.slot] += 1
         self._due[worker.slot] = time.monotonic() + pause
 
     def _send_signals(self) -> None:

@@ -32,6 +32,7 @@ from wirespeed.errors import (
     TransportError,
     UpgradeRefused,
 )
+from wirespeed.transport.backoff import Backoff
 
 Message = dict[str, Any]
 
@@ -214,7 +215,7 @@ async def test_pauses_grow_and_are_random(
         return 0.0
 
     monkeypatch.setattr(lifecycle, "_FIRST_RECONNECT", 0.1)
-    monkeypatch.setattr(lifecycle, "_RECONNECT_DELAY", 0.25)
+    monkeypatch.setattr(lifecycle, "_RECONNECTS", Backoff(0.25, 30.0, jitter=True))
     monkeypatch.setattr(lifecycle.random, "uniform", uniform)
     async with WebPeer(MODERN_PEER) as peer, Client(target(peer, restart=10)) as client:
         await peer.stop()

@@ -35,6 +35,7 @@ from wirespeed.errors import (
     LimitExceeded,
     RemoteError,
 )
+from wirespeed.transport.backoff import Backoff
 from wirespeed.types import ElicitParams, SampleParams, SampleResult
 
 ROOTS = {"method": "roots/list"}
@@ -49,8 +50,7 @@ NAMED = {"action": "accept", "content": {"name": "octocat"}}
 
 @pytest.fixture(autouse=True)
 def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rounds, "FIRST_PAUSE", 0.001)
-    monkeypatch.setattr(rounds, "LONGEST_PAUSE", 0.002)
+    monkeypatch.setattr(rounds, "BACKOFF", Backoff(0.001, 0.002, jitter=True))
 
 
 FIRST = {"name": "book", "arguments": {"seats": 2}}
@@ -410,12 +410,9 @@ async def test_the_number_of_rounds_is_limited(
 
 
 def test_the_pauses_grow_and_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rounds, "FIRST_PAUSE", 0.05)
-    monkeypatch.setattr(rounds, "LONGEST_PAUSE", 2.0)
+    monkeypatch.setattr(rounds, "BACKOFF", Backoff(0.05, 2.0, jitter=True))
     for idle, longest in ((0, 0.05), (1, 0.1), (4, 0.8), (9, 2.0), (10_000, 2.0)):
-        pauses = [
-            rounds.pause_after(idle, rounds.FIRST_PAUSE, rounds.LONGEST_PAUSE) for _ in range(100)
-        ]
+        pauses = [rounds.BACKOFF.pause(idle) for _ in range(100)]
         assert longest / 2 <= min(pauses) <= max(pauses) <= longest
 
 

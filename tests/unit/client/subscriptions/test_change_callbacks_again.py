@@ -40,6 +40,7 @@ from wirespeed.errors import (
     TransportError,
     Unsupported,
 )
+from wirespeed.transport.backoff import Backoff
 from wirespeed.types import ResourceUpdated, Resumed, SubscriptionFilter, ToolsChanged
 
 UPDATED = "notifications/resources/updated"
@@ -49,9 +50,8 @@ UPDATED = "notifications/resources/updated"
 def shorter_delays(
     short_delays: None, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(callbacks, "_LISTEN_DELAY", 0.001)
-    monkeypatch.setattr(callbacks, "_MAX_LISTEN_DELAY", 0.002)
-    monkeypatch.setattr(callbacks, "_FETCH_DELAY", 0.001)
+    monkeypatch.setattr(callbacks, "_LISTEN_BACKOFF", Backoff(0.001, 0.002, jitter=True))
+    monkeypatch.setattr(callbacks, "_FETCH_BACKOFF", Backoff(0.001, 30.0))
     caplog.set_level(logging.INFO)
 
 
@@ -169,8 +169,7 @@ async def test_a_refused_listen_is_not_asked_for_again(
 async def test_closing_while_it_waits_to_listen_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(callbacks, "_LISTEN_DELAY", 60.0)
-    monkeypatch.setattr(callbacks, "_MAX_LISTEN_DELAY", 60.0)
+    monkeypatch.setattr(callbacks, "_LISTEN_BACKOFF", Backoff(60.0, 60.0, jitter=True))
     server = peer(tmp_path, "modern")
     async with server:
         client = Client(server.url, on_tools_changed=lambda _: None)
@@ -187,8 +186,7 @@ async def test_resources_are_subscribed_to_while_it_waits_to_listen_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """That listens at once; and if it is refused, what was is listened to again."""
-    monkeypatch.setattr(callbacks, "_LISTEN_DELAY", 0.1)
-    monkeypatch.setattr(callbacks, "_MAX_LISTEN_DELAY", 0.1)
+    monkeypatch.setattr(callbacks, "_LISTEN_BACKOFF", Backoff(0.1, 0.1, jitter=True))
     server = peer(tmp_path, "modern")
     async with server, Client(server.url, on_tools_changed=lambda _: None) as client:
         await server.got(LISTEN)
@@ -547,8 +545,7 @@ async def test_what_waits_for_others_ends_with_the_client(tmp_path: Path, era: A
 async def test_an_opening_that_fails_leaves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(callbacks, "_LISTEN_DELAY", 60.0)
-    monkeypatch.setattr(callbacks, "_MAX_LISTEN_DELAY", 60.0)
+    monkeypatch.setattr(callbacks, "_LISTEN_BACKOFF", Backoff(60.0, 60.0, jitter=True))
     server = peer(tmp_path, "modern")
     async with server:
         client = Client(server.url, on_tools_changed=print)
