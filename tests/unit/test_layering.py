@@ -34,6 +34,7 @@ _core
 core
 schema
 transport
+peer
 database
 tasks
 auth
@@ -77,7 +78,6 @@ INSIDE = {
         http.options
         options
         loop fd memory
-        served
         taskpool
         service
         access_log

@@ -16,7 +16,8 @@ SECTION = PAGE.partition("\n## Links that many clients share\n")[2].partition("\
 # The objects of the table, and where their fields are: in a file, or in a class of it.
 PLACES = {
     "Session": "_core/wire.pxd _core/responder.pxd _core/session.pxd",
-    "Served": "transport/served.pxd",
+    "PeerConnection": "peer/connection.pxd:PeerConnection",
+    "SessionConnection": "peer/connection.pxd:SessionConnection",
     "Serving": "server/requests/serving.pxd:Serving",
     "ServerConnection": "server/connection.pxd",
     "Endpoint": "transport/link.pxd",

@@ -18,21 +18,17 @@ from wirespeed._core.streams import FrameStream
 from wirespeed.litemcp.call import SHOWN, Calls, LiteCall
 from wirespeed.litemcp.envelope import BadMessage, SeenIds, id_of
 from wirespeed.litemcp.messages import IOBasic, refuse_version
+from wirespeed.peer.connection import PeerConnection
 from wirespeed.schema.from_strings import ArgumentError
-from wirespeed.transport.link import Endpoint
-from wirespeed.transport.taskpool_choice import LAST_WAIT
 
 if TYPE_CHECKING:
     from wirespeed._core.framing.base import Framer
     from wirespeed._core.slab import Lease
     from wirespeed.litemcp.call import LiteServerOptions
     from wirespeed.litemcp.tool import LiteTool
-    from wirespeed.transport.service import Peer
     from wirespeed.transport.taskpool import TaskPool
 
 logger = logging.getLogger("wirespeed.litemcp")
-
-MAX_LOGGED_FAULTS = 100
 
 # Escapes in a JSON string: a backslash, a pair of surrogates, or (the group) a lone surrogate.
 _PAIR_OR_HALF = re.compile(
@@ -63,7 +59,7 @@ class _StreamCall(LiteCall):
         self.connection.finish(self.raw_id, result)
 
 
-class LiteConnection(Endpoint):
+class LiteConnection(PeerConnection):
     """A connection of a `wirespeed.litemcp.LiteServer`."""
 
     def __init__(
@@ -74,12 +70,7 @@ class LiteConnection(Endpoint):
         pool: TaskPool,
         framer: Framer,
     ) -> None:
-        self.server = server
-        self.loop = loop
-        self.closed: asyncio.Future[BaseException | None] = loop.create_future()
-        self.principal: bytes | None = None
-        self.peer: Peer | None = None
-        self.draining = False
+        super().__init__(server, loop, logger)
         self.faults = 0  # frames that cannot be answered
         self.wire = self.stream = FrameStream(framer, limits=server.limits)
         self._limits = server.limits
@@ -91,7 +82,6 @@ class LiteConnection(Endpoint):
         self._calls = Calls(server, tool, loop, pool)
         self._running = self._calls.running
         self._at_eof = False
-        self._grace_timer: asyncio.TimerHandle | None = None
 
     def begin(self, server: LiteServerOptions, tool: LiteTool) -> None:
         """Serve another tool than that of the constructor, and the messages that waited for it:
@@ -124,39 +114,27 @@ class LiteConnection(Endpoint):
             else:
                 self._receive(message, raw_id, frame)
         if self.draining:
-            self._check_drained()
+            self.check_drained()
 
     def on_eof(self) -> None:
         """The client has closed its side: answer its requests, then close."""
         self._at_eof = True
         self.drain()
 
-    def on_lost(self, exc: BaseException | None) -> None:
+    def clean_up(self, exc: BaseException | None) -> None:
         """The link is lost: cancel the running calls."""
-        if self._grace_timer is not None:
-            self._grace_timer.cancel()
-            self._grace_timer = None
-        if exc is not None:
-            logger.info("connection lost: %s", exc)
         for call in list(self._running):
             call.cancel()
-        self.server.forget(self)
+        self.service.forget(self)
         if not self.closed.done():
-            self.closed.set_result(None)
-
-    def on_drained(self) -> None:
-        """The client reads again."""
-        if self.draining:
-            self._check_drained()
+            self.closed.set_result(None)  # a loss is no error of who serves
 
     def _fault(self, reason: str, frame: Lease | None) -> None:
         """Log a frame that cannot be answered, up to a limit: a flood must not fill the log."""
         self.faults += 1
-        if self.faults <= MAX_LOGGED_FAULTS:
-            text = b"" if frame is None else bytes(memoryview(frame)[:SHOWN])
-            logger.warning("ignored a message: %s%s", reason, f": {text!r}" if text else "")
-            if self.faults == MAX_LOGGED_FAULTS:
-                logger.warning("further bad input on this connection is not logged")
+        text = b"" if frame is None else bytes(memoryview(frame)[:SHOWN])
+        what = f"{reason}: {text!r}" if text else reason
+        self.log_fault(self.faults, "ignored a message: %s", what)
 
     # -- requests --------------------------------------------------------------------------------
 
@@ -214,7 +192,7 @@ class LiteConnection(Endpoint):
             if self.link is not None:
                 self.link.pump()  # no effect inside on_data, which continues by itself
         if self.draining:
-            self._check_drained()
+            self.check_drained()
 
     def _answer(self, raw_id: bytes, result: bytes) -> None:
         self._send(b'%b%b,"type":"result","data":%b}' % (self._head, raw_id, result))
@@ -226,40 +204,24 @@ class LiteConnection(Endpoint):
 
     # -- shutting down ---------------------------------------------------------------------------
 
-    def drain(self) -> None:
-        """Refuse new requests, answer running calls within the grace time, then close."""
-        if self.draining or self.link is None:
-            return
-        self.draining = True
-        self.link.closing = True
-        self.link.update_reading()
-        self.link.wrote()
-        self._grace_timer = self.loop.call_later(self.server.shutdown_grace, self._grace_over)
-        self._check_drained()
+    def on_draining(self) -> None:
+        """Read no more requests."""
+        if self.link is not None:
+            self.link.closing = True
+            self.link.update_reading()
 
-    def _check_drained(self) -> None:
-        """Close when all calls are answered and all answers are sent."""
-        link = self.link
-        if link is None or self._running or (self._at_eof and self.stream.framer.buffered):
-            return
-        link.flush()
-        if self.link is not None and link.idle:
-            link.end()
+    def answered_all(self) -> bool:
+        """Return whether all calls are answered, also those that wait in the input."""
+        return not self._running and not (self._at_eof and self.stream.framer.buffered)
 
-    def _grace_over(self) -> None:
-        self._grace_timer = None
+    def on_grace_over(self) -> None:
+        """Cancel the calls that run."""
         self._calls.give_up()
-        # do not wait for a handler that ignores its cancellation
-        self.loop.call_later(LAST_WAIT, self._end)
+        self.wait_last(self._end)
 
     def _end(self) -> None:
         if self.link is not None:
             self.link.end()
-
-    def abort(self) -> None:
-        """Close now: cancel running calls, drop queued answers."""
-        if self.link is not None:
-            self.link.close()
 
 
 def _whole(found: re.Match[bytes]) -> bytes:

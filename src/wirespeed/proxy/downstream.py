@@ -127,7 +127,9 @@ class Downstream(Side):
     """
 
     # a dict for each idle client is too much
-    __slots__ = ("_grace_timer", "request_id", "service", "translates")
+    __slots__ = ("request_id", "translates")
+
+    service: DownstreamService
 
     def __init__(
         self,
@@ -141,17 +143,15 @@ class Downstream(Side):
         outer: Downstream | None = None,
         mirrored: AccessCheck | None = None,
     ) -> None:
-        super().__init__(Session(limits=service.limits, role="server", framer=framer), loop)
+        session = Session(limits=service.limits, role="server", framer=framer)
+        super().__init__(session, loop, service, logger)
         self.shared = shared
         self.outer = outer
         if outer is not None and not shared:  # else each request has its own
             self.principal, self.peer = outer.principal, outer.peer
         self.mirrored = mirrored
-        self.service = service
-        self.closed = loop.create_future()
         self.request_id: str | None = None
         self.translates = translates
-        self._grace_timer: asyncio.TimerHandle | None = None
         super().bind(Binding.to_router(router, service.flow))
 
     @property
@@ -194,26 +194,16 @@ class Downstream(Side):
         """Return the server that a request goes to, or None if it was answered."""
         return self.router.route(self, message)
 
-    def on_eof(self) -> None:
-        """The client sends no more: answer its requests, then close."""
-        self._drain()
-
     def on_slow(self) -> None:
         """The client has not read for too long: its connection ends."""
         self.service.cut["slow reader"] += 1
 
-    def on_lost(self, exc: BaseException | None) -> None:
+    def clean_up(self, exc: BaseException | None) -> None:
         """The client has left."""
-        if self._grace_timer is not None:
-            self._grace_timer.cancel()
-        if exc is not None:
-            logger.info("connection lost: %s", exc)
-        super().on_lost(exc)
+        super().clean_up(exc)
         if self.is_client:
             self.service.left(self)
         self.router.left(self)
-        if not self.closed.done():
-            self.closed.set_result(exc)
 
     def notified(self, message: Message) -> None:
         """Take a notification that belongs to no request."""
@@ -320,20 +310,15 @@ class Downstream(Side):
             if self.session.refusal is None:  # else its server is not there
                 self.session.refusal = (codes.SHUTTING_DOWN, self.service.farewell)
             self.end_subscriptions()
-            self._drain()
+            super().drain()
 
-    def _drain(self) -> None:
-        if self.draining:
-            return
-        self.draining = True
+    def on_draining(self) -> None:
+        """Call what is to be called before the last requests are waited for."""
         if (on_drain := self.binding.on_drain) is not None:
             on_drain()
-        if self.link is not None:
-            self._grace_timer = self.loop.call_later(self.service.shutdown_grace, self._grace_over)
-            self.check_drained()
 
-    def _grace_over(self) -> None:
-        """Requests are not waited for any more."""
+    def on_grace_over(self) -> None:
+        """Cut off the requests that are left."""
         self.end_subscriptions()
         n = self.session.inflight.live
         if n:

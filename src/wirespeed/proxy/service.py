@@ -387,7 +387,7 @@ class ProxyService:
         )
         links = pair(loop, upstream, downstream)
         self._join(downstream)
-        upstream.lost.add_done_callback(lambda _: downstream.abort())
+        upstream.closed.add_done_callback(lambda _: downstream.abort())
         for link in links:
             link.start()
         return upstream, downstream

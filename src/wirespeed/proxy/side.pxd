@@ -7,7 +7,7 @@ from wirespeed._core.span cimport Span
 from wirespeed._core.splice cimport Edit
 from wirespeed.proxy.flow.turns cimport Turn, Turns
 from wirespeed.server.requests.observer cimport Observer, Series
-from wirespeed.transport.served cimport Served
+from wirespeed.peer.connection cimport SessionConnection
 
 cdef enum:
     SHORT_TOKEN = 39
@@ -111,7 +111,7 @@ cdef class Translation:
     cdef bint diverts_c(self, Message m) noexcept
 
 
-cdef class Side(Served):
+cdef class Side(SessionConnection):
     cdef readonly object binding         # where its requests go (`Binding`); what follows is of it
     cdef readonly Side across            # where its requests go; None: nowhere
     cdef readonly dict requests          # method -> function of (side, message), not of `across`
@@ -140,7 +140,6 @@ cdef class Side(Served):
     cdef public int audits               # which of them (`Audits`)
     cdef public long long n_given_up     # requests to it that were cancelled, or expired
     cdef readonly long long n_late       # answers and progress that nobody waits for
-    cdef readonly long long n_dropped    # notifications that this side did not read in time
     cdef uint64_t newest                 # the last request of this side; perhaps over
     cdef void *asked_by                  # who sent it the last request; to be compared only
     cdef bint joins                      # the next request may wait for those of other connections

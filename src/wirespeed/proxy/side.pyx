@@ -20,18 +20,17 @@ from wirespeed._core.envelope cimport (
     ERROR, INVALID, NOTIFICATION, REQUEST, RESULT, Message, is_modern, method_is, poi_is,
     span_of,
 )
-from wirespeed._core.framing.writer cimport FrameWriter
 from wirespeed._core.inflight cimport InFlight, InFlightSlot, inflight_id
 from wirespeed._core.reply_route cimport ReplyRoute
 from wirespeed._core.session cimport Session
 from wirespeed._core.span cimport Span
 from wirespeed._core.splice cimport MAX_MORE, Edit, edit_of, splice_c
+from wirespeed.peer.connection cimport DRAINING, SessionConnection
 from wirespeed.proxy.flow.turns cimport Turn, Turns
 from wirespeed.proxy.trace_context cimport with_fields_c, with_meta_c
 from wirespeed.server.http.headers cimport check_headers_c
 from wirespeed.server.requests.observer cimport CANCELLED, now_c
 from wirespeed.server.requests.params cimport check_envelope_c
-from wirespeed.transport.served cimport Served
 
 import logging
 from math import ceil
@@ -131,12 +130,14 @@ cdef class Translation:
         return False
 
 
-cdef class Side(Served):
+cdef class Side(SessionConnection):
     """The base of `Downstream` and `Upstream`.
 
     Args:
         session: The session of the connection.
         loop: The event loop.
+        service: What a client is connected to; None for a server.
+        log: The logger of the loss; None: the loss is not logged.
 
     Attributes:
         binding: Where its requests go: a `wirespeed.proxy.binding.Binding`. So do `across`,
@@ -156,8 +157,9 @@ cdef class Side(Served):
         audits: Which of them: `Audits`.
     """
 
-    def __init__(self, Session session not None, loop):
-        Served.__init__(self, session, loop)
+    def __init__(self, Session session not None, loop, service=None, log=None):
+        SessionConnection.__init__(self, session, service, loop, log)
+        self.most_unread = 2 * session.output_high
         self.deadline = INFINITY
 
     def bind(self, binding not None):
@@ -212,38 +214,34 @@ cdef class Side(Served):
 
     # -- events of the link ----------------------------------------------------------------------
 
+    cdef int take_c(self, Message m) except -1:
+        try:
+            if m.kind_c == REQUEST:
+                self.request_c(m)
+            elif m.kind_c == RESULT or m.kind_c == ERROR:
+                if type(m.token) is Route:
+                    self.pass_answer_c(<Route> m.token, m)
+                else:
+                    self.answered(m, m.token)
+            elif m.kind_c == NOTIFICATION:
+                self.notification_c(m)
+            elif m.kind_c == INVALID:
+                self.fault_c(m)
+        except Exception as exc:
+            logger.error("internal error of the proxy at %s", m, exc_info=exc)
+            if m.kind_c == REQUEST:
+                self.session.error_c(m.ref, codes.INTERNAL_ERROR, "Internal error", None)
+            elif type(m.token) is Route and m.kind_c != NOTIFICATION:
+                self.fail_c(<Route> m.token, codes.INTERNAL_ERROR, "Internal error", None)
+        return 0
+
     cpdef object on_data(self):
         cdef Side me = self            # an event may close the link
-        cdef Message m
-        while me.link is not None:
-            m = None                   # so that it may be used again
-            m = self.session.next_c()
-            if m is None:
-                break
-            try:
-                if m.kind_c == REQUEST:
-                    self.request_c(m)
-                elif m.kind_c == RESULT or m.kind_c == ERROR:
-                    if type(m.token) is Route:
-                        self.pass_answer_c(<Route> m.token, m)
-                    else:
-                        self.answered(m, m.token)
-                elif m.kind_c == NOTIFICATION:
-                    self.notification_c(m)
-                elif m.kind_c == INVALID:
-                    self.fault_c(m)
-            except Exception as exc:
-                logger.error("internal error of the proxy at %s", m, exc_info=exc)
-                if m.kind_c == REQUEST:
-                    self.session.error_c(m.ref, codes.INTERNAL_ERROR, "Internal error", None)
-                elif type(m.token) is Route and m.kind_c != NOTIFICATION:
-                    self.fail_c(<Route> m.token, codes.INTERNAL_ERROR, "Internal error", None)
-        if self.turn is not None and not self.session.pauses_requests:
-            self.end_turn_c()
-        if self.draining:
-            me.check_drained()
+        SessionConnection.on_data(me)
+        if me.turn is not None and not me.session.pauses_requests:
+            me.end_turn_c()
 
-    cpdef object on_lost(self, exc):
+    def clean_up(self, exc):
         """The link is gone. What this side had asked is cancelled, what it had been asked fails."""
         cdef Side me = self
         cdef Route route
@@ -293,7 +291,7 @@ cdef class Side(Served):
                 me.refuse_unsent_c(ref, token.request, why)
             elif code != CANCELLED:
                 me.refused_c(token.request, code)
-        return Served.cut_off_c(me, why)
+        return SessionConnection.cut_off_c(me, why)
 
     # -- its requests ------------------------------------------------------------------------------
 
@@ -649,7 +647,7 @@ cdef class Side(Served):
     cdef int passed_c(self) except -1:
         """An answer to this side was written."""
         self.link.wrote_c()
-        if self.draining:
+        if self.phase == DRAINING:
             self.check_drained()
         return 0
 
@@ -732,8 +730,7 @@ cdef class Side(Served):
 
     cdef int pass_about_c(self, Route route, Message m, int which, Span text) except -1:
         cdef Side asker = route.asker
-        if asker.session.writer_about_c(route.ref).out.size >= 2 * asker.session.output_high:
-            asker.n_dropped += 1       # nothing awaits that notifications leave
+        if asker.drops_c(route.ref):
             return 0
         asker.session.splice_about_c(route.ref, m, which, text)
         return asker.link.wrote_c()
@@ -819,8 +816,7 @@ cdef class Side(Served):
         """This side has read: go on with what waited for that."""
         if self.turns is not None:
             self.give_turn_c()
-        if self.draining:
-            self.check_drained()
+        SessionConnection.on_drained(self)
 
     # -- what the proxy says itself --------------------------------------------------------------
 
@@ -877,15 +873,9 @@ cdef class Side(Served):
     def pass_notification(self, Message message, Side to not None, uint64_t about=0, /):
         """Send a notification of this side to another as it came. ``about``: the ``ref`` of the
         request that it is about. It is dropped and counted if that side does not read."""
-        cdef FrameWriter writer
-        if to.link is None:
-            return
-        writer = to.session.writer_about_c(about)
-        if writer.out.size >= 2 * to.session.output_high:
-            to.n_dropped += 1
-            return
-        splice_c(writer, message, NULL, 0)
-        to.link.wrote_c()
+        if to.link is not None and not to.drops_c(about):
+            splice_c(to.session.writer_about_c(about), message, NULL, 0)
+            to.link.wrote_c()
 
     cdef int hand_over_c(self, uint64_t about) except -1:
         """Hand over what was written about a request of this side, whose peer is another side of
@@ -923,13 +913,8 @@ cdef class Side(Served):
     def say(self, str method not None, bytes params not None, uint64_t about=0, /):
         """Send a notification of the proxy to this side. ``about``: the ``ref`` of the request that
         it is about. It is dropped and counted if this side does not read."""
-        if self.link is None:
-            return
-        if self.session.writer_about_c(about).out.size >= 2 * self.session.output_high:
-            self.n_dropped += 1
-            return
-        self.session.send_notification(method, params, about=about)
-        self.link.wrote_c()
+        if self.link is not None:
+            self.notify_c(method, params, about)
 
     def is_open(self, Message message not None, /):
         """Return whether a request of this side is neither answered nor cancelled."""
@@ -968,22 +953,6 @@ cdef class Side(Served):
             self.session.result_c(route.ref, SUBSCRIPTION_OVER % text)
         if self.link is not None:
             self.link.wrote_c()
-
-    # -- the end -----------------------------------------------------------------------------------
-
-    def check_drained(self):
-        """Close a draining connection once everything is answered and sent."""
-        cdef Side me = self            # the flush may close the connection
-        if (
-            self.link is not None
-            and self.session.inflight.live == 0
-            and self.session.n_whole == 0
-        ):
-            self.link.closing = True
-            self.link.update_reading()
-            self.link.flush()
-            if me.link is not None and me.link.idle:
-                me.link.end()
 
     def awaits(self, int64_t id):
         """Return whether a request that this side was asked waits for its answer."""

@@ -93,7 +93,6 @@ class Upstream(UpstreamSide):
 
     Attributes:
         name: The server's, in the configuration.
-        lost: Done when the connection is gone; the result is the reason of a loss, or None.
         exit_note: What is known of the exit of its program.
         ended_for: Why the proxy has ended it; "" if the proxy has not.
         retired: Whether another connection has taken its place, so that it gets no new requests.
@@ -122,7 +121,6 @@ class Upstream(UpstreamSide):
             self.deadline = deadline
         self.name = name
         self.owner = owner
-        self.lost: asyncio.Future[BaseException | None] = loop.create_future()
         self.exit_note = ""
         self.ended_for = ""
         self.retired = False
@@ -352,14 +350,10 @@ class Upstream(UpstreamSide):
         if self.link is not None:
             self.link.close()
 
-    def on_lost(self, exc: BaseException | None) -> None:
+    def clean_up(self, exc: BaseException | None) -> None:
         """The connection is gone: what it was asked fails."""
-        try:
-            super().on_lost(exc)
-            self.owner.closed(self)
-        finally:
-            if not self.lost.done():
-                self.lost.set_result(exc)
+        super().clean_up(exc)
+        self.owner.closed(self)
 
 
 def remote_error(text: Lease) -> RemoteError:

@@ -10,11 +10,9 @@ cdef class ServerConnection(Serving):
     cdef list hot_tools                # tools found lately, by a hash of the name
     cdef object modern                 # the newest modern Revision, or None
     cdef bytes modern_version          # its version as JSON text
-    cdef public bint pinned_modern     # a modern request succeeded: no handshake can follow
     cdef public dict listens           # subscriptions/listen: request's id -> Subscription
     cdef readonly object changes       # what the client is told of: ChangeNotifier
     cdef public Pipeline through       # what every request passes first (middleware), or None
-    cdef object grace_timer
     cdef set ending                    # cancelled calls whose handlers the next requests wait for
     cdef object hold_timer             # ends that wait; None: nothing waits
 
@@ -22,7 +20,6 @@ cdef class ServerConnection(Serving):
     cdef int observe_c(self, Call call, Message m) except -1
     cdef int fail_c(self, Call call, Message m, object exc) except -1
     cdef int cancel_c(self, object request) except -1
-    cdef int log_fault_c(self, Message m) except -1
     cdef int serve_c(self, Call call, Message m) except -1
     cdef int dispatch_c(self, Call call, Message m) except -1
     cdef object revision_for_c(self, Message m, bint modern)
@@ -32,5 +29,4 @@ cdef class ServerConnection(Serving):
     cdef int call_tool_c(self, Call call, Message m) except -1
     cdef object call_inline_c(self, Call call, Tool tool, object decoded)
     cdef int pin_modern_c(self) except -1
-    cdef int drain_c(self) except -1
     cdef Tool find_tool_c(self, Call call, Message m)

@@ -28,11 +28,12 @@ from wirespeed._core.envelope cimport (
 )
 from wirespeed._core.slab cimport Lease
 from wirespeed._core.span cimport Span, span_equals
+from wirespeed.peer.connection cimport OPEN
 from wirespeed.server.http.headers cimport check_headers_c, check_params_c
 from wirespeed.server.requests.call cimport DETACHABLE, NOT_STOPPED, RUNNING, SHUT_DOWN, Call
 from wirespeed.server.requests.observer cimport now_c
 from wirespeed.server.requests.params cimport check_envelope_c, has_other_params_c
-from wirespeed.server.requests.serving cimport Serving
+from wirespeed.server.requests.serving cimport GREETED, INITIALIZED, MODERN, NEW, Serving
 from wirespeed.server.tools.tool cimport INLINE, Tool
 from wirespeed.transport.taskpool cimport Completion, TaskPool
 
@@ -51,7 +52,6 @@ logger = logging.getLogger("wirespeed.server")
 
 cdef enum:
     N_HOT = 16
-    MAX_LOGGED_FAULTS = 100
 
 cdef double MAX_HOLD = 0.05    # seconds
 
@@ -74,43 +74,34 @@ cdef class ServerConnection(Serving):
         self.listens = self.changes.listens
         self.through = service.middleware.chain
         self.state = methods.State()
-        self.closed = loop.create_future()
 
     # -- what the link tells -------------------------------------------------------------------
 
-    cpdef object on_data(self):
-        cdef ServerConnection me = self    # a handler may close the connection
-        cdef Message m
-        cdef Call call
-        while me.link is not None:
-            m = call = None    # so that both may be used again
-            m = self.session.next_c()
-            if m is None:
-                break
-            try:
-                if m.kind_c == REQUEST:
-                    call = self.call_c(m)
-                    if self.observer is not None:
-                        self.observe_c(call, m)
-                    if self.head is not None:
-                        self.check_http_c(call, m)
-                    if self.through is not None:
-                        self.through.run_c(call)
-                    else:
-                        self.serve_c(call, m)
-                elif m.kind_c == NOTIFICATION:
-                    self.notification(m)
-                elif m.kind_c == RESULT or m.kind_c == ERROR or m.token is not None:
-                    if self.shared and self.revision is None:
-                        self.peer.refuse_response()
-                    else:
-                        self.questions.answered_c(m)
-                elif m.kind_c == INVALID:
-                    self.log_fault_c(m)
-            except Exception as exc:
-                self.fail_c(call, m, exc)
-        if self.draining:
-            self.check_drained_c()
+    cdef int take_c(self, Message m) except -1:
+        cdef Call call = None
+        try:
+            if m.kind_c == REQUEST:
+                call = self.call_c(m)
+                if self.observer is not None:
+                    self.observe_c(call, m)
+                if self.head is not None:
+                    self.check_http_c(call, m)
+                if self.through is not None:
+                    self.through.run_c(call)
+                else:
+                    self.serve_c(call, m)
+            elif m.kind_c == NOTIFICATION:
+                self.notification(m)
+            elif m.kind_c == RESULT or m.kind_c == ERROR or m.token is not None:
+                if self.shared and self.revision is None:
+                    self.peer.refuse_response()
+                else:
+                    self.answered_c(m)
+            elif m.kind_c == INVALID:
+                self.log_fault(self.session.faults, "bad input: %s", m.reason)
+        except Exception as exc:
+            self.fail_c(call, m, exc)
+        return 0
 
     cdef int fail_c(self, Call call, Message m, object exc) except -1:
         """Answer a request that failed before its handler ran. ``call`` is None for other
@@ -125,44 +116,27 @@ cdef class ServerConnection(Serving):
             call.end_c(m)
         return 0
 
-    cdef int log_fault_c(self, Message m) except -1:
-        """Log the first faults of a connection. A flood of faults must not fill the log, nor block
-        the server on a stderr that is not read."""
-        if self.session.faults <= MAX_LOGGED_FAULTS:
-            logger.warning("bad input: %s", m.reason)
-            if self.session.faults == MAX_LOGGED_FAULTS:
-                logger.warning("further bad input on this connection is not logged")
-        return 0
-
     cpdef object on_eof(self):
         cdef ServerConnection me = self
-        self.questions.fail_all_c()    # no answer can come
+        me.fail_questions_c()          # no answer can come
         me.drain_c()                   # no more requests can come
 
-    cpdef object on_lost(self, exc):
-        cdef ServerConnection me = self
+    def loss_level(self, exc):
+        return logging.INFO if isinstance(exc, ConnectionError) else logging.WARNING
+
+    def clean_up(self, exc):
         cdef Call call
-        if self.grace_timer is not None:
-            self.grace_timer.cancel()
-            self.grace_timer = None
-        if exc is not None:
-            logger.log(
-                logging.INFO if isinstance(exc, ConnectionError) else logging.WARNING,
-                "connection lost: %s", exc,
-            )
         for call in list(self.running):
             call.cancel()
         if self.hold_timer is not None:
             self._resume()
-        self.questions.fail_all_c()
+        self.fail_questions_c()
         self.listens.clear()
         self.spare_call = None
-        self._release_waiters()
+        self.release_waiters_c()
         if self.observer is not None:
             self.observer.left({**self.session.counters, "dropped": self.n_dropped})
-        me.service.connections.discard(self)
-        if not self.closed.done():
-            self.closed.set_result(exc)
+        self.service.connections.discard(self)
 
     # -- requests ------------------------------------------------------------------------------
 
@@ -233,7 +207,7 @@ cdef class ServerConnection(Serving):
     cdef int pin_modern_c(self) except -1:
         """A modern request was served: this connection stays modern, if it is one client's."""
         if not self.shared:
-            self.pinned_modern = True
+            self.handshake = MODERN
             self.session.null_ids = False
         return 0
 
@@ -345,7 +319,7 @@ cdef class ServerConnection(Serving):
             if call.modern:
                 check_params_c(self.head, tool.header_params, arguments)
         call.operation = tool
-        if call.modern and not self.pinned_modern:
+        if call.modern and self.handshake != MODERN:
             self.pin_modern_c()
         if has_other_params_c(m):
             self.spare_call = None
@@ -400,7 +374,8 @@ cdef class ServerConnection(Serving):
         if m.token is not None and m.ref:
             self.cancel_c(m.token)     # notifications/cancelled of a request in flight
         elif method_is(m, b'"notifications/initialized"', "notifications/initialized"):
-            self.state.initialized = self.revision is not None
+            if self.handshake == GREETED:
+                self.handshake = INITIALIZED
         elif m.method in self.state.heard:
             self.state.heard[m.method](m)
         elif method_is(
@@ -440,12 +415,13 @@ cdef class ServerConnection(Serving):
 
     cdef int assume_c(self, object revision) except -1:
         Serving.assume_c(self, revision)
-        self.state.initialized = True
+        self.handshake = INITIALIZED
         return 0
 
     cdef bint renew_c(self) except -1:
         if self.revision is not None:
             self.state = methods.State()
+            self.handshake = NEW
             self.changes.forget()
         return Serving.renew_c(self) and not (self.kept or self.running or self.listens)
 
@@ -457,48 +433,20 @@ cdef class ServerConnection(Serving):
         Meanwhile cancellations and answers to questions are still read, and new requests are
         refused.
         """
-        if not self.draining:
+        if self.phase == OPEN:
             self.session.refusal = (codes.SHUTTING_DOWN, SHUTTING_DOWN)
             self.drain_c()
 
-    cdef int drain_c(self) except -1:
-        cdef ServerConnection me = self    # the flush may close the connection
-        if self.draining:
-            return 0
-        self.draining = True
+    def on_draining(self):
         self.changes.end()
-        if self.link is not None:
-            self.wrote()
-            self.grace_timer = self.loop.call_later(self.service.shutdown_grace, self._grace_over)
-            me.check_drained_c()
-        return 0
 
-    def _grace_over(self):
+    cpdef bint answered_all(self) except -1:
+        return Serving.answered_all(self) and self.session.n_cancelled == 0
+
+    def on_grace_over(self):
         cdef Call call
-        self.grace_timer = None
         for call in list(self.running):
             logger.warning("%s %s did not end in time for the shutdown", call.operation.kind,
                            call.operation.name)
             call.stop_c(SHUT_DOWN)
-        # a handler that ignores its cancellation is not waited for
-        self.grace_timer = self.loop.call_later(0.25, self.cut_off, SHUTTING_DOWN)
-
-    cdef int check_drained_c(self) except -1:
-        """Close once everything is answered and sent."""
-        cdef ServerConnection me = self    # the flush may close the connection
-        if (
-            self.link is not None
-            and self.session.inflight.live == 0
-            and self.session.n_cancelled == 0
-            and self.session.n_whole == 0
-        ):
-            self.link.closing = True   # nothing more is expected of the client
-            self.link.update_reading()
-            self.link.flush()
-            if me.link is not None and self.link.idle:
-                self._close()
-        return 0
-
-    def _close(self):
-        if self.link is not None:
-            self.link.end()
+        self.wait_last(self.cut_off, SHUTTING_DOWN)

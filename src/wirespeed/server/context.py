@@ -548,7 +548,7 @@ class Context:
         self._check_thread()
         if "ping" in self._call.revision.server_requests:
             call = self._call
-            await call.connection.questions.ask("ping", None, timeout=timeout, about=call.ref)
+            await call.connection.ask("ping", None, timeout=timeout, about=call.ref)
 
     def close_stream(self, *, retry: float | None = None) -> bool:
         """Close the connection that waits for the answer to this request, so that a long call holds

@@ -23,6 +23,7 @@ from wirespeed.protocol.revisions import LATEST_LEGACY, LOG_LEVELS, REVISIONS, R
 from wirespeed.server.requests.call import Feature
 from wirespeed.server.requests.operation import cursor_of, params_of
 from wirespeed.server.requests.reply import Body
+from wirespeed.server.requests.serving import Handshake
 
 if TYPE_CHECKING:
     from wirespeed._core.envelope import Message
@@ -99,7 +100,6 @@ class State:
         "capabilities",
         "client_info",
         "heard",
-        "initialized",
         "log_level",
         "progress",
         "session",
@@ -109,7 +109,6 @@ class State:
     def __init__(self) -> None:
         self.capabilities: dict[str, Any] = {}
         self.client_info: dict[str, Any] | None = None
-        self.initialized = False
         self.log_level = LOG_LEVELS.index("info")
         # notifications that something waits for, by method
         self.heard: dict[str, Callable[[Message], object]] = {}
@@ -165,7 +164,7 @@ def initialize(call: Call, message: Message) -> bytes:
     discovery = connection.service.discovery
     if call.revision is not None:  # with a modern envelope: no such method there
         raise ProtocolError(codes.METHOD_NOT_FOUND, "Method not found: initialize")
-    if not discovery.legacy_versions or connection.pinned_modern:
+    if not discovery.legacy_versions or connection.handshake == Handshake.MODERN:
         try:
             version = params_of(message, _initialize).protocolVersion
         except ProtocolError:
@@ -182,6 +181,7 @@ def initialize(call: Call, message: Message) -> bytes:
         version = discovery.legacy_versions[-1]
     chosen = REVISIONS[version]
     if not connection.shared:  # else the next request may be another client's
+        connection.handshake = Handshake.GREETED
         connection.revision = chosen
         connection.session.batches = chosen.batches
         connection.session.null_ids = chosen.null_error_ids

@@ -21,6 +21,7 @@ from wirespeed.protocol.revisions import META_SUBSCRIPTION_ID
 from wirespeed.server.requests.call import SHUTTING_DOWN
 from wirespeed.server.requests.operation import params_of
 from wirespeed.server.requests.reply import finished
+from wirespeed.server.requests.serving import Handshake
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -147,7 +148,7 @@ class ChangeNotifier:
             return
         for kind in sorted(kinds):
             method = f"notifications/{kind}/list_changed"
-            if connection.state.initialized and kind in self.offered:
+            if connection.handshake == Handshake.INITIALIZED and kind in self.offered:
                 connection.session.send_notification(method)
             for subscription in list(self.listens.values()):
                 if kind in subscription.kinds:

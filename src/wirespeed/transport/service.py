@@ -129,8 +129,8 @@ class Service(Protocol):
 class HttpService(Service, Protocol):
     """A service that Streamable HTTP can serve.
 
-    Its ``connect`` returns a `wirespeed.transport.served.Served`, and takes ``lane=True`` for a
-    connection whose requests come from clients without sessions, one at a time.
+    Its ``connect`` returns a `wirespeed.peer.connection.SessionConnection`, and takes ``lane=True``
+    for a connection whose requests come from clients without sessions, one at a time.
     """
 
     @property

@@ -362,7 +362,7 @@ async def test_a_connection_is_lost_even_where_its_owner_fails() -> None:
     backend = Upstream("b", owner, Limits(), asyncio.get_running_loop())
     with pytest.raises(RuntimeError, match="a fault"):
         backend.on_lost(None)
-    assert backend.lost.result() is None
+    assert backend.closed.result() is None
 
 
 async def test_work_that_is_cancelled_before_it_began() -> None:

@@ -162,7 +162,7 @@ class Probe:
             if not self._found:
                 logger.info(_LEGACY, upstream.name)
         except TransportError as exc:
-            if upstream.lost.done():
+            if upstream.closed.done():
                 self.was_fatal = True
                 raise StartAgain(str(exc)) from exc
             self._found = None  # a server elsewhere that is not there yet
@@ -212,7 +212,7 @@ async def learn_tools(upstream: Upstream, retries: Retries, timeout: float) -> N
         TypeError,
     ) as exc:
         logger.info("%s: its tools cannot be listed: %r", upstream.name, exc)
-    if upstream.lost.done():
+    if upstream.closed.done():
         raise TransportError("it ended in its handshake")
     if retries.learns:
         retries.learn(found)

@@ -494,7 +494,7 @@ class Pair:
             if upstream.loop.time() >= upstream.began + _START:
                 break
             await asyncio.sleep(_LOOK)
-        if upstream.lost.done():
+        if upstream.closed.done():
             raise TransportError("it ended in its handshake")
 
     def closed(self, upstream: Upstream) -> None:
@@ -510,7 +510,7 @@ class Pair:
         """The server has failed. Where the client stays, the end of the server is reported twice;
         it counts once."""
         if self._failed is not None and not (
-            self.upstream is not None and self.upstream.lost.done()
+            self.upstream is not None and self.upstream.closed.done()
         ):
             self._failed(self)
 

@@ -541,7 +541,7 @@ class Subscriptions:
                         for uri in uris:
                             await heard.subscribe(uri)
                         self._heard[name].set_result(heard)
-                        await asyncio.shield(upstream.lost)
+                        await asyncio.shield(upstream.closed)
                     finally:
                         heard.stop()
                         uris = heard.uris

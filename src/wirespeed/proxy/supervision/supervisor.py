@@ -252,7 +252,7 @@ class Supervisor:
             self._become_ready()
             watch = CheckTimer(upstream, self._checks_of_all())
             greeted = upstream.session.messages_in
-            lost = await upstream.lost
+            lost = await upstream.closed
             self._answered = upstream.session.messages_in > greeted
             error = await self._reason(channel, upstream, lost)
         except (StartAgain, Unsuitable) as exc:
@@ -262,7 +262,7 @@ class Supervisor:
         except WirespeedError as exc:
             error = exc
             if upstream is not None:
-                ended = upstream.lost.done()
+                ended = upstream.closed.done()
                 error = await channel.failure("it ended in its handshake" if ended else str(exc))
         except Exception as exc:  # of this proxy, or a server that says what nobody expects
             logger.exception("internal error of the proxy at the server %s", self.config.name)

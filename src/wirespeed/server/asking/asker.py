@@ -232,9 +232,7 @@ class Asker:
         if how.on_progress is not None:
             with heard(connection, params, how.on_progress) as params:
                 return await self._request(question, params, how._replace(on_progress=None))
-        return await connection.questions.ask(
-            method, params, timeout=how.timeout, about=self.call.ref
-        )
+        return await connection.ask(method, params, timeout=how.timeout, about=self.call.ref)
 
     def _encoded(self, required: InputRequired) -> dict[str, bytes]:
         return {

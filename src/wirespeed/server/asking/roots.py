@@ -54,7 +54,7 @@ class RootsChange:
         question = RootsRequest()
         params = question.encoded(self.client_capabilities, self.protocol_version)
         found: list[Root] = question.answer(
-            await connection.questions.ask(question.method, params, timeout=timeout)
+            await connection.ask(question.method, params, timeout=timeout)
         )
         return found
 

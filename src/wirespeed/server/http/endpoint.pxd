@@ -7,7 +7,7 @@ from wirespeed._core.span cimport Span
 from wirespeed.server.http.exchange cimport McpExchange, Response, Streams
 from wirespeed.server.http.sessions cimport SessionEntry, Sessions
 from wirespeed.transport.http.exchange cimport Exchange, HttpTarget
-from wirespeed.transport.served cimport Served
+from wirespeed.peer.connection cimport SessionConnection
 from wirespeed.transport.taskpool cimport TaskPool
 
 
@@ -18,7 +18,7 @@ cdef class StreamableHttp(HttpTarget):
     cdef readonly TaskPool pool
     cdef readonly Streams streams
     cdef readonly Sessions sessions    # None in stateless mode
-    cdef Served spare        # the lane that became free last, or None
+    cdef SessionConnection spare        # the lane that became free last, or None
     cdef list lanes                    # further free lanes
     cdef MessageReader reader          # of bodies that name no session
     cdef bytes modern_version          # the newest, as the header names it
@@ -41,13 +41,13 @@ cdef class StreamableHttp(HttpTarget):
         size_t n
     ) except -1
     cdef int serve_c(
-        self, Served client, McpExchange ex, HttpHead head, Slab slab, const uint8_t *p,
+        self, SessionConnection client, McpExchange ex, HttpHead head, Slab slab, const uint8_t *p,
         size_t n,
     ) except -1
     cdef SessionEntry known_c(self, Exchange ex, Span value)
     cdef bint is_one_c(self, Exchange ex, HttpHead head) except -1
     cdef bint is_acceptable_c(self, McpExchange ex, HttpHead head) except -1
     cdef SessionEntry session_c(self, Exchange ex, HttpHead head)
-    cdef Served lane_c(self)
-    cdef Served connect_c(self, bint lane)
+    cdef SessionConnection lane_c(self)
+    cdef SessionConnection connect_c(self, bint lane)
     cdef int refuse_c(self, Exchange ex, int status, str sentence, object fields) except -1

@@ -31,7 +31,7 @@ from wirespeed.server.http.exchange cimport AUTO, EVENTS, JSON, McpExchange, Str
 from wirespeed.server.http.headers cimport copy_of, joined
 from wirespeed.server.http.sessions cimport SessionEntry, SessionLink, Sessions
 from wirespeed.transport.http.exchange cimport Exchange, HttpTarget
-from wirespeed.transport.served cimport Served
+from wirespeed.peer.connection cimport SessionConnection
 from wirespeed.transport.taskpool cimport TaskPool
 
 from functools import partial
@@ -173,7 +173,7 @@ cdef class StreamableHttp(HttpTarget):
     ) except -1:
         cdef Span value
         cdef Message m
-        cdef Served lane
+        cdef SessionConnection lane
         cdef SessionEntry session = None
         cdef bint opens = False
         if not self.is_one_c(ex, head):
@@ -220,7 +220,7 @@ cdef class StreamableHttp(HttpTarget):
         return self.serve_c(session.connection, ex, head, slab, p, n)
 
     cdef int serve_c(
-        self, Served client, McpExchange ex, HttpHead head, Slab slab, const uint8_t *p,
+        self, SessionConnection client, McpExchange ex, HttpHead head, Slab slab, const uint8_t *p,
         size_t n,
     ) except -1:
         """Give a body to what serves it."""
@@ -325,7 +325,7 @@ cdef class StreamableHttp(HttpTarget):
 
     # -- what serves them ----------------------------------------------------------------------
 
-    cdef Served connect_c(self, bint lane):
+    cdef SessionConnection connect_c(self, bint lane):
         return self.service.connect(self._make_link, loop=self.loop, pool=self.pool, lane=lane)
 
     def _make_link(self, client):
@@ -333,20 +333,20 @@ cdef class StreamableHttp(HttpTarget):
 
     def _open(self, id):
         """A new session."""
-        cdef Served client = self.connect_c(False)
+        cdef SessionConnection client = self.connect_c(False)
         session = HttpSession(id, client, self.streams)
         client.closed.add_done_callback(lambda _: self.sessions.end(session))
         (<SessionLink> client.link).carry = session.carry
         (<SessionLink> client.link).session = session
         return session
 
-    cdef Served lane_c(self):
+    cdef SessionConnection lane_c(self):
         """A lane for one request."""
-        cdef Served lane = self.spare
+        cdef SessionConnection lane = self.spare
         if lane is not None:
             self.spare = None
         elif self.lanes:
-            lane = <Served> self.lanes.pop()
+            lane = <SessionConnection> self.lanes.pop()
         else:
             lane = self.connect_c(True)
             lane.session.shows_late_responses = True
@@ -354,7 +354,7 @@ cdef class StreamableHttp(HttpTarget):
         return lane
 
     cdef int over_c(self, Exchange exchange) except -1:
-        cdef Served lane = (<McpExchange> exchange).client
+        cdef SessionConnection lane = (<McpExchange> exchange).client
         cdef SessionEntry session
         if lane.link is None:
             return 0

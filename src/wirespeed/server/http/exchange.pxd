@@ -1,7 +1,7 @@
 from wirespeed._core.framing.writer cimport FrameWriter
 from wirespeed._core.outbox cimport Mark
 from wirespeed.transport.http.exchange cimport Exchange
-from wirespeed.transport.served cimport Served
+from wirespeed.peer.connection cimport SessionConnection
 
 
 cdef class Streams:
@@ -34,7 +34,7 @@ cdef class EventNoticeWriter(FrameWriter):
 
 
 cdef class McpExchange(Exchange):
-    cdef Served client       # what serves the body; None before that is known
+    cdef SessionConnection client       # what serves the body; None before that is known
     cdef EventNoticeWriter notices
     cdef Response response
     cdef bint modern                   # of the era without sessions

@@ -3,11 +3,11 @@ from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, final
 
 from wirespeed._core.framing.writer import FrameWriter
+from wirespeed.peer.connection import SessionConnection
 from wirespeed.server.http.http_session import HttpSession
 from wirespeed.transport.http.exchange import Exchange
 from wirespeed.transport.http.options import EventStore, HttpOptions
 from wirespeed.transport.rate_limited_log import RateLimitedLog
-from wirespeed.transport.served import Served
 
 LAST_WAIT: float
 
@@ -41,7 +41,7 @@ class McpExchange(Exchange):
     def move(self, other: McpExchange) -> None: ...
     def pause(self, retry: float | None) -> bool: ...
 
-def dismiss_all(connection: Served, why: str) -> None: ...
+def dismiss_all(connection: SessionConnection, why: str) -> None: ...
 
 SESSION_OVER: str
 RETRY_AFTER: int

@@ -17,7 +17,7 @@ from wirespeed._core.framing.writer cimport FrameWriter
 from wirespeed._core.outbox cimport Outbox
 from wirespeed._core.wire cimport Wire
 from wirespeed.transport.http.exchange cimport Carrier, Exchange
-from wirespeed.transport.served cimport Served
+from wirespeed.peer.connection cimport SessionConnection
 
 from wirespeed._core.envelope import parse
 from wirespeed.server.http.event_store import value_of
@@ -305,7 +305,7 @@ cdef class McpExchange(Exchange):
         return 0
 
 
-def dismiss_all(Served connection not None, str why not None):
+def dismiss_all(SessionConnection connection not None, str why not None):
     """End the responses to the requests of a connection that ends, for a reason.
 
     What has begun is answered with an error of its own: a client that reads 404 sends its request

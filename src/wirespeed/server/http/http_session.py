@@ -14,8 +14,8 @@ from wirespeed.server.http.exchange import dismiss_all, refuse
 from wirespeed.server.http.sessions import SessionEntry
 
 if TYPE_CHECKING:
+    from wirespeed.peer.connection import SessionConnection
     from wirespeed.server.http.exchange import McpExchange, Streams
-    from wirespeed.transport.served import Served
 
 logger = logging.getLogger("wirespeed.server")
 
@@ -76,7 +76,7 @@ class HttpSession(SessionEntry):
         "resumable",
     )
 
-    def __init__(self, id: str, connection: Served, streams: Streams) -> None:
+    def __init__(self, id: str, connection: SessionConnection, streams: Streams) -> None:
         super().__init__(id, connection)
         self._streams = streams
         self.resumable = streams.store is not None

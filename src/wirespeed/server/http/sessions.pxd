@@ -1,10 +1,10 @@
 from wirespeed.transport.link cimport Link
-from wirespeed.transport.served cimport Served
+from wirespeed.peer.connection cimport SessionConnection
 
 
 cdef class SessionEntry:
     cdef readonly str id
-    cdef readonly Served connection    # what serves its requests
+    cdef readonly SessionConnection connection    # what serves its requests
     cdef bytes principal               # of the client that opened it, or None
     cdef double used                   # when its last request came, on the monotonic clock
     cdef double rested                 # when its last answer was complete

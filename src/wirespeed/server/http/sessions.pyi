@@ -4,16 +4,16 @@ from typing import Generic, TypeVar, final
 
 from typing_extensions import disjoint_base
 
+from wirespeed.peer.connection import SessionConnection
 from wirespeed.transport.link import Link
-from wirespeed.transport.served import Served
 
 @disjoint_base
 class SessionEntry:
-    def __init__(self, id: str, connection: Served | None = None) -> None: ...
+    def __init__(self, id: str, connection: SessionConnection | None = None) -> None: ...
     @property
     def id(self) -> str: ...
     @property
-    def connection(self) -> Served: ...
+    def connection(self) -> SessionConnection: ...
     @property
     def busy(self) -> bool: ...
     @property

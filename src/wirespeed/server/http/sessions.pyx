@@ -11,7 +11,7 @@ import secrets
 from collections import OrderedDict
 
 from wirespeed.transport.link cimport Link
-from wirespeed.transport.served cimport Served
+from wirespeed.peer.connection cimport SessionConnection
 
 from wirespeed._core.wire import show_carried
 from wirespeed.transport.http.options import default_name
@@ -28,7 +28,7 @@ cdef class SessionEntry:
         connection: What serves the requests of the session.
     """
 
-    def __init__(self, str id not None, Served connection=None):
+    def __init__(self, str id not None, SessionConnection connection=None):
         self.id = id
         self.connection = connection
 

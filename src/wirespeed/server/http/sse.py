@@ -19,8 +19,8 @@ from wirespeed.transport.http.exchange import Exchange, HttpTarget, WrongWorker
 from wirespeed.transport.service import Peer
 
 if TYPE_CHECKING:
+    from wirespeed.peer.connection import SessionConnection
     from wirespeed.transport.http.options import HttpOptions
-    from wirespeed.transport.served import Served
     from wirespeed.transport.service import HttpService
     from wirespeed.transport.taskpool import TaskPool
 
@@ -33,7 +33,7 @@ class SseSession(SessionEntry):
     """A client: its GET, and the connection that serves it. It lives as long as the GET."""
 
     def __init__(
-        self, id: str, connection: Served, exchange: Exchange, end: Callable[[], None]
+        self, id: str, connection: SessionConnection, exchange: Exchange, end: Callable[[], None]
     ) -> None:
         super().__init__(id, connection)
         self._exchange = exchange

@@ -160,7 +160,7 @@ class _Asking:
 
 
 async def _ask(request: ServerRequest) -> bytes:
-    return await request._connection.questions.send(
+    return await request._connection.ask_client(
         request.method, request.params, request._timeout, request._about
     )
 

@@ -12,6 +12,7 @@ import logging
 from wirespeed._core._simd cimport WS_PARAMS
 from wirespeed._core.envelope cimport Message
 from wirespeed._core.reply_route cimport ReplyRoute
+from wirespeed.peer.connection cimport DRAINING
 from wirespeed.server.requests.observer cimport CANCELLED, Series, now_c
 from wirespeed.server.requests.serving cimport Serving
 from wirespeed.transport.taskpool cimport Completion
@@ -203,8 +204,8 @@ cdef class Call(Completion):
             connection.session.set_token_c(self.ref, None)    # the token may hold other objects
         else:
             connection.link.wrote_c()
-        if connection.draining:
-            connection.check_drained_c()
+        if connection.phase == DRAINING:
+            connection.check_drained()
         return 0
 
     def task_done(self, task):

@@ -1,45 +1,28 @@
 from asyncio import AbstractEventLoop, Future
-from collections.abc import Callable
-from typing import Any, final
+from enum import IntEnum
 
 from typing_extensions import disjoint_base
 
 from wirespeed._core.framing.base import Framer
-from wirespeed._core.session import Session
+from wirespeed.peer.connection import SessionConnection
 from wirespeed.protocol.revisions import Revision
 from wirespeed.server.methods import State
 from wirespeed.server.requests.call import Call
 from wirespeed.server.requests.observer import Observer
 from wirespeed.server.service import McpService
-from wirespeed.transport.link import Endpoint
-from wirespeed.transport.served import Served
 from wirespeed.transport.taskpool import TaskPool
 
-@final
-class Questions:
-    def __init__(
-        self,
-        connection: Endpoint,
-        session: Session,
-        loop: AbstractEventLoop,
-        middleware: Callable[[Any, str, bytes | None, float | None, int], Future[bytes]] | None,
-    ) -> None: ...
-    def ask(
-        self,
-        method: str,
-        params: bytes | None,
-        *,
-        timeout: float | None = None,
-        about: int = 0,
-    ) -> Future[bytes]: ...
-    def send(
-        self, method: str, params: bytes | None, timeout: float | None, about: int
-    ) -> Future[bytes]: ...
+class Handshake(IntEnum):
+    NEW = 0
+    GREETED = 1
+    INITIALIZED = 2
+    MODERN = 3
 
 @disjoint_base
-class Serving(Served):
+class Serving(SessionConnection):
     revision: Revision | None
     state: State
+    handshake: Handshake
     kept: bool
     def __init__(
         self,
@@ -48,8 +31,6 @@ class Serving(Served):
         pool: TaskPool,
         framer: Framer | None = None,
     ) -> None: ...
-    @property
-    def questions(self) -> Questions: ...
     @property
     def service(self) -> McpService: ...
     @property
@@ -62,8 +43,14 @@ class Serving(Served):
     def serial(self) -> int: ...
     @property
     def observer(self) -> Observer | None: ...
-    @property
-    def n_dropped(self) -> int: ...
-    def wrote(self) -> None: ...
-    def wait_for_room(self, about: int = 0) -> Future[None] | None: ...
-    def on_drained(self) -> None: ...
+    def ask(
+        self,
+        method: str,
+        params: bytes | None,
+        *,
+        timeout: float | None = None,
+        about: int = 0,
+    ) -> Future[bytes]: ...
+    def ask_client(
+        self, method: str, params: bytes | None, timeout: float | None, about: int
+    ) -> Future[bytes]: ...

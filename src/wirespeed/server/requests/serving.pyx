@@ -1,9 +1,8 @@
-"""The connection as a call sees it: the session, the task pool, the output, the questions.
+"""The connection as a call sees it: the task pool, the calls that run, the questions.
 
 Messages and eras are the business of `wirespeed.server.connection`, which is built on `Serving`.
 """
 
-cimport cython
 from libc.math cimport INFINITY
 from libc.stdint cimport uint64_t
 
@@ -14,10 +13,8 @@ import threading
 import msgspec
 
 from wirespeed._core.envelope cimport ERROR, INVALID, RESULT, Message
-from wirespeed._core.outbox cimport Outbox
 from wirespeed._core.session cimport Session
-from wirespeed.transport.link cimport Endpoint
-from wirespeed.transport.served cimport Served
+from wirespeed.peer.connection cimport SessionConnection
 from wirespeed.transport.taskpool cimport Completion, TaskPool
 
 from wirespeed.errors import (
@@ -29,22 +26,55 @@ from wirespeed.errors import (
 )
 from wirespeed.protocol.messages import ErrorObject
 
+logger = logging.getLogger("wirespeed.server")
+
 cdef object decode_error = msgspec.json.Decoder(ErrorObject).decode
+cdef object next_serial = itertools.count(1).__next__
 
 
 cdef object gone():
     return ConnectionClosed("the client is gone")
 
 
-@cython.final
-cdef class Questions:
-    """The requests of a server to its client (legacy eras): elicitation, sampling, roots, ping."""
+cdef class Serving(SessionConnection):
+    """The base of a server's connection."""
 
-    def __init__(self, Endpoint connection not None, Session session not None, loop, middleware):
-        self.connection = connection
-        self.session = session
-        self.loop = loop
-        self.middleware = middleware
+    def __init__(self, service, loop, TaskPool pool not None, framer=None):
+        session = Session(limits=service.limits, role="server", framer=framer)
+        SessionConnection.__init__(self, session, service, loop, logger)
+        self.most_unread = 4 * self.session.output_high
+        self.pool = pool
+        self.thread = threading.get_ident()
+        self.serial = next_serial()
+        self.observer = service.middleware.observer
+        if self.observer is not None:
+            self.observer.joined()
+        self.asks = service.middleware.asks
+        self.modern_end = service.discovery.modern_end
+        self.running = set()
+
+    cdef int cancelled_ended_c(self, Completion call) except -1:
+        """The handler of a cancelled call has ended."""
+        return 0
+
+    # -- a client that does not read -----------------------------------------------------------
+
+    cdef bint drops_c(self, uint64_t about) except -1:
+        cdef bint drops = SessionConnection.drops_c(self, about)
+        if drops and not self.dropping:
+            self.dropping = True
+            logger.warning("the client does not read: notifications are dropped")
+        return drops
+
+    cpdef object on_drained(self):
+        self.dropping = False
+        SessionConnection.on_drained(self)
+
+    cdef bint renew_c(self) except -1:
+        self.dropping = False
+        return SessionConnection.renew_c(self)
+
+    # -- questions to the client (legacy eras): elicitation, sampling, roots, ping -------------
 
     def ask(self, str method not None, bytes params, *, timeout=None, about=0):
         """Send a request to the client: a future of the JSON text of its result.
@@ -54,14 +84,14 @@ cdef class Questions:
         questions have no answer yet). Cancelling the future cancels the request on the wire.
         ``about``: the `ref` of the client's request that it is about.
         """
-        if self.middleware is not None:
-            return self.middleware(self.connection, method, params, timeout, about)
-        return self.send(method, params, timeout, about)
+        if self.asks is not None:
+            return self.asks(self, method, params, timeout, about)
+        return self.ask_client(method, params, timeout, about)
 
-    def send(self, str method not None, bytes params, timeout, about):
+    def ask_client(self, str method not None, bytes params, timeout, about):
         """`ask`, behind all middleware."""
         future = self.loop.create_future()
-        if self.connection.link is None or self.session.framer.eof:   # no answer can come
+        if self.link is None or self.session.framer.eof:   # no answer can come
             future.set_exception(gone())
             return future
         try:
@@ -74,25 +104,25 @@ cdef class Questions:
         timer = None
         if timeout is not None:
             timer = self.loop.call_later(timeout, self._expired, id, future, method, about)
-        future.add_done_callback(lambda done: self._done(id, done, timer, about))
-        self.connection.link.wrote_c()
+        future.add_done_callback(lambda done: self._asked(id, done, timer, about))
+        self.link.wrote_c()
         return future
 
     def _expired(self, id, future, method, about):
         if not future.done():
-            self._cancel(id, "timed out", about)
+            self._withdraw(id, "timed out", about)
             future.set_exception(CallTimeout(f"no answer to {method} within its time limit"))
 
-    def _done(self, id, future, timer, about):
+    def _asked(self, id, future, timer, about):
         if timer is not None:
             timer.cancel()
         if future.cancelled():
-            self._cancel(id, None, about)
+            self._withdraw(id, None, about)
 
-    def _cancel(self, id, reason, about):
-        if self.connection.link is not None:
+    def _withdraw(self, id, reason, about):
+        if self.link is not None:
             self.session.cancel(id, reason, about=about)
-            self.connection.link.wrote_c()
+            self.link.wrote_c()
 
     cdef int answered_c(self, Message m) except -1:
         """The client answered one of the questions."""
@@ -112,95 +142,9 @@ cdef class Questions:
                 future.set_exception(RemoteError(error.code, error.message, error.data))
         return 0
 
-    cdef int fail_all_c(self) except -1:
+    cdef int fail_questions_c(self) except -1:
         """The client is gone, so no answers will come."""
         for _, future in self.session.fail_all():
             if not future.done():
                 future.set_exception(gone())
         return 0
-
-
-logger = logging.getLogger("wirespeed.server")
-
-cdef object next_serial = itertools.count(1).__next__
-
-
-cdef class Serving(Served):
-    """The base of a server's connection."""
-
-    def __init__(self, service, loop, TaskPool pool not None, framer=None):
-        Served.__init__(
-            self, Session(limits=service.limits, role="server", framer=framer), loop
-        )
-        self.service = service
-        self.pool = pool
-        self.thread = threading.get_ident()
-        self.serial = next_serial()
-        self.observer = service.middleware.observer
-        if self.observer is not None:
-            self.observer.joined()
-        self.questions = Questions(self, self.session, loop, service.middleware.asks)
-        self.modern_end = service.discovery.modern_end
-        self.running = set()
-        self.waiters = []
-
-    cdef int check_drained_c(self) except -1:
-        """A call has ended while the connection drains."""
-        return 0
-
-    cdef int cancelled_ended_c(self, Completion call) except -1:
-        """The handler of a cancelled call has ended."""
-        return 0
-
-    # -- output --------------------------------------------------------------------------------
-
-    def wrote(self):
-        """Something was queued: it leaves at the end of this tick."""
-        if self.link is not None:
-            self.link.wrote_c()
-
-    cdef int notify_c(self, str method, bytes params, uint64_t about) except -1:
-        """Send a notification about a request, unless the client does not read: nothing awaits that
-        notifications leave, so without a bound they would fill the memory."""
-        if self.session.writer_about_c(about).out.size >= 4 * self.session.output_high:
-            self.n_dropped += 1
-            if not self.dropping:
-                self.dropping = True
-                logger.warning("the client does not read: notifications are dropped")
-            return 0
-        self.session.send_notification(method, params, about=about)
-        self.link.wrote_c()
-        return 0
-
-    def wait_for_room(self, uint64_t about=0):
-        """A future to await while the client is slow to read; None while it is not. ``about``: the
-        `ref` of the request that is talked of."""
-        cdef Outbox out = self.outlet
-        if about != 0:
-            out = self.session.writer_about_c(about).out
-        if self.link is None or out.size < self.session.output_high:
-            return None
-        waiter = self.loop.create_future()
-        self.waiters.append(waiter)
-        return waiter
-
-    def _release_waiters(self):
-        cdef list waiters = self.waiters
-        self.waiters = []
-        for waiter in waiters:
-            if not waiter.done():
-                waiter.set_result(None)
-
-    cdef bint renew_c(self) except -1:
-        cdef bint good = Served.renew_c(self)
-        self.dropping = False
-        if self.waiters:               # for room at the client that was served
-            self._release_waiters()
-        return good
-
-    cpdef object on_drained(self):
-        cdef Serving me = self
-        self.dropping = False
-        self._release_waiters()
-        if me.draining:
-            self.check_drained_c()

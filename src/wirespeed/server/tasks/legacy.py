@@ -23,6 +23,7 @@ from wirespeed.protocol import codes
 from wirespeed.protocol.asking import PARAMS, missing_capability
 from wirespeed.server.requests.operation import cursor_of, params_of
 from wirespeed.server.requests.reply import Body
+from wirespeed.server.requests.serving import Handshake
 from wirespeed.server.tasks.book import TaskBook
 from wirespeed.server.tasks.run import refusal, run_now
 from wirespeed.tasks import views
@@ -56,7 +57,7 @@ class _Form:
 
     def started(self, book: TaskBook, connection: Serving, task: Task) -> None:
         def tell(task: Task) -> None:
-            if connection.link is not None and connection.state.initialized:
+            if connection.link is not None and connection.handshake == Handshake.INITIALIZED:
                 connection.session.send_notification(
                     "notifications/tasks/status", _encode(views.view(task))
                 )
@@ -183,7 +184,7 @@ async def _ask(connection: Serving, book: TaskBook, task_id: str, key: str, requ
         found = _request(request)
         params = views.with_related(bytes(found.params), task_id)
         try:
-            answer = await connection.questions.ask(found.method, params)
+            answer = await connection.ask(found.method, params)
         except RemoteError as exc:
             answer = refusal(exc)
         except InvalidResponse as exc:

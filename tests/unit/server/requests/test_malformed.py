@@ -12,6 +12,7 @@ from server_lab import LEGACY, MODERN, Peer, text_of
 
 from wirespeed import Server
 from wirespeed.limits import Limits
+from wirespeed.server.requests.serving import Handshake
 
 pytestmark = pytest.mark.compiled
 
@@ -358,7 +359,7 @@ def test_escaped_slashes_mean_the_same_in_the_legacy_era(modern_peer: Any, serve
     modern_peer.send(slashes(notification("notifications/cancelled", {"requestId": 3})))
     assert modern_peer.fence() == []
     assert modern_peer.connection.session.counters["cancelled"] == 1
-    assert modern_peer.connection.state.initialized
+    assert modern_peer.connection.handshake == Handshake.INITIALIZED
 
 
 def test_escaped_slashes_mean_the_same_in_the_modern_era(modern_peer: Any, server: Server) -> None:

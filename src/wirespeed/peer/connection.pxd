@@ -1,0 +1,58 @@
+from libc.stdint cimport uint64_t
+
+from wirespeed._core.envelope cimport Message
+from wirespeed._core.framing.http.head cimport HttpHead
+from wirespeed._core.outbox cimport Outbox
+from wirespeed._core.session cimport Session
+from wirespeed.transport.link cimport Endpoint
+
+
+cdef enum ConnectionPhase:
+    OPEN = 0
+    DRAINING = 1                       # what was asked is answered; more is refused, or not read
+    CLOSED = 2                         # the link is gone
+
+
+# One end of a connection, with any framing. Override `on_data`, and what is said to be for
+# subclasses.
+cdef class PeerConnection(Endpoint):
+    cdef readonly object service       # has `shutdown_grace`; None: it is never drained
+    cdef readonly object loop
+    cdef readonly object closed        # future: why the connection was lost; None: it was closed
+    cdef public object principal       # digest of the peer's credential, or None
+    cdef public object peer            # what the transport knows of the peer (Peer), or None
+    cdef object log                    # gets faults of the peer, and the loss; None: no log
+    cdef ConnectionPhase phase
+    cdef object grace_timer            # of the drain
+
+    cdef int drain_c(self) except -1
+    cpdef bint answered_all(self) except -1
+    cpdef object check_drained(self)
+    cpdef object log_fault(self, long long n, str text, object what)
+
+
+# One end of a session. Override `take_c`.
+cdef class SessionConnection(PeerConnection):
+    cdef readonly Session session
+    cdef Outbox outlet                 # where what it sends without a reason waits for the peer
+    cdef public HttpHead head          # of the HTTP request that is being read; None without one
+    cdef public bint shared            # its requests come from different clients
+    cdef public object revision        # what `initialize` negotiated, or None
+    cdef size_t most_unread            # bytes; see `drops_c`
+    cdef readonly long long n_dropped  # notifications that the peer did not read in time
+    cdef list waiters                  # futures of who waits for the peer to read; or None
+
+    # A message arrived: an event of the session.
+    cdef int take_c(self, Message m) except -1
+    # Whether a notification about a request (by its `ref`, or 0) is dropped, because the peer does
+    # not read: it is counted then.
+    cdef bint drops_c(self, uint64_t about) except -1
+    cdef int notify_c(self, str method, bytes params, uint64_t about) except -1
+    cdef int release_waiters_c(self) except -1
+    # Serve the next request by a revision without a handshake.
+    cdef int assume_c(self, object revision) except -1
+    # Get ready for the next client. False: the last one is still worked for.
+    cdef bint renew_c(self) except -1
+    # Answer the requests in flight with an error, for a reason: they are not waited for any more.
+    # Those that were not read yet are refused.
+    cdef int cut_off_c(self, str why) except -1
