@@ -18,7 +18,7 @@ PLACES = {
     "Session": "_core/wire.pxd _core/responder.pxd _core/session.pxd",
     "PeerConnection": "peer/connection.pxd:PeerConnection",
     "SessionConnection": "peer/connection.pxd:SessionConnection",
-    "Serving": "server/requests/serving.pxd:Serving",
+    "Serving": "server/requests/call.pxd:Serving",
     "ServerConnection": "server/connection.pxd",
     "Endpoint": "transport/link.pxd",
     "SessionLink": "server/http/sessions.pxd:SessionLink",

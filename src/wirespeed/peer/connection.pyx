@@ -76,14 +76,10 @@ cdef class PeerConnection(Endpoint):
         me.phase = DRAINING
         me.on_draining()
         if me.link is not None:
-            me.grace_timer = me.loop.call_later(me.service.shutdown_grace, me._grace_over)
+            me.grace_timer = me.loop.call_later(me.service.shutdown_grace, me.on_grace_over)
             me.link.wrote_c()
             me.check_drained()
         return 0
-
-    def _grace_over(self):
-        self.grace_timer = None
-        self.on_grace_over()
 
     def wait_last(self, end, *args):
         """Call a function soon: handlers that ignore their cancellation are not waited for."""

@@ -1,6 +1,5 @@
 from wirespeed._core.envelope cimport Message
-from wirespeed.server.requests.call cimport Call, Pipeline
-from wirespeed.server.requests.serving cimport Serving
+from wirespeed.server.requests.call cimport Call, Pipeline, Serving
 from wirespeed.server.tools.tool cimport Tool
 
 

@@ -3,8 +3,7 @@ from typing import final
 
 from wirespeed._core.envelope import Message
 from wirespeed._core.framing.base import Framer
-from wirespeed.server.requests.call import Pipeline
-from wirespeed.server.requests.serving import Serving
+from wirespeed.server.requests.call import Pipeline, Serving
 from wirespeed.server.service import McpService
 from wirespeed.server.subscriptions import ChangeNotifier, ListenStream
 from wirespeed.transport.taskpool import TaskPool

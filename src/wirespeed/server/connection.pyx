@@ -30,10 +30,11 @@ from wirespeed._core.slab cimport Lease
 from wirespeed._core.span cimport Span, span_equals
 from wirespeed.peer.connection cimport OPEN
 from wirespeed.server.http.headers cimport check_headers_c, check_params_c
-from wirespeed.server.requests.call cimport DETACHABLE, NOT_STOPPED, RUNNING, SHUT_DOWN, Call
+from wirespeed.server.requests.call cimport (
+    DETACHABLE, GREETED, INITIALIZED, MODERN, NEW, NOT_STOPPED, RUNNING, SHUT_DOWN, Call, Serving,
+)
 from wirespeed.server.requests.observer cimport now_c
 from wirespeed.server.requests.params cimport check_envelope_c, has_other_params_c
-from wirespeed.server.requests.serving cimport GREETED, INITIALIZED, MODERN, NEW, Serving
 from wirespeed.server.tools.tool cimport INLINE, Tool
 from wirespeed.transport.taskpool cimport Completion, TaskPool
 

@@ -21,9 +21,8 @@ if TYPE_CHECKING:
     from wirespeed.protocol.results import GetPromptResult, ReadResourceResult
     from wirespeed.server.permissions import Visibility
     from wirespeed.server.prompts import Prompt, PromptOptions
-    from wirespeed.server.requests.call import Call
+    from wirespeed.server.requests.call import Call, Serving
     from wirespeed.server.requests.operation import HandlerContext
-    from wirespeed.server.requests.serving import Serving
     from wirespeed.server.resources.resource import (
         FolderOptions,
         Resource,

@@ -20,18 +20,16 @@ from wirespeed.protocol import codes
 from wirespeed.protocol.capabilities import understood
 from wirespeed.protocol.messages import DiscoverParams, InitializeParams, SetLevelParams
 from wirespeed.protocol.revisions import LATEST_LEGACY, LOG_LEVELS, REVISIONS, Revision
-from wirespeed.server.requests.call import Feature
+from wirespeed.server.requests.call import Feature, Handshake
 from wirespeed.server.requests.operation import cursor_of, params_of
 from wirespeed.server.requests.reply import Body
-from wirespeed.server.requests.serving import Handshake
 
 if TYPE_CHECKING:
     from wirespeed._core.envelope import Message
     from wirespeed.server.asking.asker import OnProgress
     from wirespeed.server.discovery import ServerDiscovery
-    from wirespeed.server.requests.call import Call
+    from wirespeed.server.requests.call import Call, Serving
     from wirespeed.server.requests.operation import Handler
-    from wirespeed.server.requests.serving import Serving
 
 LATEST_LEGACY_REVISION = REVISIONS[LATEST_LEGACY]
 

@@ -14,8 +14,7 @@ from wirespeed.transport.loop import is_coroutine_function
 if TYPE_CHECKING:
     from wirespeed.auth.resource_server import ResourceServer
     from wirespeed.server.catalog import Catalog, Entry, Shows
-    from wirespeed.server.requests.call import Call
-    from wirespeed.server.requests.serving import Serving
+    from wirespeed.server.requests.call import Call, Serving
     from wirespeed.transport.options import User
 
 Filter: TypeAlias = "Callable[[User | None, Entry], bool]"

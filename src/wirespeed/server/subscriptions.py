@@ -18,10 +18,9 @@ from wirespeed.errors import ProtocolError
 from wirespeed.protocol import codes
 from wirespeed.protocol.messages import ListenParams, ResourceParams
 from wirespeed.protocol.revisions import META_SUBSCRIPTION_ID
-from wirespeed.server.requests.call import SHUTTING_DOWN
+from wirespeed.server.requests.call import SHUTTING_DOWN, Handshake
 from wirespeed.server.requests.operation import params_of
 from wirespeed.server.requests.reply import finished
-from wirespeed.server.requests.serving import Handshake
 
 if TYPE_CHECKING:
     from collections.abc import Callable

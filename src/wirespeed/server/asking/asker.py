@@ -42,8 +42,7 @@ from wirespeed.transport.backoff import Backoff
 if TYPE_CHECKING:
     from wirespeed._core.envelope import Message
     from wirespeed.server.asking.input_required import InputRequired
-    from wirespeed.server.requests.call import Call
-    from wirespeed.server.requests.serving import Serving
+    from wirespeed.server.requests.call import Call, Serving
 
 __all__ = [
     "MAX_ROUNDS",

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from asyncio import Future
 
     from wirespeed.protocol.asking import Root
-    from wirespeed.server.requests.serving import Serving
+    from wirespeed.server.requests.call import Serving
 
 __all__ = ["RootsChange", "RootsListeners"]
 

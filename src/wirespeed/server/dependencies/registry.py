@@ -59,9 +59,9 @@ from wirespeed.server.requests import launchers
 from wirespeed.server.requests.call import context_class
 
 if TYPE_CHECKING:
+    from wirespeed.server.requests.call import Serving
     from wirespeed.server.requests.launchers import Spec
     from wirespeed.server.requests.operation import HandlerContext
-    from wirespeed.server.requests.serving import Serving
     from wirespeed.server.tools.catalog import ToolCatalog
 
 logger = logging.getLogger("wirespeed.server")

@@ -15,16 +15,9 @@ from wirespeed._core.envelope cimport Message, is_modern
 from wirespeed.server.connection cimport ServerConnection
 from wirespeed.server.middleware.inbound cimport InboundRequest, Reply, body_of, whole_reply
 from wirespeed.server.requests.call cimport (
-    DETACHABLE,
-    ENDED,
-    NOT_STOPPED,
-    AnswerSink,
-    Call,
-    Operation,
-    Pipeline,
+    DETACHABLE, ENDED, NOT_STOPPED, AnswerSink, Call, Operation, Pipeline, Serving,
 )
 from wirespeed.server.requests.observer cimport Series
-from wirespeed.server.requests.serving cimport Serving
 
 from wirespeed.errors import ProtocolError, ToolError
 from wirespeed.server.requests.reply import describe

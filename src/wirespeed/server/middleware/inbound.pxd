@@ -1,5 +1,5 @@
 from wirespeed._core.envelope cimport Message
-from wirespeed.server.requests.serving cimport Serving
+from wirespeed.server.requests.call cimport Serving
 
 
 cdef class Reply:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from wirespeed.server.middleware.chain import Chain
     from wirespeed.server.middleware.functions import AskMiddleware, AskNext, Middleware
     from wirespeed.server.requests.observer import Observer
-    from wirespeed.server.requests.serving import Serving
+    from wirespeed.server.requests.call import Serving
 
 __all__ = ["MiddlewareStack", "ServerRequest"]
 

@@ -32,7 +32,7 @@ from wirespeed.tasks.views import CANCELLED, not_found
 from wirespeed.transport.rate_limited_log import RateLimitedLog
 
 if TYPE_CHECKING:
-    from wirespeed.server.requests.serving import Serving
+    from wirespeed.server.requests.call import Serving
 
 logger = logging.getLogger("wirespeed.server")
 

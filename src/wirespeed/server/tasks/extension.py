@@ -29,9 +29,8 @@ from wirespeed.tasks.views import TaskParams, view
 
 if TYPE_CHECKING:
     from wirespeed._core.envelope import Message
-    from wirespeed.server.requests.call import Call
+    from wirespeed.server.requests.call import Call, Serving
     from wirespeed.server.requests.operation import Handler
-    from wirespeed.server.requests.serving import Serving
     from wirespeed.server.subscriptions import ListenStream
     from wirespeed.server.tasks.catalog import AsTask, TaskTool
     from wirespeed.server.tasks.participants import TaskListener

@@ -21,9 +21,9 @@ from wirespeed.errors import (
 )
 from wirespeed.protocol import codes
 from wirespeed.protocol.asking import PARAMS, missing_capability
+from wirespeed.server.requests.call import Handshake
 from wirespeed.server.requests.operation import cursor_of, params_of
 from wirespeed.server.requests.reply import Body
-from wirespeed.server.requests.serving import Handshake
 from wirespeed.server.tasks.book import TaskBook
 from wirespeed.server.tasks.run import refusal, run_now
 from wirespeed.tasks import views
@@ -31,8 +31,7 @@ from wirespeed.tasks.model import Task, TaskStateError
 
 if TYPE_CHECKING:
     from wirespeed._core.envelope import Message
-    from wirespeed.server.requests.call import Call
-    from wirespeed.server.requests.serving import Serving
+    from wirespeed.server.requests.call import Call, Serving
     from wirespeed.server.tasks.catalog import AsTask
 
 PAGE_SIZE = 100  # tasks on a page, if the server has no page size

@@ -21,8 +21,7 @@ from wirespeed.tasks.store import now_ms
 from wirespeed.tasks.views import CANCELLED
 
 if TYPE_CHECKING:
-    from wirespeed.server.requests.call import Call
-    from wirespeed.server.requests.serving import Serving
+    from wirespeed.server.requests.call import Call, Serving
 
 logger = logging.getLogger("wirespeed.server")
 

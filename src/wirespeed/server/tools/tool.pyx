@@ -18,8 +18,7 @@ import msgspec
 
 from wirespeed._core._simd cimport WS_OK, kernels, ws_scan
 from wirespeed._core.slab cimport Lease
-from wirespeed.server.requests.call cimport TIMED_OUT, Call, Operation
-from wirespeed.server.requests.serving cimport Serving
+from wirespeed.server.requests.call cimport TIMED_OUT, Call, Operation, Serving
 from wirespeed.server.tools.encode cimport (
     answer_content_c,
     answer_text_c,

@@ -12,7 +12,7 @@ from server_lab import LEGACY, MODERN, Peer, text_of
 
 from wirespeed import Server
 from wirespeed.limits import Limits
-from wirespeed.server.requests.serving import Handshake
+from wirespeed.server.requests.call import Handshake
 
 pytestmark = pytest.mark.compiled
 
