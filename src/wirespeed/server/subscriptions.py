@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from wirespeed._core.envelope import Message
-    from wirespeed.server.requests.call import Call
-    from wirespeed.server.requests.serving import Serving
+    from wirespeed.server.requests.call import Call, Serving
 
 # What one connection may keep: subscriptions (each keeps a request in flight), URIs in all, and the
 # characters of these and of the requests' ids.
