@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from wirespeed.server.connection import ServerConnection
     from wirespeed.server.middleware.chain import Chain
     from wirespeed.server.middleware.functions import AskMiddleware, AskNext, Middleware
-    from wirespeed.server.requests.observer import Observer
     from wirespeed.server.requests.call import Serving
+    from wirespeed.server.requests.observer import Observer
 
 __all__ = ["MiddlewareStack", "ServerRequest"]
 
