@@ -10,9 +10,12 @@ from typing import Any
 
 import pytest
 
+from wirespeed import Socket
 from wirespeed.limits import Limits
+from wirespeed.proxy import BackendConfig
 from wirespeed.proxy.binding import UNBOUND, Binding
 from wirespeed.proxy.downstream import Downstream, WithoutSession
+from wirespeed.proxy.isolation.instance import Instance
 from wirespeed.proxy.upstream import Upstream
 
 PAGE = Path(__file__).parents[3] / "docs" / "architecture.md"
@@ -65,3 +68,14 @@ async def test_a_client_that_drains_keeps_its_refusal() -> None:
     one.turn_away(-31001, "the proxy is shutting down")
     one.bind(Binding.to_router(one.router, None, REFUSAL))
     assert one.session.refusal == (-31001, "the proxy is shutting down")
+
+
+async def test_clients_in_the_same_state_have_the_same_object() -> None:
+    config = BackendConfig(target=Socket("unix:/nowhere"))
+    instance = Instance(config, Limits(), is_one_of_several=False)
+    one, other = downstream(), downstream()
+    for each in (one, other):
+        instance.bind(each, Binding.to_pool(instance, None, {}, None))
+    assert one.binding is other.binding
+    instance.bind(one, one.binding.admitting(legacy=True))
+    assert (one.admits_legacy, other.admits_legacy) == (True, False)

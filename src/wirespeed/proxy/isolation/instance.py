@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, cast
 
 from wirespeed.protocol import codes
 from wirespeed.proxy.backend_config import BreakerConfig
+from wirespeed.proxy.binding import UNBOUND, Binding
 from wirespeed.proxy.downstream import outermost, principal_of
 from wirespeed.proxy.supervision.resilience import MAX_KEPT, CircuitBreaker, Retries
 from wirespeed.proxy.upstream import is_down
@@ -71,6 +72,7 @@ class Instance:
         self.retries = Retries(config.retry)
         self.breaker: CircuitBreaker | None = None
         self._ejects = is_one_of_several
+        self._binding = UNBOUND
         self._down: str | None = None
         self._n_answered = 0  # by the connections before
         self._kept: list[tuple[Downstream, Message]] = []
@@ -91,6 +93,12 @@ class Instance:
     def clients(self) -> Collection[Downstream]:
         """Those whose requests the server may work on."""
         raise NotImplementedError
+
+    def bind(self, downstream: Downstream, binding: Binding) -> None:
+        """Bind a client. Those in the same state have the same object: there may be thousands."""
+        if binding != self._binding:
+            self._binding = binding
+        downstream.bind(self._binding)
 
     def met(self, downstream: Downstream) -> None:
         """A client has come."""

@@ -206,7 +206,8 @@ class Legacy(Instance):
             self._attach(downstream)
 
     def _attach(self, downstream: Downstream) -> None:
-        downstream.bind(
+        self.bind(
+            downstream,
             Binding.to_legacy(
                 self._pool,
                 downstream.service.flow,
@@ -215,7 +216,7 @@ class Legacy(Instance):
                 self._makers.requests if self._runs_tasks else None,
                 self.refusal,
                 passes=self._downstreams[downstream].version is not None and not self.is_tried,
-            )
+            ),
         )
         if self.upstream is None and self.refusal is None:
             downstream.pause()
@@ -295,7 +296,7 @@ class Legacy(Instance):
         client.version = version
         offered = understood(params.get("capabilities"))
         client.capabilities = tuple(name for name in QUESTIONS if name in offered)
-        downstream.bind(downstream.binding.admitting(legacy=not self.is_tried))
+        self.bind(downstream, downstream.binding.admitting(legacy=not self.is_tried))
         downstream.speak(version)
         downstream.session.send_result(message, msgspec.json.encode(hello))
 

@@ -108,7 +108,8 @@ class Modern(Instance):
         if self._pool.has_one:
             across = None if self.is_tried else self.upstream
             has_seals = self.upstream is not None and self.upstream.tags is not None
-            downstream.bind(
+            self.bind(
+                downstream,
                 Binding.to_modern(
                     self._pool,
                     downstream.service.flow,
@@ -116,7 +117,7 @@ class Modern(Instance):
                     across,
                     self._pool.task_names if has_seals else None,
                     passes=across is not None and self.refusal is None,
-                )
+                ),
             )
 
     def _meet(self, downstream: Downstream) -> None:
