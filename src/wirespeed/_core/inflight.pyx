@@ -1,4 +1,4 @@
-"""Requests of the peer that are not answered yet, by what their ids say.
+"""Requests of the peer that are not answered yet, by the decoded values of their ids.
 
 ``1`` and ``"1"`` are two ids, ``"x"`` and ``"\\u0078"`` are one. Each is echoed as it was spelled.
 The table owns a copy of the id's text, so that an unanswered request pins no input memory.

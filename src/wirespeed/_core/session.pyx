@@ -7,8 +7,8 @@ false. Deadlines are numbers on the caller's clock.
 What a session does by itself, and what it leaves to its owner:
 
 * Bad input is answered (by a server) or only reported (by a client), as the table of
-  docs/architecture.md says, and becomes an event of kind "invalid". A message that is too deep or
-  too long is known by the members before the fault: a response fails its call.
+  docs/explanation/readings.md says, and becomes an event of kind "invalid". A message that is too
+  deep or too long is known by the members before the fault: a response fails its call.
 * A request is registered before it becomes an event. A second request with an id in flight gets
   -32600, and the first goes on. The owner answers by ``send_result`` or ``send_error``, once.
   Where requests are not answered (a client of 2026-07-28: ``answers_requests`` is False), a

@@ -1,5 +1,5 @@
-"""Streams without a session: frames (for protocols whose messages are not JSON-RPC, as LiteMCP,
-and for echoes), and messages (for bridges that do their own multiplexing)."""
+"""Streams without a session: frames (for protocols whose messages are not JSON-RPC, as LiteMCP
+and plain bytes), and messages (for bridges that do their own multiplexing)."""
 
 cimport cython
 from libc.stdint cimport uint8_t

@@ -47,7 +47,7 @@ def like(
     return functools.wraps(template)
 
 
-class Openable(Protocol):
+class AsyncClient(Protocol):
     """The methods of an asynchronous client that `Blocking` needs."""
 
     async def __aenter__(self) -> Any: ...
@@ -56,7 +56,7 @@ class Openable(Protocol):
         """End it."""
 
 
-C = TypeVar("C", bound=Openable)
+C = TypeVar("C", bound=AsyncClient)
 
 
 class Blocking(Generic[C]):

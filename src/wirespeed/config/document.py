@@ -10,7 +10,7 @@ from wirespeed._exports import set_public_home
 from wirespeed.config import shapes
 from wirespeed.config.entry import EntryReader, converted, join
 from wirespeed.config.servers import ServerConfig, Servers
-from wirespeed.config.text import Fault, Texts, Twice, is_there_twice, parse, twice_in
+from wirespeed.config.text import DuplicateKeys, Fault, Texts, is_there_twice, parse, twice_in
 from wirespeed.contents import contents_of
 from wirespeed.errors import ConfigError
 
@@ -75,8 +75,8 @@ class Document:
         self._literal: list[str] = []
         for name, raw in servers.items():
             reader = EntryReader(self.place(name), self._texts(), place.unit)
-            if isinstance(servers, Twice) and servers.key == name:
-                raw = Twice(raw) if isinstance(raw, dict) else Twice()
+            if isinstance(servers, DuplicateKeys) and servers.key == name:
+                raw = DuplicateKeys(raw) if isinstance(raw, dict) else DuplicateKeys()
                 raw.key = name
             self.servers[name] = reader.server(name, raw, self.source)
             self._literal += reader.literal
@@ -139,7 +139,7 @@ def _place(document: dict[str, Any]) -> tuple[shapes.Place, dict[str, Any]]:
     for place in shapes.PLACES:
         found: Any = document
         for key in place.path:
-            if isinstance(found, Twice) and found.key == key:
+            if isinstance(found, DuplicateKeys) and found.key == key:
                 raise Fault("", is_there_twice(key))
             if not isinstance(found, dict) or key not in found:
                 break

@@ -40,7 +40,7 @@ class Fault(Exception):
         super().__init__(f"{path}: {problem}" if path else problem)
 
 
-class Twice(dict[str, Any]):
+class DuplicateKeys(dict[str, Any]):
     """An object of JSON with a key that is there twice: nobody knows which of the two is meant.
 
     Attributes:
@@ -52,7 +52,7 @@ class Twice(dict[str, Any]):
 
 def twice_in(value: Any) -> Iterator[str]:
     """The keys that are there twice in a value, however deep."""
-    if isinstance(value, Twice):
+    if isinstance(value, DuplicateKeys):
         yield value.key
     if isinstance(value, dict):
         value = list(value.values())
@@ -148,7 +148,7 @@ def _constant(word: str) -> NoReturn:
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
-        found = Twice(found)
+        found = DuplicateKeys(found)
         names = [name for name, _ in pairs]
         found.key = next(name for name in names if names.count(name) > 1)
     return found

@@ -1,7 +1,8 @@
 """A server that offers what another server offers, to clients of every revision.
 
-The two sides may speak different revisions: the client inside asks in that of the server behind,
-and the server answers in that of each of its clients. Arguments of tools stay JSON text.
+The two sides may speak different revisions: its internal client speaks the revision of the server
+behind, and it answers each of its clients in that client's revision. Arguments of tools stay JSON
+text.
 """
 
 from __future__ import annotations

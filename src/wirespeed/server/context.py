@@ -595,11 +595,11 @@ class Context:
         timeout: float | None,
         on_progress: OnProgress | None = None,
     ) -> Any:
-        from wirespeed.server.asking.asker import How, checked
+        from wirespeed.server.asking.asker import QuestionOptions, checked
 
         if on_progress is not None:
             checked(on_progress)
-        return await self._asking().ask(question, How(timeout, on_progress))
+        return await self._asking().ask(question, QuestionOptions(timeout, on_progress))
 
     def _check_thread(self, do: str = "ask the client") -> None:
         if threading.get_ident() != self._call.connection.thread:

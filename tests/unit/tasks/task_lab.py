@@ -13,7 +13,7 @@ from wirespeed import Context, Server
 from wirespeed.client.tasks.calls import ProgressSink
 from wirespeed.client.tasks.task import TaskHandles
 from wirespeed.errors import ProtocolError
-from wirespeed.server.tasks.book import TaskBook
+from wirespeed.server.tasks.book import TaskRuntime
 from wirespeed.tasks import MemoryTaskStore, SQLiteTaskStore, Task, TaskStore
 from wirespeed.tasks.model import new_task_id
 
@@ -46,7 +46,7 @@ async def bounded(main: Coroutine[Any, Any, Any]) -> Any:
         return await main
 
 
-def book_of(server: Server, loop: asyncio.AbstractEventLoop | None = None) -> TaskBook:
+def book_of(server: Server, loop: asyncio.AbstractEventLoop | None = None) -> TaskRuntime:
     """The book of a server's tasks on its event loop, by default the running one."""
     service = server.service.tasks.service
     assert service is not None

@@ -18,7 +18,7 @@ from wirespeed import Client, Context, Server, SyncClient
 from wirespeed.client.tasks.calls import TASKS
 from wirespeed.errors import ProtocolError, RemoteError, TaskCancelled
 from wirespeed.protocol import codes
-from wirespeed.server.tasks.book import SHUT_DOWN, TaskBook, TaskSettings
+from wirespeed.server.tasks.book import SHUT_DOWN, TaskRuntime, TaskSettings
 from wirespeed.server.tools.results import RawResult
 from wirespeed.tasks import MemoryTaskStore, SQLiteTaskStore, Task, TaskStore
 
@@ -102,10 +102,10 @@ class Somebody:
         self.closed = asyncio.get_running_loop().create_future()
 
 
-def a_book(store: TaskStore, **settings: Any) -> TaskBook:
+def a_book(store: TaskStore, **settings: Any) -> TaskRuntime:
     """The book of a server's tasks on the running loop."""
     times = TaskSettings(**{"ttl": None, "max_ttl": None, "poll": 1} | settings)
-    return TaskBook(store, times, asyncio.get_running_loop())
+    return TaskRuntime(store, times, asyncio.get_running_loop())
 
 
 async def test_what_changes_elsewhere_is_told() -> None:
@@ -144,7 +144,7 @@ async def test_many_who_wait_for_one_task_look_once(monkeypatch: pytest.MonkeyPa
 
     waiting: list[asyncio.Task[Task]] = []
 
-    async def wait(book: TaskBook, task_id: str) -> Task:
+    async def wait(book: TaskRuntime, task_id: str) -> Task:
         async with contextlib.aclosing(book.changes(Somebody(), task_id)) as changes:
             async for task in changes:
                 last = task

@@ -1,4 +1,5 @@
-"""The exchanges of a link: POSTs that carry a message each, and GETs that receive events.
+"""The requests of a client's link over HTTP: POSTs that carry a message each, and GETs that
+receive events.
 
 Their methods ``on_…`` are those of a receiver of `wirespeed.transport.http.pool`.
 """

@@ -1,5 +1,5 @@
-"""The choice between the servers of a pool, and the requests that it leaves to `route`: those that
-may name tasks.
+"""The choice between the servers of a pool, and the requests that it leaves to `Pool.route`: those
+that may name tasks.
 """
 
 cimport cython

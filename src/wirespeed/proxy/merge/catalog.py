@@ -1,11 +1,11 @@
-"""Words and lists of the servers of a merged endpoint, for all clients of one kind.
+"""Discovery results and lists of the servers of a merged endpoint, for all clients of one kind.
 
 Clients are of one kind if they may see the same, speak the same revision, and can do the same. A
 server is asked over the connection of the first client that needs it. The others are not joined to
 it for that.
 
-What a server says to a client holds for the others where they share the server, and where the
-server has heard nothing yet that would make it another one than theirs.
+What a server says to one client holds for the others where they share the server, and where no
+client has changed the state of its own server yet.
 """
 
 from __future__ import annotations

@@ -48,9 +48,9 @@ __all__ = [
     "MAX_ROUNDS",
     "Asker",
     "DirectAsker",
-    "How",
     "InputRequest",
     "OnProgress",
+    "QuestionOptions",
     "RootsRequest",
     "checked",
     "heard",
@@ -142,7 +142,7 @@ class RootsRequest(InputRequest):
 # -- askers ----------------------------------------------------------------------------------------
 
 
-class How(NamedTuple):
+class QuestionOptions(NamedTuple):
     """The options of a question: see `Context.elicit`."""
 
     timeout: float | None = None
@@ -160,7 +160,7 @@ class Asker:
         self.state: Any = None
         self._rounds = 0
 
-    async def ask(self, question: InputRequest, how: How) -> Any:
+    async def ask(self, question: InputRequest, how: QuestionOptions) -> Any:
         """The client's answer, typed. MissingCapability: the client cannot be asked this."""
         params = question.encoded(self.capabilities, self.version)
         self._check_running()
@@ -188,7 +188,7 @@ class Asker:
             f"the {operation.kind} {operation.name!r} has ended, so its client cannot be asked"
         )
 
-    async def put(self, question: InputRequest, params: bytes, how: How) -> Any:
+    async def put(self, question: InputRequest, params: bytes, how: QuestionOptions) -> Any:
         """Ask in the form of the era."""
         raise NotImplementedError
 
@@ -222,10 +222,10 @@ class Asker:
         if self.call.asker is not None:
             data = await self.call.asker.ask(question.kind, question.method, params)
         else:
-            data = await self._request(question, params, How())
+            data = await self._request(question, params, QuestionOptions())
         return question.plain_answer(data)
 
-    async def _request(self, question: InputRequest, params: bytes, how: How) -> bytes:
+    async def _request(self, question: InputRequest, params: bytes, how: QuestionOptions) -> bytes:
         """The result of a request of the server (legacy eras)."""
         connection, method = self.call.connection, question.method
         if how.on_progress is not None:
@@ -243,7 +243,7 @@ class Asker:
 class DirectAsker(Asker):
     """Asks by requests to the client: the legacy eras."""
 
-    async def put(self, question: InputRequest, params: bytes, how: How) -> Any:
+    async def put(self, question: InputRequest, params: bytes, how: QuestionOptions) -> Any:
         return question.answer(await self._request(question, params, how))
 
 

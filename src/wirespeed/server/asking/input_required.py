@@ -13,7 +13,7 @@ from wirespeed.server.requests.launchers import launcher_of
 
 if TYPE_CHECKING:
     from wirespeed.server.asking.asker import InputRequest
-    from wirespeed.server.requests.launchers import Spec
+    from wirespeed.server.requests.launchers import InspectedFunction
 
 __all__ = ["InputRequired", "explicit", "split_annotation"]
 
@@ -77,7 +77,7 @@ def split_annotation(returns: Any) -> tuple[bool, Any]:
     return True, typing.Union[rest]  # noqa: UP007
 
 
-def explicit(spec: Spec, where: str) -> None:
+def explicit(spec: InspectedFunction, where: str) -> None:
     """Call the function of a spec again, with the answers, when it returns `InputRequired`."""
     if spec.context_index < 0:
         raise SignatureError(

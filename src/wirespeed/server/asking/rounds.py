@@ -16,7 +16,13 @@ from wirespeed.protocol.asking import CREATE_MESSAGE, ELICIT, LIST_ROOTS
 from wirespeed.protocol.revisions import META_SERVER_INFO
 from wirespeed.schema.json_schema import describe_validation_error
 from wirespeed.schema.python_types import enc_hook
-from wirespeed.server.asking.asker import Asker, DirectAsker, How, InputRequest, RootsRequest
+from wirespeed.server.asking.asker import (
+    Asker,
+    DirectAsker,
+    InputRequest,
+    QuestionOptions,
+    RootsRequest,
+)
 from wirespeed.server.asking.elicitation import ElicitRequest
 from wirespeed.server.asking.request_state import RequestState, Sealer, binding_of, digest
 from wirespeed.server.asking.sampling import SampleRequest
@@ -60,7 +66,7 @@ class _Target(msgspec.Struct):
 _target = msgspec.json.Decoder(_Target).decode
 
 
-class _Unfit(InvalidResponse, ProtocolError):
+class _InvalidAnswer(InvalidResponse, ProtocolError):
     """An answer in ``inputResponses`` that does not fit its question: an invalid request."""
 
     def __init__(self, message: str) -> None:
@@ -157,7 +163,7 @@ class RoundsAsker(Asker):
 
     # -- questions of this round -----------------------------------------------------------------
 
-    async def put(self, question: InputRequest, params: bytes, how: How) -> Any:
+    async def put(self, question: InputRequest, params: bytes, how: QuestionOptions) -> Any:
         number = self._counts[question.kind] = self._counts.get(question.kind, 0) + 1
         key = f"{question.kind}-{number}"
         mark = _LETTERS[question.method] + digest(params)
@@ -167,7 +173,7 @@ class RoundsAsker(Asker):
                 try:
                     return question.answer(bytes(known[1]))
                 except InvalidResponse as exc:
-                    raise _Unfit(str(exc)) from exc
+                    raise _InvalidAnswer(str(exc)) from exc
             logger.warning(
                 "%s %s: question %s differs from the one of the round before, so it is asked again",
                 self.call.operation.kind,

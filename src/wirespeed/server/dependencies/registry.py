@@ -60,7 +60,7 @@ from wirespeed.server.requests.call import context_class
 
 if TYPE_CHECKING:
     from wirespeed.server.requests.call import Serving
-    from wirespeed.server.requests.launchers import Spec
+    from wirespeed.server.requests.launchers import InspectedFunction
     from wirespeed.server.requests.operation import HandlerContext
     from wirespeed.server.tools.catalog import ToolCatalog
 
@@ -235,7 +235,7 @@ class Dependencies:
 
     # -- functions that take something -------------------------------------------------------------
 
-    def bind(self, spec: Spec, injected: Mapping[int, Provider]) -> Injection:
+    def bind(self, spec: InspectedFunction, injected: Mapping[int, Provider]) -> Injection:
         """Turn a function's spec into that of a coroutine function which takes the arguments and,
         last, the context. ``injected``: the providers of its parameters, by their index."""
         injection = Injection(self, spec, injected)
@@ -302,7 +302,7 @@ class Injection:
     __slots__ = ("_dependencies", "_function", "_launch", "_layout", "_names", "_order", "_plain")
 
     def __init__(
-        self, dependencies: Dependencies, spec: Spec, injected: Mapping[int, Provider]
+        self, dependencies: Dependencies, spec: InspectedFunction, injected: Mapping[int, Provider]
     ) -> None:
         self._dependencies = dependencies
         self._function = spec.function
@@ -323,7 +323,7 @@ class Injection:
                 self._layout.append((False, next(arguments)))
         self._order = _in_order(injected.values())
 
-    def take_over(self, spec: Spec) -> None:
+    def take_over(self, spec: InspectedFunction) -> None:
         """Let the spec be that of a coroutine function of its arguments and the context."""
         call = self.call
 

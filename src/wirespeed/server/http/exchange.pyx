@@ -1,4 +1,5 @@
-"""A POST of Streamable HTTP and its response: JSON, or a stream of events.
+"""A POST of Streamable HTTP and its response: JSON, or a stream of events. It is an `Exchange` of
+`wirespeed.transport.http`.
 
 `Streams` is what the streams of one endpoint share: the store of events, and comments that keep
 silent connections open.

@@ -1,5 +1,6 @@
 """HTTP+SSE of 2024-11-05 (basic/transports, "HTTP with SSE"), which later revisions replaced: a GET
-is a connection, whose stream has all messages of the server; each message of the client is a POST.
+opens a connection that lives as long as it, whose stream has all messages of the server; each
+message of the client is a POST.
 """
 
 from __future__ import annotations

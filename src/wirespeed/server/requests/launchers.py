@@ -54,8 +54,8 @@ async def at_once(function: Callable[..., Any], values: list[Any], names: Names)
     return call(function, values, names)
 
 
-class Spec(Protocol):
-    """A function that was read (`wirespeed.server.tools.signature.ToolSpec` describes it)."""
+class InspectedFunction(Protocol):
+    """A function whose signature was read: see `wirespeed.server.tools.signature.ToolSpec`."""
 
     function: Callable[..., Any]
     name: str
@@ -131,7 +131,7 @@ class Threads:
 SHARED = Threads()
 
 
-def launcher_of(spec: Spec) -> Callable[..., Coroutine[Any, Any, Any]]:
+def launcher_of(spec: InspectedFunction) -> Callable[..., Coroutine[Any, Any, Any]]:
     """Choose how the function of a spec runs as a coroutine."""
     if spec.is_async:
         return coroutine

@@ -13,7 +13,7 @@ from wirespeed.protocol import codes
 from wirespeed.protocol.messages import ListParams
 from wirespeed.server.requests import launchers
 from wirespeed.server.requests.call import Feature
-from wirespeed.server.requests.launchers import Limiter, Spec, limited
+from wirespeed.server.requests.launchers import InspectedFunction, Limiter, limited
 from wirespeed.transport.loop import is_coroutine_function
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ class Injector(Protocol):
     def find(self, annotation: Any, parameter: inspect.Parameter, where: str) -> Any:
         """The provider of what a parameter takes; None for an argument. DependencyError."""
 
-    def bind(self, spec: Spec, injected: Mapping[int, Any]) -> Injected:
+    def bind(self, spec: InspectedFunction, injected: Mapping[int, Any]) -> Injected:
         """Turn a spec into that of a function of the arguments and the context. ``injected``: the
         providers of the other parameters, by their index."""
 
@@ -96,7 +96,7 @@ def check_timeout(timeout: float | None) -> None:
 
 
 def make_feature(
-    spec: Spec,
+    spec: InspectedFunction,
     kind: str,
     encode: Callable[[Any, Revision], Body],
     owner: object,
@@ -125,7 +125,7 @@ def make_feature(
 
 
 async def call_from(
-    context: HandlerContext, feature: Feature, spec: Spec, values: Mapping[str, Any]
+    context: HandlerContext, feature: Feature, spec: InspectedFunction, values: Mapping[str, Any]
 ) -> Any:
     """Call the function for another handler of the server, within the request of that handler.
     TimeoutError: the time limit of the function is over."""
@@ -136,7 +136,9 @@ async def call_from(
     return value
 
 
-def invoke(feature: Feature, spec: Spec, values: Mapping[str, Any], context: Any) -> Any:
+def invoke(
+    feature: Feature, spec: InspectedFunction, values: Mapping[str, Any], context: Any
+) -> Any:
     """A coroutine that calls the function; *values* by attribute of the spec's struct."""
     vector = [values[name] for name in spec.fields]
     if spec.context_index >= 0:

@@ -1,6 +1,6 @@
 """The tasks of a server: their lookup, creation and changes, and the notification of listeners.
 
-The store keeps the tasks. A `TaskBook` holds what a store cannot keep
+The store keeps the tasks. A `TaskRuntime` holds what a store cannot keep
 (`wirespeed.server.tasks.participants`): the handlers that work on tasks, the requests that wait for
 a change, the connections that listen. Both forms of tasks
 (`server.tasks.legacy`, `server.tasks.extension`) use the same book.
@@ -88,14 +88,14 @@ class TaskService:
     def __init__(self, store: TaskStore, settings: TaskSettings) -> None:
         self.store = store
         self.settings = settings
-        self._book: TaskBook | None = None
+        self._book: TaskRuntime | None = None
 
-    def book(self, loop: asyncio.AbstractEventLoop) -> TaskBook:
+    def book(self, loop: asyncio.AbstractEventLoop) -> TaskRuntime:
         """Return the book of an event loop. A server runs on one event loop at a time; each loop
         has a book of its own."""
         book = self._book
         if book is None or book.loop is not loop:
-            book = self._book = TaskBook(self.store, self.settings, loop)
+            book = self._book = TaskRuntime(self.store, self.settings, loop)
         return book
 
     async def close(self) -> None:
@@ -119,7 +119,7 @@ class _Client:
         self.listeners: set[TaskListener] = set()
 
 
-class TaskBook:
+class TaskRuntime:
     """The tasks of one server on one event loop."""
 
     def __init__(

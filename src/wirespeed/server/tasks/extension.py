@@ -22,7 +22,7 @@ from wirespeed.protocol.revisions import META_SERVER_INFO
 from wirespeed.server.extensions import Extension, declares, missing
 from wirespeed.server.requests.operation import params_of
 from wirespeed.server.requests.reply import Body, Whole
-from wirespeed.server.tasks.book import TaskBook, TaskService
+from wirespeed.server.tasks.book import TaskRuntime, TaskService
 from wirespeed.server.tasks.run import run_now, run_soon
 from wirespeed.tasks.model import Task, TaskStateError, TaskStatus
 from wirespeed.tasks.views import TaskParams, view
@@ -73,7 +73,7 @@ class _Form:
         whole = {**view(task, modern=True), "resultType": "task", "_meta": {META_SERVER_INFO: info}}
         return Whole(_encode(whole))
 
-    def started(self, book: TaskBook, connection: Serving, task: Task) -> None:
+    def started(self, book: TaskRuntime, connection: Serving, task: Task) -> None:
         """Does nothing: only subscribers receive the states of tasks."""
 
     def tagged(self, task_id: str, method: str, params: bytes) -> bytes | None:
@@ -83,7 +83,7 @@ class _Form:
 _FORM = _Form()
 
 
-def as_task_if_declared(book: TaskBook, support: TaskTool, message: Message) -> AsTask | None:
+def as_task_if_declared(book: TaskRuntime, support: TaskTool, message: Message) -> AsTask | None:
     """Return how a call becomes a task, at once or after some seconds. None: the client did not
     declare the extension. ProtocolError -32021: the same, and the tool only runs as a task."""
     if not declares(message, TASKS_EXTENSION):
@@ -123,12 +123,12 @@ def tasks_extension(service: TaskService) -> Extension:
     return extension
 
 
-async def _get(book: TaskBook, connection: Serving, params: TaskParams) -> Body:
+async def _get(book: TaskRuntime, connection: Serving, params: TaskParams) -> Body:
     task = await book.find(connection, params.taskId)
     return _encode(detailed(task))
 
 
-async def _update(book: TaskBook, connection: Serving, params: UpdateParams) -> Body:
+async def _update(book: TaskRuntime, connection: Serving, params: UpdateParams) -> Body:
     """tasks/update: store the answers. Answers to unknown questions are ignored ("Task Update
     Requests")."""
     task = await book.find(connection, params.taskId)
@@ -136,7 +136,7 @@ async def _update(book: TaskBook, connection: Serving, params: UpdateParams) -> 
     return b"{}"
 
 
-async def _cancel(book: TaskBook, connection: Serving, params: TaskParams) -> Body:
+async def _cancel(book: TaskRuntime, connection: Serving, params: TaskParams) -> Body:
     """tasks/cancel: cancel the task. The request is also acknowledged for a task that has ended,
     which does not change."""
     task = await book.find(connection, params.taskId)
@@ -183,7 +183,7 @@ class _Listening:
 class _Following:
     """The tasks of one subscription, from its start to its end."""
 
-    def __init__(self, book: TaskBook, subscription: ListenStream) -> None:
+    def __init__(self, book: TaskRuntime, subscription: ListenStream) -> None:
         self._book = book
         self._subscription = subscription
         self._connection = subscription.connection

@@ -24,7 +24,7 @@ from wirespeed.protocol.asking import PARAMS, missing_capability
 from wirespeed.server.requests.call import Handshake
 from wirespeed.server.requests.operation import cursor_of, params_of
 from wirespeed.server.requests.reply import Body
-from wirespeed.server.tasks.book import TaskBook
+from wirespeed.server.tasks.book import TaskRuntime
 from wirespeed.server.tasks.run import refusal, run_now
 from wirespeed.tasks import views
 from wirespeed.tasks.model import Task, TaskStateError
@@ -54,7 +54,7 @@ class _Form:
     def created(self, connection: Serving, task: Task) -> Body:
         return _encode({"task": views.view(task)})
 
-    def started(self, book: TaskBook, connection: Serving, task: Task) -> None:
+    def started(self, book: TaskRuntime, connection: Serving, task: Task) -> None:
         def tell(task: Task) -> None:
             if connection.link is not None and connection.handshake == Handshake.INITIALIZED:
                 connection.session.send_notification(
@@ -71,7 +71,7 @@ class _Form:
 _FORM = _Form()
 
 
-def as_task(book: TaskBook, wish: Mapping[str, Any]) -> AsTask:
+def as_task(book: TaskRuntime, wish: Mapping[str, Any]) -> AsTask:
     """Return how a call becomes the task that its client requests. ProtocolError: ``wish``, the
     call's ``task`` member, is malformed."""
     ttl = views.ttl_of(wish)
@@ -85,7 +85,7 @@ def as_task(book: TaskBook, wish: Mapping[str, Any]) -> AsTask:
 # -- requests -------------------------------------------------------------------------------------
 
 
-def _book(connection: Serving) -> TaskBook:
+def _book(connection: Serving) -> TaskRuntime:
     service = connection.service.tasks.service
     assert service is not None  # otherwise the server has no such method
     return service.book(connection.loop)
@@ -162,7 +162,7 @@ def _may_ask(connection: Serving, request: bytes, version: str) -> bool:
 
 
 async def _ask_while_wanted(
-    connection: Serving, book: TaskBook, task_id: str, key: str, request: bytes
+    connection: Serving, book: TaskRuntime, task_id: str, key: str, request: bytes
 ) -> None:
     """Run `_ask`, and cancel it when the task no longer waits for the answer."""
     asking = book.spawn(_ask(connection, book, task_id, key, request))
@@ -177,7 +177,9 @@ async def _ask_while_wanted(
         asking.cancel()
 
 
-async def _ask(connection: Serving, book: TaskBook, task_id: str, key: str, request: bytes) -> None:
+async def _ask(
+    connection: Serving, book: TaskRuntime, task_id: str, key: str, request: bytes
+) -> None:
     """Send one question of a task to this connection's client, and store its answer."""
     try:
         found = _request(request)

@@ -14,7 +14,7 @@ from wirespeed.errors import ProtocolError, RemoteError
 from wirespeed.protocol import codes
 from wirespeed.server.requests.call import AnswerSink
 from wirespeed.server.requests.reply import Body
-from wirespeed.server.tasks.book import SHUT_DOWN, TaskBook
+from wirespeed.server.tasks.book import SHUT_DOWN, TaskRuntime
 from wirespeed.server.tasks.participants import TaskWorker
 from wirespeed.tasks.model import Task, TaskLimit, TaskStateError
 from wirespeed.tasks.store import now_ms
@@ -35,7 +35,7 @@ class TaskForm(Protocol):
     def created(self, connection: Serving, task: Task) -> Body:
         """Return the answer to the request that has become a task."""
 
-    def started(self, book: TaskBook, connection: Serving, task: Task) -> None:
+    def started(self, book: TaskRuntime, connection: Serving, task: Task) -> None:
         """The answer to the request was sent."""
 
     def tagged(self, task_id: str, method: str, params: bytes) -> bytes | None:
@@ -58,7 +58,7 @@ class TaskSink(AnswerSink):
 
     __slots__ = ("_book", "_form", "_name", "_task_id", "_worker")
 
-    def __init__(self, book: TaskBook, form: TaskForm, worker: TaskWorker, name: str) -> None:
+    def __init__(self, book: TaskRuntime, form: TaskForm, worker: TaskWorker, name: str) -> None:
         self._book = book
         self._form = form
         self._worker = worker
@@ -104,7 +104,7 @@ class TaskAsker:
 
     __slots__ = ("_book", "_connection", "_task_id")
 
-    def __init__(self, book: TaskBook, connection: Serving, task_id: str) -> None:
+    def __init__(self, book: TaskRuntime, connection: Serving, task_id: str) -> None:
         self._book = book
         self._connection = connection
         self._task_id = task_id
@@ -181,7 +181,7 @@ def _taken(text: bytes) -> bytes:
 
 
 async def run_now(
-    book: TaskBook,
+    book: TaskRuntime,
     form: TaskForm,
     ttl: float | None,
     call: Call,
@@ -202,7 +202,7 @@ async def run_now(
 
 
 async def run_soon(
-    book: TaskBook,
+    book: TaskRuntime,
     form: TaskForm,
     after: float,
     call: Call,
@@ -250,7 +250,7 @@ def _asks(call: Call) -> bool:
     return bool(getattr(asker, "_asked", None))
 
 
-def _become(book: TaskBook, form: TaskForm, call: Call, task: Task) -> TaskWorker:
+def _become(book: TaskRuntime, form: TaskForm, call: Call, task: Task) -> TaskWorker:
     """Answer the request with the task. The handler goes on as the task's worker."""
     connection: Any = call.connection
     worker = book.begin(task, call.cancel)
