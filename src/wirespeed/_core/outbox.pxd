@@ -83,6 +83,8 @@ cdef class Outbox:
     cdef int close_segment_c(self) except -1
     cdef int gather_c(self, iovec *vectors, int room) except -1
     cdef int consume_c(self, size_t n) except -1
+    # A copy of the first line, without its newline; the outbox holds whole lines.
+    cdef bytes line_c(self)
     cdef int absorb_c(self, Outbox other) except -1
     cdef int clear_c(self) noexcept
 

@@ -324,6 +324,29 @@ cdef class Outbox:
             Py_DECREF(<object> owner)      # may run any code, so `s` is not used after it
         return 0
 
+    cdef bytes line_c(self):
+        """A copy of the first line that is queued, without its newline."""
+        cdef bytes line
+        cdef char *q
+        cdef size_t i, last, at = 0, n = 0
+        self.close_segment_c()
+        last = self.first
+        while last < self.count:
+            at = kernels.find_newline(self.segments[last].p, self.segments[last].n)
+            n += at
+            if at < self.segments[last].n:
+                break
+            last += 1
+        if last == self.count:
+            raise ValueError("no whole line is queued")
+        line = PyBytes_FromStringAndSize(NULL, <Py_ssize_t> n)
+        q = PyBytes_AS_STRING(line)
+        for i in range(self.first, last):
+            memcpy(q, self.segments[i].p, self.segments[i].n)
+            q += self.segments[i].n
+        memcpy(q, self.segments[last].p, at)
+        return line
+
     def take(self):
         """Everything queued, as read-only bytes-like chunks in order; the outbox is empty after.
 

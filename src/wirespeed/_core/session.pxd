@@ -12,6 +12,13 @@ from wirespeed._core.span cimport Span
 from wirespeed._core.splice cimport Edit
 
 
+# A tools/call that was written, as far as an HTTP request has header fields about it.
+cdef class WrittenCall:
+    cdef int64_t id
+    cdef long long end                   # where its line ends: bytes of the stream
+    cdef bytes key                       # the JSON texts of its version and of the tool's name
+
+
 cdef class Session(Responder):
     cdef readonly Pending pending        # requests of ours
     cdef readonly long long late_responses
@@ -35,6 +42,7 @@ cdef class Session(Responder):
     cdef public bint pauses_requests      # requests wait, except for ping
     cdef public bint answers_requests    # False: requests of the peer are events and never answered
     cdef size_t max_id, max_in_flight, max_waiting, max_waiting_bytes
+    cdef object calls                    # deque of WrittenCall for the link; None: it needs none
     # counters
     cdef readonly long long messages_in
     cdef readonly long long faults, duplicate_ids, refused, cancelled_in
@@ -46,6 +54,9 @@ cdef class Session(Responder):
     cdef int receive_message_c(
         self, Slab slab, const uint8_t *p, size_t n, ReplyRoute route
     ) except -1
+    # The same for a message that has its text, without blanks around it. It is read later, unless
+    # it was read already; a batch was not.
+    cdef int take_in_c(self, Message m, ReplyRoute route) except -1
     # For the owner of routes: drop the bodies of a route that were not read yet; the routes that
     # are not done, some of them more than once.
     cdef int drop_bodies_c(self, ReplyRoute route) except -1
@@ -80,6 +91,8 @@ cdef class Session(Responder):
     cdef int splice_request_c(
         self, int64_t id, Message m, Edit *more, int n_more, uint64_t about
     ) except -1
+    # Note a tools/call that was written, for a link that has `calls`.
+    cdef int called_c(self, int64_t id, Span version, Span name) except -1
     cdef int splice_cancel_c(self, int64_t id, Message m, uint64_t about) except -1
     cdef int respond_c(self, Message m) except -1
     cdef bint match_alike_c(self, Message m) except -1

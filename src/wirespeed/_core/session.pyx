@@ -32,21 +32,22 @@ What a session does by itself, and what it leaves to its owner:
 """
 
 cimport cython
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.math cimport INFINITY
 from libc.stdint cimport int64_t, uint8_t, uint64_t
-from libc.string cimport memcmp
+from libc.string cimport memcmp, memcpy
 
 from collections import deque
 
 import msgspec
 
 from wirespeed._core._simd cimport (
-    WS_ARGUMENTS, WS_ID, WS_ID_INVALID, WS_META_PROGRESS_TOKEN, WS_PARAMS, WS_PROGRESS_TOKEN,
-    WS_REQUEST_ID,
+    WS_ARGUMENTS, WS_ID, WS_ID_INVALID, WS_META_PROGRESS_TOKEN, WS_META_PROTOCOL_VERSION, WS_METHOD,
+    WS_NAME, WS_PARAMS, WS_PROGRESS_TOKEN, WS_REQUEST_ID,
 )
 from wirespeed._core.envelope cimport (
     BATCH, FAULT_NONE, FAULT_PARSE, FAULT_REQUEST, FAULT_RESPONSE, INVALID, NOTIFICATION, REQUEST,
-    RESULT, Message, method_is, nothing_c, span_of, valid_id, values_shown,
+    RESULT, Message, method_is, nothing_c, poi_is, span_of, valid_id, values_shown,
 )
 from wirespeed._core.framing.base cimport Framer
 from wirespeed._core.framing.line cimport LineFramer
@@ -62,8 +63,8 @@ from wirespeed._core.span cimport Span
 from wirespeed._core.splice cimport (
     DIGITS, MAX_MORE, Edit, digits_of, edit_of, insert_c, splice_c,
 )
+from wirespeed._core.wire cimport show_whole_c
 
-from wirespeed._core.wire import show_whole
 from wirespeed.limits import Limits
 
 cdef object encode = msgspec.json.Encoder().encode
@@ -93,6 +94,12 @@ cdef int filled_c(Message m, int which, Edit *edits, int n) noexcept:
     edit.n = nothing_c(m.p + edit.at, True)
     edit.text = Span(<const uint8_t *> b"{}", 2)
     return insert_c(edits, n, edit)
+
+
+@cython.final
+@cython.freelist(64)
+cdef class WrittenCall:
+    pass
 
 
 @cython.final
@@ -282,7 +289,7 @@ cdef class Session(Responder):
         Returns whether nothing waits before it: it is the next event, or makes the next events.
         """
         cdef Slab slab = Slab.borrow(data)
-        show_whole(self, data)
+        show_whole_c(self, slab.base, slab.capacity)
         self.receive_message_c(slab, slab.base, slab.capacity, route)
         return self.n_waiting == 0 and self.n_whole == 1
 
@@ -290,8 +297,6 @@ cdef class Session(Responder):
         self, Slab slab, const uint8_t *p, size_t n, ReplyRoute route
     ) except -1:
         cdef Message m = Message.new()
-        if route is not None and route.out is None:
-            raise TypeError(f"{type(route).__name__} is not a reply route: it has no outbox")
         while n and is_blank(p[n - 1]):
             n -= 1
         if n >= 3 and p[0] == 0xEF and memcmp(p, b"\xef\xbb\xbf", 3) == 0:    # a byte order mark
@@ -300,6 +305,11 @@ cdef class Session(Responder):
             p += 1
             n -= 1
         m.hold_c(slab, p, n)
+        return self.take_in_c(m, route)
+
+    cdef int take_in_c(self, Message m, ReplyRoute route) except -1:
+        if route is not None and route.out is None:
+            raise TypeError(f"{type(route).__name__} is not a reply route: it has no outbox")
         m.token = route
         if self.n_whole and self.more_whole is NONE_YET:
             self.more_whole = deque()
@@ -308,7 +318,7 @@ cdef class Session(Responder):
         else:
             self.first_whole = m
         self.n_whole += 1
-        self.bytes_in += <long long> n
+        self.bytes_in += <long long> m.n
         if route is not None:
             route.n_open += 1
         return 0
@@ -335,7 +345,7 @@ cdef class Session(Responder):
         if self.n_seen:
             self.n_seen -= 1
         if m.kind_c:
-            m.token = None             # it was read when it was seen
+            m.token = None             # it was read before
         else:
             self.reader.read_c(m, slab, Span(m.p, m.n))
         return m
@@ -351,7 +361,9 @@ cdef class Session(Responder):
             if m.n == 0 or m.p[0] != c'[':     # the parts of a batch wait together
                 route = <ReplyRoute> m.token
                 slab = m.slab
-                self.reader.read_c(m, slab, Span(m.p, m.n))
+                if not m.kind_c:
+                    self.reader.read_c(m, slab, Span(m.p, m.n))
+                m.token = None
                 if m.kind_c != INVALID and (
                     m.kind_c != REQUEST or method_is(m, b'"ping"', "ping")
                 ):
@@ -664,6 +676,26 @@ cdef class Session(Responder):
             n = filled_c(m, WS_ARGUMENTS, edits, n)
         splice_c(self.writer if about == 0 else self.writer_about_c(about), m, edits, n)
         self.messages_out += 1
+        if self.calls is not None and about == 0 and poi_is(m, WS_METHOD, b'"tools/call"'):
+            if n_more == 0:
+                self.called_c(id, span_of(m, WS_META_PROTOCOL_VERSION), span_of(m, WS_NAME))
+            elif n_more == 1 and more[0].at == m.scan.poi[WS_NAME].off:
+                self.called_c(id, span_of(m, WS_META_PROTOCOL_VERSION), more[0].text)
+        return 0
+
+    cdef int called_c(self, int64_t id, Span version, Span name) except -1:
+        cdef WrittenCall call
+        cdef char *q
+        if version.n == 0 or name.n == 0:
+            return 0                   # the fields follow from something else
+        call = WrittenCall.__new__(WrittenCall)
+        call.id = id
+        call.end = self.bytes_out + <long long> self.outbox.size
+        call.key = PyBytes_FromStringAndSize(NULL, <Py_ssize_t> (version.n + name.n))
+        q = PyBytes_AS_STRING(call.key)
+        memcpy(q, version.p, version.n)
+        memcpy(q + version.n, name.p, name.n)
+        self.calls.append(call)
         return 0
 
     cdef int splice_cancel_c(self, int64_t id, Message m, uint64_t about) except -1:

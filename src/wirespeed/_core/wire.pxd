@@ -22,9 +22,15 @@ cdef class Wire:
     cdef int get_buffer_c(self, uint8_t **p, size_t *n) except -1
     cdef int commit_c(self, size_t n) except -1
     cdef int sent_c(self, size_t n) except -1
+    # For links whose messages are bodies: the next line to be sent, without its newline.
+    cdef bytes take_line_c(self)
     # Override: whether to read; whether one more message may be worked on; whether answers of the
     # peer are awaited; whether input is held back that can be taken once there is room.
     cdef bint want_read_c(self) noexcept
     cdef bint has_room_c(self) noexcept
     cdef bint awaits_c(self) noexcept
     cdef bint wants_turn_c(self) noexcept
+
+
+# Show the tap, if there is one, a message that came whole beside the stream of a wire.
+cdef int show_whole_c(Wire wire, const uint8_t *p, size_t n) except -1

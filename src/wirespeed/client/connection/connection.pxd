@@ -26,6 +26,7 @@ cdef class ClientConnection(Endpoint):
     cdef readonly object owner         # gets notifications and the end of the link; or None
     cdef public object revision        # settled by the handshake; None before
     cdef uint32_t max_depth
+    cdef bytes version                 # JSON text of the revision's; empty before the handshake
     cdef bytes meta                    # members of every modern request's `_meta`; empty in legacy
     cdef bytes tasks_meta              # the same of requests that declare the tasks extension
     cdef dict names                    # JSON text of tool names

@@ -48,6 +48,10 @@ cdef enum:
     MAX_NAMES = 4096
 
 
+cdef inline Span span_of_text(bytes text) noexcept:
+    return Span(<const uint8_t *> <const char *> text, <size_t> len(text))
+
+
 @cython.final
 @cython.freelist(64)
 cdef class Waiter:
@@ -81,7 +85,7 @@ cdef class ClientConnection(Endpoint):
         self.session.shows_late_responses = True
         self.session.batches = True        # servers of 2025-03-26 may send batches
         self.max_depth = limits.max_depth
-        self.meta = self.tasks_meta = b""
+        self.version = self.meta = self.tasks_meta = b""
         self.exit_note = ""
         self.names = {}
         self.timer_at = INFINITY
@@ -94,6 +98,7 @@ cdef class ClientConnection(Endpoint):
         """The handshake is done: set the revision, and the ``_meta`` members of every request, also
         of those that declare the tasks extension."""
         self.revision = revision
+        self.version = encode(revision.version)
         self.meta = meta
         self.tasks_meta = tasks_meta
         self.session.batches = revision.batches
@@ -158,7 +163,7 @@ cdef class ClientConnection(Endpoint):
         """
         cdef Waiter waiter
         cdef Outbox out
-        cdef object name_json = self.names.get(name)
+        cdef bytes name_json = self.names.get(name)
         cdef bint sent = False
         cdef object body
         if not timeout > 0:
@@ -191,6 +196,10 @@ cdef class ClientConnection(Endpoint):
         finally:
             if not sent:
                 self.session.abort_request_c(waiter.id)
+        if self.session.calls is not None and not meta:      # which may name another version
+            self.session.called_c(
+                waiter.id, span_of_text(self.version), span_of_text(name_json)
+            )
         self.link.wrote_c()
         return waiter
 
@@ -583,7 +592,7 @@ cdef bytes arguments_text(object arguments, uint32_t max_depth):
         raise TypeError(
             f"arguments must be a mapping, a struct or bytes, not {type(arguments).__name__}"
         )
-    if span_holds(Span(<const uint8_t *> <const char *> text, <size_t> len(text)), b"null", 4):
+    if span_holds(span_of_text(text), b"null", 4):
         from wirespeed.schema.json_schema import nonfinite_in
 
         found = nonfinite_in(arguments)

@@ -1,11 +1,13 @@
 from asyncio import Future
-from typing import Any, final
+from typing import Any, Never, final
 
 from typing_extensions import disjoint_base
 
+from wirespeed.client.http.authorization import AuthorizedExchanges
 from wirespeed.client.http.link import HttpLink
 from wirespeed.errors import HttpStatusError, RemoteError
-from wirespeed.transport.http.client_connection import HttpCall
+from wirespeed.transport.http.client_connection import HttpCall, ResponseReceiver
+from wirespeed.transport.link import Link
 from wirespeed.transport.options import Headers
 
 RETRY: float
@@ -13,7 +15,14 @@ MAX_RETRY: float
 MAX_FAILURES: int
 
 @disjoint_base
-class ClientExchange:
+class ExchangeLink(Link):
+    @property
+    def auth(self) -> AuthorizedExchanges | None: ...
+    @property
+    def old(self) -> bool: ...
+
+@disjoint_base
+class ClientExchange(ResponseReceiver):
     status: int
     n_tokens: int
     n_challenges: int
@@ -37,16 +46,10 @@ class ClientExchange:
     def send(self) -> None: ...
     def abort(self) -> None: ...
     def later(self, seconds: float, run: Any) -> None: ...
-    def on_response(self, status: int, headers: Headers, streaming: bool) -> None: ...
-    def on_body(self, data: Any) -> None: ...
-    def on_event(self, event: str, data: Any, id: str | None, retry: int | None) -> None: ...
-    def on_end(self, exc: BaseException | None, sent: bool) -> None: ...
 
 @final
 class Post(ClientExchange):
-    def __init__(
-        self, link: HttpLink, text: bytes, fields: bytes, what: str, id: int | None
-    ) -> None: ...
+    def __init__(self) -> Never: ...
     @property
     def text(self) -> bytes: ...
     @property
@@ -86,9 +89,5 @@ class OldStream(ClientExchange):
     def refusal(self) -> RemoteError | HttpStatusError: ...
 
 @final
-class EndWaiter:
+class EndWaiter(ResponseReceiver):
     def __init__(self, ended: Future[None]) -> None: ...
-    def on_response(self, status: int, headers: Headers, streaming: bool) -> None: ...
-    def on_body(self, data: Any) -> None: ...
-    def on_event(self, event: str, data: Any, id: str | None, retry: int | None) -> None: ...
-    def on_end(self, exc: BaseException | None, sent: bool) -> None: ...

@@ -1,12 +1,19 @@
 """The requests of a client's link over HTTP: POSTs that carry a message each, and GETs that
 receive events.
 
-Their methods ``on_…`` are those of a receiver of `wirespeed.transport.http.pool`.
+Each receives its own response.
 """
 
 cimport cython
+from cpython.bytes cimport PyBytes_FromStringAndSize
+from libc.stdint cimport uint8_t
 
-from wirespeed.transport.http.client_connection cimport HttpCall
+from wirespeed._core.framing.http.head cimport HttpHead
+from wirespeed._core.slab cimport Slab
+from wirespeed.transport.http.client_connection cimport HttpCall, ResponseReceiver
+from wirespeed.transport.link cimport Link
+
+from wirespeed.transport.http.client_connection import ResponseHeaders
 
 from wirespeed.transport.backoff import Backoff
 
@@ -20,7 +27,22 @@ MAX_FAILURES = 6
 cdef object NO_HEADERS = {}
 
 
-cdef class ClientExchange:
+cdef class ExchangeLink(Link):
+    """The base of `HttpLink`: the owner of exchanges."""
+
+    cdef HttpCall post_c(self, Post post):
+        raise NotImplementedError
+
+    cdef int receive_c(
+        self, Slab slab, const uint8_t *p, size_t n, HttpCall call, object request
+    ) except -1:
+        raise NotImplementedError
+
+    cdef int posted_c(self, Post post, object exc, bint sent) except -1:
+        raise NotImplementedError
+
+
+cdef class ClientExchange(ResponseReceiver):
     """A request of HTTP, which may be sent several times.
 
     Attributes:
@@ -34,17 +56,31 @@ cdef class ClientExchange:
         n_challenges: How often the server demanded another one.
     """
 
-    def __init__(self, link):
+    def __init__(self, ExchangeLink link not None):
         self.link = link
         self.what = "a stream of events"
-        self.headers = NO_HEADERS
+
+    @property
+    def headers(self):
+        """The header fields of the response; none before it."""
+        if self.known_headers is None:
+            if self.head is None:
+                return NO_HEADERS
+            self.known_headers = ResponseHeaders(self.head, self.max_head)
+        return self.known_headers
+
+    cdef int forget_head_c(self) except -1:
+        """The request is sent again."""
+        self.status = 0
+        self.head = self.known_headers = None
+        return 0
 
     @property
     def request(self):
         """The id of the request that the answer is about, where it is about one alone."""
         return None
 
-    def send(self):
+    cpdef object send(self):
         """Send the request, the first time or again."""
         raise NotImplementedError
 
@@ -59,28 +95,29 @@ cdef class ClientExchange:
         if call is not None:
             call.abort()
 
-    def on_response(self, int status, headers, bint streaming):
+    cdef int response_c(self, HttpHead head, bint streaming) except -1:
         """The head of the answer arrived."""
-        self.status, self.headers = status, headers
+        self.status = head.status
+        self.head = PyBytes_FromStringAndSize(<const char *> head.p, <Py_ssize_t> head.at)
+        self.max_head = head.max_head
+        self.known_headers = None
         if self.link.auth is not None:
-            self.link.auth.session.answered(headers)
+            self.link.auth.session.answered(self.headers)
+        return 0
 
-    def on_body(self, data):
-        """The whole body of an answer that is not a stream of events."""
-
-    def on_event(self, event, data, id, retry):
+    cdef int event_c(self, str event, object data, str id, object retry) except -1:
         """One event of the answer."""
+        cdef Slab slab
         if self.over:
-            return
+            return 0
         if id is not None:
             self.last_id = id
         if retry is not None:
             self.retry = retry / 1000
         if len(data) and event == "message":
-            self.link.receive(data, self.call, self.request)
-
-    def on_end(self, exc, sent):
-        """The exchange is over: nothing else arrives."""
+            slab = Slab.borrow(data)
+            self.link.receive_c(slab, slab.base, slab.capacity, self.call, self.request)
+        return 0
 
     def later(self, seconds, run):
         """Call a function later, unless the exchange is aborted before."""
@@ -100,20 +137,26 @@ cdef class Post(ClientExchange):
         waited: Seconds that the message has been put off.
     """
 
-    def __init__(self, link, bytes text not None, bytes fields not None, str what not None, id):
-        self.link = link
-        self.headers = NO_HEADERS
-        self.text = text
-        self.fields = fields
-        self.what = what
-        self.id = id
-        self.body = b""
+    def __init__(self):
+        raise TypeError("posts are made by the link")
 
-    def send(self):
+    @staticmethod
+    cdef Post of(ExchangeLink link, bytes text, bytes fields, str what, object id):
+        cdef Post post = Post.__new__(Post)
+        post.link = link
+        post.text = text
+        post.fields = fields
+        post.what = what
+        post.id = id
+        post.body = b""
+        return post
+
+    cpdef object send(self):
         """Send the message, the first time or again."""
         self.timer = None
-        self.status, self.headers, self.body = 0, NO_HEADERS, b""
-        self.call = self.link.post(self)
+        self.forget_head_c()
+        self.body = b""
+        self.call = self.link.post_c(self)
 
     def put_off(self, double seconds):
         """The server put the message off: send it again later."""
@@ -130,29 +173,30 @@ cdef class Post(ClientExchange):
         """Whether the message is a request whose response has not arrived."""
         return self.id is not None and self.link.connection.awaits(self.id)
 
-    def on_response(self, int status, headers, bint streaming):
-        ClientExchange.on_response(self, status, headers, streaming)
+    cdef int response_c(self, HttpHead head, bint streaming) except -1:
+        ClientExchange.response_c(self, head, streaming)
         if self.over or self.call is None:
-            return
+            return 0
         if self.call.n_redirects:
             self.link.moved(self.call.target)
         if self.what == "initialize":
-            self.link.session_opened(status, headers)
+            self.link.session_opened(self.status, self.headers)
+        return 0
 
-    def on_body(self, data):
+    cdef int body_c(self, Slab slab, const uint8_t *p, size_t n) except -1:
         if self.over:
-            return
+            return 0
         if self.status == 200 and self.id is not None and not self.link.old:
-            if len(data):
-                self.link.receive(data, None)
-        else:
-            self.body = bytes(data)
+            return self.link.receive_c(slab, p, n, None, None) if n else 0
+        self.body = (<const char *> p)[:n]
+        return 0
 
-    def on_end(self, exc, sent):
+    cdef int end_c(self, object exc, bint sent) except -1:
         """The exchange is over."""
         self.call = None
         if not self.over:
-            self.link.posted(self, exc, sent)
+            self.link.posted_c(self, exc, sent)
+        return 0
 
 
 @cython.final
@@ -170,29 +214,32 @@ cdef class EventStream(ClientExchange):
         if post is not None:
             self.last_id, self.retry = post.last_id, post.retry
 
-    def send(self):
+    cpdef object send(self):
         """Send the request, the first time or again."""
         self.timer = None
         self.status, self.streaming = 0, False
         self.call = self.link.get(self)
 
-    def on_response(self, int status, headers, bint streaming):
-        ClientExchange.on_response(self, status, headers, streaming)
-        self.streaming = streaming and status == 200
+    cdef int response_c(self, HttpHead head, bint streaming) except -1:
+        ClientExchange.response_c(self, head, streaming)
+        self.streaming = streaming and self.status == 200
         if self.streaming:
             self.n_challenges = 0  # each token that ends is one of its own
+        return 0
 
-    def on_event(self, event, data, id, retry):
+    cdef int event_c(self, str event, object data, str id, object retry) except -1:
         self.failures = 0
-        ClientExchange.on_event(self, event, data, id, retry)
+        ClientExchange.event_c(self, event, data, id, retry)
         if self.post is not None and not self.post.waits:
             self.link.resumed(self)
+        return 0
 
-    def on_end(self, exc, sent):
+    cdef int end_c(self, object exc, bint sent) except -1:
         """The stream ended, or there was none."""
         self.call = None
         if not self.over:
             self.link.stream_ended(self, exc)
+        return 0
 
     @property
     def request(self):
@@ -225,40 +272,34 @@ cdef class OldStream(ClientExchange):
         self.post = post
         self.refusal = refusal
 
-    def send(self):
+    cpdef object send(self):
         """Send the request, the first time or again."""
         self.status = 0
         self.call = self.link.get(self)
 
-    def on_event(self, event, data, id, retry):
+    cdef int event_c(self, str event, object data, str id, object retry) except -1:
         if event == "endpoint" and not self.over:
             self.link.endpoint_named(self, bytes(data).decode(errors="replace"))
         else:
-            ClientExchange.on_event(self, event, data, None, None)
+            ClientExchange.event_c(self, event, data, None, None)
+        return 0
 
-    def on_end(self, exc, sent):
+    cdef int end_c(self, object exc, bint sent) except -1:
         """The session is over, or there was none."""
         self.call = None
         if not self.over:
             self.link.old_ended(self, exc)
+        return 0
 
 
 @cython.final
-cdef class EndWaiter:
+cdef class EndWaiter(ResponseReceiver):
     """A receiver that waits for the end of an exchange."""
 
     def __init__(self, ended):
         self.ended = ended
 
-    def on_response(self, int status, headers, bint streaming):
-        pass
-
-    def on_body(self, data):
-        pass
-
-    def on_event(self, event, data, id, retry):
-        pass
-
-    def on_end(self, exc, sent):
+    cdef int end_c(self, object exc, bint sent) except -1:
         if not self.ended.done():
             self.ended.set_result(None)
+        return 0

@@ -46,10 +46,14 @@ def name_value(method: str, message: Message) -> str:
 
 
 class MirroredArguments:
-    """The mirrored arguments of one server's tools, as far as the tools were listed."""
+    """The mirrored arguments of one server's tools, as far as the tools were listed.
+
+    Attributes:
+        fields: The header fields of each tool that has any.
+    """
 
     def __init__(self) -> None:
-        self._fields: dict[str, tuple[ParamField, ...]] = {}
+        self.fields: dict[str, tuple[ParamField, ...]] = {}
         self._left_out: set[tuple[str, str]] = set()
 
     def learn(self, tools: Iterable[ToolInfo]) -> list[ToolInfo]:
@@ -60,14 +64,14 @@ class MirroredArguments:
             try:
                 fields = param_fields(tool.input_schema)
             except ValueError as exc:
-                self._fields.pop(tool.name, None)
+                self.fields.pop(tool.name, None)
                 self._leave_out(tool.name, str(exc))
                 continue
             kept.append(tool)
-            if fields and (tool.name in self._fields or len(self._fields) < MAX_MIRRORED):
-                self._fields[tool.name] = fields
+            if fields and (tool.name in self.fields or len(self.fields) < MAX_MIRRORED):
+                self.fields[tool.name] = fields
             elif not fields:
-                self._fields.pop(tool.name, None)
+                self.fields.pop(tool.name, None)
         return kept
 
     def _leave_out(self, name: str, why: str) -> None:
@@ -78,7 +82,7 @@ class MirroredArguments:
 
     def lines(self, name: str, arguments: Any) -> bytes:
         """The header fields of a call, whole lines. ``arguments``: JSON text, or None."""
-        fields = self._fields.get(name)
+        fields = self.fields.get(name)
         if fields is None or arguments is None:
             return b""
         try:

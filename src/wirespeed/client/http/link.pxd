@@ -1,42 +1,47 @@
 from libc.stdint cimport uint32_t
 
 from wirespeed._core.envelope cimport Message
-from wirespeed.client.http.exchanges cimport ClientExchange, Post
-from wirespeed.transport.link cimport Link
+from wirespeed._core.session cimport Session, WrittenCall
+from wirespeed.client.http.exchanges cimport ClientExchange, ExchangeLink, Post
+from wirespeed.transport.http.pool cimport HttpPool
 
 
-cdef class HttpLink(Link):
-    cdef readonly object connection, pool, mirrored, auth
+cdef class HttpLink(ExchangeLink):
+    cdef readonly object connection, mirrored
+    cdef readonly HttpPool pool
     cdef readonly object failure
     cdef readonly bint lost
-    cdef readonly bint old
+    cdef Session messages              # `wire` by its type
     cdef readonly object reads_for     # int, or None
     cdef object make_pool, target
     cdef str place                     # where messages go: path and query
     cdef dict requests                 # Post by id
     cdef set notes                     # Post: notifications and responses under way
     cdef set streams                   # ClientExchange
-    cdef object lines                  # deque: messages that wait for `gate`
     cdef Post gate                     # notifications/initialized, which others must not overtake
     cdef str session                   # Mcp-Session-Id
     cdef str gone                      # why the link ends with its last request
     cdef list paused                   # HttpCall whose events the session has no room for
-    cdef object side                   # pool for notes while all connections have calls
+    cdef HttpPool side                 # pool for notes while all connections have calls
     cdef object notes_over             # future: no notes are under way
     cdef uint32_t max_depth
     cdef object quiet
     cdef bytes own, base               # header fields of each request, and of each POST
-    cdef dict heads                    # header fields of calls, by (version, method, name)
+    cdef dict heads                    # header fields, by (version, method, name)
+    cdef dict calls                    # the tool's name and `heads` of calls, by `WrittenCall.key`
 
     cdef int over_c(self, exc) except -1
     cdef int send_c(self, bytes line) except -1
+    cdef WrittenCall call_c(self)
     cdef Post note_c(self, bytes line, bytes fields, str what)
     cdef int begin_c(self) except -1
     cdef bint cancel_c(self, Message message) except -1
     cdef bint modern_c(self) except -1
-    cdef object notes_pool_c(self)
-    cdef bytes head_c(self, str method, Message message)
+    cdef HttpPool notes_pool_c(self)
+    cdef bytes head_c(self, str method, Message message, WrittenCall call)
+    cdef bytes call_head_c(self, WrittenCall call)
     cdef bytes session_fields_c(self, bytes fields)
+    cdef bint waits_c(self, Post post) except -1
     cdef int end_if_gone_c(self) except -1
     cdef int settle_c(self, Post post, exc, bint sent) except -1
     cdef bint demands_c(self, ClientExchange exchange) except -1

@@ -1,15 +1,13 @@
 from collections.abc import Callable
-from typing import Any, final
+from typing import final
 
 from wirespeed.client.connection.connection import ClientConnection
-from wirespeed.client.http.authorization import AuthorizedExchanges
-from wirespeed.client.http.exchanges import ClientExchange, EventStream, OldStream, Post
+from wirespeed.client.http.exchanges import ClientExchange, EventStream, ExchangeLink, OldStream
 from wirespeed.client.http.headers import MirroredArguments
 from wirespeed.client.targets import Http
 from wirespeed.errors import HttpStatusError, TransportError
 from wirespeed.transport.http.client_connection import HttpCall
 from wirespeed.transport.http.pool import HttpPool
-from wirespeed.transport.link import Link
 from wirespeed.transport.options import Headers
 
 MAX_NOTES: int
@@ -18,7 +16,7 @@ MAX_DELAY: float
 MAX_NAMES: int
 
 @final
-class HttpLink(Link):
+class HttpLink(ExchangeLink):
     def __init__(
         self, connection: ClientConnection, target: Http, make_pool: Callable[[int], HttpPool]
     ) -> None: ...
@@ -31,22 +29,15 @@ class HttpLink(Link):
     @property
     def lost(self) -> bool: ...
     @property
-    def old(self) -> bool: ...
-    @property
     def mirrored(self) -> MirroredArguments: ...
-    @property
-    def auth(self) -> AuthorizedExchanges | None: ...
     @property
     def reads_for(self) -> int | None: ...
     async def finish(self) -> None: ...
     async def release(self) -> None: ...
     def abandon(self) -> None: ...
-    def post(self, post: Post) -> HttpCall | None: ...
     def get(self, stream: ClientExchange) -> HttpCall | None: ...
     def moved(self, place: str) -> None: ...
     def session_opened(self, status: int, headers: Headers) -> None: ...
-    def receive(self, data: Any, call: HttpCall | None, request: int | None = None) -> None: ...
-    def posted(self, post: Post, exc: BaseException | None, sent: bool) -> None: ...
     def status_error(
         self,
         exchange: ClientExchange,

@@ -6,6 +6,7 @@ messages (GET), and responses that can be resumed after their stream broke.
 """
 
 cimport cython
+from libc.stdint cimport uint8_t
 
 import contextlib
 import logging
@@ -15,11 +16,14 @@ import msgspec
 
 from wirespeed._core._simd cimport WS_ARGUMENTS, WS_META_PROTOCOL_VERSION, WS_NAME
 from wirespeed._core.envelope cimport REQUEST, Message
+from wirespeed._core.session cimport WrittenCall
+from wirespeed._core.slab cimport Slab
+from wirespeed._core.wire cimport show_whole_c
 from wirespeed.client.http.exchanges cimport (
-    ClientExchange, EndWaiter, EventStream, OldStream, Post,
+    ClientExchange, EndWaiter, EventStream, ExchangeLink, OldStream, Post,
 )
 from wirespeed.transport.http.client_connection cimport HttpCall
-from wirespeed.transport.link cimport Link
+from wirespeed.transport.http.pool cimport HttpPool
 
 from wirespeed._core.envelope import parse
 from wirespeed._core.wire import show_carried
@@ -64,7 +68,7 @@ cdef object decode_error = msgspec.json.Decoder(ErrorObject).decode
 
 
 @cython.final
-cdef class HttpLink(Link):
+cdef class HttpLink(ExchangeLink):
     """The messages of one connection, over HTTP.
 
     Attributes:
@@ -81,6 +85,8 @@ cdef class HttpLink(Link):
     def __init__(self, connection, target, make_pool):
         super().__init__(connection.loop, connection)
         show_carried(self.wire)
+        self.messages = self.wire
+        self.messages.calls = deque()
         self.at_once = True
         self.connection = connection
         self.pool = make_pool(target.max_connections)
@@ -90,7 +96,6 @@ cdef class HttpLink(Link):
         self.requests = {}
         self.notes = set()
         self.streams = set()
-        self.lines = deque()
         self.mirrored = MirroredArguments()
         self.paused = []
         self.max_depth = connection.session.limits.max_depth
@@ -102,6 +107,7 @@ cdef class HttpLink(Link):
             + b"Content-Type: application/json\r\nAccept: application/json, text/event-stream\r\n"
         )
         self.heads = {}
+        self.calls = {}
         if target.auth is not None:
             from wirespeed.client.http.authorization import AuthorizedExchanges
 
@@ -124,19 +130,14 @@ cdef class HttpLink(Link):
 
     cpdef object flush(self):
         """Send the queued messages."""
-        cdef list lines
+        cdef HttpLink me = self            # what is sent may close the link
         if self.lost:
             return
-        while self.wire.outbox.size or self.lines:
-            if self.gate is not None or len(self.notes) >= MAX_NOTES:
-                break
-            if self.lines:
-                self.send_c(self.lines.popleft())
-            else:
-                lines = b"".join(self.wire.data_to_send()).split(b"\n")
-                lines.pop()  # nothing is behind the last newline
-                self.lines.extend(lines)
-        self.check_drained_c()
+        while (
+            me.wire.outbox.size and not me.lost and me.gate is None and len(me.notes) < MAX_NOTES
+        ):
+            me.send_c(me.wire.take_line_c())
+        me.check_drained_c()
 
     def close(self):
         """End all requests. Notifications that are under way are not stopped."""
@@ -158,7 +159,6 @@ cdef class HttpLink(Link):
             self.notes.clear()
         self.requests.clear()
         self.streams.clear()
-        self.lines.clear()
         for exchange in ended:
             exchange.abort()
         if self.auth is not None:
@@ -179,7 +179,7 @@ cdef class HttpLink(Link):
                 if more is None:
                     return
                 fields += more
-            self.pool.request("DELETE", self.place, fields, None, EndWaiter(ended))
+            self.pool.request_c("DELETE", self.place, fields, None, EndWaiter(ended))
             await ended
 
     async def release(self):
@@ -202,25 +202,48 @@ cdef class HttpLink(Link):
     # -- messages out ----------------------------------------------------------------------------
 
     cdef int send_c(self, bytes line) except -1:
-        cdef Message message = parse(line, max_depth=self.max_depth)
-        cdef str method = message.method
+        cdef WrittenCall call = self.call_c()
+        cdef bytes head = None if call is None else self.call_head_c(call)
+        cdef Message message
+        cdef str method
         cdef Post post
+        if head is not None:
+            id = call.id
+            post = Post.of(self, line, head, "tools/call", id)
+            self.requests[id] = post
+            post.send()
+            return 0
+        message = parse(line, max_depth=self.max_depth)
+        method = message.method
         if method is None:
-            self.note_c(line, self.head_c("", message), "a response")
+            self.note_c(line, self.head_c("", message, None), "a response")
         elif message.kind_c == REQUEST:
             if method == "initialize":
                 self.begin_c()
             id = int(message.raw_id or b"0")
-            post = Post(self, line, self.head_c(method, message), method, id)
+            post = Post.of(self, line, self.head_c(method, message, call), method, id)
             self.requests[id] = post
             post.send()
         elif method != "notifications/cancelled" or not self.cancel_c(message):
-            note = self.note_c(line, self.head_c(method, message), method)
+            note = self.note_c(line, self.head_c(method, message, None), method)
             if method == "notifications/initialized":
                 self.gate = note
 
+    cdef WrittenCall call_c(self):
+        """What is known of the line that was taken last; None: it is no call, or was not noted."""
+        cdef WrittenCall call
+        cdef object calls = self.messages.calls
+        while calls:
+            call = calls[0]
+            if call.end > self.messages.bytes_out:
+                return None
+            calls.popleft()
+            if call.end == self.messages.bytes_out:
+                return call
+        return None
+
     cdef Post note_c(self, bytes line, bytes fields, str what):
-        cdef Post note = Post(self, line, fields, what, None)
+        cdef Post note = Post.of(self, line, fields, what, None)
         self.notes.add(note)
         note.send()
         return note
@@ -249,18 +272,17 @@ cdef class HttpLink(Link):
         revision = self.connection.revision
         return revision is not None and revision.modern
 
-    def post(self, Post post not None):
-        """Send a message. None: it is sent when its token is there."""
-        pool = self.pool if post.id is not None else self.notes_pool_c()
-        fields = post.fields
+    cdef HttpCall post_c(self, Post post):
+        cdef HttpPool pool = self.pool if post.id is not None else self.notes_pool_c()
+        cdef bytes fields = post.fields
         if self.auth is not None:
             more = self.auth.fields("POST", self.place, post)
             if more is None:
                 return None
             fields += more
-        return pool.request("POST", self.place, fields, post.text, post)
+        return pool.request_c("POST", self.place, fields, post.text, post)
 
-    cdef object notes_pool_c(self):
+    cdef HttpPool notes_pool_c(self):
         """The connections for notifications and responses. Calls may wait for them, so they do not
         wait for a connection while calls have all of them."""
         busy = len(self.requests) + len(self.streams)
@@ -286,11 +308,24 @@ cdef class HttpLink(Link):
             if more is None:
                 return None
             fields += more
-        return self.pool.request("GET", place, fields, None, stream)
+        return self.pool.request_c("GET", place, fields, None, stream)
 
     # -- header fields ---------------------------------------------------------------------------
 
-    cdef bytes head_c(self, str method, Message message):
+    cdef bytes call_head_c(self, WrittenCall call):
+        """The header fields of a call; None: they are to be made from its text."""
+        cdef tuple known
+        revision = self.connection.revision
+        if revision is None:
+            return None
+        if not revision.modern:
+            return self.session_fields_c(self.base)
+        known = self.calls.get(call.key)
+        if known is None or known[0] in self.mirrored.fields:
+            return None
+        return known[1]
+
+    cdef bytes head_c(self, str method, Message message, WrittenCall call):
         cdef object revision = self.connection.revision
         cdef bytes head
         cdef str version, name
@@ -316,6 +351,8 @@ cdef class HttpLink(Link):
             if len(self.heads) < MAX_NAMES:
                 self.heads[key] = head
         if method == "tools/call":
+            if call is not None and len(self.calls) < MAX_NAMES:
+                self.calls[call.key] = name, head
             head += self.mirrored.lines(name, message.lease_c(WS_ARGUMENTS))
         return head
 
@@ -346,13 +383,15 @@ cdef class HttpLink(Link):
 
     # -- messages in -----------------------------------------------------------------------------
 
-    def receive(self, data, HttpCall call, request=None):
-        """A message of the server arrived; ``call`` brings more. ``request``: the request whose
-        response it arrived in."""
+    cdef int receive_c(
+        self, Slab slab, const uint8_t *p, size_t n, HttpCall call, object request
+    ) except -1:
         if self.lost:
-            return
-        if self.connection.session.receive_message(data):
-            self.reads_for = request
+            return 0
+        show_whole_c(self.wire, p, n)
+        self.messages.receive_message_c(slab, p, n, None)
+        if self.messages.n_waiting == 0 and self.messages.n_whole == 1:
+            self.reads_for = request       # else others are read first
         try:
             self.deliver_c()
         finally:
@@ -360,15 +399,19 @@ cdef class HttpLink(Link):
         if call is not None and not self.wire.want_read and not self.lost:
             call.paused = True
             self.paused.append(call)
+        return 0
 
     # -- the end of a POST -----------------------------------------------------------------------
 
-    def posted(self, Post post not None, exc, bint sent):
-        """A POST is over: its answer is there, or will not come."""
+    cdef int posted_c(self, Post post, object exc, bint sent) except -1:
         if exc is None and post.status != 200 and (self.demands_c(post) or self.again_c(post)):
-            return
+            return 0
         self.settle_c(post, exc, sent)
-        self.end_if_gone_c()
+        return self.end_if_gone_c()
+
+    cdef bint waits_c(self, Post post) except -1:
+        """Whether a message is a request whose response has not arrived."""
+        return post.id is not None and self.messages.pending.is_live_c(post.id)
 
     cdef int end_if_gone_c(self) except -1:
         if self.gone is not None and not self.requests:
@@ -378,7 +421,7 @@ cdef class HttpLink(Link):
         """Find out what has become of a message."""
         if post.id is None:
             self.noted_c(post, exc)
-        elif not post.waits:
+        elif not self.waits_c(post):
             self.requests.pop(post.id, None)
         elif isinstance(exc, WirespeedError) and not sent:
             self.fail_c(post, exc)
@@ -429,10 +472,12 @@ cdef class HttpLink(Link):
 
     cdef int refused_c(self, Post post) except -1:
         """A request was answered with a status other than 200."""
+        cdef Slab slab
         assert post.id is not None
         message = parse(post.body, max_depth=self.max_depth)
         if message.kind == "result" and message.raw_id == b"%d" % post.id:
-            self.receive(post.body, None)
+            slab = Slab.borrow(post.body)
+            self.receive_c(slab, slab.base, slab.capacity, None, None)
             self.requests.pop(post.id, None)
             return 0
         own = message.kind == "error" and message.raw_id == b"%d" % post.id

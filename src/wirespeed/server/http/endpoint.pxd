@@ -1,5 +1,6 @@
 from libc.stdint cimport uint8_t
 
+from wirespeed._core.envelope cimport Message
 from wirespeed._core.framing.http.head cimport HttpHead
 from wirespeed._core.reader cimport MessageReader
 from wirespeed._core.slab cimport Slab
@@ -32,17 +33,17 @@ cdef class StreamableHttp(HttpTarget):
         self, McpExchange ex, HttpHead head, Slab slab, const uint8_t *p, size_t n
     ) except -1
     cdef bint is_legacy_c(self, Span version) except -1
-    cdef bint is_modern_c(self, Slab slab, const uint8_t *p, size_t n) except -1
+    cdef Message read_c(self, Slab slab, const uint8_t *p, size_t n)
     cdef int legacy_c(
         self, McpExchange ex, HttpHead head, Slab slab, const uint8_t *p, size_t n
     ) except -1
     cdef int resumable_c(
         self, SessionEntry session, McpExchange ex, HttpHead head, Slab slab, const uint8_t *p,
-        size_t n
+        size_t n, Message m
     ) except -1
     cdef int serve_c(
         self, SessionConnection client, McpExchange ex, HttpHead head, Slab slab, const uint8_t *p,
-        size_t n,
+        size_t n, Message m,
     ) except -1
     cdef SessionEntry known_c(self, Exchange ex, Span value)
     cdef bint is_one_c(self, Exchange ex, HttpHead head) except -1

@@ -141,6 +141,7 @@ cdef class StreamableHttp(HttpTarget):
         self, McpExchange ex, HttpHead head, Slab slab, const uint8_t *p, size_t n
     ) except -1:
         cdef Span value
+        cdef Message m = None
         if not head.value_c(CONTENT_TYPE, &value) or not (
             is_value(value, b"application/json") or is_json(text_of(value))
         ):
@@ -155,18 +156,20 @@ cdef class StreamableHttp(HttpTarget):
             p += 3
             n -= 3
         if head.value_c(MCP_PROTOCOL_VERSION, &value) and not self.is_legacy_c(value):
-            if not is_value(value, self.modern_version) and not self.is_modern_c(slab, p, n):
-                return self.refuse_c(ex, 400, "this protocol version is not supported", ())
+            if not is_value(value, self.modern_version):
+                m = self.read_c(slab, p, n)
+                if m.kind_c != INVALID and not is_modern(m):
+                    return self.refuse_c(ex, 400, "this protocol version is not supported", ())
+                # what refuses a request of the era without sessions names the supported versions
             ex.modern = True
-            return self.serve_c(self.lane_c(), ex, head, slab, p, n)
+            return self.serve_c(self.lane_c(), ex, head, slab, p, n, m)
         return self.legacy_c(ex, head, slab, p, n)
 
-    cdef bint is_modern_c(self, Slab slab, const uint8_t *p, size_t n) except -1:
-        """Whether a body is a request of the era without sessions: its refusal names the versions
-        that are supported."""
+    cdef Message read_c(self, Slab slab, const uint8_t *p, size_t n):
+        """Read a body before it is known what serves it."""
         cdef Message m = Message.new()
         self.reader.read_c(m, slab, Span(p, n))
-        return m.kind_c == INVALID or is_modern(m)
+        return m
 
     cdef int legacy_c(
         self, McpExchange ex, HttpHead head, Slab slab, const uint8_t *p, size_t n
@@ -181,9 +184,8 @@ cdef class StreamableHttp(HttpTarget):
         if head.value_c(MCP_SESSION_ID, &value) and self.sessions is not None:
             session = self.known_c(ex, value)
             if session is not None:
-                return self.resumable_c(session, ex, head, slab, p, n)
-        m = Message.new()
-        self.reader.read_c(m, slab, Span(p, n))
+                return self.resumable_c(session, ex, head, slab, p, n, None)
+        m = self.read_c(slab, p, n)
         if m.kind_c == REQUEST and not is_modern(m):
             opens = method_is(m, b'"initialize"', "initialize")
         if not opens and head.value_c(MCP_SESSION_ID, &value) and self.sessions is not None:
@@ -195,11 +197,11 @@ cdef class StreamableHttp(HttpTarget):
                 if head.value_c(MCP_PROTOCOL_VERSION, &value):
                     version = text_of(value)
                 lane.assume_c(REVISIONS[version])
-            return self.serve_c(lane, ex, head, slab, p, n)
+            return self.serve_c(lane, ex, head, slab, p, n, m)
         if not opens or not self.service.legacy_versions:
             if opens or not self.service.legacy_versions:
                 ex.modern = True           # there is no other era
-                return self.serve_c(self.lane_c(), ex, head, slab, p, n)   # names the versions
+                return self.serve_c(self.lane_c(), ex, head, slab, p, n, m)   # names the versions
             return self.refuse_c(ex, 400, "the request needs the header field Mcp-Session-Id", ())
         try:
             session = self.sessions.open(ex.principal, self._open)
@@ -208,22 +210,22 @@ cdef class StreamableHttp(HttpTarget):
         ex.opened = session
         session.connection.principal = ex.principal
         session.connection.peer = Peer(ex.address, ex.user)
-        return self.resumable_c(session, ex, head, slab, p, n)
+        return self.resumable_c(session, ex, head, slab, p, n, m)
 
     cdef int resumable_c(
         self, SessionEntry session, McpExchange ex, HttpHead head, Slab slab, const uint8_t *p,
-        size_t n
+        size_t n, Message m
     ) except -1:
         """Give a body to a session."""
         if self.streams.store is not None:
             ex.session = session
-        return self.serve_c(session.connection, ex, head, slab, p, n)
+        return self.serve_c(session.connection, ex, head, slab, p, n, m)
 
     cdef int serve_c(
         self, SessionConnection client, McpExchange ex, HttpHead head, Slab slab, const uint8_t *p,
-        size_t n,
+        size_t n, Message m,
     ) except -1:
-        """Give a body to what serves it."""
+        """Give a body to what serves it. ``m``: The message in it, where it was read."""
         ex.client = client
         client.session.null_ids = False
         client.head = head
@@ -233,7 +235,11 @@ cdef class StreamableHttp(HttpTarget):
             client.peer = ex
             client.outlet = ex.out
             (<SessionLink> client.link).via = ex.carrier.link
-        client.session.receive_message_c(slab, p, n, ex)
+        # an array is read by what serves it; so is what has blanks around it
+        if m is not None and m.kind_c != INVALID and p[0] == c'{' and p[n - 1] == c'}':
+            client.session.take_in_c(m, ex)
+        else:
+            client.session.receive_message_c(slab, p, n, ex)
         client.link.deliver_c()
         client.head = None                     # its bytes may go
         if client.shared and client.session.pauses_requests and ex.n_open:

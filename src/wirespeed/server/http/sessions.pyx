@@ -247,11 +247,13 @@ cdef class SessionLink(Link):
 
     cpdef object flush(self):
         cdef SessionLink me = self         # `carry` may close the link
+        cdef list lines = []
         if self.lost or self.full or self.wire.outbox.size == 0:
             return
-        lines = b"".join(self.wire.data_to_send())
+        while me.wire.outbox.size:
+            lines.append(me.wire.take_line_c())
         if me.carry is not None:
-            me.carry(lines.removesuffix(b"\n").split(b"\n"))
+            me.carry(lines)
         me.check_drained_c()
 
     cpdef object update_reading(self):

@@ -1,7 +1,7 @@
 """One connection of an HTTP client: a request, its response, and the next request.
 
 `HttpPool` makes the connections, and chooses one for each request. What the pool hears of a
-connection are the methods `_released`, `_lost` and `_ended`.
+connection are the methods `released_c`, `_lost`, `_broken`, `_ended` and `_redirected`.
 """
 
 cimport cython
@@ -16,7 +16,7 @@ from wirespeed._core.framing.http.head cimport HttpHead
 from wirespeed._core.framing.http.rfc9112 cimport is_blank, same_name
 from wirespeed._core.framing.http.writer cimport HttpWriter
 from wirespeed._core.outbox cimport payload_of
-from wirespeed._core.slab cimport Lease
+from wirespeed._core.slab cimport Slab
 from wirespeed._core.span cimport Span
 from wirespeed._core.wire cimport Wire
 from wirespeed.transport.fd cimport FdLink
@@ -72,37 +72,74 @@ class ResponseHeaders(Headers):
         return self._fields
 
 
+cdef class ResponseReceiver:
+    """The base of compiled receivers. Its methods do nothing."""
+
+    cdef int response_c(self, HttpHead head, bint streaming) except -1:
+        return 0
+
+    cdef int body_c(self, Slab slab, const uint8_t *p, size_t n) except -1:
+        return 0
+
+    cdef int event_c(self, str event, object data, str id, object retry) except -1:
+        return 0
+
+    cdef int end_c(self, object exc, bint sent) except -1:
+        return 0
+
+
 @cython.final
-cdef class HttpCall:
-    """A request and its response; see `HttpPool.request`."""
+cdef class RequestLine:
+    """The first line of requests with one method and one target."""
 
-    def __init__(
-        self, pool, str method not None, str target not None, bytes fields not None, body, receiver
-    ):
-        cdef bytes name = method.encode()
-        self.pool = pool
-        self.method_name = method
-        self.method = <Method> method_of(name, len(name))
-        self.aim_c(target)
-        self.fields = fields
-        if body is not None:
-            self.body = payload_of(body)
-        self.receiver = receiver
 
-    cdef int aim_c(self, str target) except -1:
-        """Set the target. ValueError: it could end the first line."""
-        cdef bytes line = f"{self.method_name} {self.pool.prefix}{target}".encode()
+cdef class CallOwner:
+    """The base of `HttpPool`: the owner of connections and of the calls on them."""
+
+    cdef RequestLine line_c(self, str method, str target):
+        """The first line of a request, which mostly is that of the last one. ValueError: the target
+        could end it."""
+        cdef RequestLine line = self.line
+        cdef bytes name, text
         cdef uint8_t c
         cdef int n_spaces = 0
-        for c in line:
+        if line is not None and line.method_name is method and line.target is target:
+            return line
+        text = f"{method} {self.prefix}{target}".encode()
+        for c in text:
             n_spaces += c == c' '
             if not c' ' <= c < 0x7F:
                 n_spaces = 2
         if n_spaces != 1:
             raise ValueError("the target of a request has a character that a URI does not have")
-        self.target = target
-        self.line = line + b" HTTP/1.1\r\n"
-        return 0
+        name = method.encode()
+        line = RequestLine.__new__(RequestLine)
+        line.method_name, line.target = method, target
+        line.method = <Method> method_of(name, len(name))
+        line.text = text + b" HTTP/1.1\r\n"
+        self.line = line
+        return line
+
+    cdef int released_c(self, HttpClientConnection connection) except -1:
+        raise NotImplementedError
+
+
+@cython.final
+cdef class HttpCall:
+    """A request and its response; see `HttpPool.request`."""
+
+    def __init__(self):
+        raise TypeError("calls are made by the pool")
+
+    @property
+    def method_name(self):
+        """The method of the request."""
+        return self.line.method_name
+
+    @property
+    def target(self):
+        """Path and query that are requested."""
+        return self.line.target
 
     def abort(self):
         """Give the request up: its connection is closed, and the receiver is not called again."""
@@ -135,21 +172,22 @@ cdef class HttpCall:
     @property
     def idempotent(self):
         """Whether the request may be sent again (RFC 9110 section 9.2.2)."""
-        return self.method_name in ("GET", "HEAD", "OPTIONS", "PUT", "DELETE")
+        return self.line.method_name in ("GET", "HEAD", "OPTIONS", "PUT", "DELETE")
 
-    def end(self, exc):
+    cdef int end_c(self, exc) except -1:
         """Call the receiver for the last time. `exc` is None after a whole response."""
-        cdef object receiver = self.receiver
+        cdef ResponseReceiver receiver = self.receiver
         self.receiver = None
         if receiver is not None:
             try:
-                receiver.on_end(exc, self.sent)
+                receiver.end_c(exc, self.sent)
             except Exception as failure:
                 report_c(self.pool.loop, failure)
+        return 0
 
     def redirected(self, str target):
         """The request is sent again, to another target."""
-        self.aim_c(target)
+        self.line = self.pool.line_c(self.line.method_name, target)
         self.n_redirects += 1
 
     def try_again(self):
@@ -181,7 +219,7 @@ cdef class HttpClientConnection(Endpoint):
 
     # -- requests ------------------------------------------------------------------------------
 
-    def begin(self, HttpCall call not None):
+    cdef bint begin_c(self, HttpCall call) except -1:
         """Send a request. False: the connection has ended, and nothing was sent."""
         cdef HttpWriter output = self.http.output
         cdef object body = call.body
@@ -189,8 +227,8 @@ cdef class HttpClientConnection(Endpoint):
             return False
         self.call = call
         call.connection = self
-        self.http.asked = call.method
-        output.line = call.line
+        self.http.asked = call.line.method
+        output.line = call.line.text
         output.fields = call.fields
         self.sent_before = self.stream.bytes_out
         self.received_before = self.stream.bytes_in
@@ -255,7 +293,7 @@ cdef class HttpClientConnection(Endpoint):
                     if part == BODY and self.location is None:
                         if frame.n >= 3 and memcmp(frame.p, b"\xef\xbb\xbf", 3) == 0:
                             frame.p, frame.n = frame.p + 3, frame.n - 3    # a byte order mark
-                        call.receiver.on_body(Lease.of(framer.slab, frame.p, frame.n))
+                        call.receiver.body_c(framer.slab, frame.p, frame.n)
                     if self.call is call:
                         me.complete_c(call)
             except Exception as exc:
@@ -286,14 +324,13 @@ cdef class HttpClientConnection(Endpoint):
         if streaming:
             self.events = EventReader(max_event=self.max_event)
             self.http.in_pieces = True
-        call.receiver.on_response(head.status, ResponseHeaders(head.raw, head.max_head), streaming)
-        return 0
+        return call.receiver.response_c(head, streaming)
 
     cdef int events_c(self, HttpCall call) except -1:
         cdef EventReader events = self.events
         # a receiver that pauses still gets the events of the bytes that were read
         while events.next_c():
-            call.receiver.on_event(events.event, events.data, events.id, events.retry)
+            call.receiver.event_c(events.event, events.data, events.id, events.retry)
             if self.call is not call:
                 return 0
         if events.failure is not None:
@@ -316,9 +353,9 @@ cdef class HttpClientConnection(Endpoint):
             if self.link is not None:
                 self.link.close()
         else:
-            self.pool._released(self)
+            self.pool.released_c(self)
         if location is None:
-            call.end(None)
+            call.end_c(None)
         else:
             self.pool._redirected(call, status, location)
         return 0

@@ -1,9 +1,7 @@
-from wirespeed.transport.http.client_connection cimport HttpCall
+from wirespeed.transport.http.client_connection cimport CallOwner, HttpCall, ResponseReceiver
 
 
-cdef class HttpPool:
-    cdef readonly object address, loop
-    cdef readonly str prefix           # before each target: a proxy is asked for a whole URL
+cdef class HttpPool(CallOwner):
     cdef object ssl, proxy, limits, may_reach
     cdef Py_ssize_t max_connections
     cdef size_t max_head
@@ -17,5 +15,8 @@ cdef class HttpPool:
     cdef object timer
     cdef bint closed
 
+    cdef HttpCall request_c(
+        self, str method, str target, bytes fields, object body, ResponseReceiver receiver
+    )
     cdef int start_c(self, HttpCall call, bint fresh=*) except -1
     cdef int connect_c(self) except -1

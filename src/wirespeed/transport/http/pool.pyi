@@ -5,7 +5,7 @@ from typing import Any, Protocol, final
 
 from wirespeed.limits import Limits
 from wirespeed.transport.address import Address
-from wirespeed.transport.http.client_connection import HttpCall
+from wirespeed.transport.http.client_connection import CallOwner, HttpCall
 from wirespeed.transport.net.connect import HttpProxy
 from wirespeed.transport.options import Headers
 
@@ -20,7 +20,7 @@ class Receiver(Protocol):
     def on_end(self, exc: BaseException | None, sent: bool) -> None: ...
 
 @final
-class HttpPool:
+class HttpPool(CallOwner):
     def __init__(
         self,
         address: Address,
@@ -36,12 +36,6 @@ class HttpPool:
         max_redirects: int = ...,
         may_reach: Callable[[str], bool] | None = None,
     ) -> None: ...
-    @property
-    def address(self) -> Address: ...
-    @property
-    def loop(self) -> asyncio.AbstractEventLoop: ...
-    @property
-    def prefix(self) -> str: ...
     def request(
         self, method: str, target: str, fields: bytes, body: Any, receiver: Receiver
     ) -> HttpCall: ...

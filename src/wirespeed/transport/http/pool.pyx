@@ -1,6 +1,8 @@
 """Requests to one origin over HTTP/1.1, on connections that are kept for the next request."""
 
 cimport cython
+from cpython.time cimport monotonic
+from libc.stdint cimport uint8_t
 
 import asyncio
 import contextlib
@@ -8,12 +10,18 @@ import ssl as ssl_
 from collections import deque
 from urllib.parse import urljoin
 
-from wirespeed.transport.http.client_connection cimport HttpCall, HttpClientConnection
+from wirespeed._core.framing.http.head cimport HttpHead
+from wirespeed._core.outbox cimport payload_of
+from wirespeed._core.slab cimport Lease, Slab
+from wirespeed.transport.http.client_connection cimport (
+    CallOwner, HttpCall, HttpClientConnection, ResponseReceiver,
+)
 
 import wirespeed
 from wirespeed.errors import TransportError
 from wirespeed.limits import Limits
 from wirespeed.transport.address import parse
+from wirespeed.transport.http.client_connection import ResponseHeaders
 from wirespeed.transport.net.connect import connect_http, reason_of
 from wirespeed.transport.schemes import public
 
@@ -48,7 +56,32 @@ class Receiver:
 
 
 @cython.final
-cdef class HttpPool:
+cdef class PythonReceiver(ResponseReceiver):
+    """Tells a `Receiver`."""
+
+    cdef object receiver
+
+    cdef int response_c(self, HttpHead head, bint streaming) except -1:
+        self.receiver.on_response(
+            head.status, ResponseHeaders(head.raw, head.max_head), streaming
+        )
+        return 0
+
+    cdef int body_c(self, Slab slab, const uint8_t *p, size_t n) except -1:
+        self.receiver.on_body(Lease.of(slab, p, n))
+        return 0
+
+    cdef int event_c(self, str event, object data, str id, object retry) except -1:
+        self.receiver.on_event(event, data, id, retry)
+        return 0
+
+    cdef int end_c(self, object exc, bint sent) except -1:
+        self.receiver.on_end(exc, sent)
+        return 0
+
+
+@cython.final
+cdef class HttpPool(CallOwner):
     """Connections to one origin.
 
     Args:
@@ -97,7 +130,10 @@ cdef class HttpPool:
         self.waiting = deque()
         self.opening = set()
 
-    def request(self, str method, str target, bytes fields not None, body, receiver):
+    def request(
+        self, str method not None, str target not None, bytes fields not None, body,
+        receiver,
+    ):
         """Send a request; what comes back is told to the receiver.
 
         ``target`` is path and query, ``fields`` are whole lines (`field_lines` makes them) without
@@ -106,21 +142,35 @@ cdef class HttpPool:
         an idempotent method if no byte of a response came, another one if no byte of it was sent.
         RuntimeError: the pool is closed.
         """
+        cdef PythonReceiver told = PythonReceiver.__new__(PythonReceiver)
+        told.receiver = receiver
+        return self.request_c(method, target, fields, body, told)
+
+    cdef HttpCall request_c(
+        self, str method, str target, bytes fields, object body, ResponseReceiver receiver
+    ):
         cdef HttpCall call
         if self.closed:
             raise RuntimeError("the HTTP pool is closed")
-        call = HttpCall(self, method, target, self.fields + fields, body, receiver)
+        call = HttpCall.__new__(HttpCall)
+        call.pool = self
+        call.line = self.line_c(method, target)
+        call.fields = self.fields + fields
+        if body is not None:
+            call.body = payload_of(body)
+        call.receiver = receiver
         self.start_c(call)
         return call
 
     async def close(self):
         """End all calls and close all connections. Idempotent."""
+        cdef HttpCall call
         self.closed = True
         if self.timer is not None:
             self.timer.cancel()
         waiting, self.waiting = self.waiting, deque()
         for call in waiting:
-            call.end(self._is_closed())
+            call.end_c(self._is_closed())
         for connection in list(self.connections):
             if connection.link is not None:
                 connection.link.close()
@@ -144,8 +194,8 @@ cdef class HttpPool:
     cdef int start_c(self, HttpCall call, bint fresh=False) except -1:
         cdef HttpClientConnection connection
         while self.idle and not fresh:
-            connection = self.idle.pop()
-            if connection.begin(call):
+            connection = <HttpClientConnection> self.idle.pop()
+            if connection.begin_c(call):
                 return 0
             if connection.link is not None:
                 connection.link.close()
@@ -185,49 +235,55 @@ cdef class HttpPool:
             self.connections.discard(connection)
             connected.close()
             raise
-        self._released(connection)
+        self.released_c(connection)
 
     def _opened(self, task):
         self.opening.discard(task)
+        cdef HttpCall call
         exc = None if task.cancelled() else task.exception()
         if exc is not None and self.waiting:
             if isinstance(exc, OSError):
                 exc = TransportError(f"cannot connect to {self.address}: {reason_of(exc)}")
-            self.waiting.popleft().end(exc)
+            call = self.waiting.popleft()
+            call.end_c(exc)
         if not self.closed:
             self.connect_c()
 
     # -- called by connections and calls -----------------------------------------------------------
 
-    def _released(self, HttpClientConnection connection not None):
-        """The connection takes another request."""
+    cdef int released_c(self, HttpClientConnection connection) except -1:
+        cdef HttpCall call
         if self.waiting:
             call = self.waiting.popleft()
-            if connection.begin(call):
-                return
+            if connection.begin_c(call):
+                return 0
             if connection.kept:
                 self.waiting.appendleft(call)
             if connection.link is not None:
                 connection.link.close()  # which opens others for the calls that wait
             if not connection.kept:
                 self._broken(call, ConnectionResetError(CLOSED), False, False)
-            return
-        connection.idle_since = self.loop.time()
+            return 0
+        connection.idle_since = monotonic()
         self.idle.append(connection)
         if self.timer is None:
             self.timer = self.loop.call_later(self.idle_timeout, self._sweep)
+        return 0
 
     def _sweep(self):
         """Close the connections that were idle for too long."""
+        cdef HttpClientConnection first
+        cdef double rest
         self.timer = None
-        now = self.loop.time()
-        while self.idle and now - self.idle[0].idle_since >= self.idle_timeout:
-            link = self.idle.pop(0).link
-            if link is not None:
-                link.close()
-        if self.idle:
-            rest = self.idle[0].idle_since + self.idle_timeout - now
-            self.timer = self.loop.call_later(rest, self._sweep)
+        while self.idle:
+            first = self.idle[0]
+            rest = first.idle_since + self.idle_timeout - monotonic()
+            if rest > 0:
+                self.timer = self.loop.call_later(max(0.001, rest), self._sweep)
+                return
+            del self.idle[0]
+            if first.link is not None:
+                first.link.close()
 
     def _lost(self, connection):
         """The connection is closed."""
@@ -244,21 +300,21 @@ cdef class HttpPool:
             call.try_again()
             self.start_c(call, True)
         elif exc is None:
-            call.end(self._is_closed())
+            call.end_c(self._is_closed())
         else:
             reason = reason_of(exc) if isinstance(exc, OSError) else str(exc)
-            call.end(TransportError(f"the connection to {self.address} broke: {reason}"))
+            call.end_c(TransportError(f"the connection to {self.address} broke: {reason}"))
 
-    def _ended(self, call, exc):
+    def _ended(self, HttpCall call not None, exc):
         """The response of a call is of no use."""
-        call.end(exc)
+        call.end_c(exc)
 
     def _gave_up(self, call):
         """A call that waits is aborted."""
         if call in self.waiting:
             self.waiting.remove(call)
 
-    def _redirected(self, call, status, location):
+    def _redirected(self, HttpCall call not None, status, location):
         """The response is a redirect: followed at the same origin, where it keeps the method and
         the body (RFC 9110 sections 15.4.8 and 15.4.9)."""
         place = f"{self.address} answered {status}, a redirect to {public(location)}"
@@ -280,7 +336,7 @@ cdef class HttpPool:
         elif call.n_redirects == self.max_redirects:
             why = f"more than {self.max_redirects} redirects are not followed"
         if found is None or why:
-            call.end(TransportError(f"{place}: {why}"))
+            call.end_c(TransportError(f"{place}: {why}"))
         else:
             call.redirected(found.target)
             self.start_c(call)
