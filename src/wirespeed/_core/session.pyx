@@ -73,6 +73,7 @@ cdef enum:
     MAX_PINGS = 64            # that are worked on beyond `max_in_flight`
     PARSE_ERROR = -32700
     INVALID_REQUEST = -32600
+    MAX_KEY = 1024            # bytes of a `WrittenCall.key`
     OVERLOADED = -31000       # ours: outside the ranges that JSON-RPC and MCP reserve
 
 cdef inline bint is_blank(uint8_t c) noexcept:
@@ -686,8 +687,8 @@ cdef class Session(Responder):
     cdef int called_c(self, int64_t id, Span version, Span name) except -1:
         cdef WrittenCall call
         cdef char *q
-        if version.n == 0 or name.n == 0:
-            return 0                   # the fields follow from something else
+        if version.n == 0 or name.n == 0 or version.n + name.n > MAX_KEY:
+            return 0                   # its text says what the fields are
         call = WrittenCall.__new__(WrittenCall)
         call.id = id
         call.end = self.bytes_out + <long long> self.outbox.size

@@ -21,6 +21,7 @@ cdef class HttpLink(ExchangeLink):
     cdef Post gate                     # notifications/initialized, which others must not overtake
     cdef str session                   # Mcp-Session-Id
     cdef str gone                      # why the link ends with its last request
+    cdef list unread                   # (Post, exc): over, but what arrived may hold the answer
     cdef list paused                   # HttpCall whose events the session has no room for
     cdef HttpPool side                 # pool for notes while all connections have calls
     cdef object notes_over             # future: no notes are under way
@@ -28,6 +29,7 @@ cdef class HttpLink(ExchangeLink):
     cdef object quiet
     cdef bytes own, base               # header fields of each request, and of each POST
     cdef dict heads                    # header fields, by (version, method, name)
+    cdef dict tools                    # `mirrored.fields`
     cdef dict calls                    # the tool's name and `heads` of calls, by `WrittenCall.key`
 
     cdef int over_c(self, exc) except -1
@@ -46,6 +48,7 @@ cdef class HttpLink(ExchangeLink):
     cdef int settle_c(self, Post post, exc, bint sent) except -1
     cdef bint demands_c(self, ClientExchange exchange) except -1
     cdef bint again_c(self, Post post) except -1
+    cdef bint has_unread_c(self) except -1
     cdef int unanswered_c(self, Post post, exc) except -1
     cdef int refused_c(self, Post post) except -1
     cdef object refusal_c(self, Post post, Message message, bint own)

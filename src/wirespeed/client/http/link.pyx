@@ -97,11 +97,14 @@ cdef class HttpLink(ExchangeLink):
         self.notes = set()
         self.streams = set()
         self.mirrored = MirroredArguments()
+        self.tools = self.mirrored.fields
         self.paused = []
+        self.unread = []
         self.max_depth = connection.session.limits.max_depth
         self.quiet = RateLimitedLog(logger)
         headers = target.request_headers()
-        self.own = "".join([f"{name}: {headers[name]}\r\n" for name in headers]).encode("ascii")
+        own = "".join([f"{name}: {headers[name]}\r\n" for name in headers])
+        self.own = self.pool.fields + own.encode("ascii")
         self.base = (
             self.own
             + b"Content-Type: application/json\r\nAccept: application/json, text/event-stream\r\n"
@@ -127,6 +130,11 @@ cdef class HttpLink(ExchangeLink):
             paused, self.paused = self.paused, []
             for call in paused:
                 call.paused = False
+        if self.unread and not self.has_unread_c() and not self.lost:
+            unread, self.unread = self.unread, []
+            for post, exc in unread:
+                self.settle_c(post, exc, True)
+            self.end_if_gone_c()
 
     cpdef object flush(self):
         """Send the queued messages."""
@@ -159,6 +167,7 @@ cdef class HttpLink(ExchangeLink):
             self.notes.clear()
         self.requests.clear()
         self.streams.clear()
+        self.unread.clear()
         for exchange in ended:
             exchange.abort()
         if self.auth is not None:
@@ -321,7 +330,7 @@ cdef class HttpLink(ExchangeLink):
         if not revision.modern:
             return self.session_fields_c(self.base)
         known = self.calls.get(call.key)
-        if known is None or known[0] in self.mirrored.fields:
+        if known is None or known[0] in self.tools:
             return None
         return known[1]
 
@@ -455,10 +464,21 @@ cdef class HttpLink(ExchangeLink):
         post.put_off(seconds)
         return True
 
+    cdef bint has_unread_c(self) except -1:
+        """Whether messages that have arrived were not looked at yet: one may be an answer."""
+        cdef size_t i
+        for i in range(self.messages.n_whole):
+            if self.messages.whole_c(i).kind_c == 0:
+                return True
+        return bool(self.messages.reader.elements)
+
     cdef int unanswered_c(self, Post post, exc) except -1:
         """A POST was taken, and its response has not arrived."""
-        if self.old or not self.wire.want_read:
-            return 0  # it arrives on the stream, or has arrived and is not read yet
+        if self.old:
+            return 0  # it arrives on the stream
+        if self.has_unread_c():
+            self.unread.append((post, exc))
+            return 0
         if post.last_id is not None and not self.modern_c():
             stream = EventStream(self, post)
             self.streams.add(stream)

@@ -125,6 +125,7 @@ cdef class CallOwner:
 
 
 @cython.final
+@cython.freelist(64)
 cdef class HttpCall:
     """A request and its response; see `HttpPool.request`."""
 

@@ -15,6 +15,7 @@ cdef class HttpPool(CallOwner):
     cdef object timer
     cdef bint closed
 
+    # As `request`, for fields that begin with those of every request.
     cdef HttpCall request_c(
         self, str method, str target, bytes fields, object body, ResponseReceiver receiver
     )

@@ -144,7 +144,7 @@ cdef class HttpPool(CallOwner):
         """
         cdef PythonReceiver told = PythonReceiver.__new__(PythonReceiver)
         told.receiver = receiver
-        return self.request_c(method, target, fields, body, told)
+        return self.request_c(method, target, self.fields + fields, body, told)
 
     cdef HttpCall request_c(
         self, str method, str target, bytes fields, object body, ResponseReceiver receiver
@@ -155,7 +155,7 @@ cdef class HttpPool(CallOwner):
         call = HttpCall.__new__(HttpCall)
         call.pool = self
         call.line = self.line_c(method, target)
-        call.fields = self.fields + fields
+        call.fields = fields
         if body is not None:
             call.body = payload_of(body)
         call.receiver = receiver

@@ -482,3 +482,42 @@ async def test_a_server_that_asks_without_end() -> None:
             assert 0 < sent < total
             release.set()
             await until(lambda: sent > before + 1000)
+
+
+async def test_a_response_that_breaks_while_the_client_does_not_read() -> None:
+    """The server takes no more answers, so the client reads no more requests. The call whose
+    response breaks meanwhile fails at once, not at its time limit."""
+    broken = asyncio.Event()
+    sent = 0
+
+    async def stream(exchange: Exchange) -> None:
+        nonlocal sent
+        exchange.open()
+        while not exchange.gone.done():
+            exchange.event({"id": sent, "method": "ping", "params": {"pad": "x" * 1000}})
+            await exchange.flushed()
+            sent += 1
+
+    async def hold(exchange: Exchange, message: dict[str, Any]) -> None:
+        await exchange.gone
+
+    async def slow(exchange: Exchange, message: dict[str, Any]) -> None:
+        exchange.open()
+        await broken.wait()
+        exchange.vanish()
+
+    limits = Limits(max_in_flight=1, max_waiting=1, output_high=1000, output_low=100)
+    async with legacy(**{"tools/call": slow, "": hold}) as peer:
+        peer.get = stream
+        client = peer.client(era="legacy", limits=limits, timeout=60.0, close_timeout=0.1)
+        async with client:
+            call = asyncio.ensure_future(client.call_tool("slow"))
+            await peer.got("tools/call")
+            before = -1
+            while before != sent:
+                before = sent
+                await asyncio.sleep(0.3)
+            broken.set()
+            with pytest.raises(ConnectionLost):
+                async with asyncio.timeout(10):
+                    await call
