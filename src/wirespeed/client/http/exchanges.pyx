@@ -119,6 +119,10 @@ cdef class ClientExchange(ResponseReceiver):
             self.link.receive_c(slab, slab.base, slab.capacity, self.call, self.request)
         return 0
 
+    def on_end(self, exc, bint sent):
+        """The exchange is over: nothing else arrives. ``sent``: The server may have got it."""
+        self.end_c(exc, sent)
+
     def later(self, seconds, run):
         """Call a function later, unless the exchange is aborted before."""
         self.timer = self.link.loop.call_later(seconds, run)
