@@ -48,7 +48,7 @@ cdef class CallOwner:
 # One request and its response. Its events are methods of `receiver`.
 cdef class HttpCall:
     cdef readonly CallOwner pool
-    cdef ResponseReceiver receiver # None after the last event
+    cdef ResponseReceiver receiver     # None after the last event
     cdef RequestLine line
     cdef bytes fields
     cdef object body               # None for none

@@ -15,7 +15,6 @@ from wirespeed._core.framing.http.framer cimport BODY, HEAD_ALONE, PIECE, HttpFr
 from wirespeed._core.framing.http.head cimport HttpHead
 from wirespeed._core.framing.http.rfc9112 cimport is_blank, same_name
 from wirespeed._core.framing.http.writer cimport HttpWriter
-from wirespeed._core.outbox cimport payload_of
 from wirespeed._core.slab cimport Slab
 from wirespeed._core.span cimport Span
 from wirespeed._core.wire cimport Wire
