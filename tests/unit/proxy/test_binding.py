@@ -64,8 +64,8 @@ async def test_a_client_that_drains_keeps_its_refusal() -> None:
     assert one.session.refusal == REFUSAL
     one.bind(Binding.to_router(one.router, None))
     assert one.session.refusal is None
-    one.draining = True
     one.turn_away(-31001, "the proxy is shutting down")
+    one.drain()
     one.bind(Binding.to_router(one.router, None, REFUSAL))
     assert one.session.refusal == (-31001, "the proxy is shutting down")
 
