@@ -161,7 +161,7 @@ INSIDE = {
     "proxy": """
         backend_config
         config
-        requests trace_context flow.turns
+        own_requests trace_context flow.turns
         affinity
         side
         binding

@@ -21,7 +21,7 @@ import msgspec
 
 from wirespeed.errors import ProtocolError
 from wirespeed.protocol.revisions import META_SUBSCRIPTION_ID
-from wirespeed.proxy.requests import params_of
+from wirespeed.proxy.own_requests import params_of
 from wirespeed.tasks.views import not_found
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from wirespeed.errors import ProtocolError, RemoteError, TransportError, Wirespe
 from wirespeed.protocol import codes
 from wirespeed.protocol.revisions import REVISIONS
 from wirespeed.proxy.binding import Binding
-from wirespeed.proxy.requests import CANCELLED, Ongoing, modern_version, unsupported
+from wirespeed.proxy.own_requests import CANCELLED, ProxyRequest, modern_version, unsupported
 from wirespeed.proxy.side import Side
 from wirespeed.proxy.upstream import remote_error, told
 
@@ -283,7 +283,7 @@ class Downstream(Side):
 
     def notified_about(self, message: Message, token: Any) -> None:
         """Take a notification about a request that the proxy answers."""
-        if isinstance(token, Ongoing):
+        if isinstance(token, ProxyRequest):
             token.notified(message)
         else:
             super().notified_about(message, token)
@@ -381,7 +381,7 @@ class WithoutSession:
         """Drop a notification."""
 
 
-class Work(Ongoing):
+class DeferredRequest(ProxyRequest):
     """A request of a client that the proxy answers later. A cancelled task refuses the request.
 
     Args:
@@ -399,7 +399,7 @@ class Work(Ongoing):
         downstream: Downstream,
         message: Message,
         work: Coroutine[Any, Any, None],
-        works: set[Work],
+        works: set[DeferredRequest],
     ) -> None:
         self.request = message
         self._downstream = downstream

@@ -15,8 +15,8 @@ from wirespeed.proxy.flow.rates import Rates
 from wirespeed.proxy.listening import Moves, ProxyListeners, Routes, options_of, routes
 from wirespeed.proxy.merge.lists import ShownNames, names_of_tool
 from wirespeed.proxy.operation.meter import Meter
-from wirespeed.proxy.reload import Changes, Coming, Reloads, compare, same_server
-from wirespeed.proxy.service import Attached, ProxyService
+from wirespeed.proxy.reload import Changes, IncomingServer, Reloads, compare, same_server
+from wirespeed.proxy.service import ProxyService, ServiceAttachments
 from wirespeed.transport.address import parse
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ class Proxy:
         self._principals = _principals_of(config)
         self.rates: Rates | None = None
         self._services = {one.name: self._born(config, one) for one in config.backends}
-        self._coming: dict[str, Coming] = {}
+        self._coming: dict[str, IncomingServer] = {}
         self._whole = self._joined(config, self._services)
         self._adopt(config, self._services, self._whole)
         self.listening = ProxyListeners(lambda: self.config.drain_delay)
@@ -163,12 +163,12 @@ class Proxy:
         if self._principals is not None:
             raise ConfigError("principals and auth need a URL to listen at: stdio has no tokens")
 
-    def _attached(self, name: str | None) -> Attached:
+    def _attached(self, name: str | None) -> ServiceAttachments:
         """Return what is attached to the service of a server, or of all servers (None)."""
         meter = self._meters.setdefault(name, Meter())
         if self._is_observed:
             meter.observe()
-        return Attached(self._audit, self._tracer, meter)
+        return ServiceAttachments(self._audit, self._tracer, meter)
 
     def _born(self, config: ProxyConfig, backend: BackendConfig) -> ProxyService:
         """A new service of a server."""
@@ -331,7 +331,7 @@ class Proxy:
         """The servers that go on as they were, because the new one cannot be started."""
         return [name for name, one in self._coming.items() if name in self._services and one.error]
 
-    async def _tell(self, changes: Changes, coming: list[Coming]) -> None:
+    async def _tell(self, changes: Changes, coming: list[IncomingServer]) -> None:
         """Log what was changed, when the first start of each server has ended."""
         if coming:
             await asyncio.wait([one.tried for one in coming])
@@ -339,7 +339,7 @@ class Proxy:
         for text in changes.pending:
             logger.warning("%s", text)
 
-    async def _apply(self, config: ProxyConfig) -> tuple[Changes, list[Coming]]:
+    async def _apply(self, config: ProxyConfig) -> tuple[Changes, list[IncomingServer]]:
         """Take another configuration. Returns what was changed, and the servers that start."""
         async with self._reloading:
             await self.listening.settled()
@@ -357,7 +357,7 @@ class Proxy:
         if self._audit is not None:
             self._audit.reload(None if changes is None else str(changes), self.reloads.error)
 
-    async def _take(self, config: ProxyConfig) -> tuple[Changes, list[Coming]]:
+    async def _take(self, config: ProxyConfig) -> tuple[Changes, list[IncomingServer]]:
         if _is_guarded(config) != _is_guarded(self.config):
             raise ConfigError("whether there are principals or auth changes at a restart only")
         changes = compare(self.config, config)
@@ -365,7 +365,7 @@ class Proxy:
         if changes.settings and {"principals", "auth"} & {*changes.settings}:
             principals = _principals_of(config)
         services: dict[str, ProxyService] = {}
-        stay: dict[str, Coming] = {}  # that start already
+        stay: dict[str, IncomingServer] = {}  # that start already
         fresh: list[BackendConfig] = []
         for one in config.backends:
             service, coming = self._services.get(one.name), self._coming.get(one.name)
@@ -408,7 +408,9 @@ class Proxy:
                     await service.release(None)
         for backend in fresh:
             service = self._born(config, backend)
-            self._coming[backend.name] = Coming(service, self._replace, backend.name in services)
+            self._coming[backend.name] = IncomingServer(
+                service, self._replace, backend.name in services
+            )
             self.listening.keep(self._coming[backend.name].task)
         return changes, list(self._coming.values())
 
@@ -425,7 +427,7 @@ class Proxy:
             raise ConfigError(str(exc)) from None
         return self.listening.plan(found)
 
-    async def _replace(self, coming: Coming) -> None:
+    async def _replace(self, coming: IncomingServer) -> None:
         """A server that was started takes its place, with those that are started in the same
         moment: clients of all servers learn of one change."""
         await asyncio.wait([one.started for one in self._coming.values()], timeout=_MOMENT)

@@ -93,7 +93,7 @@ class Reloads:
         self.error = None if error is None else str(error) or type(error).__name__
 
 
-class Coming:
+class IncomingServer:
     """A server that is started, until it takes its place.
 
     Args:
@@ -112,7 +112,7 @@ class Coming:
     def __init__(
         self,
         service: ProxyService,
-        replace: Callable[[Coming], Awaitable[None]],
+        replace: Callable[[IncomingServer], Awaitable[None]],
         replaces: bool,
     ) -> None:
         self.service = service

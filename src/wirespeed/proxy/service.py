@@ -16,9 +16,9 @@ from wirespeed.proxy.access.header_params import HeaderParams
 from wirespeed.proxy.access.tool_schemas import ToolSchemas
 from wirespeed.proxy.binding import Binding
 from wirespeed.proxy.downstream import Downstream, WithoutSession
-from wirespeed.proxy.flow.admission import Limited
+from wirespeed.proxy.flow.admission import RequestLimits
 from wirespeed.proxy.isolation.assignment import Assignment, assignment_of
-from wirespeed.proxy.requests import modern_version
+from wirespeed.proxy.own_requests import modern_version
 from wirespeed.proxy.upstream import Upstream, UpstreamOwner
 from wirespeed.transport.memory import pair
 
@@ -54,7 +54,7 @@ _OUTPUT_HIGH, _OUTPUT_LOW = 256 * 1024, 64 * 1024
 _LOOK = 0.25
 
 
-class Attached(NamedTuple):
+class ServiceAttachments(NamedTuple):
     """The attachments of a service. It has them from its birth on, so that nothing is lost when
     another takes its place.
 
@@ -104,13 +104,13 @@ class ProxyService:
         config: ProxyConfig,
         name: str,
         assignment: Assignment,
-        attached: Attached,
+        attached: ServiceAttachments,
         backend: BackendConfig | None = None,
     ) -> None:
         self.name = name
         self.proxy_name: str | None = None
         self.config = backend
-        self.flow: Limited | None = None
+        self.flow: RequestLimits | None = None
         self.rates: Rates | None = None
         self.cut = {"slow reader": 0, "idle": 0, "replaced": 0}
         self.limits = config.limits
@@ -135,7 +135,7 @@ class ProxyService:
         self._lite: LiteFronts | None = None
 
     @classmethod
-    def of(cls, config: ProxyConfig, backend: BackendConfig, attached: Attached) -> Self:
+    def of(cls, config: ProxyConfig, backend: BackendConfig, attached: ServiceAttachments) -> Self:
         """Return the service that passes everything on to one server."""
         limits = msgspec.structs.replace(
             config.limits,
@@ -153,7 +153,7 @@ class ProxyService:
         service = cls(config, backend.name, assignment, attached, backend)
         service._runs = used
         if backend.flow.is_on:
-            service.flow = Limited(backend.flow, backend.name)
+            service.flow = RequestLimits(backend.flow, backend.name)
         return service
 
     @property

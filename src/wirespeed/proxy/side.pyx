@@ -43,7 +43,7 @@ from wirespeed.protocol import codes
 from wirespeed.proxy.affinity import (
     OTHER_CODE, SUBSCRIPTION_OVER, about_subscription, code_of, replaced, whole,
 )
-from wirespeed.proxy.requests import Ongoing
+from wirespeed.proxy.own_requests import ProxyRequest
 
 logger = logging.getLogger("wirespeed.proxy")
 
@@ -281,7 +281,7 @@ cdef class Side(SessionConnection):
             token = me.session.inflight.token_c(ref)
             if token is None:          # `initialize` that waits
                 me.refuse_unsent_c(ref, None, why)
-            elif not isinstance(token, Ongoing):
+            elif not isinstance(token, ProxyRequest):
                 continue
             elif token.record is not None:
                 token.note(code)
@@ -351,7 +351,7 @@ cdef class Side(SessionConnection):
         cdef object held = self.session.inflight.token_c(m.ref)
         if type(held) is Route and (<Route> held).record is not None:
             return (<Route> held).over_c(code)    # it waited, after its server was lost
-        if isinstance(held, Ongoing) and held.record is not None:
+        if isinstance(held, ProxyRequest) and held.record is not None:
             record, held.record = held.record, None
             record.end(code)           # it was passed on before
             return 0
@@ -361,12 +361,12 @@ cdef class Side(SessionConnection):
 
     cdef int keep_record_c(self, uint64_t ref, object record, int code) except -1:
         """The server has answered a call of this side. The record of the call ends, unless the
-        proxy goes on with the call (`Work`).
+        proxy goes on with the call (`DeferredRequest`).
 
         ``code``: Of the answer.
         """
         cdef object held = self.session.inflight.token_c(ref)
-        if isinstance(held, Ongoing):
+        if isinstance(held, ProxyRequest):
             record.defer()
             held.record = record
             held.sent = True
@@ -375,7 +375,7 @@ cdef class Side(SessionConnection):
         return 0
 
     def give_token(self, Message message not None, token not None):
-        """Give a request of this side another token (`Ongoing`), which goes on with its record."""
+        """Give a request of this side another token (`ProxyRequest`), which goes on with its record."""
         cdef object held = self.session.inflight.token_c(message.ref)
         if held is not None:
             held.record, token.record = None, held.record
@@ -391,7 +391,7 @@ cdef class Side(SessionConnection):
         no server has ever seen the request."""
         cdef ReplyRoute route = self.session.route_of_c(message.ref)
         token = self.session.inflight.token_c(message.ref)
-        if route is None or (isinstance(token, Ongoing) and not token.waits):
+        if route is None or (isinstance(token, ProxyRequest) and not token.waits):
             return
         if token is None or not token.sent:
             route.unserved()

@@ -26,7 +26,7 @@ from wirespeed.protocol import codes
 from wirespeed.protocol.meta import TASKS_EXTENSION
 from wirespeed.proxy.affinity import is_code
 from wirespeed.proxy.binding import UNBOUND
-from wirespeed.proxy.requests import Ongoing, envelope
+from wirespeed.proxy.own_requests import ProxyRequest, envelope
 from wirespeed.proxy.side import Route, Side
 from wirespeed.proxy.upstream_side import UpstreamSide
 from wirespeed.transport.rate_limited_log import RateLimitedLog
@@ -124,7 +124,7 @@ class Upstream(UpstreamSide):
         self.exit_note = ""
         self.ended_for = ""
         self.retired = False
-        self.garbage = Garbage()
+        self.garbage = InvalidMessages()
         self.began = loop.time()
         self.runs_tasks = False
         self.changes: ChangeGatherer | None = None
@@ -232,7 +232,7 @@ class Upstream(UpstreamSide):
 
     def answered(self, message: Message | None, token: Any) -> None:
         """Take the answer to a request of the proxy itself."""
-        if isinstance(token, Ongoing):
+        if isinstance(token, ProxyRequest):
             token.answered(message)
         if token is None and message is not None:
             if self._n_excused < self.n_given_up:  # it may have answered before it was cancelled
@@ -295,14 +295,14 @@ class Upstream(UpstreamSide):
 
     def gave_up(self, token: Any, exc: BaseException) -> None:
         """A request of the proxy itself will get no answer."""
-        if isinstance(token, Ongoing):
+        if isinstance(token, ProxyRequest):
             token.answered(None)
         elif isinstance(token, asyncio.Future) and not token.done():
             token.set_exception(exc)
 
     def notified_about(self, message: Message, token: Any) -> None:
         """Take a notification about a request of the proxy itself."""
-        if isinstance(token, Ongoing):
+        if isinstance(token, ProxyRequest):
             token.notified(message)
         else:
             super().notified_about(message, token)
@@ -366,7 +366,7 @@ def remote_error(text: Lease) -> RemoteError:
     return RemoteError(code, str(error.get("message", "")), error.get("data"))
 
 
-class Garbage:
+class InvalidMessages:
     """The invalid messages of a server: they are counted by kind, and too many end the server.
 
     Attributes:

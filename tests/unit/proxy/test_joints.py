@@ -15,8 +15,8 @@ from tests.unit.proxy.translation_lab import EraLab, request, tool
 from wirespeed.errors import ProtocolError, RemoteError
 from wirespeed.protocol.revisions import META_SUBSCRIPTION_ID
 from wirespeed.proxy import FlowConfig
-from wirespeed.proxy.downstream import Downstream, Work
-from wirespeed.proxy.requests import CANCELLED
+from wirespeed.proxy.downstream import DeferredRequest, Downstream
+from wirespeed.proxy.own_requests import CANCELLED
 
 pytestmark = [pytest.mark.compiled, pytest.mark.off_schema]
 
@@ -517,8 +517,8 @@ async def test_a_work_that_fails_after_its_client_has_cancelled_it() -> None:
 
     front: Any = Gone()
     message: Any = None
-    works: set[Work] = set()
-    work = Work(front, message, fail(), works)
+    works: set[DeferredRequest] = set()
+    work = DeferredRequest(front, message, fail(), works)
     record: Any = Ended()
     work.record = record
     await asyncio.wait((work.task,))

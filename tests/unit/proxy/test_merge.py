@@ -17,7 +17,7 @@ from tests.unit.proxy.proxy_lab import call
 from wirespeed import Client, Limits
 from wirespeed.errors import RemoteError, WirespeedError
 from wirespeed.proxy import BackendConfig, ToolsConfig
-from wirespeed.proxy.downstream import Work
+from wirespeed.proxy.downstream import DeferredRequest
 from wirespeed.proxy.merge import member
 from wirespeed.proxy.upstream import Upstream, UpstreamOwner
 from wirespeed.types import Accept, ElicitParams
@@ -368,9 +368,9 @@ async def test_a_connection_is_lost_even_where_its_owner_fails() -> None:
 async def test_work_that_is_cancelled_before_it_began() -> None:
     """The request is refused, unless the client has cancelled it."""
     for is_open in (True, False):
-        front, works, message = mock.Mock(), set[Work](), mock.Mock()
+        front, works, message = mock.Mock(), set[DeferredRequest](), mock.Mock()
         front.is_open.return_value = is_open
-        work = Work(front, message, asyncio.sleep(0), works)
+        work = DeferredRequest(front, message, asyncio.sleep(0), works)
         assert works == {work}
         work.task.cancel()
         await asyncio.wait((work.task,))

@@ -11,7 +11,7 @@ import msgspec
 from wirespeed.client.results.features import ToolInfo
 from wirespeed.errors import WirespeedError
 from wirespeed.protocol.header_values import ParamField, param_fields
-from wirespeed.proxy.requests import envelope, pages
+from wirespeed.proxy.own_requests import envelope, pages
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -31,7 +31,7 @@ cdef class Permit:
 
 
 # The limits of one server.
-cdef class Limited(AdmissionControl):
+cdef class RequestLimits(AdmissionControl):
     cdef str server
     cdef size_t max_in_flight, max_in_flight_per_client, max_queued, max_queued_bytes
     cdef list globs              # of the tools with a limit

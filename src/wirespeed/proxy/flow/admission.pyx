@@ -50,7 +50,7 @@ cdef class Permit:
 
 
 @cython.final
-cdef class Limited(AdmissionControl):
+cdef class RequestLimits(AdmissionControl):
     """The limits of one server, for the connections of all clients to all of its processes.
 
     Args:
@@ -228,7 +228,7 @@ cdef class Limited(AdmissionControl):
         return 0
 
     cdef int done_c(self, Route route) except -1:
-        cdef Limited me = self         # what is freed may run any code
+        cdef RequestLimits me = self         # what is freed may run any code
         cdef Permit permit = route.permit
         cdef Share share = permit.share
         route.permit = None
@@ -262,7 +262,7 @@ cdef class Limited(AdmissionControl):
 
     cdef int go_on_c(self) except -1:
         """Pass on what has waited, as far as there is room."""
-        cdef Limited me = self         # what is freed may run any code
+        cdef RequestLimits me = self         # what is freed may run any code
         cdef Permit permit
         cdef Queue queue
         cdef Route route
@@ -301,7 +301,7 @@ cdef class Limited(AdmissionControl):
 
     cdef int pass_on_c(self, Permit permit, Route held) except -1:
         """Pass a request on that has waited with a route. A fault is its own: it gets an error."""
-        cdef Limited me = self
+        cdef RequestLimits me = self
         cdef Side asker = permit.asker
         cdef Side to = permit.to
         cdef Message m = permit.message

@@ -31,7 +31,7 @@ from wirespeed.protocol.revisions import (
     MODERN_VERSIONS,
     REVISIONS,
 )
-from wirespeed.proxy.requests import client_info, envelope, pages
+from wirespeed.proxy.own_requests import client_info, envelope, pages
 from wirespeed.proxy.supervision.supervisor import StartAgain
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ from wirespeed.proxy.binding import Binding
 from wirespeed.proxy.isolation.handshake import initialize, learn_tools
 from wirespeed.proxy.isolation.instance import Instance, guarded, pong, quiet
 from wirespeed.proxy.isolation.task_makers import TaskMakers
-from wirespeed.proxy.requests import modern_version, params_of, unsupported
+from wirespeed.proxy.own_requests import modern_version, params_of, unsupported
 from wirespeed.proxy.supervision.supervisor import Unsuitable
 from wirespeed.tasks.views import not_found
 

@@ -12,7 +12,7 @@ from wirespeed.proxy.affinity import Tags, of_server
 from wirespeed.proxy.binding import Binding
 from wirespeed.proxy.isolation.handshake import discover, learn_tools
 from wirespeed.proxy.isolation.instance import LINGER, Instance, guarded
-from wirespeed.proxy.requests import CANCELLED, Ongoing
+from wirespeed.proxy.own_requests import CANCELLED, ProxyRequest
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -215,7 +215,7 @@ class Waiting:
             request.note(CANCELLED)
 
 
-class _Request(Ongoing):
+class _Request(ProxyRequest):
     """A request that waits. It is the token of its message.
 
     Args:

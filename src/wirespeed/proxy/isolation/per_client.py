@@ -23,7 +23,7 @@ from wirespeed.proxy.binding import Binding
 from wirespeed.proxy.flow.rates import credentials_of
 from wirespeed.proxy.isolation.handshake import discover, hello_to
 from wirespeed.proxy.isolation.instance import guarded, quiet
-from wirespeed.proxy.requests import modern_version, params_of
+from wirespeed.proxy.own_requests import modern_version, params_of
 from wirespeed.proxy.supervision.resilience import CircuitBreaker
 from wirespeed.proxy.supervision.supervisor import RunningServer, Supervisor
 from wirespeed.proxy.upstream import is_down, remote_error, told

@@ -20,7 +20,7 @@ from wirespeed.proxy.isolation.handshake import Probe
 from wirespeed.proxy.isolation.instance import Instance, guarded, pong
 from wirespeed.proxy.isolation.legacy import Legacy, asked_of
 from wirespeed.proxy.isolation.modern import Modern, Waiting
-from wirespeed.proxy.requests import modern_version, params_of
+from wirespeed.proxy.own_requests import modern_version, params_of
 from wirespeed.proxy.supervision.checks import Idle, Recycling
 from wirespeed.proxy.supervision.supervisor import RunningServer, Supervisor
 from wirespeed.transport.child.command import Stdio

@@ -18,7 +18,7 @@ from msgspec import Raw
 
 from wirespeed.proxy.downstream import principal_of
 from wirespeed.proxy.isolation.choice import TaskRequests
-from wirespeed.proxy.requests import params_of
+from wirespeed.proxy.own_requests import params_of
 from wirespeed.tasks.views import RELATED_TASK
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ _task = msgspec.json.Decoder(_Task).decode
 _created = msgspec.json.Decoder(_Created).decode
 
 
-class _Made:
+class _OwnedTask:
     """A task that was made. ``downstream`` is None when the client has left."""
 
     __slots__ = ("downstream", "owner", "tool")
@@ -73,7 +73,7 @@ class TaskMakers:
 
     def __init__(self) -> None:
         self.requests = TaskRequests(self._after)
-        self._made: dict[str | bytes, _Made] = {}
+        self._made: dict[str | bytes, _OwnedTask] = {}
         self._of_owner: dict[bytes | Downstream, dict[str | bytes, None]] = {}
         self._of_downstream: dict[Downstream, set[str | bytes]] = {}
 
@@ -137,7 +137,7 @@ class TaskMakers:
         key = _key(task_id)
         if key in self._made:  # the server has begun to count anew
             self._forget(key)
-        self._made[key] = _Made(downstream, owner, tool)
+        self._made[key] = _OwnedTask(downstream, owner, tool)
         owned = self._of_owner.setdefault(owner, {})
         owned[key] = None
         self._of_downstream.setdefault(downstream, set()).add(key)

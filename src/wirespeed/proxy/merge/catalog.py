@@ -39,7 +39,7 @@ from wirespeed.proxy.merge.lists import (
     modern,
 )
 from wirespeed.proxy.merge.member import Hello, Member, checked, text_of
-from wirespeed.proxy.requests import params_of, unsupported
+from wirespeed.proxy.own_requests import params_of, unsupported
 from wirespeed.proxy.upstream import ServerLost
 from wirespeed.transport.backoff import Backoff
 

@@ -16,7 +16,7 @@ from wirespeed.protocol import codes
 from wirespeed.protocol.capabilities import offers
 from wirespeed.protocol.revisions import LATEST_LEGACY, LATEST_MODERN, LEGACY_VERSIONS, LOG_LEVELS
 from wirespeed.proxy.binding import Binding
-from wirespeed.proxy.downstream import Work
+from wirespeed.proxy.downstream import DeferredRequest
 from wirespeed.proxy.merge.catalog import (
     CatalogKey,
     discover_result,
@@ -25,8 +25,8 @@ from wirespeed.proxy.merge.catalog import (
 )
 from wirespeed.proxy.merge.lists import KINDS, LISTED, Kind
 from wirespeed.proxy.merge.member import Hello, Member, Offer
-from wirespeed.proxy.merge.requests import BY_URI, NAMED, MergedRequests
-from wirespeed.proxy.requests import modern_version, params_of, unsupported
+from wirespeed.proxy.merge.single_server_requests import BY_URI, NAMED, MergedRequests
+from wirespeed.proxy.own_requests import modern_version, params_of, unsupported
 from wirespeed.proxy.translation.subscriptions import ListenRequests, Updates
 from wirespeed.proxy.upstream import ServerLost
 
@@ -80,7 +80,7 @@ class MergedClient:
         self._told: frozenset[str] = frozenset()  # the capabilities of which it knows
         self._initialized = False
         self._level: str | None = None
-        self._works: set[Work] = set()
+        self._works: set[DeferredRequest] = set()
         self._subscriptions: Subscriptions | None = None
         self._requests = MergedRequests(self)
         self._methods: dict[str, Callable[[Message, Params, bool], Coroutine[Any, Any, Any]]] = {
@@ -211,7 +211,7 @@ class MergedClient:
 
     def start(self, message: Message, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Answer a request later. What the work raises is the answer."""
-        task = Work(self.downstream, message, work, self._works).task
+        task = DeferredRequest(self.downstream, message, work, self._works).task
         task.add_done_callback(partial(self._count, message.method))
         return task
 

@@ -13,7 +13,7 @@ from wirespeed.protocol import codes
 from wirespeed.protocol.capabilities import offers, understood
 from wirespeed.proxy.binding import Binding
 from wirespeed.proxy.merge.lists import Kind, ServerListing, ttl_of
-from wirespeed.proxy.requests import pages
+from wirespeed.proxy.own_requests import pages
 from wirespeed.proxy.upstream import ServerLost
 
 if TYPE_CHECKING:

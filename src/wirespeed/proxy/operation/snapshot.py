@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from wirespeed.proxy.access.grants import Grants
     from wirespeed.proxy.backend_config import BackendConfig
     from wirespeed.proxy.downstream import Downstream
-    from wirespeed.proxy.flow.admission import Limited
+    from wirespeed.proxy.flow.admission import RequestLimits
     from wirespeed.proxy.isolation.assignment import Assignment
     from wirespeed.proxy.operation.meter import Meter, Steps
     from wirespeed.proxy.supervision.supervisor import State, Supervisor
@@ -52,7 +52,7 @@ Sums = dict[str, int]
 _T = TypeVar("_T")
 
 BREAKER_STATES = ("open", "half open")
-FLOW = ("in_flight", "queued", "queued_bytes")  # attributes of `Limited`
+FLOW = ("in_flight", "queued", "queued_bytes")  # attributes of `RequestLimits`
 # Fields of `EndpointEntry` that are added up.
 _SUMS = (
     "of_clients", "of_servers", "supervision", "garbage", "breakers", "flow", "refused", "cut",
@@ -244,7 +244,7 @@ class ProxyEndpoint(Protocol):
     config: BackendConfig | None
     assignment: Assignment
     downstreams: dict[Downstream, None]
-    flow: Limited | None
+    flow: RequestLimits | None
     access: Grants | None
     audit: AuditLog | None
     meter: Meter

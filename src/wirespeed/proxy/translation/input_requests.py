@@ -24,7 +24,7 @@ from wirespeed.protocol import codes
 from wirespeed.protocol.capabilities import CAPABILITY_OF, understood
 from wirespeed.protocol.revisions import LATEST_MODERN, META_CLIENT_CAPABILITIES, REVISIONS
 from wirespeed.proxy.downstream import principal_of
-from wirespeed.proxy.translation.requests import Suspended, open_requests
+from wirespeed.proxy.translation.request_edits import Suspended, open_requests
 from wirespeed.proxy.translation.results import encode, members_of
 from wirespeed.transport.backoff import Backoff
 

@@ -24,10 +24,10 @@ from wirespeed.protocol.revisions import (
 from wirespeed.proxy.affinity import whole
 from wirespeed.proxy.backend_config import RetryConfig
 from wirespeed.proxy.isolation.handshake import learn_tools
-from wirespeed.proxy.requests import modern_version, params_of, unsupported
+from wirespeed.proxy.own_requests import modern_version, params_of, unsupported
 from wirespeed.proxy.supervision.resilience import Retries
 from wirespeed.proxy.translation.input_requests import INPUT_METHODS, input_responses
-from wirespeed.proxy.translation.requests import Raising
+from wirespeed.proxy.translation.request_edits import Raising
 from wirespeed.proxy.translation.results import (
     encode,
     initialized,

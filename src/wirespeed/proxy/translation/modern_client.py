@@ -24,13 +24,13 @@ from wirespeed.protocol.revisions import (
 )
 from wirespeed.proxy.affinity import whole
 from wirespeed.proxy.isolation.handshake import initialize
-from wirespeed.proxy.requests import modern_version, params_of, unsupported
+from wirespeed.proxy.own_requests import modern_version, params_of, unsupported
 from wirespeed.proxy.translation.input_requests import (
     INPUT_METHODS,
     META_CAPABILITIES,
     InputRequests,
 )
-from wirespeed.proxy.translation.requests import Lowering
+from wirespeed.proxy.translation.request_edits import Lowering
 from wirespeed.proxy.translation.results import (
     discovered,
     encode,

@@ -18,7 +18,7 @@ from wirespeed.protocol import codes
 from wirespeed.protocol.capabilities import offers
 from wirespeed.protocol.revisions import META_SUBSCRIPTION_ID
 from wirespeed.proxy.isolation.legacy import MAX_SUBSCRIPTIONS
-from wirespeed.proxy.requests import Ongoing, params_of
+from wirespeed.proxy.own_requests import ProxyRequest, params_of
 from wirespeed.proxy.translation.results import encode, members_of
 from wirespeed.proxy.upstream import ServerLost, remote_error
 from wirespeed.transport.backoff import Backoff
@@ -45,7 +45,7 @@ _BACKOFF = Backoff(0.5, 30.0)
 # -- a client of 2026-07-28 ------------------------------------------------------------------------
 
 
-class _ClientListen(Ongoing):
+class _ClientListen(ProxyRequest):
     """A ``subscriptions/listen`` of a client. It is the token of its request."""
 
     def __init__(self, listening: ListenRequests, message: Message) -> None:
@@ -320,7 +320,7 @@ class Updates:
         self._downstream.say(message.method or "", encode(params))
 
 
-class _ServerListen(Ongoing):
+class _ServerListen(ProxyRequest):
     """A ``subscriptions/listen`` at a server.
 
     Attributes:

@@ -11,7 +11,7 @@ import msgspec
 from wirespeed.errors import ProtocolError, RemoteError, WirespeedError
 from wirespeed.protocol import codes
 from wirespeed.proxy.binding import UNBOUND, Binding
-from wirespeed.proxy.downstream import Work
+from wirespeed.proxy.downstream import DeferredRequest
 from wirespeed.proxy.isolation.instance import guarded
 from wirespeed.proxy.isolation.modern import Waiting
 from wirespeed.proxy.upstream import BAD_MESSAGE, told
@@ -56,7 +56,7 @@ class Translator:
         self._connecting: Upstream | None = None
         self._starting: asyncio.Task[None] | None = None
         self._waiting = Waiting()
-        self._works: set[Work] = set()
+        self._works: set[DeferredRequest] = set()
 
     def take(self, requests: Functions) -> None:
         """Take the requests of the client over. ``requests``: What the translator answers."""
@@ -222,9 +222,9 @@ class Translator:
             upstream.garbage.add(upstream, BAD_MESSAGE, f"a malformed {message.method}")
 
     def work(self, message: Message, work: Coroutine[Any, Any, None]) -> None:
-        """Answer a request of the client later: see `Work`."""
+        """Answer a request of the client later: see `DeferredRequest`."""
         if self.downstream.is_open(message):
-            Work(self.downstream, message, work, self._works)
+            DeferredRequest(self.downstream, message, work, self._works)
         else:
             work.close()
 

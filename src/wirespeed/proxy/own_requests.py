@@ -1,5 +1,5 @@
 """Requests that the proxy reads, makes or answers: the era of a client's request, the envelope of
-the proxy's own, the pages of a list, and the tokens that hear of such requests (`Ongoing`)."""
+the proxy's own, the pages of a list, and the tokens that hear of such requests (`ProxyRequest`)."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ class CallRecord(Protocol):
         """The request has ended; 0: without an error."""
 
 
-class Ongoing:
+class ProxyRequest:
     """The token of a request that the proxy itself answers or makes.
 
     Attributes:

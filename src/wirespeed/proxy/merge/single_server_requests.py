@@ -13,7 +13,7 @@ from wirespeed.protocol.meta import TASKS_EXTENSION
 from wirespeed.protocol.revisions import LATEST_LEGACY, LATEST_MODERN, REVISIONS
 from wirespeed.proxy.isolation.legacy import MAX_SUBSCRIPTIONS
 from wirespeed.proxy.merge.lists import KINDS, Kind, owner_of
-from wirespeed.proxy.requests import params_of
+from wirespeed.proxy.own_requests import params_of
 from wirespeed.server.http.headers import copy_of
 
 if TYPE_CHECKING:
