@@ -375,7 +375,7 @@ cdef class Side(SessionConnection):
         return 0
 
     def give_token(self, Message message not None, token not None):
-        """Give a request of this side another token (`ProxyRequest`), which goes on with its record."""
+        """Give a request of this side another token (`ProxyRequest`). It keeps the record."""
         cdef object held = self.session.inflight.token_c(message.ref)
         if held is not None:
             held.record, token.record = None, held.record
