@@ -10,7 +10,7 @@ cdef enum:
 
 cdef class LongTexts:
     cdef list keys                       # names of the fields in JSON, as they are usually spelled
-    cdef Py_ssize_t offsets[MAX_TEXTS]   # where an instance keeps them
+    cdef list attributes                 # the attribute of each
 
     cdef int find_c(self, const uint8_t *key, size_t n) noexcept
     cdef object decode_c(self, object decode, const uint8_t *p, size_t n)
@@ -28,9 +28,7 @@ cdef enum:
 
 
 cdef class Tool(Operation):
-    cdef bint direct                   # arguments are taken from the slots at `offsets`
     cdef bytes name_json               # as requests without unusual escapes have it
-    cdef Py_ssize_t offsets[MAX_STACK]  # of `fields` in the decoded struct
     cdef readonly object spec          # ToolSpec; None for a raw tool
     cdef readonly object entry         # ToolEntry: what tools/list shows
     cdef readonly bint raw             # gets the undecoded arguments

@@ -6,7 +6,7 @@ What depends on the tool's signature alone is computed once, when the tool is re
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cpython.object cimport PyObject
-from cpython.ref cimport Py_DECREF, Py_INCREF, Py_XDECREF
+from cpython.ref cimport Py_DECREF, Py_INCREF
 from cpython.unicode cimport PyUnicode_AsUTF8AndSize, PyUnicode_DecodeUTF8
 from libc.stdint cimport uint8_t
 from libc.string cimport memcmp, memcpy
@@ -75,14 +75,13 @@ cdef class LongTexts:
     empty string in its place. Anything unusual is left to msgspec as a whole.
 
     Args:
-        offsets: Where an instance keeps each: JSON name -> offset of its slot in bytes.
+        attributes: The attribute of each: JSON name -> attribute.
     """
 
-    def __cinit__(self, offsets):
-        self.keys = []
-        for name, offset in list(offsets.items())[:MAX_TEXTS]:
-            self.offsets[len(self.keys)] = offset
-            self.keys.append(name.encode())
+    def __cinit__(self, attributes):
+        cdef list found = list(attributes.items())[:MAX_TEXTS]
+        self.keys = [name.encode() for name, _ in found]
+        self.attributes = [attribute for _, attribute in found]
 
     cdef int find_c(self, const uint8_t *key, size_t n) noexcept:
         cdef int i
@@ -114,9 +113,7 @@ cdef class LongTexts:
         cdef size_t i, at, length, kept = 0
         cdef int field
         cdef ws_scan scan
-        cdef object decoded, text
-        cdef PyObject **slot
-        cdef PyObject *old
+        cdef object decoded
         for field in range(len(self.keys)):
             lengths[field] = 0
             seen[field] = False
@@ -157,12 +154,10 @@ cdef class LongTexts:
         decoded = decode(b"".join(parts))
         for field in range(len(self.keys)):
             if lengths[field]:
-                text = text_of(starts[field], lengths[field], ascii[field])
-                slot = <PyObject **> (<char *> <PyObject *> decoded + self.offsets[field])
-                old = slot[0]
-                Py_INCREF(text)
-                slot[0] = <PyObject *> text
-                Py_XDECREF(old)
+                setattr(
+                    decoded, self.attributes[field],
+                    text_of(starts[field], lengths[field], ascii[field]),
+                )
         return decoded
 
 
@@ -172,26 +167,9 @@ cdef object ValidationError = msgspec.ValidationError
 cdef object CancelledError = asyncio.CancelledError
 
 
-cdef extern from *:
-    """
-    #include <structmember.h>
-
-    /* Where an instance keeps the attribute behind a slot's descriptor; 0: not known. */
-    static Py_ssize_t ws_slot_offset(PyObject *descr) {
-        PyMemberDef *member;
-        if (!Py_IS_TYPE(descr, &PyMemberDescr_Type))
-            return 0;
-        member = ((PyMemberDescrObject *)descr)->d_member;
-        return member->type == T_OBJECT_EX ? member->offset : 0;
-    }
-    """
-    Py_ssize_t ws_slot_offset(object descr) noexcept
-
 cdef extern from "Python.h":
-    PyObject *PyObject_Vectorcall(
-        object f, PyObject **args, size_t nargsf, PyObject *kwnames
-    ) except NULL
-    object PyObject_GetAttr(object o, object name)
+    object PyObject_Vectorcall(object f, PyObject **args, size_t nargsf, PyObject *kwnames)
+    PyObject *PyObject_GetAttr(object o, object name) except NULL
     size_t PY_VECTORCALL_ARGUMENTS_OFFSET
 
 
@@ -236,19 +214,12 @@ cdef class Tool(Operation):
         self.context_index = spec.context_index
         self.wants_context = spec.context_index >= 0
         self.encode = spec.result.encode
-        if len(self.fields) < MAX_STACK:
-            self.direct = True
-            for i, field in enumerate(self.fields):
-                self.offsets[i] = ws_slot_offset(spec.struct.__dict__.get(field))
-                # a getter may return a new object, which nothing would keep alive
-                self.direct = self.direct and self.offsets[i] != 0
-        if self.direct:
-            texts = {
-                field.encode_name: self.offsets[self.fields.index(field.name)]
-                for field in msgspec.structs.fields(spec.struct)
-                if field.type in (str, str | None) and field.name in self.fields
-            }
-            self.texts = LongTexts(texts) if texts else None
+        texts = {
+            field.encode_name: field.name
+            for field in msgspec.structs.fields(spec.struct)
+            if field.type in (str, str | None) and field.name in self.fields
+        }
+        self.texts = LongTexts(texts) if texts else None
         self.plain_text = spec.result.kind == ResultKind.TEXT
         if spec.is_async:
             pass
@@ -270,8 +241,6 @@ cdef class Tool(Operation):
         other.owner = self.owner
         other.timeout = self.timeout
         other.wants_context = self.wants_context
-        other.direct = self.direct
-        other.offsets = self.offsets
         other.spec = self.spec
         other.raw = self.raw
         other.tasks = self.tasks
@@ -309,42 +278,40 @@ cdef class Tool(Operation):
         cdef PyObject **stack = &places[1]     # a bound method puts its object before them
         cdef list values = None
         cdef Py_ssize_t n = 0, i
-        cdef object result
-        cdef PyObject *got
         if self.raw:
             values = [decoded, context] if self.wants_context else [decoded]
             if self.how == LAUNCHED:
                 return self.launch(self.function, values, None)
             return self.function(*values)
-        if self.how == LAUNCHED or not self.direct:
-            values = [PyObject_GetAttr(decoded, name) for name in self.fields]
+        if self.how == LAUNCHED or len(self.fields) >= MAX_STACK:
+            values = [getattr(decoded, name) for name in self.fields]
             if self.context_index >= 0:
                 values.insert(self.context_index, context)
             if self.how == LAUNCHED:
                 return self.launch(self.function, values, self.kwnames)
             return launchers.call(self.function, values, self.kwnames)
         # the fast path: no list, no tuple, no dict
-        for i in range(len(self.fields)):
-            if i == self.context_index:
+        try:
+            for i in range(len(self.fields)):
+                if i == self.context_index:
+                    Py_INCREF(context)
+                    stack[n] = <PyObject *> context
+                    n += 1
+                stack[n] = PyObject_GetAttr(decoded, self.fields[i])
+                n += 1
+            if self.context_index == len(self.fields):
+                Py_INCREF(context)
                 stack[n] = <PyObject *> context
                 n += 1
-            # borrowed: `decoded` keeps its slots alive, and only this call knows it
-            stack[n] = (<PyObject **> (<char *> <PyObject *> decoded + self.offsets[i]))[0]
-            if stack[n] == NULL:
-                raise AttributeError(self.fields[i])
-            n += 1
-        if self.context_index == len(self.fields):
-            stack[n] = <PyObject *> context
-            n += 1
-        got = PyObject_Vectorcall(
-            self.function, stack,
-            <size_t> (n - (0 if self.kwnames is None else len(self.kwnames)))
-            | PY_VECTORCALL_ARGUMENTS_OFFSET,
-            NULL if self.kwnames is None else <PyObject *> self.kwnames,
-        )
-        result = <object> got
-        Py_DECREF(result)
-        return result
+            return PyObject_Vectorcall(
+                self.function, stack,
+                <size_t> (n - (0 if self.kwnames is None else len(self.kwnames)))
+                | PY_VECTORCALL_ARGUMENTS_OFFSET,
+                NULL if self.kwnames is None else <PyObject *> self.kwnames,
+            )
+        finally:
+            for i in range(n):
+                Py_DECREF(<object> stack[i])
 
     # -- results -------------------------------------------------------------------------------
 
