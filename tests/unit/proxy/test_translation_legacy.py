@@ -48,6 +48,22 @@ async def test_initialize(tmp_path: Path, isolation: str, version: str) -> None:
 
 
 @pytest.mark.parametrize("isolation", ISOLATIONS)
+async def test_a_client_that_only_says_initialize(
+    tmp_path: Path, isolation: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The answer is the last one, so it ends the connection."""
+    lab = EraLab(tmp_path, isolation, modern=True)
+    async with lab.serving():
+        one = await lab.connect(None)
+        params = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {}}
+        await one.send(request("hello", "initialize", **params))
+        one.writer.write_eof()
+        assert (await one.recv())["result"]["instructions"] == "be good"
+        await one.ended()
+    assert "internal error" not in caplog.text
+
+
+@pytest.mark.parametrize("isolation", ISOLATIONS)
 async def test_a_tool(tmp_path: Path, isolation: str) -> None:
     """The server gets the envelope of the client, and all else as it was."""
     lab = EraLab(tmp_path, isolation, modern=True)

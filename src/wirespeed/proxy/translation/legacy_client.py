@@ -129,7 +129,8 @@ class LegacyClient(Translator):
             self._declare()
             self.downstream.answer(message, encode(self._hello))
             downstream.bind(downstream.binding.translated(self._translation))
-            self._resume()
+            if self.upstream is not None:  # else the client has left: that was its last answer
+                self._resume()
         elif self.upstream is not None and self._greeted:
             if downstream.across is None:
                 self._resume()
