@@ -264,6 +264,7 @@ cdef class HttpClientConnection(Endpoint):
         cdef HttpClientConnection me = self      # a receiver may drop it
         cdef HttpFramer framer = self.http
         cdef HttpCall call
+        cdef ResponseReceiver receiver           # the call drops it when it is aborted
         cdef Span frame = Span(NULL, 0)
         cdef Part part
         while self.link is not None:
@@ -293,7 +294,8 @@ cdef class HttpClientConnection(Endpoint):
                     if part == BODY and self.location is None:
                         if frame.n >= 3 and memcmp(frame.p, b"\xef\xbb\xbf", 3) == 0:
                             frame.p, frame.n = frame.p + 3, frame.n - 3    # a byte order mark
-                        call.receiver.body_c(framer.slab, frame.p, frame.n)
+                        receiver = call.receiver
+                        receiver.body_c(framer.slab, frame.p, frame.n)
                     if self.call is call:
                         me.complete_c(call)
             except Exception as exc:
@@ -303,6 +305,7 @@ cdef class HttpClientConnection(Endpoint):
 
     cdef int head_c(self, HttpCall call) except -1:
         cdef HttpHead head = self.http.head
+        cdef ResponseReceiver receiver = call.receiver
         cdef Span value = Span(NULL, 0)
         cdef bint streaming
         call.sent = True
@@ -324,13 +327,14 @@ cdef class HttpClientConnection(Endpoint):
         if streaming:
             self.events = EventReader(max_event=self.max_event)
             self.http.in_pieces = True
-        return call.receiver.response_c(head, streaming)
+        return receiver.response_c(head, streaming)
 
     cdef int events_c(self, HttpCall call) except -1:
         cdef EventReader events = self.events
+        cdef ResponseReceiver receiver = call.receiver
         # a receiver that pauses still gets the events of the bytes that were read
         while events.next_c():
-            call.receiver.event_c(events.event, events.data, events.id, events.retry)
+            receiver.event_c(events.event, events.data, events.id, events.retry)
             if self.call is not call:
                 return 0
         if events.failure is not None:

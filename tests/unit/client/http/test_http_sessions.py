@@ -10,8 +10,9 @@ import pytest
 from client_lab import text_result, until
 from web_lab import Exchange, legacy, modern
 
+from wirespeed.client.connection.connection import ClientConnection
 from wirespeed.client.http import exchanges
-from wirespeed.errors import ConnectionLost, HttpStatusError
+from wirespeed.errors import ConnectionLost, HttpStatusError, WirespeedError
 from wirespeed.limits import Limits
 from wirespeed.types import ResourceUpdated, Resumed, ToolsChanged
 
@@ -286,6 +287,40 @@ async def test_trap_43_a_response_goes_on_where_it_broke(caplog: Any) -> None:
     assert resumed[0].at - first.at >= 0.059
     assert resumed[1].at - resumed[0].at >= 0.059
     assert len(peer.sent("tools/call")) == 1
+
+
+async def test_a_link_that_a_callback_closes_while_a_response_goes_on(
+    connections: list[ClientConnection],
+) -> None:
+    """The stream on which the event came is used once more after the callback."""
+
+    def close(done: float, *_: Any) -> None:
+        if done == 2:
+            assert connections[-1].link is not None
+            connections[-1].link.close()
+
+    def progress(post: Exchange, n: int) -> dict[str, Any]:
+        token = post.message["params"]["_meta"]["progressToken"]
+        return note("notifications/progress", progressToken=token, progress=n)
+
+    async def call(exchange: Exchange, message: dict[str, Any]) -> None:
+        exchange.open()
+        exchange.event(progress(exchange, 1), id="s-1", retry=10)
+        exchange.vanish()
+
+    async def get(exchange: Exchange) -> None:
+        if "last-event-id" not in exchange.headers:
+            exchange.reply(405)
+            return
+        exchange.open()
+        exchange.event(progress(peer.sent("tools/call")[0], 2), id="s-2")
+        await exchange.gone
+
+    async with legacy(**{"tools/call": call}) as peer:
+        peer.get = get
+        async with peer.client(era="legacy", restart=0) as client:
+            with pytest.raises(WirespeedError):
+                await asyncio.wait_for(client.call_tool("echo", on_progress=close), 5)
 
 
 @pytest.mark.parametrize("status", [400, 405, 410])
