@@ -84,6 +84,29 @@ async def test_a_server_of_both_eras(tmp_path: Path) -> None:
         assert (await legacy[0].recv())["method"] == "roots/list"
 
 
+async def test_a_client_that_does_not_wait_for_a_modern_server(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It says ``initialize`` before its first request is answered, which is refused then."""
+    lab = Lab(tmp_path, "auto", versions=f"2025-11-25 {MODERN}", size=1, env={"SLOW": "0.5"})
+    async with lab.serving():
+        await (await lab.connect(MODERN)).silent()
+        (supervisor,) = lab.assignment.supervisors
+        one = await lab.connect(MODERN)
+        os.kill(supervisor.status.pid, signal.SIGKILL)
+        while supervisor.upstream is not None:
+            await asyncio.sleep(0)
+        await one.send(request("probe", "server/discover"))
+        one.is_modern = False
+        params = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {}}
+        await one.send(request("hello", "initialize", **params))
+        got = {answer["id"]: answer for answer in [await one.recv(), await one.recv()]}
+        assert got["probe"]["error"]["code"] == -32022
+        assert got["hello"]["result"]["protocolVersion"] == "2025-11-25"
+        await one.silent()
+    assert "internal error" not in caplog.text
+
+
 async def test_a_server_that_ends_at_the_question(tmp_path: Path) -> None:
     lab = Lab(tmp_path, "auto", versions="dies")
     async with lab.serving():

@@ -12,7 +12,7 @@ from proxy_lab import MODERN, Lab, call, said
 
 from wirespeed import Client, Stdio
 from wirespeed.errors import VersionMismatch
-from wirespeed.proxy import Proxy
+from wirespeed.proxy import Proxy, RecycleConfig
 
 pytestmark = [pytest.mark.compiled, pytest.mark.off_schema]
 
@@ -52,6 +52,26 @@ async def test_a_client_that_probes_and_then_initializes(tmp_path: Path) -> None
         assert await pid(one) != modern
         one.is_modern = True
         assert (await one.ask(call(3, "echo")))["error"]["code"] == -32022
+
+
+async def test_a_client_that_initializes_with_an_open_subscription(tmp_path: Path) -> None:
+    """The next process of its modern server gets the subscription, and no other request."""
+    lab = Lab(tmp_path, "shared", versions=BOTH, config={"recycle": RecycleConfig(max_requests=3)})
+    async with lab.serving():
+        one = await lab.connect(MODERN)
+        listen = {"id": "s", "method": "subscriptions/listen", "params": {"notifications": {}}}
+        await one.send({"jsonrpc": "2.0", **listen})
+        assert (await one.recv())["method"] == "notifications/subscriptions/acknowledged"
+        one.is_modern = False
+        await one.initialize()
+        legacy = await pid(one)
+        other = await lab.connect(MODERN)
+        modern = await pid(other)
+        while (new := await pid(other)) == modern:
+            await asyncio.sleep(0.05)
+        assert len(await lab.until_read("subscriptions/listen", 2)) == 2
+        assert new != legacy
+        assert await pid(one, 2) == legacy
 
 
 async def test_a_modern_server_refuses_initialize(tmp_path: Path) -> None:

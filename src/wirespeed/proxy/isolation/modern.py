@@ -79,7 +79,11 @@ class Modern(Instance):
 
     def listen(self, downstream: Downstream, message: Message) -> None:
         """Pass a subscription of a client on, which other servers may have, too."""
-        self._meet(downstream)
+        if self._pool.is_of_modern(downstream):
+            self._meet(downstream)
+        else:
+            self.met(downstream)
+            self._keep(downstream)
         n_servers = len(self._pool.modern)
         text = of_server(message, self.index, n_servers, self._pool.opens(downstream))
         downstream.pass_request(message, self.upstream, text=text)
@@ -151,10 +155,14 @@ class Modern(Instance):
         if downstream.link is None:
             self._waiting.left(downstream)
         elif downstream in self.downstreams and downstream.session.inflight.live > 1:
-            # it has requests besides its `initialize`
+            self._keep(downstream)  # it has requests besides its `initialize`
+        self.downstreams.discard(downstream)
+
+    def _keep(self, downstream: Downstream) -> None:
+        """A client has requests here, and has gone over to a legacy era: it is bound elsewhere."""
+        if downstream not in self._gone_over:
             self._gone_over.add(downstream)
             downstream.closed.add_done_callback(lambda done: self.left(downstream))
-        self.downstreams.discard(downstream)
 
     def server_said(self, upstream: Upstream, message: Message) -> None:
         """Pass a log message on if it can only be for one client."""

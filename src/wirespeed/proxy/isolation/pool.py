@@ -20,7 +20,7 @@ from wirespeed.proxy.isolation.handshake import Probe
 from wirespeed.proxy.isolation.instance import Instance, guarded, pong
 from wirespeed.proxy.isolation.legacy import Legacy, asked_of
 from wirespeed.proxy.isolation.modern import Modern, Waiting
-from wirespeed.proxy.own_requests import modern_version, params_of
+from wirespeed.proxy.own_requests import modern_version, params_of, unsupported
 from wirespeed.proxy.supervision.checks import Idle, Recycling
 from wirespeed.proxy.supervision.supervisor import RunningServer, Supervisor
 from wirespeed.transport.child.command import Stdio
@@ -395,6 +395,10 @@ class Pool:
         assert home is not None
         return self.legacy.index(home)
 
+    def is_of_modern(self, downstream: Downstream) -> bool:
+        """Whether a client is here, and has not gone over to a legacy era."""
+        return downstream in self._homes and self._homes[downstream] is None
+
     def client_said(self, downstream: Downstream, message: Message) -> None:
         """Keep what a client says of itself. The server, which knows the proxy, needs it only where
         it may ask."""
@@ -484,7 +488,12 @@ class Pool:
     def replay(self, downstream: Downstream, message: Message) -> None:
         """Choose again for a request that has waited."""
         with guarded(downstream, message):
-            if downstream.is_open(message) and (to := self.route(downstream, message)) is not None:
+            if not downstream.is_open(message):
+                return
+            if downstream not in self._homes:  # it has a server of its own since
+                version = modern_version(message)
+                downstream.refuse(message, *unsupported(LEGACY_VERSIONS, version))
+            elif (to := self.route(downstream, message)) is not None:
                 downstream.pass_request(message, to)
 
     @property
