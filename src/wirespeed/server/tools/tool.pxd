@@ -39,8 +39,7 @@ cdef class Tool(Operation):
     cdef bint plain_text               # a str result is one text block and nothing else
     cdef object function
     cdef object decode                 # bytes-like -> struct of the arguments
-    cdef LongTexts texts               # of `fields`, where long ones are decoded apart; or None
-    cdef tuple fields
+    cdef LongTexts texts               # where long ones are decoded apart; or None
     cdef tuple kwnames                 # None when there are none
     cdef Py_ssize_t context_index
     cdef object launch

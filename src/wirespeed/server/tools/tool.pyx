@@ -6,7 +6,6 @@ What depends on the tool's signature alone is computed once, when the tool is re
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cpython.object cimport PyObject
-from cpython.ref cimport Py_DECREF, Py_INCREF
 from cpython.unicode cimport PyUnicode_AsUTF8AndSize, PyUnicode_DecodeUTF8
 from libc.stdint cimport uint8_t
 from libc.string cimport memcmp, memcpy
@@ -165,11 +164,12 @@ logger = logging.getLogger("wirespeed.server")
 
 cdef object ValidationError = msgspec.ValidationError
 cdef object CancelledError = asyncio.CancelledError
+cdef object astuple = msgspec.structs.astuple
 
 
 cdef extern from "Python.h":
     object PyObject_Vectorcall(object f, PyObject **args, size_t nargsf, PyObject *kwnames)
-    PyObject *PyObject_GetAttr(object o, object name) except NULL
+    PyObject *PyTuple_GET_ITEM(tuple values, Py_ssize_t i) noexcept
     size_t PY_VECTORCALL_ARGUMENTS_OFFSET
 
 
@@ -209,7 +209,6 @@ cdef class Tool(Operation):
             return
         self.header_params = spec.header_params
         self.decode = spec.decoder.decode
-        self.fields = spec.fields
         self.kwnames = spec.kwnames or None
         self.context_index = spec.context_index
         self.wants_context = spec.context_index >= 0
@@ -217,7 +216,7 @@ cdef class Tool(Operation):
         texts = {
             field.encode_name: field.name
             for field in msgspec.structs.fields(spec.struct)
-            if field.type in (str, str | None) and field.name in self.fields
+            if field.type in (str, str | None)
         }
         self.texts = LongTexts(texts) if texts else None
         self.plain_text = spec.result.kind == ResultKind.TEXT
@@ -251,7 +250,6 @@ cdef class Tool(Operation):
         other.function = self.function
         other.decode = self.decode
         other.texts = self.texts
-        other.fields = self.fields
         other.kwnames = self.kwnames
         other.context_index = self.context_index
         other.launch = self.launch
@@ -276,42 +274,38 @@ cdef class Tool(Operation):
         """Call with decoded arguments: the value, or a coroutine to run."""
         cdef PyObject *places[MAX_STACK + 1]
         cdef PyObject **stack = &places[1]     # a bound method puts its object before them
-        cdef list values = None
+        cdef tuple given
+        cdef list values
         cdef Py_ssize_t n = 0, i
         if self.raw:
             values = [decoded, context] if self.wants_context else [decoded]
             if self.how == LAUNCHED:
                 return self.launch(self.function, values, None)
             return self.function(*values)
-        if self.how == LAUNCHED or len(self.fields) >= MAX_STACK:
-            values = [getattr(decoded, name) for name in self.fields]
+        given = astuple(decoded)       # in the order of the parameters
+        if self.how == LAUNCHED or len(given) >= MAX_STACK:
+            values = list(given)
             if self.context_index >= 0:
                 values.insert(self.context_index, context)
             if self.how == LAUNCHED:
                 return self.launch(self.function, values, self.kwnames)
             return launchers.call(self.function, values, self.kwnames)
-        # the fast path: no list, no tuple, no dict
-        try:
-            for i in range(len(self.fields)):
-                if i == self.context_index:
-                    Py_INCREF(context)
-                    stack[n] = <PyObject *> context
-                    n += 1
-                stack[n] = PyObject_GetAttr(decoded, self.fields[i])
-                n += 1
-            if self.context_index == len(self.fields):
-                Py_INCREF(context)
+        # the fast path: no list, no dict
+        for i in range(len(given)):
+            if i == self.context_index:
                 stack[n] = <PyObject *> context
                 n += 1
-            return PyObject_Vectorcall(
-                self.function, stack,
-                <size_t> (n - (0 if self.kwnames is None else len(self.kwnames)))
-                | PY_VECTORCALL_ARGUMENTS_OFFSET,
-                NULL if self.kwnames is None else <PyObject *> self.kwnames,
-            )
-        finally:
-            for i in range(n):
-                Py_DECREF(<object> stack[i])
+            stack[n] = PyTuple_GET_ITEM(given, i)   # borrowed
+            n += 1
+        if self.context_index == len(given):
+            stack[n] = <PyObject *> context
+            n += 1
+        return PyObject_Vectorcall(
+            self.function, stack,
+            <size_t> (n - (0 if self.kwnames is None else len(self.kwnames)))
+            | PY_VECTORCALL_ARGUMENTS_OFFSET,
+            NULL if self.kwnames is None else <PyObject *> self.kwnames,
+        )
 
     # -- results -------------------------------------------------------------------------------
 
