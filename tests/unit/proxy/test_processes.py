@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import os
 import signal
 import sys
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -143,6 +145,26 @@ async def test_subscriptions_go_on_at_the_new_process(
         for one in listeners:
             ended = await one.recv()
             assert (ended["id"], ended["error"]["code"]) == ("s", -31004)
+
+
+@pytest.mark.parametrize(("version", "versions"), ERAS)
+async def test_a_connection_that_is_lost_is_freed(
+    tmp_path: Path, version: str, versions: str
+) -> None:
+    lab = Lab(tmp_path, "shared", versions=versions)
+    async with lab.serving():
+        one = await lab.connect(version)
+        process = await pid_of(one)
+        server = (lab.assignment.modern if versions else lab.assignment.legacy)[0]
+        lost = weakref.ref(server.upstream)
+        await one.close()
+        await until(lambda: not lab.fronts)
+        os.kill(process, signal.SIGKILL)
+        await until(lambda: server.upstream not in (None, lost()))
+        for _ in range(20):  # its channel closes meanwhile
+            await asyncio.sleep(0.02)
+            gc.collect()
+        assert lost() is None
 
 
 async def test_a_process_that_is_too_old_or_too_large(tmp_path: Path) -> None:

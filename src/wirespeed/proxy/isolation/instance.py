@@ -122,6 +122,8 @@ class Instance:
     def closed(self, upstream: Upstream) -> None:
         """The server is gone: requests wait for the next one."""
         self._n_answered += upstream.n_answered
+        if self._binding.across is upstream:
+            self._binding = UNBOUND  # else the last clients of the connection keep it
         if self.upstream is upstream:
             self.upstream = None
             self.attach_all()
