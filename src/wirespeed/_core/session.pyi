@@ -12,6 +12,9 @@ from wirespeed._core.responder import Responder
 from wirespeed.limits import Limits
 
 @final
+class WrittenCall: ...
+
+@final
 class Session(Responder):
     shows_late_responses: bool
     batches: bool

@@ -21,6 +21,9 @@ class ResponseHeaders(Headers):
 @disjoint_base
 class ResponseReceiver: ...
 
+@final
+class RequestLine: ...
+
 @disjoint_base
 class CallOwner:
     @property
@@ -33,7 +36,7 @@ class CallOwner:
 @final
 class HttpCall:
     paused: bool
-    def __init__(self) -> Never: ...
+    def __init__(self, *args: object, **kwargs: object) -> Never: ...
     @property
     def pool(self) -> CallOwner: ...
     @property

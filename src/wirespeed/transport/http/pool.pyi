@@ -5,7 +5,7 @@ from typing import Any, Protocol, final
 
 from wirespeed.limits import Limits
 from wirespeed.transport.address import Address
-from wirespeed.transport.http.client_connection import CallOwner, HttpCall
+from wirespeed.transport.http.client_connection import CallOwner, HttpCall, ResponseReceiver
 from wirespeed.transport.net.connect import HttpProxy
 from wirespeed.transport.options import Headers
 
@@ -18,6 +18,9 @@ class Receiver(Protocol):
     def on_body(self, data: Any) -> None: ...
     def on_event(self, event: str, data: Any, id: str | None, retry: int | None) -> None: ...
     def on_end(self, exc: BaseException | None, sent: bool) -> None: ...
+
+@final
+class PythonReceiver(ResponseReceiver): ...
 
 @final
 class HttpPool(CallOwner):
