@@ -156,7 +156,7 @@ class Downstream(Side):
 
     @property
     def router(self) -> Router:
-        """What decides to which server its requests go."""
+        """The router that decides to which server its requests go."""
         router: Router = self.binding.router
         return router
 

@@ -5,9 +5,9 @@ from libc.string cimport memchr, memcmp, memcpy
 from wirespeed._core.envelope cimport Message
 from wirespeed._core.span cimport Span
 from wirespeed._core.splice cimport Edit
+from wirespeed.peer.connection cimport SessionConnection
 from wirespeed.proxy.flow.turns cimport Turn, Turns
 from wirespeed.server.requests.observer cimport Observer, Series
-from wirespeed.peer.connection cimport SessionConnection
 
 cdef enum:
     SHORT_TOKEN = 39

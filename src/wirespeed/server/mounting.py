@@ -72,7 +72,7 @@ class Mount:
 
     @property
     def visibility(self) -> Visibility:
-        """What clients see of the mounted server."""
+        """The entries of the mounted server that clients see."""
         return self.inner.visibility
 
     def check(self, kind: str) -> None:

@@ -230,7 +230,7 @@ class McpService:
         await release(life)
 
     def lifespan_state(self) -> Any:
-        """What the lifespan yielded; None without one. RuntimeError: the server is not alive."""
+        """The value of the lifespan; None without one. RuntimeError: the server is not alive."""
         life = self.life  # another thread may ask while the life ends
         if life is None or not life.begun.done():
             raise RuntimeError(f"{self!r} is not alive: see `Server.running`")

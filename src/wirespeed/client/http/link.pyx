@@ -239,7 +239,7 @@ cdef class HttpLink(ExchangeLink):
                 self.gate = note
 
     cdef WrittenCall call_c(self):
-        """What is known of the line that was taken last; None: it is no call, or was not noted."""
+        """The note of the line that was taken last; None: it is not a call, or was not noted."""
         cdef WrittenCall call
         cdef object calls = self.messages.calls
         while calls:

@@ -5,10 +5,10 @@ from wirespeed._core.framing.http.head cimport HttpHead
 from wirespeed._core.reader cimport MessageReader
 from wirespeed._core.slab cimport Slab
 from wirespeed._core.span cimport Span
+from wirespeed.peer.connection cimport SessionConnection
 from wirespeed.server.http.exchange cimport McpExchange, Response, Streams
 from wirespeed.server.http.sessions cimport SessionEntry, Sessions
 from wirespeed.transport.http.exchange cimport Exchange, HttpTarget
-from wirespeed.peer.connection cimport SessionConnection
 from wirespeed.transport.taskpool cimport TaskPool
 
 

@@ -27,11 +27,11 @@ from wirespeed._core.framing.line cimport LineFramer
 from wirespeed._core.reader cimport MessageReader
 from wirespeed._core.slab cimport Slab
 from wirespeed._core.span cimport Span
+from wirespeed.peer.connection cimport SessionConnection
 from wirespeed.server.http.exchange cimport AUTO, EVENTS, JSON, McpExchange, Streams
 from wirespeed.server.http.headers cimport copy_of, joined
 from wirespeed.server.http.sessions cimport SessionEntry, SessionLink, Sessions
 from wirespeed.transport.http.exchange cimport Exchange, HttpTarget
-from wirespeed.peer.connection cimport SessionConnection
 from wirespeed.transport.taskpool cimport TaskPool
 
 from functools import partial

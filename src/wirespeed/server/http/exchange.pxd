@@ -1,7 +1,7 @@
 from wirespeed._core.framing.writer cimport FrameWriter
 from wirespeed._core.outbox cimport Mark
-from wirespeed.transport.http.exchange cimport Exchange
 from wirespeed.peer.connection cimport SessionConnection
+from wirespeed.transport.http.exchange cimport Exchange
 
 
 cdef class Streams:

@@ -17,8 +17,8 @@ import msgspec
 from wirespeed._core.framing.writer cimport FrameWriter
 from wirespeed._core.outbox cimport Outbox
 from wirespeed._core.wire cimport Wire
-from wirespeed.transport.http.exchange cimport Carrier, Exchange
 from wirespeed.peer.connection cimport SessionConnection
+from wirespeed.transport.http.exchange cimport Carrier, Exchange
 
 from wirespeed._core.envelope import parse
 from wirespeed.server.http.event_store import value_of

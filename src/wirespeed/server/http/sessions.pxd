@@ -1,5 +1,5 @@
-from wirespeed.transport.link cimport Link
 from wirespeed.peer.connection cimport SessionConnection
+from wirespeed.transport.link cimport Link
 
 
 cdef class SessionEntry:

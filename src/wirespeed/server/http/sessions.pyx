@@ -10,8 +10,8 @@ import os
 import secrets
 from collections import OrderedDict
 
-from wirespeed.transport.link cimport Link
 from wirespeed.peer.connection cimport SessionConnection
+from wirespeed.transport.link cimport Link
 
 from wirespeed._core.wire import show_carried
 from wirespeed.transport.http.options import default_name
