@@ -20,8 +20,8 @@ from typing import Any
 
 import pytest
 import uvloop
-from client_lab import our_threads
 from hypothesis import HealthCheck, settings
+from lab.client import our_threads
 from wire_recorder import Recorder
 from wire_transcripts import UNHEARD, Transcript
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from rows import every
+from lab.rows import every
 
 import wirespeed.litemcp
 from wirespeed import (

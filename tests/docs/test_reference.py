@@ -9,7 +9,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from rows import every
+from lab.rows import every
 
 pytestmark = pytest.mark.smoke
 

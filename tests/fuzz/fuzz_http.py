@@ -17,11 +17,11 @@ import sys
 from pathlib import Path
 
 if __name__ == "__main__":
-    sys.path.insert(0, str(Path(__file__).parents[1] / "unit" / "core"))
+    sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from driver import main
-from http_corpus import CASES, MAX_BODY
-from http_parsers import PARSERS
+from lab.http_corpus import CASES, MAX_BODY
+from lab.http_parsers import PARSERS
 
 from wirespeed._core.framing.http.framer import HttpFramer
 from wirespeed.core import FrameStream

@@ -21,10 +21,10 @@ from pathlib import Path
 from typing import Annotated, Any
 
 if __name__ == "__main__":
-    sys.path.insert(0, str(Path(__file__).parents[1] / "unit" / "server"))
+    sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from driver import main
-from http_lab import META, serving
+from lab.http import META, serving
 
 from wirespeed import Context, HeaderParam, HttpOptions, Server
 

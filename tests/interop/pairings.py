@@ -294,3 +294,18 @@ async def run_program(command: list[str], job: Path, report: Path) -> None:
     if child.returncode or not report.exists():
         said = stderr.decode(errors="replace")[-4000:]
         raise AssertionError(f"{command[-1]} ended with {child.returncode}:\n{said}")
+
+
+async def said(*command: str) -> tuple[int, str]:
+    """The exit status of a program, and what it printed."""
+    child = await asyncio.create_subprocess_exec(
+        *command,
+        env=peers.environment(),
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    async with asyncio.timeout(START_SECONDS):
+        out, _ = await child.communicate()
+    assert child.returncode is not None
+    return child.returncode, out.decode()

@@ -10,7 +10,7 @@ from typing import Any
 
 import peers
 import pytest
-from serve_lab import serving
+from lab.serve import serving
 
 from wirespeed import Context, HttpOptions, MemoryEventStore, Server, SQLiteEventStore
 from wirespeed.transport.net.listener import Listener

@@ -12,6 +12,7 @@ from typing import Any
 import pairings
 import peers
 import pytest
+from pairings import said
 
 from wirespeed.demo.calculator import server as calculator
 
@@ -20,21 +21,6 @@ META = {
     "io.modelcontextprotocol/clientCapabilities": {},
 }
 ACCEPT = "Accept: application/json, text/event-stream"
-
-
-async def said(*command: str) -> tuple[int, str]:
-    """The exit status of a program, and what it printed."""
-    child = await asyncio.create_subprocess_exec(
-        *command,
-        env=peers.environment(),
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
-    )
-    async with asyncio.timeout(pairings.START_SECONDS):
-        out, _ = await child.communicate()
-    assert child.returncode is not None
-    return child.returncode, out.decode()
 
 
 # -- MCP Inspector ---------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from typing import Any
 import pairings
 import peers
 import pytest
-from test_http_tools import said
+from pairings import said
 
 from wirespeed import Client
 

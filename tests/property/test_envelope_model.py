@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from examples import examples
 from hypothesis import example, given
 from hypothesis import strategies as st
+from lab.examples import examples
 from model import envelope
 from model import streams as wire
 from model.lines import Oversize, frames

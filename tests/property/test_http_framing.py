@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from examples import examples
-from http_corpus import CASES
 from hypothesis import given
 from hypothesis import strategies as st
+from lab.examples import examples
+from lab.http_corpus import CASES
 
 from wirespeed._core.framing.http.framer import HttpFramer
 from wirespeed._core.framing.http.writer import field_lines

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
+from lab.examples import examples
 from model import streams as wire
 from model.session import Event, ModelSession, Request, error
 from msgspec import structs

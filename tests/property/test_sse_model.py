@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
-from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
+from lab.examples import examples
 
 from wirespeed._core.slab import Lease
 from wirespeed.transport.http.sse import EventReader

@@ -7,9 +7,9 @@ import math
 import sys
 
 import pytest
-from examples import examples
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from lab.examples import examples
 
 from wirespeed._core.inflight import InFlight
 from wirespeed._core.pending import Pending

@@ -5,11 +5,10 @@ from __future__ import annotations
 import functools
 import zlib
 
-from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
-from model.websocket import Reading, Rules, read
-from websocket_lab import (
+from lab.examples import examples
+from lab.websocket import (
     BINARY,
     CLOSE,
     CONT,
@@ -23,6 +22,7 @@ from websocket_lab import (
     deflate,
     frame,
 )
+from model.websocket import Reading, Rules, read
 from websockets.frames import Frame
 from websockets.protocol import CLIENT, OPEN, SERVER, Protocol
 

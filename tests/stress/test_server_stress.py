@@ -9,8 +9,8 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from raw import call, cancel, encode, initialize, modern, notification, request, surroundings
-from raw import tool_server as command
+from lab.raw import call, cancel, encode, initialize, modern, notification, request, surroundings
+from lab.raw import tool_server as command
 
 N = 20_000
 DEADLINE = 240.0

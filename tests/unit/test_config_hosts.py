@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rows import every
+from lab.rows import every
 
 from wirespeed.config import ServerConfig, document, load, loads, shapes
 from wirespeed.errors import ConfigError

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, get_type_hints
 
 import pytest
-from rows import every
+from lab.rows import every
 
 import wirespeed
 from wirespeed import errors, types

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from rows import every
+from lab.rows import every
 
 from wirespeed.protocol.header_values import (
     MAX_INTEGER,

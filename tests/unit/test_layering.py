@@ -17,7 +17,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from rows import every
+from lab.rows import every
 
 import wirespeed
 

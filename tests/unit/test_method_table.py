@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from client_lab import discovered, failed, initialized
-from peer_lab import LinePeer
-from raw import modern, notification, request
-from server_lab import Peer
-from table_lab import (
+from lab.client import discovered, failed, initialized
+from lab.peer import LinePeer
+from lab.raw import modern, notification, request
+from lab.server import Peer
+from lab.table import (
     MODERN,
     NOTIFICATIONS,
     REQUESTS,

@@ -16,9 +16,9 @@ import zipfile
 from email.parser import Parser
 from pathlib import Path
 
-import extension
 import pytest
 import yaml
+from lab import extension
 
 import wirespeed
 from wirespeed import Client, Stdio, core

@@ -6,7 +6,7 @@ import asyncio
 import inspect
 
 import pytest
-from rows import every
+from lab.rows import every
 
 
 def notes(failure: pytest.ExceptionInfo[ExceptionGroup[Exception]]) -> list[list[str]]:

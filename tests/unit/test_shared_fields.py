@@ -7,7 +7,7 @@ import ast
 import re
 from pathlib import Path
 
-from rows import every
+from lab.rows import every
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "explanation" / "security.md").read_text()

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from lab.rows import every
 from rich.pretty import pretty_repr
-from rows import every
 
 from wirespeed.transport.child.command import Stdio, safe_environment
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from rows import every
+from lab.rows import every
 
 from wirespeed.protocol.uri_template import MAX_URI, Matcher, UriTemplate, check_uri, is_path_escape
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import wire_check
 import wire_shapes
-from rows import every
+from lab.rows import every
 from wire_recorder import Conversation, Recorder
 from wire_streams import Frames, Lines
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from lite_lab import listening
+from lab.lite import listening
 from wire_recorder import Recorder
 
 from wirespeed import Client, Server, Socket, WebSocket

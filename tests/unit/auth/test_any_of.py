@@ -6,8 +6,8 @@ import asyncio
 from typing import Any
 
 import pytest
-from issuer_lab import verified
-from rows import every
+from lab.issuer import verified
+from lab.rows import every
 
 from wirespeed.auth import AccessToken, AnyOf
 from wirespeed.errors import CannotVerify, InvalidToken

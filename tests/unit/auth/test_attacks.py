@@ -9,9 +9,9 @@ import json
 from typing import Any, Self
 
 import pytest
-from issuer_lab import AUDIENCE, NOW, Clock, Issuer, public, signed, verified
-from origin_lab import Origin, Request, ok
-from rows import every
+from lab.issuer import AUDIENCE, NOW, Clock, Issuer, public, signed, verified
+from lab.origin import Origin, Request, ok
+from lab.rows import every
 
 from wirespeed.auth import (
     AccessToken,

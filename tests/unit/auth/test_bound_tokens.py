@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from http_lab import Peer, Response, call, message, serving
-from token_lab import RESOURCE, bearer, notes, token
+from lab.http import Peer, Response, call, message, serving
+from lab.token import RESOURCE, bearer, notes, token
 
 from wirespeed import Client, Context, Http, WebSocket
 from wirespeed.auth.challenge import find_challenge

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from rows import every
+from lab.rows import every
 
 from wirespeed.auth.challenge import (
     MAX_CHALLENGES,

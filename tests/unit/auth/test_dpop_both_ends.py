@@ -9,8 +9,8 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from grant_lab import Site, site
-from http_lab import Place, serving
+from lab.grant import Site, site
+from lab.http import Place, serving
 
 from wirespeed import Client, Context, Server, User
 from wirespeed.auth import AccessToken, ClientCredentials, ResourceServer

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from joserfc import jwk, jws
-from rows import every
+from lab.rows import every
 
 from wirespeed.auth.client.dpop import DpopKey
 from wirespeed.auth.dpop_proofs import ALGORITHMS, DpopProofs, InvalidProof, Nonces

@@ -7,10 +7,10 @@ import time
 from typing import Any
 
 import pytest
-from http_lab import call, serving
-from serve_lab import Bare
-from serve_lab import serving as listening
-from token_lab import bearer, notes, token
+from lab.http import call, serving
+from lab.serve import Bare
+from lab.serve import serving as listening
+from lab.token import bearer, notes, token
 
 from wirespeed import HttpOptions, MemoryEventStore, Server
 

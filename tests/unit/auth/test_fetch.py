@@ -7,8 +7,8 @@ import contextlib
 from typing import Any
 
 import pytest
-from origin_lab import JSON, SSE, Origin, Request, ok
-from rows import every
+from lab.origin import JSON, SSE, Origin, Request, ok
+from lab.rows import every
 
 from wirespeed.auth.fetch import MAX_ORIGINS, MAX_WAITING, Fetcher, FetchError
 from wirespeed.errors import TransportError

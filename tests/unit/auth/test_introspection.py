@@ -10,9 +10,9 @@ from typing import Any, Self
 from urllib.parse import parse_qs
 
 import pytest
-from issuer_lab import AUDIENCE, NOW, Clock, verified
-from origin_lab import Origin, Request, ok
-from rows import every
+from lab.issuer import AUDIENCE, NOW, Clock, verified
+from lab.origin import Origin, Request, ok
+from lab.rows import every
 
 from wirespeed.auth import AccessToken, IntrospectionVerifier
 from wirespeed.errors import CannotVerify, InvalidToken

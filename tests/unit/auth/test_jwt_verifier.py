@@ -13,9 +13,9 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from issuer_lab import AUDIENCE, NOW, Clock, Issuer, public, signed, verified
-from origin_lab import Origin
-from rows import every
+from lab.issuer import AUDIENCE, NOW, Clock, Issuer, public, signed, verified
+from lab.origin import Origin
+from lab.rows import every
 
 from wirespeed.auth import AccessToken, JwtVerifier
 from wirespeed.auth.jose import ASYMMETRIC, new_key, secret_key, sign

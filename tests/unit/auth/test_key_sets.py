@@ -7,8 +7,8 @@ import json
 from typing import Any, Self
 
 import pytest
-from issuer_lab import AUDIENCE, NOW, Clock, Issuer, public, verified
-from rows import every
+from lab.issuer import AUDIENCE, NOW, Clock, Issuer, public, verified
+from lab.rows import every
 
 from wirespeed.auth import AccessToken, JwtVerifier
 from wirespeed.auth.jose import new_key, secret_key

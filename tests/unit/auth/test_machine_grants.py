@@ -10,9 +10,9 @@ from typing import Any
 from urllib.parse import unquote_plus
 
 import pytest
-from grant_lab import Asked, Site, site
 from joserfc import jwk, jwt
-from rows import every
+from lab.grant import Asked, Site, site
+from lab.rows import every
 
 from wirespeed import Client, Http
 from wirespeed.auth import (

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from origin_lab import Origin, Request, ok
-from rows import every
+from lab.origin import Origin, Request, ok
+from lab.rows import every
 
 from wirespeed.auth.fetch import Fetcher, FetchError
 from wirespeed.auth.metadata import (

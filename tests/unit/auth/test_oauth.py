@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from authorization_server import ECHO, AuthorizationServer, User, auth, call, get, lab
-from client_lab import until
-from rows import every
-from web_lab import listening
+from lab.authorization_server import ECHO, AuthorizationServer, User, auth, call, get, lab
+from lab.client import until
+from lab.rows import every
+from lab.web import listening
 
 from wirespeed import Client, Context, Http, Server, SyncClient, WebSocket
 from wirespeed.auth import AccessToken, MemoryStorage, OAuth, ResourceServer

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from authorization_server import (
+from lab.authorization_server import (
     ECHO,
     OPENID,
     RESOURCE,
@@ -18,8 +18,8 @@ from authorization_server import (
     call,
     lab,
 )
-from rows import every
-from web_lab import Exchange, listening, modern
+from lab.rows import every
+from lab.web import Exchange, listening, modern
 
 from wirespeed.auth import MemoryStorage
 from wirespeed.errors import AuthorizationError

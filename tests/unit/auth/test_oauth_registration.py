@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 
 import pytest
-from authorization_server import auth, call, lab
+from lab.authorization_server import auth, call, lab
 
 from wirespeed.auth import MemoryStorage
 from wirespeed.errors import AuthorizationError

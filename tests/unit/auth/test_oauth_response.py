@@ -6,8 +6,8 @@ import asyncio
 from typing import Any
 
 import pytest
-from authorization_server import ECHO, auth, call, get, lab
-from rows import every
+from lab.authorization_server import ECHO, auth, call, get, lab
+from lab.rows import every
 
 from wirespeed.auth import MemoryStorage
 from wirespeed.errors import AuthorizationError

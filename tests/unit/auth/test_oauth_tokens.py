@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from authorization_server import ECHO, age, auth, call, lab
-from client_lab import until
-from web_lab import modern
+from lab.authorization_server import ECHO, age, auth, call, lab
+from lab.client import until
+from lab.web import modern
 
 from wirespeed.auth import FileStorage, MemoryStorage
 from wirespeed.errors import AuthorizationError, HttpStatusError

@@ -12,12 +12,12 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from authorization_server import AuthorizationServer, User
-from client_lab import until
-from grant_lab import site
-from origin_lab import Origin, Request, ok
-from serve_lab import serving
-from web_lab import listening
+from lab.authorization_server import AuthorizationServer, User
+from lab.client import until
+from lab.grant import site
+from lab.origin import Origin, Request, ok
+from lab.serve import serving
+from lab.web import listening
 
 from wirespeed import Client, Context, Server, SyncClient, WebSocket
 from wirespeed import User as Caller

@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from http_lab import Peer, Place, Response, call, message, serving
-from rows import every
-from token_lab import (
+from lab.http import Peer, Place, Response, call, message, serving
+from lab.rows import every
+from lab.token import (
     ISSUER,
     RESOURCE,
     TOKENS,

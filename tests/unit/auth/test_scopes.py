@@ -7,13 +7,13 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from asgi_lab import Request
-from asgi_lab import message as asgi_message
-from http_lab import LEGACY, Peer, call, message, serving
-from rows import every
-from serve_lab import Bare, exchange, upgrade
-from serve_lab import serving as listening
-from token_lab import METADATA, TOKENS, bearer, challenge_of, notes, token
+from lab.asgi import Request
+from lab.asgi import message as asgi_message
+from lab.http import LEGACY, Peer, call, message, serving
+from lab.rows import every
+from lab.serve import Bare, exchange, upgrade
+from lab.serve import serving as listening
+from lab.token import METADATA, TOKENS, bearer, challenge_of, notes, token
 
 from wirespeed import Client, HttpOptions, Server, User
 from wirespeed.auth import ResourceServer

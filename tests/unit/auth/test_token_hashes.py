@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from issuer_lab import NOW, Clock
-from rows import every
+from lab.issuer import NOW, Clock
+from lab.rows import every
 
 from wirespeed.auth import AccessToken, TokenHash, TokenHashes, hash_token, new_token
 from wirespeed.auth.verifiers import hashes

@@ -8,9 +8,9 @@ import time
 from typing import Any
 
 import pytest
-from http_lab import Peer, serving
-from issuer_lab import Issuer
-from origin_lab import Origin, Request, ok
+from lab.http import Peer, serving
+from lab.issuer import Issuer
+from lab.origin import Origin, Request, ok
 
 from wirespeed import Context, Server, User
 from wirespeed.auth import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from cli_lab import SERVER
+from lab.cli import SERVER
 
 
 @pytest.fixture(scope="session")

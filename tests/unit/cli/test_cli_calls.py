@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cli_lab import (
+from lab.cli import (
     CALCULATOR,
     CONTROLS,
     DEADLINE,

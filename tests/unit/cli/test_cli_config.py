@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cli_lab import one_line, wirespeed
+from lab.cli import one_line, wirespeed
 
 from wirespeed import Client, config
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from cli_lab import wirespeed
-from rows import every
+from lab.cli import wirespeed
+from lab.rows import every
 
 from wirespeed.cli import credentials
 from wirespeed.cli.failures import Exit, Failure

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cli_lab import CONTROLS, DEADLINE, error_of, on_terminal, wirespeed
 from hypothesis import example, given
 from hypothesis import strategies as st
+from lab.cli import CONTROLS, DEADLINE, error_of, on_terminal, wirespeed
 
 from wirespeed import Client, Server
 from wirespeed.cli import demo, show

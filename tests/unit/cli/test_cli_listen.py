@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Self
 
 import pytest
-from cli_lab import (
+from lab.cli import (
     CONTROLS,
     Serving,
     error_of,
@@ -262,8 +262,8 @@ BAD_CERTIFICATES = [
     (["--certfile", str(HERE)], f"{HERE} is not a file"),
     (["--certfile", str(OTHER_KEY)], f"{OTHER_KEY} has no certificate (PEM)"),
     (
-        ["--certfile", str(CERTIFICATE), "--keyfile", str(HERE / "cli_lab.py")],
-        f"{HERE / 'cli_lab.py'} has no private key (PEM)",
+        ["--certfile", str(CERTIFICATE), "--keyfile", str(HERE / "conftest.py")],
+        f"{HERE / 'conftest.py'} has no private key (PEM)",
     ),
     (
         ["--certfile", str(CERTIFICATE), "--keyfile", str(OTHER_KEY)],

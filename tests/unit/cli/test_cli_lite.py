@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from cli_lab import CONTROLS, error_of, listening, on_terminal, one_line, serving, wirespeed
+from lab.cli import CONTROLS, error_of, listening, on_terminal, one_line, serving, wirespeed
 
 from wirespeed.cli import lite, show
 from wirespeed.cli.failures import Exit, Failure

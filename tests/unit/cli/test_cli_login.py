@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import web_lab
-from authorization_server import AuthorizationServer, User, age
-from cli_lab import environment, error_of, listening, one_line, wirespeed
-from serve_lab import serving
+from lab import web
+from lab.authorization_server import AuthorizationServer, User, age
+from lab.cli import environment, error_of, listening, one_line, wirespeed
+from lab.serve import serving
 
 from wirespeed import Server
 from wirespeed.auth import AccessToken, FileStorage, ResourceServer
@@ -146,7 +146,7 @@ class Bound:
 
 @contextlib.asynccontextmanager
 async def bound(dpop: Any = "required") -> AsyncIterator[Bound]:
-    async with web_lab.listening(AuthorizationServer()) as authority:
+    async with web.listening(AuthorizationServer()) as authority:
         authority.proofs = DpopProofs()
         authority.changes["revocation_endpoint"] = f"{authority.issuer}/revoke"
         with socket.socket() as probe:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cli_lab import Serving, on_terminal, serving, wirespeed
+from lab.cli import Serving, on_terminal, serving, wirespeed
 
 from wirespeed import SyncClient
 

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cli_lab import environment, one_line, wirespeed
-from raw import call, initialize, tool_server
+from lab.cli import environment, one_line, wirespeed
+from lab.raw import call, initialize, tool_server
 
 from wirespeed import SyncClient
 

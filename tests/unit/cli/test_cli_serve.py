@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from cli_lab import on_terminal, one_line, wirespeed
+from lab.cli import on_terminal, one_line, wirespeed
 
 pytestmark = pytest.mark.smoke
 

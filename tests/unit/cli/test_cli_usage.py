@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from cli_lab import (
+from lab.cli import (
     CALCULATOR,
     CONTROLS,
     environment,
@@ -17,7 +17,7 @@ from cli_lab import (
     one_line,
     wirespeed,
 )
-from rows import every
+from lab.rows import every
 
 from wirespeed import __version__
 from wirespeed.cli import targets

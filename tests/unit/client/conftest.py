@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from client_lab import Fake
+from lab.client import Fake
 
 from wirespeed.client.connection import lifecycle
 from wirespeed.client.connection.connection import ClientConnection

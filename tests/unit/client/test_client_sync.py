@@ -18,8 +18,8 @@ from typing import Any
 
 import pytest
 import uvloop
-from client_lab import FOREVER, LEGACY, MODERN, Fake, alive, our_threads, text_result
-from feature_lab import changed, peer, running, updated
+from lab.client import FOREVER, LEGACY, MODERN, Fake, alive, our_threads, text_result
+from lab.feature import changed, peer, running, updated
 
 from wirespeed import TASKS, Client, Server, SyncClient
 from wirespeed.client import loop_thread

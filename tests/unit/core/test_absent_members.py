@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from core_lab import outcomes, request, take
+from lab.core import outcomes, request, take
 
 from wirespeed.core import Session, parse
 

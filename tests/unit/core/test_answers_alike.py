@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from core_lab import outcomes, take
-from rows import every
+from lab.core import outcomes, take
+from lab.rows import every
 
 from wirespeed.core import Session
 

@@ -6,7 +6,7 @@ import itertools
 import json
 
 import pytest
-from core_lab import (
+from lab.core import (
     DOORS,
     Feed,
     batch,
@@ -20,7 +20,7 @@ from core_lab import (
     sent,
     take,
 )
-from rows import every
+from lab.rows import every
 
 from wirespeed.core import Limits, Session
 

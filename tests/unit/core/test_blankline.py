@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from core_lab import chunkings
-from rows import every
+from lab.core import chunkings
+from lab.rows import every
 
 from wirespeed._core.framing.blankline import BlankLineFramer
 from wirespeed._core.streams import FrameStream

@@ -6,8 +6,8 @@ import json
 import re
 
 import pytest
-from core_lab import batch, cancel, request, sent, take
-from rows import every
+from lab.core import batch, cancel, request, sent, take
+from lab.rows import every
 
 from wirespeed.core import Limits, MessageReader, Session
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 
 import pytest
-from core_lab import notification, outcome, outcomes, result, sent, take
-from rows import every
+from lab.core import notification, outcome, outcomes, result, sent, take
+from lab.rows import every
 
 from wirespeed.core import Limits, Session
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import gc
 
 import pytest
-from core_lab import batch, cancel, notification, outcomes, request, result, sent, take
-from rows import every
+from lab.core import batch, cancel, notification, outcomes, request, result, sent, take
+from lab.rows import every
 
 from wirespeed._core.slab import slabs_live
 from wirespeed.core import Limits, Message, Session

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 
 import pytest
-from core_lab import feed_buffer, outcomes, request, take
+from lab.core import feed_buffer, outcomes, request, take
 
 from wirespeed._core.framing.blankline import BlankLineFramer
 from wirespeed._core.slab import ReadBuffer, slabs_live

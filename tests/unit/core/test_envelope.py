@@ -7,8 +7,8 @@ import sys
 import weakref
 
 import pytest
-from core_lab import notification, request, result, take
-from rows import every
+from lab.core import notification, request, result, take
+from lab.rows import every
 
 from wirespeed.core import POINTS, Message, Session, parse
 

@@ -6,9 +6,9 @@ import gc
 from typing import Any
 
 import pytest
-from http_corpus import GET, head
-from http_parsers import pieces
-from rows import every
+from lab.http_corpus import GET, head
+from lab.http_parsers import pieces
+from lab.rows import every
 
 from wirespeed._core.framing.http.framer import HttpFramer
 from wirespeed._core.slab import slabs_live

@@ -5,9 +5,9 @@ from __future__ import annotations
 from fnmatch import fnmatchcase
 
 import pytest
-from http_corpus import CASES, DIFFERENCES, MAX_BODY, Case, head
-from http_parsers import PARSERS, difference, pieces
-from rows import every
+from lab.http_corpus import CASES, DIFFERENCES, MAX_BODY, Case, head
+from lab.http_parsers import PARSERS, difference, pieces
+from lab.rows import every
 
 from wirespeed._core.framing.http.framer import HttpFramer
 from wirespeed._core.framing.http.head import HttpHead

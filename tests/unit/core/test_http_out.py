@@ -6,9 +6,9 @@ from typing import Any
 
 import h11
 import pytest
-from http_corpus import head
-from http_parsers import pieces
-from rows import every
+from lab.http_corpus import head
+from lab.http_parsers import pieces
+from lab.rows import every
 
 from wirespeed._core.framing.http.framer import HttpFramer
 from wirespeed._core.framing.http.writer import field_lines

@@ -8,7 +8,7 @@ import io
 import msgspec
 import orjson
 import pytest
-from core_lab import feed_buffer, request, take
+from lab.core import feed_buffer, request, take
 
 from wirespeed._core.slab import slabs_live
 from wirespeed.core import Lease, Message, Session, parse

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from rows import every
+from lab.rows import every
 
 from wirespeed.core import Limits
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from core_lab import (
+from lab.core import (
     DOORS,
     Feed,
     chunkings,
@@ -15,7 +15,7 @@ from core_lab import (
     sent,
     take,
 )
-from rows import every
+from lab.rows import every
 
 from wirespeed.core import Limits, Session
 

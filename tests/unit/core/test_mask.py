@@ -6,7 +6,7 @@ import random
 from collections.abc import Iterator
 
 import pytest
-from guard_page import guarded, put, shifted
+from lab.guard_page import guarded, put, shifted
 
 from wirespeed._core import _simd
 

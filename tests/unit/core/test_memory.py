@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import gc
 import sys
-import tracemalloc
-from collections.abc import Callable
 
 import pytest
-from core_lab import DOORS, Feed, batch, cancel, notification, request, result, sent, take
-from rows import every
+from lab.core import DOORS, Feed, batch, cancel, grown_by, notification, request, result, sent, take
+from lab.rows import every
 
 from wirespeed._core.slab import slabs_live
 from wirespeed.core import Limits, Session, parse
@@ -43,24 +40,6 @@ def serve(session: Session, feed: Feed, line: bytes) -> None:
             session.set_token(message, "worker")
             session.send_result(message, b'{"a":1}')
     sent(session)
-
-
-def grown_by(work: Callable[[], object]) -> int:
-    """Bytes of Python's allocator that a thousand rounds leave behind, the first ones apart."""
-    for _ in range(50):
-        work()
-    gc.collect()
-    tracemalloc.start()
-    try:
-        work()
-        gc.collect()
-        before = tracemalloc.get_traced_memory()[0]
-        for _ in range(1000):
-            work()
-        gc.collect()
-        return tracemalloc.get_traced_memory()[0] - before
-    finally:
-        tracemalloc.stop()
 
 
 @every("door", DOORS)

@@ -6,7 +6,7 @@ import asyncio
 import os
 
 import pytest
-from core_lab import batch, notification, request, result
+from lab.core import batch, notification, request, result
 
 from wirespeed.core import Limits, MessageStream, WebSocketFramer
 from wirespeed.transport import Endpoint, FdLink

@@ -7,8 +7,8 @@ import sys
 import weakref
 
 import pytest
-from core_lab import request, sent, take
-from rows import every
+from lab.core import request, sent, take
+from lab.rows import every
 
 from wirespeed._core.outbox import Block, Chunk, Outbox
 from wirespeed.core import Session

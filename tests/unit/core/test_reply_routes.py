@@ -8,8 +8,8 @@ import weakref
 from typing import Any
 
 import pytest
-from core_lab import batch, cancel, notification, outcomes, request, result, sent, take
-from rows import every
+from lab.core import batch, cancel, notification, outcomes, request, result, sent, take
+from lab.rows import every
 
 from wirespeed.core import Limits, MemoryReply, ReplyRoute, Session
 

@@ -6,8 +6,8 @@ import json
 from collections.abc import Callable
 
 import pytest
-from core_lab import cancel, notification, outcomes, request, sent, take
-from rows import every
+from lab.core import cancel, notification, outcomes, request, sent, take
+from lab.rows import every
 
 from wirespeed.core import Limits, Message, Session, WebSocketFramer
 

@@ -8,8 +8,8 @@ import subprocess
 import sys
 
 import pytest
-from guard_page import guarded, put, shifted
-from rows import every
+from lab.guard_page import guarded, put, shifted
+from lab.rows import every
 
 from wirespeed._core import _simd
 

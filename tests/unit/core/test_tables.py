@@ -8,7 +8,7 @@ import sys
 import weakref
 
 import pytest
-from rows import every
+from lab.rows import every
 
 from wirespeed._core.inflight import InFlight
 from wirespeed._core.pending import Pending

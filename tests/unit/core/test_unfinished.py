@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from core_lab import batch, request, result, sent, take
-from rows import every
+from lab.core import batch, request, result, sent, take
+from lab.rows import every
 
 from wirespeed.core import FrameStream, Limits, Session, WebSocketFramer
 

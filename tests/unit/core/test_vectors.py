@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import json
 
-from core_lab import DOORS, chunkings, feed_all, outcomes, sent
-from rows import every
+from lab.core import DOORS, chunkings, feed_all, outcomes, sent
+from lab.rows import every
 
 from wirespeed.core import Session
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from core_lab import chunkings
-from rows import every
-from websocket_lab import (
+from lab.core import chunkings
+from lab.rows import every
+from lab.websocket import (
     BINARY,
     CLOSE,
     CONT,

@@ -6,9 +6,9 @@ import random
 import zlib
 
 import pytest
-from core_lab import chunkings, notification, request, take
-from rows import every
-from websocket_lab import (
+from lab.core import chunkings, notification, request, take
+from lab.rows import every
+from lab.websocket import (
     BINARY,
     CLOSE,
     CONT,

@@ -6,10 +6,9 @@ import gc
 import tracemalloc
 
 import pytest
-from core_lab import chunkings
-from rows import every
-from test_memory import grown_by
-from websocket_lab import (
+from lab.core import chunkings, grown_by
+from lab.rows import every
+from lab.websocket import (
     BINARY,
     CLOSE,
     CONT,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 
 import pytest
-from rows import every
-from websocket_lab import (
+from lab.rows import every
+from lab.websocket import (
     BINARY,
     CLOSE,
     PING,

@@ -6,9 +6,9 @@ import json
 from typing import Any
 
 import pytest
-from core_lab import batch, cancel, feed_buffer, feed_data, notification, outcomes, request, take
-from rows import every
-from websocket_lab import BINARY, CLOSE, CONT, TEXT, Role, Sent, closing, frame, unframe
+from lab.core import batch, cancel, feed_buffer, feed_data, notification, outcomes, request, take
+from lab.rows import every
+from lab.websocket import BINARY, CLOSE, CONT, TEXT, Role, Sent, closing, frame, unframe
 
 from wirespeed.core import Limits, MessageReader, Session, WebSocketFramer
 

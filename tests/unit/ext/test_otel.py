@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from lab.rows import every
 from opentelemetry import baggage, propagate, trace
 from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor, TracerProvider
 from opentelemetry.sdk.trace.export import (
@@ -32,7 +33,6 @@ from opentelemetry.sdk.trace.sampling import (
     TraceIdRatioBased,
 )
 from opentelemetry.trace import SpanKind, StatusCode
-from rows import every
 
 from wirespeed import Client, Context, Server, SyncClient
 from wirespeed.errors import CallTimeout, ProtocolError, RemoteError

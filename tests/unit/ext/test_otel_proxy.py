@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from lab.merge import MergeLab
+from lab.proxy import MODERN, Lab, call
+from lab.reload import ReloadLab, server
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
 
-from tests.unit.proxy.merge_lab import MergeLab
-from tests.unit.proxy.proxy_lab import MODERN, Lab, call
-from tests.unit.proxy.reload_lab import ReloadLab, server
 from wirespeed import Client, Http
 from wirespeed.ext import otel
 from wirespeed.protocol.codes import SERVER_LOST

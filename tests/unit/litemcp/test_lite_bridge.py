@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import msgspec
 import pytest
-from lite_lab import Run, calculator, child, listening, until
+from lab.lite import Run, calculator, child, listening, until
 
 from wirespeed import Client, Server, WebSocket
 from wirespeed.errors import CallTimeout

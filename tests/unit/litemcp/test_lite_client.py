@@ -12,8 +12,8 @@ from typing import Any
 
 import msgspec
 import pytest
-from lite_lab import END, Run, calculator, until
-from rows import every
+from lab.lite import END, Run, calculator, until
+from lab.rows import every
 
 from wirespeed import Limits, Socket
 from wirespeed.errors import (

@@ -12,8 +12,8 @@ import time
 from pathlib import Path
 
 import pytest
-from lite_lab import FOREVER
-from raw import without_sanitizers
+from lab.lite import FOREVER
+from lab.raw import without_sanitizers
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "litemcp.md"
 PORT = "8765"

@@ -10,10 +10,10 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from asgi_lab import Request
-from http_lab import Peer, Response
-from lite_lab import FOREVER, Run, calculator, listening, until
-from web_lab import Exchange, HttpPeer, serving
+from lab.asgi import Request
+from lab.http import Peer, Response
+from lab.lite import FOREVER, Run, calculator, listening, until
+from lab.web import Exchange, HttpPeer, serving
 
 import wirespeed
 from wirespeed import Client, Http, HttpOptions, Limits, Server

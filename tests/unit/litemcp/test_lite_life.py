@@ -8,7 +8,7 @@ import threading
 from typing import Any
 
 import pytest
-from lite_lab import (
+from lab.lite import (
     Run,
     calculator,
     call,

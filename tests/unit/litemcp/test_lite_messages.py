@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from rows import every
+from lab.rows import every
 
 from wirespeed._core.framing.blankline import BlankLineFramer
 from wirespeed._core.streams import FrameStream

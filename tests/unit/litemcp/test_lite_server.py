@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from lite_lab import (
+from lab.lite import (
     VERSION,
     Run,
     calculator,
@@ -20,7 +20,7 @@ from lite_lab import (
     get,
     served,
 )
-from rows import every
+from lab.rows import every
 
 from wirespeed import Limits
 from wirespeed.errors import ToolError

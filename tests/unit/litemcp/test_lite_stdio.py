@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from lite_lab import CHILDREN, END, FOREVER, Run, call, child, content, encode, failure, get
-from rows import every
+from lab.lite import CHILDREN, END, FOREVER, Run, call, child, content, encode, failure, get
+from lab.rows import every
 
 from wirespeed import Stdio
 from wirespeed.errors import CallTimeout, ChildExited, ConnectionClosed, LaunchError

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 import pydantic
 import pytest
-from rows import every
+from lab.rows import every
 
 from wirespeed.litemcp import Content, Parameter, Response
 from wirespeed.litemcp.contents import LiteResultError, contents_of, response_of

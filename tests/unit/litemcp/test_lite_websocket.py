@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import websockets
-from lite_lab import Run, calculator, call, content, failure, get, listening
+from lab.lite import Run, calculator, call, content, failure, get, listening
 from websockets.asyncio.client import connect
 from websockets.asyncio.server import serve as other_serve
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 import websockets
-from front_lab import WebSocket
-from proxy_lab import Lab, call, said
+from lab.front import WebSocket
+from lab.principals import TOKENS, principal
+from lab.proxy import Lab, call, said
 from websockets.typing import Subprotocol
 
-from tests.unit.proxy.test_principals import TOKENS, principal
 from wirespeed.proxy import Proxy
 
 pytestmark = pytest.mark.off_schema

@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from lab.audit import lines, until
+from lab.principals import Requests, modern, serving
+from lab.proxy import MODERN, Lab, Raw, call
+from lab.translation import EraLab, tool
 
-from tests.unit.proxy.proxy_lab import MODERN, Lab, Raw, call
-from tests.unit.proxy.test_principals import Requests, modern, serving
-from tests.unit.proxy.translation_lab import EraLab, tool
 from wirespeed.errors import TransportError
 from wirespeed.protocol.codes import CUT_OFF, INVALID_PARAMS, SERVER_LOST, SHUTTING_DOWN
 from wirespeed.proxy import AuditConfig, FlowConfig, RetryConfig
@@ -22,16 +23,6 @@ from wirespeed.proxy.access import audit
 from wirespeed.proxy.access.audit import AuditLog
 
 pytestmark = pytest.mark.off_schema
-
-
-def lines(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text().splitlines()]
-
-
-async def until(path: Path, n: int) -> list[dict[str, Any]]:
-    while not path.exists() or len(lines(path)) < n:
-        await asyncio.sleep(0.01)
-    return lines(path)
 
 
 def lab(folder: Path, isolation: str = "shared", **more: Any) -> Lab:

@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from lab.audit import lines, until
+from lab.merge import MergeLab
+from lab.operation import Watched
+from lab.principals import Requests, client, modern, serving
+from lab.proxy import BACKEND, Lab, call
+from lab.reload import ReloadLab, server
 
-from tests.unit.proxy.merge_lab import MergeLab
-from tests.unit.proxy.operation_lab import Watched
-from tests.unit.proxy.proxy_lab import BACKEND, Lab, call
-from tests.unit.proxy.reload_lab import ReloadLab, server
-from tests.unit.proxy.test_audit import lines, until
-from tests.unit.proxy.test_principals import Requests, client, modern, serving
 from wirespeed import Client, Http, WebSocket
 from wirespeed.auth import hash_token
 from wirespeed.errors import ConfigError, WirespeedError

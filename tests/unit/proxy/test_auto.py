@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from proxy_lab import MODERN, Lab, call, said
+from lab.proxy import MODERN, Lab, call, said
 
 from wirespeed import Client
 from wirespeed.errors import WirespeedError

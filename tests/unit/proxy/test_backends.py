@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import pytest
-from rows import every
+from lab.rows import every
 
 from wirespeed import Client, Context, HeaderParam, Http, Server, Socket, WebSocket
 from wirespeed.errors import RemoteError

@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from proxy_lab import MODERN, Lab, call, said
+from lab.proxy import MODERN, Lab, call, said
 
 from wirespeed.proxy import BreakerConfig
 

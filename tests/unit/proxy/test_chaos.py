@@ -29,9 +29,9 @@ from time import monotonic
 from typing import Any
 
 import pytest
+from lab.proxy import ENVELOPE, MODERN
+from lab.raw import surroundings
 from msgspec.structs import replace as replaced
-from proxy_lab import ENVELOPE, MODERN
-from raw import surroundings
 
 from wirespeed import Client, Http, Stdio, WebSocket
 from wirespeed.auth import hash_token

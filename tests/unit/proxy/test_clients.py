@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import websockets
-from raw import modern, surroundings
+from lab.raw import modern, surroundings
 from websockets.typing import Subprotocol
 
 from wirespeed import Client, Stdio

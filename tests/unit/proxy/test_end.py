@@ -15,10 +15,9 @@ from typing import Any
 from urllib.parse import urljoin
 
 import pytest
-from process_lab import HELLO, ProcessLab, ask, free_port
-from proxy_lab import ENVELOPE, MODERN
-from raw import FOREVER
-from test_restart import BOTH, new_process
+from lab.process import BOTH, HELLO, ProcessLab, ask, free_port, new_process
+from lab.proxy import ENVELOPE, MODERN
+from lab.raw import FOREVER
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 

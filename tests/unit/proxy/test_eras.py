@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from proxy_lab import MODERN, Lab, call, said
+from lab.proxy import MODERN, Lab, call, said
 
 from wirespeed import Client, Stdio
 from wirespeed.errors import VersionMismatch

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from rows import every
+from lab.rows import every
 
 from wirespeed import Http, Limits, Server, Stdio
 from wirespeed.proxy import (

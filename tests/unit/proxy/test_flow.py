@@ -13,10 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from lab.http_front import Front, hello
+from lab.proxy import MODERN, Lab, Raw, call, until
 
-from tests.unit.proxy.proxy_lab import MODERN, Lab, Raw, call
-from tests.unit.proxy.test_http_front import Front, hello
-from tests.unit.proxy.test_turns import until
 from wirespeed.errors import ConfigError
 from wirespeed.proxy import BackendConfig, FlowConfig, Proxy, ProxyConfig, RateConfig
 from wirespeed.proxy.file import load

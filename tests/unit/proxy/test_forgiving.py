@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from tests.unit.proxy.proxy_lab import MODERN, Lab, call, said
+from lab.proxy import MODERN, Lab, call, said
 
 pytestmark = [pytest.mark.compiled, pytest.mark.off_schema]
 

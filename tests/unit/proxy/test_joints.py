@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from proxy_lab import MODERN, Lab, call, said
+from lab.proxy import MODERN, Lab, call, said
+from lab.translation import EraLab, request, tool
 
-from tests.unit.proxy.translation_lab import EraLab, request, tool
 from wirespeed.errors import ProtocolError, RemoteError
 from wirespeed.protocol.revisions import META_SUBSCRIPTION_ID
 from wirespeed.proxy import FlowConfig

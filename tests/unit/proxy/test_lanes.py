@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from lab.http_front import Front, asked, fields, hello, serving
+from lab.merge import MergeLab
+from lab.principals import PRINCIPALS, TOKENS
+from lab.proxy import ENVELOPE, MODERN, call, said
 
-from tests.unit.proxy.merge_lab import MergeLab
-from tests.unit.proxy.proxy_lab import ENVELOPE, MODERN, call, said
-from tests.unit.proxy.test_http_front import Front, asked, fields, hello, serving
-from tests.unit.proxy.test_principals import PRINCIPALS, TOKENS
 from wirespeed import Http, Server, serve
 from wirespeed.proxy import BackendConfig, Proxy, ProxyConfig
 from wirespeed.server.context import Context

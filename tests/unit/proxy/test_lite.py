@@ -7,27 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from raw import surroundings
+from lab.lite import LITE
+from lab.merge import MergeLab
+from lab.raw import surroundings
 
-from tests.unit.proxy.merge_lab import MergeLab
 from wirespeed import Client, Stdio
 from wirespeed.proxy import BackendConfig
 
 pytestmark = pytest.mark.off_schema
-
-LITE = """
-import os
-from wirespeed.litemcp import LiteServer
-server = LiteServer("adder")
-
-@server.tool
-async def add(a: int, b: int) -> str:
-    if a == 13:
-        os._exit(3)
-    return str(a + b)
-
-server.run()
-"""
 
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])

@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from raw import surroundings
+from lab.lite import LITE
+from lab.merge import MergeLab
+from lab.proxy import BACKEND
+from lab.raw import surroundings
+from lab.reload import server as echo_server
 
-from tests.unit.proxy.merge_lab import MergeLab
-from tests.unit.proxy.proxy_lab import BACKEND
-from tests.unit.proxy.reload_lab import server as echo_server
-from tests.unit.proxy.test_lite import LITE
 from wirespeed import Client, Stdio
 from wirespeed.auth import hash_token, new_token
 from wirespeed.errors import (

@@ -10,10 +10,10 @@ from typing import Any
 from unittest import mock
 
 import pytest
-from raw import modern
+from lab.merge import MergeLab
+from lab.proxy import call
+from lab.raw import modern
 
-from tests.unit.proxy.merge_lab import MergeLab
-from tests.unit.proxy.proxy_lab import call
 from wirespeed import Client, Limits
 from wirespeed.errors import RemoteError, WirespeedError
 from wirespeed.proxy import BackendConfig, ToolsConfig

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from lab.merge import MergeLab
 
-from tests.unit.proxy.merge_lab import MergeLab
 from wirespeed import Client
 from wirespeed.errors import VersionMismatch, WirespeedError
 

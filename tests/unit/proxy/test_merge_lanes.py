@@ -7,9 +7,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from raw import surroundings
+from lab.merge import MergeLab
+from lab.raw import surroundings
 
-from tests.unit.proxy.merge_lab import MergeLab
 from wirespeed import Client, Stdio
 from wirespeed.proxy import BackendConfig
 

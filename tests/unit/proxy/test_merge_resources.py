@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from lab.merge import MergeLab
+from lab.proxy import call
 
-from tests.unit.proxy.merge_lab import MergeLab
-from tests.unit.proxy.proxy_lab import call
 from wirespeed import Client, Limits
 from wirespeed.errors import RemoteError
 from wirespeed.proxy.merge import member

@@ -9,10 +9,10 @@ from collections.abc import AsyncIterator
 from typing import Annotated, Any
 
 import pytest
-from http_lab import Peer, Response
-from rows import every
+from lab.http import Peer, Response
+from lab.proxy import ENVELOPE, MODERN
+from lab.rows import every
 
-from tests.unit.proxy.proxy_lab import ENVELOPE, MODERN
 from wirespeed import Client, HeaderParam, Server
 from wirespeed.errors import ProtocolError
 from wirespeed.proxy import BackendConfig, Proxy, ProxyConfig

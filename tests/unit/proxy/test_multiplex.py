@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import websockets
-from proxy_lab import MODERN, Lab, call, said
+from lab.proxy import MODERN, Lab, call, said
 from websockets.typing import Subprotocol
 
 from wirespeed.proxy import Proxy, ProxyConfig

@@ -15,10 +15,10 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
-from operation_lab import Watched, basic, bearer, fetch
+from lab.operation import Watched, basic, bearer, fetch
+from lab.proxy import call, said
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as open_metrics
 from prometheus_client.parser import text_string_to_metric_families as plain
-from proxy_lab import call, said
 
 from wirespeed import Client
 from wirespeed.proxy import AdminConfig, ListenConfig, Proxy
@@ -377,7 +377,7 @@ async def test_codes_of_a_server_are_bounded(tmp_path: Path) -> None:
 
 
 async def test_without_an_admin_listener_nothing_is_measured(tmp_path: Path) -> None:
-    from proxy_lab import Lab
+    from lab.proxy import Lab
 
     lab = Lab(tmp_path, "shared")
     async with lab.serving():

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from operation_lab import TOKEN, Watched, basic, fetch
+from lab.operation import TOKEN, Watched, basic, fetch
+from lab.proxy import BACKEND, call
 from prometheus_client.parser import text_string_to_metric_families
-from proxy_lab import BACKEND, call
 from rich.console import Console
 
 from wirespeed import Client

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from operation_lab import Watched, fetch
+from lab.operation import Watched, fetch
+from lab.proxy import call, said
 from prometheus_client.parser import text_string_to_metric_families
-from proxy_lab import call, said
 from rich.console import Console
 
 from wirespeed import Client, Stdio, WebSocket

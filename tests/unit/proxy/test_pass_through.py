@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from lab.proxy import ENVELOPE, MODERN, Lab, call
 from websockets.asyncio.client import connect
 
-from tests.unit.proxy.proxy_lab import ENVELOPE, MODERN, Lab, call
 from wirespeed._core.wire import Wire, set_tap
 from wirespeed.proxy import Proxy
 

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from lab.http_front import Front, hello, serving
+from lab.merge import MergeLab
+from lab.principals import PRINCIPALS, client
+from lab.proxy import call
 
-from tests.unit.proxy.merge_lab import MergeLab
-from tests.unit.proxy.proxy_lab import call
-from tests.unit.proxy.test_http_front import Front, hello, serving
-from tests.unit.proxy.test_principals import PRINCIPALS, client
 from wirespeed import Client
 from wirespeed.errors import RemoteError
 from wirespeed.protocol import codes

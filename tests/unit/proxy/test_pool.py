@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from proxy_lab import MODERN, Lab, Raw, call, said
+from lab.proxy import MODERN, Lab, Raw, call, said
+from lab.translation import EraLab, tool
 
-from tests.unit.proxy.translation_lab import EraLab, tool
 from wirespeed import Stdio
 from wirespeed.protocol.revisions import META_SUBSCRIPTION_ID
 from wirespeed.proxy import BackendConfig

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from proxy_lab import MODERN, Lab, Raw, call, said
-from raw import surroundings
+from lab.proxy import MODERN, Lab, Raw, call, said
+from lab.raw import surroundings
 
 from wirespeed.proxy import RecycleConfig
 from wirespeed.proxy.supervision.checks import resident

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from lab.proxy import MODERN, Raw, call, said
+from lab.reload import ReloadLab, pid, server
 
-from tests.unit.proxy.proxy_lab import MODERN, Raw, call, said
-from tests.unit.proxy.reload_lab import ReloadLab, pid, server
 from wirespeed import Client, Stdio
 from wirespeed.errors import ConfigError, ConnectionLost, TransportError, WirespeedError
 from wirespeed.proxy import BackendConfig, Proxy, ProxyConfig, ToolsConfig

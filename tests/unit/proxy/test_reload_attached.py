@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from lab.principals import client, principal
+from lab.proxy import MODERN
+from lab.reload import ReloadLab, server
 
-from tests.unit.proxy.proxy_lab import MODERN
-from tests.unit.proxy.reload_lab import ReloadLab, server
-from tests.unit.proxy.test_principals import client, principal
 from wirespeed.errors import RemoteError
 from wirespeed.protocol.codes import INVALID_PARAMS, OVERLOADED, SERVER_LOST
 from wirespeed.proxy import (

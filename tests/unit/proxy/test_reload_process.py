@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from raw import FOREVER
+from lab.process import HELLO, ProcessLab, ask, free_port, pid, unix
+from lab.raw import FOREVER
 
-from tests.unit.proxy.process_lab import HELLO, ProcessLab, ask, free_port, pid, unix
 from wirespeed import Http, SyncClient
 from wirespeed.errors import WirespeedError
 from wirespeed.litemcp import SyncLiteClient

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from lab.principals import client, principal
+from lab.proxy import call, said
+from lab.reload import ReloadLab, server
 
-from tests.unit.proxy.proxy_lab import call, said
-from tests.unit.proxy.reload_lab import ReloadLab, server
-from tests.unit.proxy.test_principals import client, principal
 from wirespeed import Stdio
 from wirespeed.errors import WirespeedError
 from wirespeed.proxy import BackendConfig

@@ -16,15 +16,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from raw import FOREVER
+from lab.process import BOTH, HELLO, ProcessLab, ask, call, free_port, new_process, pid, unix
+from lab.raw import FOREVER
 from websockets.sync.client import connect
 
-from tests.unit.proxy.process_lab import HELLO, ProcessLab, ask, call, free_port, pid, unix
-
 pytestmark = [pytest.mark.own_environment]
-
-
-BOTH = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
 
 
 class Load:
@@ -156,11 +152,6 @@ def gone(process: int) -> bool:
     except ProcessLookupError:
         return True
     return False
-
-
-def new_process(log: str) -> int:
-    """The last process that has taken the place of another."""
-    return int(re.findall(r"process (\d+) takes the place of this one", log)[-1])
 
 
 @pytest.mark.parametrize("workers", [1, 2])

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from lab.proxy import MODERN
+from lab.translation import EraLab, tool
 
-from tests.unit.proxy.proxy_lab import MODERN
-from tests.unit.proxy.translation_lab import EraLab, tool
 from wirespeed import Socket
 from wirespeed.proxy import BackendConfig, Proxy, ProxyConfig
 

@@ -6,8 +6,8 @@ import asyncio
 from typing import Any
 
 import pytest
+from lab.proxy import Lab
 
-from tests.unit.proxy.proxy_lab import Lab
 from wirespeed import Client, Stdio
 from wirespeed.proxy import BackendConfig, Proxy, ProxyConfig
 

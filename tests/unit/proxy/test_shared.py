@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from proxy_lab import Lab, call, said
-from raw import modern
+from lab.proxy import Lab, call, said
+from lab.raw import modern
 
 from wirespeed import Limits
 from wirespeed.errors import WirespeedError

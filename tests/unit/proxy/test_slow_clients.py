@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from lab.proxy import MODERN, Lab, Raw, call, until
 
-from tests.unit.proxy.proxy_lab import MODERN, Lab, Raw, call
-from tests.unit.proxy.test_turns import until
 from wirespeed import Limits
 from wirespeed.proxy import Proxy, ProxyConfig
 

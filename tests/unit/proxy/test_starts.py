@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from raw import surroundings
+from lab.proxy import Lab
+from lab.raw import surroundings
 
-from tests.unit.proxy.proxy_lab import Lab
 from wirespeed import Client, Stdio
 from wirespeed.errors import WirespeedError
 from wirespeed.proxy import BackendConfig

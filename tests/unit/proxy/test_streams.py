@@ -12,9 +12,9 @@ from typing import Any
 
 import msgspec
 import pytest
+from lab.http import Peer, Response, message
+from lab.proxy import MODERN, Lab, call, said
 
-from tests.unit.proxy.proxy_lab import MODERN, Lab, call, said
-from tests.unit.server.http_lab import Peer, Response, message
 from wirespeed import Context, Http, Server
 from wirespeed.proxy import BackendConfig, Proxy, ProxyConfig
 

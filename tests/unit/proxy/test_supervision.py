@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from proxy_lab import MODERN, Lab, call, said
+from lab.proxy import MODERN, Lab, call, said
 
 from wirespeed.proxy import HealthConfig
 from wirespeed.proxy.upstream import BAD_MESSAGE, MAX_GARBAGE, UNKNOWN_ID

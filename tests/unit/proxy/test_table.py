@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from front_lab import Case, FrontLab
-from proxy_lab import MODERN, Raw, call, said
+from lab.front import Case, FrontLab
+from lab.proxy import MODERN, Raw, call, said
 
 from wirespeed.protocol.codes import SERVER_LOST
 from wirespeed.protocol.revisions import META_SUBSCRIPTION_ID

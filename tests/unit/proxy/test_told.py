@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from lab.merge import MergeLab
 
-from tests.unit.proxy.merge_lab import MergeLab
 from wirespeed import Client, Http, Stdio
 from wirespeed.errors import WirespeedError
 from wirespeed.litemcp import LiteClient

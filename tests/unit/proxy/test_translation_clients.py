@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from lab.eras import OTHER, elicited, serving
 
-from tests.unit.proxy.eras_lab import OTHER, elicited, serving
 from wirespeed import Client
 from wirespeed.errors import RemoteError, VersionMismatch
 

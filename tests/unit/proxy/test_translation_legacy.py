@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from lab.proxy import MODERN
+from lab.translation import EraLab, request, text_in, tool
 
-from tests.unit.proxy.proxy_lab import MODERN
-from tests.unit.proxy.translation_lab import EraLab, request, text_in, tool
 from wirespeed.transport.backoff import Backoff
 
 pytestmark = [pytest.mark.compiled, pytest.mark.off_schema]

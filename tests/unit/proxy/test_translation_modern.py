@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from lab.proxy import MODERN
+from lab.translation import EraLab, request, text_in, tool
 
-from tests.unit.proxy.proxy_lab import MODERN
-from tests.unit.proxy.translation_lab import EraLab, request, text_in, tool
 from wirespeed import Client
 from wirespeed.proxy import Proxy
 

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from lab.eras import OTHER, serving
 
-from tests.unit.proxy.eras_lab import OTHER, serving
 from wirespeed import Client
 from wirespeed.errors import RemoteError
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import time
 from collections import deque
 from pathlib import Path
 from typing import Any
@@ -13,9 +12,9 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from lab.examples import examples
+from lab.proxy import Lab, Raw, call, until
 
-from tests.examples import examples
-from tests.unit.proxy.proxy_lab import Lab, Raw, call
 from wirespeed import Limits
 from wirespeed.proxy.flow.turns import Turn, Turns
 
@@ -168,13 +167,6 @@ class StuckLab(Lab):
 
 # What is in the pipe to a server, at most, and before it in the proxy.
 PIPE, HIGH = 1 << 20, 256 * 1024
-
-
-async def until(condition: Any, seconds: float = 10) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end
-        await asyncio.sleep(0.005)
 
 
 async def flood(client: Raw, name: str, n: int, size: int) -> None:

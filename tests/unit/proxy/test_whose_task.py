@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from front_lab import Http
+from lab.front import Http
+from lab.http import Peer
+from lab.principals import TOKENS, principal
+from lab.proxy import ENVELOPE, MODERN
+from lab.translated_task import RELATED, TASKS, TaskLab, answer_to, as_task
+from lab.translation import request, tool
 
-from tests.unit.proxy.proxy_lab import ENVELOPE, MODERN
-from tests.unit.proxy.test_principals import TOKENS, principal
-from tests.unit.proxy.translated_task_lab import RELATED, TASKS, TaskLab, answer_to, as_task
-from tests.unit.proxy.translation_lab import request, tool
-from tests.unit.server.http_lab import Peer
 from wirespeed import Stdio
 from wirespeed.proxy import Proxy, ToolRules
 from wirespeed.proxy.isolation import task_makers

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, TypedDict
 import msgspec
 import pydantic
 import pytest
-from rows import every
+from lab.rows import every
 
 from wirespeed.errors import InvalidResponse, SignatureError
 from wirespeed.schema.forms import Email, Uri, form_of, titles

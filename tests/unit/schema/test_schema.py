@@ -29,11 +29,11 @@ import annotated_types
 import msgspec
 import pydantic
 import pytest
-from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
+from lab.examples import examples
+from lab.rows import every
 from msgspec import Meta
-from rows import every
 
 from wirespeed.errors import SignatureError
 from wirespeed.schema.json_schema import (

@@ -10,7 +10,7 @@ import jsonschema_rs
 import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
-from rows import every
+from lab.rows import every
 
 from wirespeed import Client, Server
 from wirespeed.schema.json_schema import build_schemas, smallest

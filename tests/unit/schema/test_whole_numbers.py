@@ -12,7 +12,7 @@ import msgspec
 import pydantic
 from hypothesis import given
 from hypothesis import strategies as st
-from rows import every
+from lab.rows import every
 
 from wirespeed.schema.json_schema import build_schemas
 from wirespeed.schema.whole_numbers import MAX_DIGITS, MAX_NUMBERS, WholeNumbers, digits_of

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from caller_lab import Caller
-from questions_lab import add_askers
-from server_lab import MODERN, LatePeer, Peer
+from lab.caller import Caller
+from lab.questions import add_askers
+from lab.server import MODERN, LatePeer, Peer
 
 from wirespeed import Server
 from wirespeed.transport.taskpool_choice import open_pool

@@ -6,10 +6,10 @@ import json
 from typing import Any
 
 import pytest
-from caller_lab import Caller
-from raw import request
-from server_lab import MODERN, text_of
-from test_lists import KINDS, Kind, found
+from lab.caller import Caller
+from lab.lists import KINDS, Kind, found
+from lab.raw import request
+from lab.server import MODERN, text_of
 
 from wirespeed import Server, User
 from wirespeed.transport.service import Peer

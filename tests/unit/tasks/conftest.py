@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from raw import initialize, notification
-from server_lab import Peer
-from task_lab import MakeStore, Workshop, bounded, make_store
+from lab.raw import initialize, notification
+from lab.server import Peer
+from lab.task import MakeStore, Workshop, bounded, make_store
 
 from wirespeed import Server
 from wirespeed.tasks import TaskStore

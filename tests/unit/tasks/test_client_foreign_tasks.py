@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from client_lab import LEGACY, MODERN, Fake, Rules, discovered, failed, initialized, text_result
+from lab.client import LEGACY, MODERN, Fake, Rules, discovered, failed, initialized, text_result
 
 from wirespeed import TASKS, Client
 from wirespeed.errors import InvalidResponse, RemoteError, TaskCancelled

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from client_lab import text_result, until
-from peer_lab import LinePeer, Talk
-from task_lab import kept
-from task_peer_lab import CREATED, DONE, FORM, OK, cancelled, legacy, modern, new, old
+from lab.client import text_result, until
+from lab.peer import LinePeer, Talk
+from lab.task import kept
+from lab.task_peer import CREATED, DONE, FORM, OK, cancelled, legacy, modern, new, old
 
 from wirespeed import TASKS, Client
 from wirespeed.client.requests.middleware import OutboundRequest

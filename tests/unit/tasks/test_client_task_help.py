@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from client_lab import until
-from peer_lab import LinePeer, Talk, nothing
-from task_peer_lab import (
+from lab.client import until
+from lab.peer import LinePeer, Talk, nothing
+from lab.task_peer import (
     DONE,
     OK,
     Person,

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from peer_lab import LEGACY_PEER, LinePeer, Talk
-from task_lab import MakeStore, Workshop, book_of, kept
-from task_peer_lab import legacy as legacy_rules
-from task_peer_lab import modern as modern_rules
+from lab.peer import LEGACY_PEER, LinePeer, Talk
+from lab.task import MakeStore, Workshop, book_of, kept
+from lab.task_peer import legacy as legacy_rules
+from lab.task_peer import modern as modern_rules
 
 from wirespeed import Client, Context, Server, Stdio, SyncClient
 from wirespeed.client.tasks.calls import TASKS

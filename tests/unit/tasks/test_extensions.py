@@ -7,8 +7,8 @@ from typing import Any
 
 import msgspec
 import pytest
-from raw import META, modern, notification, request
-from rows import every
+from lab.raw import META, modern, notification, request
+from lab.rows import every
 
 from wirespeed import Client, Context, Server
 from wirespeed.errors import ProtocolError, RemoteError

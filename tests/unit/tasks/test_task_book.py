@@ -9,10 +9,10 @@ from typing import Any
 
 import msgspec
 import pytest
-from raw import call, request
-from rows import every
-from server_lab import Peer
-from task_lab import MakeStore, Workshop, a_task, book_of
+from lab.raw import call, request
+from lab.rows import every
+from lab.server import Peer
+from lab.task import MakeStore, Workshop, a_task, book_of
 
 from wirespeed import Client, Context, Server, SyncClient
 from wirespeed.client.tasks.calls import TASKS
@@ -278,11 +278,11 @@ def test_a_store_that_fails_says_nothing_of_itself(
     shop = Workshop(store)
     peer: Peer = connect(shop, version)
     if version is None:
-        from test_tasks_extension import call as start
-        from test_tasks_extension import get
+        from lab.extension_tasks import call as start
+        from lab.extension_tasks import get
     else:
-        from test_tasks_legacy import as_task as start
-        from test_tasks_legacy import get
+        from lab.legacy_tasks import as_task as start
+        from lab.legacy_tasks import get
     store.fails = ("create",)
     assert peer.error(start(1, "double", {"n": 1})) == (-32603, "Internal error")
     assert not shop.started
@@ -496,14 +496,14 @@ def test_a_result_with_odd_members_fails_its_task(
 
     peer: Peer = connect(shop, version)
     if version is None:
-        from test_tasks_extension import finished, start
+        from lab.extension_tasks import finished, start
 
         shown = finished(peer, start(peer, "raw"))
         assert shown["status"] == "failed"
         assert shown["error"] == {"code": -32603, "message": "Internal error"}
     else:
-        from test_tasks_legacy import answer, get
-        from test_tasks_legacy import start as start_legacy
+        from lab.legacy_tasks import answer, get
+        from lab.legacy_tasks import start as start_legacy
 
         error = answer(peer, get(1, start_legacy(peer, "raw"), "tasks/result"))["error"]
         assert error == {"code": -32603, "message": "Internal error"}

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
-from task_lab import ANNE, BOB, a_task
+from lab.task import ANNE, BOB, a_task
 
 from wirespeed.tasks import Task, TaskStateError, TaskStatus
 from wirespeed.tasks.model import MAX_STATUS_MESSAGE, TRANSITIONS, new_task_id, timestamp

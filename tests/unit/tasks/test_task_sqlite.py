@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from task_lab import ANNE, Run, a_task
+from lab.task import ANNE, Run, a_task
 
 from wirespeed import TASKS, Client, Stdio
 from wirespeed.errors import ChildExited, RemoteError

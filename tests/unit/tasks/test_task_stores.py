@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from examples import examples
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from task_lab import ANNE, BOB, MakeStore, a_task, bounded, make_store
+from lab.examples import examples
+from lab.task import ANNE, BOB, MakeStore, a_task, bounded, make_store
 
 from wirespeed.tasks import Task, TaskLimit, TaskStateError, TaskStatus, TaskStore
 from wirespeed.tasks.store import SMALL

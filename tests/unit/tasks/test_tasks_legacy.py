@@ -8,9 +8,10 @@ import re
 from typing import Any
 
 import pytest
-from raw import call, cancel, notification, request
-from server_lab import Peer
-from task_lab import ANNE, BOB, MakeStore, Workshop, book_of, bounded
+from lab.legacy_tasks import answer, as_task, get, start
+from lab.raw import call, cancel, notification, request
+from lab.server import Peer
+from lab.task import ANNE, BOB, MakeStore, Workshop, book_of, bounded
 
 from wirespeed import Server
 from wirespeed.protocol import codes
@@ -19,29 +20,6 @@ from wirespeed.tasks import MemoryTaskStore, Task
 VERSION = "2025-11-25"
 RELATED = "io.modelcontextprotocol/related-task"
 STAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
-
-
-def as_task(id: Any, tool: str, arguments: Any = None, ttl: Any = None, **meta: Any) -> Any:
-    message = call(id, tool, arguments, **meta)
-    message["params"]["task"] = {} if ttl is None else {"ttl": ttl}
-    return message
-
-
-def get(id: Any, task: str, method: str = "tasks/get") -> Any:
-    return request(id, method, {"taskId": task})
-
-
-def start(peer: Peer, tool: str, arguments: Any = None, **options: Any) -> str:
-    """Start a task; its id."""
-    peer.send(as_task("start", tool, arguments, **options))
-    task_id: str = peer.until("start")[-1]["result"]["task"]["taskId"]
-    return task_id
-
-
-def answer(peer: Peer, message: Any) -> Any:
-    """The answer to a request, whatever is told before it."""
-    peer.send(message)
-    return peer.until(message["id"])[-1]
 
 
 def answers_to(peer: Peer, *ids: Any) -> dict[Any, Any]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from taskpool_lab import Lab
+from lab.taskpool import Lab
 
 from wirespeed.transport.pooled_tasks import PooledTasks
 from wirespeed.transport.taskpool import TaskPool

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from rows import every
+from lab.rows import every
 
 from wirespeed.transport.address import Address, is_loopback, parse
 

@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import extension
 import pytest
+from lab import extension
 
 from wirespeed.core import Limits, Session
 from wirespeed.transport.fd import FdLink

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from serve_lab import Bare, lab_server, serving
+from lab.serve import Bare, lab_server, serving
 
 from wirespeed.core import Limits, Session
 from wirespeed.transport import link as link_module

@@ -8,9 +8,9 @@ import os
 from typing import Any
 
 import pytest
-from link_lab import Ends, server_of, text_for
-from raw import call, encode, initialize, request
-from rows import every
+from lab.link import Ends, server_of, text_for
+from lab.raw import call, encode, initialize, request
+from lab.rows import every
 
 from wirespeed.transport.fd import FdLink
 from wirespeed.transport.taskpool_choice import open_pool

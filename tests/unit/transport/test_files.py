@@ -6,8 +6,8 @@ import asyncio
 from typing import Any, Self
 
 import pytest
-from link_lab import Ends, server_of
-from raw import call, encode, initialize, request
+from lab.link import Ends, server_of
+from lab.raw import call, encode, initialize, request
 
 from wirespeed.transport.stdio import FileLink
 

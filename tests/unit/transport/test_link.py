@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-import raw
+from lab import raw
 
 from wirespeed import Server
 from wirespeed._core.wire import Wire

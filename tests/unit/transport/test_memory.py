@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 
 import pytest
-from link_lab import server_of
+from lab.link import server_of
 
 from wirespeed import Client
 from wirespeed.errors import ConnectionClosed

@@ -10,7 +10,7 @@ from typing import Any, get_args
 from urllib.parse import quote
 
 import pytest
-from serve_lab import lab_server
+from lab.serve import lab_server
 
 from wirespeed import Client
 from wirespeed.client.targets import TARGETS, Socket, WebSocket

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from raw import (
+from lab.raw import (
     CHILDREN,
     FOREVER,
     Raw,
@@ -28,7 +28,7 @@ from raw import (
     surroundings,
     tool_server,
 )
-from rows import every
+from lab.rows import every
 
 pytestmark = pytest.mark.usefixtures("loop_of_children")
 HANDSHAKE = [initialize("init"), notification("notifications/initialized")]

@@ -9,7 +9,7 @@ import anyio
 import anyio.lowlevel
 import anyio.to_thread
 import pytest
-from taskpool_lab import VAR, Lab, plain_outcome, turns
+from lab.taskpool import VAR, Lab, plain_outcome, turns
 
 from wirespeed.transport.taskpool import Completion, Running
 

@@ -5,7 +5,7 @@ import contextlib
 import types
 
 import pytest
-from taskpool_lab import plain_outcome, same, turns
+from lab.taskpool import plain_outcome, same, turns
 
 
 @pytest.mark.parametrize("steps", [0, 1, 2, 3])

@@ -7,7 +7,7 @@ import sys
 import weakref
 
 import pytest
-from taskpool_lab import VAR, Lab, plain_outcome, turns
+from lab.taskpool import VAR, Lab, plain_outcome, turns
 
 from wirespeed.transport.pooled_tasks import PooledTasks
 

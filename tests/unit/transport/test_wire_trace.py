@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rows import every
+from lab.rows import every
 from wire_recorder import Recorder
 
 from wirespeed import Client, Http, Server, Socket, Stdio, WebSocket

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 import pydantic
 import pytest
-from asking_lab import (
+from lab.asking import (
     ELICIT,
     FORM,
     LEGACY_VERSIONS,
@@ -26,9 +26,9 @@ from asking_lab import (
     declared,
     legacy,
 )
-from client_lab import META, Run, text_result, turns, until
-from peer_lab import MODERN_PEER, LinePeer, nothing
-from rows import every
+from lab.client import META, Run, text_result, turns, until
+from lab.peer import MODERN_PEER, LinePeer, nothing
+from lab.rows import every
 
 from wirespeed import Client, Limits
 from wirespeed.client.answering import server_requests as inbox

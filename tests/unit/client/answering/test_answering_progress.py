@@ -7,7 +7,7 @@ import math
 from typing import Any
 
 import pytest
-from peer_lab import LEGACY_PEER, LinePeer, Talk
+from lab.peer import LEGACY_PEER, LinePeer, Talk
 
 from wirespeed import Client, Context, Server, report_progress
 from wirespeed.types import SampleResult

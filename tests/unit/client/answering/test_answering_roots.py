@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from asking_lab import LEGACY_VERSIONS, ask, asked, legacy
-from client_lab import Run, until
-from peer_lab import MODERN_PEER, LinePeer
-from rows import every
+from lab.asking import LEGACY_VERSIONS, ask, asked, legacy
+from lab.client import Run, until
+from lab.peer import MODERN_PEER, LinePeer
+from lab.rows import every
 
 from wirespeed import Client
 from wirespeed.client.answering.answerer import as_root

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from client_lab import Run
+from lab.client import Run
 
 from wirespeed import Client, Context, Server
 from wirespeed.errors import HandlerFailed, RemoteError

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from asking_lab import DONE, ELICIT, SAMPLE, ask, elicit, legacy, modern, params_of, required
-from client_lab import text_result
-from peer_lab import LinePeer, Rules, Talk
+from lab.asking import DONE, ELICIT, SAMPLE, ask, elicit, legacy, modern, params_of, required
+from lab.client import text_result
+from lab.peer import LinePeer, Rules, Talk
 
 from wirespeed import Context, Server, SyncClient
 from wirespeed.errors import HandlerFailed, InputNeeded

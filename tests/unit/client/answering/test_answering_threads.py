@@ -10,7 +10,7 @@ import weakref
 from typing import Any
 
 import pytest
-from client_lab import FOREVER, Run, turns, until
+from lab.client import FOREVER, Run, turns, until
 
 from wirespeed.client.answering import answerer
 from wirespeed.client.answering.answerer import in_thread

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from client_lab import LEGACY, MODERN, Fake, Run, alive, text_result, turns, until
+from lab.client import LEGACY, MODERN, Fake, Run, alive, text_result, turns, until
 
 from wirespeed import Client, Stdio
 from wirespeed.client.connection import lifecycle

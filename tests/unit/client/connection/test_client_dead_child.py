@@ -9,7 +9,7 @@ import time
 from typing import Any
 
 import pytest
-from client_lab import CHILDREN, alive, until
+from lab.client import CHILDREN, alive, until
 
 from wirespeed import Client, Stdio
 from wirespeed.client.connection import channels

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from client_lab import (
+from lab.client import (
     LEGACY,
     META,
     MODERN,

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 import uvloop
-from client_lab import (
+from lab.client import (
     FOREVER,
     LEGACY,
     MODERN,

@@ -8,7 +8,7 @@ import gc
 from typing import Any
 
 import pytest
-from client_lab import Run, turns, until
+from lab.client import Run, turns, until
 
 from wirespeed import Client, Context, Server
 from wirespeed.client.connection.connection import ClientConnection

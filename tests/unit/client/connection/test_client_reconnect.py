@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from client_lab import FOREVER, Run, open_fds, turns, until
-from peer_lab import (
+from lab.client import FOREVER, Run, open_fds, turns, until
+from lab.peer import (
     LEGACY_PEER,
     MODERN_PEER,
     LinePeer,

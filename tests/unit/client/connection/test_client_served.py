@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from client_lab import open_fds, until
+from lab.client import open_fds, until
 
 from wirespeed import Client, Context, Server, WebSocket
 from wirespeed.errors import CallTimeout, ConnectionLost, TransportError, UpgradeRefused

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from client_lab import Run, open_fds, text_result, turns, until
-from peer_lab import ERAS, LEGACY_PEER, MODERN_PEER, LinePeer, LineTalk, Rules, Talk, nothing
+from lab.client import Run, open_fds, text_result, turns, until
+from lab.peer import ERAS, LEGACY_PEER, MODERN_PEER, LinePeer, LineTalk, Rules, Talk, nothing
 
 from wirespeed import Client, Socket, SyncClient
 from wirespeed.errors import CallTimeout, ConnectionClosed, ConnectionLost, TransportError

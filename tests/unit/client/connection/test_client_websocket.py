@@ -7,9 +7,9 @@ import logging
 from typing import Any
 
 import pytest
-from client_lab import Run, open_fds, until
-from peer_lab import ERAS, LEGACY_PEER, MODERN_PEER, Rules, Talk, WebPeer, WebTalk, nothing, target
-from rows import every
+from lab.client import Run, open_fds, until
+from lab.peer import ERAS, LEGACY_PEER, MODERN_PEER, Rules, Talk, WebPeer, WebTalk, nothing, target
+from lab.rows import every
 
 from wirespeed import Client, SyncClient, WebSocket
 from wirespeed.client import targets

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from client_lab import open_fds, turns, until
-from peer_lab import ERAS, MODERN_PEER, Rules, Talk, WebPeer, WebTalk, nothing, target
-from rows import every
+from lab.client import open_fds, turns, until
+from lab.peer import ERAS, MODERN_PEER, Rules, Talk, WebPeer, WebTalk, nothing, target
+from lab.rows import every
 from websockets.exceptions import ConnectionClosedError, ConnectionClosedOK
 
 from wirespeed import Client

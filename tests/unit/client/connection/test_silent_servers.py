@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from client_lab import LEGACY, META, MODERN, Fake, Run, alive, initialized, until
+from lab.client import LEGACY, META, MODERN, Fake, Run, alive, initialized, until
 
 from wirespeed import Client, Stdio
 from wirespeed.client.connection import handshake

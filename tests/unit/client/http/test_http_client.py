@@ -11,9 +11,9 @@ from collections.abc import Coroutine
 from typing import Any
 
 import pytest
-from client_lab import until
-from rows import every
-from web_lab import Exchange, legacy, modern
+from lab.client import until
+from lab.rows import every
+from lab.web import Exchange, legacy, modern
 
 from wirespeed import Client, Http, SyncClient
 from wirespeed.errors import (

@@ -6,8 +6,8 @@ import asyncio
 from typing import Any
 
 import pytest
-from rows import every
-from web_lab import MODERN_HTTP, Exchange, legacy, modern, serving
+from lab.rows import every
+from lab.web import MODERN_HTTP, Exchange, legacy, modern, serving
 
 from wirespeed import Client
 from wirespeed.errors import (

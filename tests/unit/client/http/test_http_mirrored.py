@@ -6,8 +6,8 @@ import logging
 from typing import Any
 
 import pytest
-from rows import every
-from web_lab import Exchange, legacy, modern
+from lab.rows import every
+from lab.web import Exchange, legacy, modern
 
 from wirespeed import Client, Server
 from wirespeed.errors import RemoteError

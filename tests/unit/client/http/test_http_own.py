@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from client_lab import until
+from lab.client import until
 
 from wirespeed import Client, Context, Http, HttpOptions, Server, SyncClient
 from wirespeed.errors import CallTimeout, ConnectionLost, RemoteError, TransportError

@@ -7,8 +7,8 @@ import logging
 from typing import Any
 
 import pytest
-from client_lab import text_result, until
-from web_lab import Exchange, legacy, modern
+from lab.client import text_result, until
+from lab.web import Exchange, legacy, modern
 
 from wirespeed.client.connection.connection import ClientConnection
 from wirespeed.client.http import exchanges

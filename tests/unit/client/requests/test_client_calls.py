@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from client_lab import LEGACY, META, MODERN, Fake, Run, fill, text_result, turns
+from lab.client import LEGACY, META, MODERN, Fake, Run, fill, text_result, turns
 from msgspec import UNSET
 
 from wirespeed import Client

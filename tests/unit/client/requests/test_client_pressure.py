@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from client_lab import LEGACY, Fake, alive, text_result, turns, until
+from lab.client import LEGACY, Fake, alive, text_result, turns, until
 
 from wirespeed import Client
 from wirespeed.errors import CallTimeout, ConnectionClosed

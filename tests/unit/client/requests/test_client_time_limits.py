@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import pytest
-from asking_lab import required
-from client_lab import Run
-from peer_lab import MODERN_PEER, LinePeer, Rules, nothing
+from lab.asking import required
+from lab.client import Run
+from lab.peer import MODERN_PEER, LinePeer, Rules, nothing
 
 from wirespeed import CLIENT_DEFAULT, TASKS, Client, Server, SyncClient
 from wirespeed.errors import CallTimeout

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from client_lab import FOREVER, LEGACY, MODERN, Fake, Run, text_result, turns, until
-from peer_lab import LEGACY_PEER, MODERN_PEER, TOOL, LinePeer, Talk, nothing
+from lab.client import FOREVER, LEGACY, MODERN, Fake, Run, text_result, turns, until
+from lab.peer import LEGACY_PEER, MODERN_PEER, TOOL, LinePeer, Talk, nothing
 
 from wirespeed import Client
 from wirespeed.client.connection.connection import ClientConnection

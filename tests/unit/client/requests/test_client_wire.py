@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from client_lab import LEGACY, MODERN, Fake, Run, fill, initialized, text_result, until
+from lab.client import LEGACY, MODERN, Fake, Run, fill, initialized, text_result, until
 
 from wirespeed import Client, Stdio
 from wirespeed.errors import CallTimeout, ChildExited, InvalidResponse

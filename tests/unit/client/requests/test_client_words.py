@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from client_lab import LEGACY, MODERN, Fake, Run, alive, failed
-from peer_lab import MODERN_PEER, LinePeer
+from lab.client import LEGACY, MODERN, Fake, Run, alive, failed
+from lab.peer import MODERN_PEER, LinePeer
 
 from wirespeed import Client, Server, Stdio, SyncClient
 from wirespeed.errors import (
@@ -191,7 +191,7 @@ async def test_a_crash_says_how_to_start_again(
 async def test_a_failed_reconnection_says_when_the_next_is(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    from client_lab import until
+    from lab.client import until
 
     from wirespeed import Socket
 
@@ -238,7 +238,7 @@ async def test_a_version_that_is_always_refused(fake: Make, era: Any) -> None:
 @pytest.mark.parametrize("kind", ["deep", "long"])
 async def test_an_answer_that_was_skipped_is_named(tmp_path: Path, kind: str, first: str) -> None:
     """With its id in front the call fails at once, otherwise at its time limit."""
-    from peer_lab import Talk
+    from lab.peer import Talk
 
     from wirespeed.limits import Limits
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from asking_lab import (
+from lab.asking import (
     DONE,
     ELICIT,
     SAMPLE,
@@ -20,9 +20,9 @@ from asking_lab import (
     params_of,
     required,
 )
-from client_lab import META, Run, fill, text_result, turns, until
-from peer_lab import Talk, with_client
-from rounds_lab import call, fail, name
+from lab.client import META, Run, fill, text_result, turns, until
+from lab.peer import Talk, with_client
+from lab.rounds import call, fail, name
 
 from wirespeed.client.requests import rounds
 from wirespeed.errors import (

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from asking_lab import DONE, elicit, modern, required
-from client_lab import text_result
-from peer_lab import Talk, with_client
-from rounds_lab import call, fail, name
+from lab.asking import DONE, elicit, modern, required
+from lab.client import text_result
+from lab.peer import Talk, with_client
+from lab.rounds import call, fail, name
 
 from wirespeed.client.requests.middleware import OutboundNext, OutboundRequest
 from wirespeed.errors import CallTimeout, InputNeeded, RemoteError

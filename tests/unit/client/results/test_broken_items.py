@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from client_lab import LEGACY, MODERN, Fake, Run, text_result
+from lab.client import LEGACY, MODERN, Fake, Run, text_result
 
 from wirespeed import Client
 

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from client_lab import META, Run, until
-from feature_lab import (
+from lab.client import META, Run, until
+from lab.feature import (
     FETCHES,
     MEMBERS,
     MODERN_FETCHES,
@@ -19,7 +19,7 @@ from feature_lab import (
     tagged,
     updated,
 )
-from peer_lab import LinePeer, Rules, Talk
+from lab.peer import LinePeer, Rules, Talk
 
 from wirespeed import Client, Socket
 from wirespeed.client import cache as cache_module

@@ -12,11 +12,11 @@ from typing import Any
 
 import msgspec
 import pytest
-from client_lab import Run
-from feature_lab import peer
 from hypothesis import given
 from hypothesis import strategies as st
-from rows import every
+from lab.client import Run
+from lab.feature import peer
+from lab.rows import every
 
 from wirespeed import Client
 from wirespeed.client import feature_requests as lists

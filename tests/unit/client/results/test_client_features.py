@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from client_lab import META, Run
-from feature_lab import FETCHES, LISTS, MEMBERS, MODERN_FETCHES, URI, Message, paged, peer
-from peer_lab import LinePeer, Talk, nothing
+from lab.client import META, Run
+from lab.feature import FETCHES, LISTS, MEMBERS, MODERN_FETCHES, URI, Message, paged, peer
+from lab.peer import LinePeer, Talk, nothing
 
 from wirespeed import Client
 from wirespeed.errors import CallTimeout, InvalidResponse, RemoteError

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from client_lab import until
+from lab.client import until
 
 from wirespeed import Client, Server, Socket, SyncClient
 from wirespeed.client.connection import lifecycle

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from client_lab import LEGACY, MODERN, Fake, Run, text_result, turns, until
+from lab.client import LEGACY, MODERN, Fake, Run, text_result, turns, until
 
 from wirespeed import Client, Server
 from wirespeed.client import feature_requests as lists_module

@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 import pydantic
 import pytest
-from client_lab import text_result
-from peer_lab import MODERN_PEER, Rules, Talk, with_client
+from lab.client import text_result
+from lab.peer import MODERN_PEER, Rules, Talk, with_client
 
 from wirespeed import TASKS, Client, Context, Server
 from wirespeed.errors import CallTimeout, InputNeeded, InvalidResponse, RemoteError, ToolError

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from client_lab import Run, turns, until
-from feature_lab import SUBSCRIPTION, peer, updated
-from peer_lab import Talk
+from lab.client import Run, turns, until
+from lab.feature import SUBSCRIPTION, peer, updated
+from lab.peer import Talk
 
 from wirespeed import Client
 from wirespeed.client import callback_queue as callbacks

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from client_lab import Run, turns, until
-from feature_lab import (
+from lab.client import Run, turns, until
+from lab.feature import (
     LISTEN,
     Listener,
     Message,
@@ -23,7 +23,7 @@ from feature_lab import (
     tagged,
     updated,
 )
-from peer_lab import Talk, nothing
+from lab.peer import Talk, nothing
 
 from wirespeed import Client, Socket
 from wirespeed.errors import CallTimeout, NotHonoured, RemoteError

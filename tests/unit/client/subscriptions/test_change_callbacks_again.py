@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from client_lab import Run, until
-from feature_lab import (
+from lab.client import Run, until
+from lab.feature import (
     EVERYTHING,
     LISTEN,
     SUBSCRIPTION,
@@ -28,7 +28,7 @@ from feature_lab import (
     tagged,
     updated,
 )
-from peer_lab import Talk, nothing
+from lab.peer import Talk, nothing
 
 from wirespeed import Client, Socket
 from wirespeed.client.subscriptions import callbacks

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from client_lab import META, Run, turns, until
-from feature_lab import (
+from lab.client import META, Run, turns, until
+from lab.feature import (
     EVERYTHING,
     LISTEN,
     SUBSCRIPTION,
@@ -27,7 +27,7 @@ from feature_lab import (
     told_of,
     updated,
 )
-from peer_lab import Talk, nothing
+from lab.peer import Talk, nothing
 
 from wirespeed import Client, Socket
 from wirespeed.errors import (

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from lab.rows import every
 from rich.pretty import pretty_repr
-from rows import every
 
 from wirespeed import Client, Http, Socket, Stdio, WebSocket
 from wirespeed.client.targets import RECONNECTS

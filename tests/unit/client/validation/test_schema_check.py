@@ -7,8 +7,8 @@ import socket
 from typing import Any
 
 import pytest
+from lab.rows import every
 from msgspec import UNSET
-from rows import every
 
 from wirespeed.client.validation import check_of
 from wirespeed.errors import InvalidResponse

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from asking_lab import elicit, legacy, required
-from client_lab import Run, text_result
-from peer_lab import MODERN_PEER, Rules, Talk, nothing, with_client
+from lab.asking import elicit, legacy, required
+from lab.client import Run, text_result
+from lab.peer import MODERN_PEER, Rules, Talk, nothing, with_client
 
 from wirespeed import Client
 from wirespeed.client import validation as validation

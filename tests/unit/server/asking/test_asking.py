@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from questions_lab import (
+from lab.questions import (
     ACCEPT,
     QUESTIONS,
     REFUSAL,
@@ -25,8 +25,8 @@ from questions_lab import (
     play,
     tool_request,
 )
-from raw import META, call, cancel, modern
-from server_lab import MODERN, text_of
+from lab.raw import META, call, cancel, modern
+from lab.server import MODERN, text_of
 
 from wirespeed import Context, Server
 from wirespeed.errors import LocalError, MissingCapability

@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
-from questions_lab import Seat
+from lab.questions import Seat
 
 from wirespeed import Client, Context, Server
 from wirespeed.client.answering.types import SampleResult

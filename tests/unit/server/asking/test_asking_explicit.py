@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from questions_lab import (
+from lab.questions import (
     ACCEPT,
     ANSWERS,
     REFUSAL,
@@ -22,8 +22,8 @@ from questions_lab import (
     reply,
     tool_request,
 )
-from raw import call
-from server_lab import LEGACY, MODERN, text_of
+from lab.raw import call
+from lab.server import LEGACY, MODERN, text_of
 
 from wirespeed import Context, Server
 from wirespeed.errors import SignatureError

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 import pytest
-from questions_lab import (
+from lab.questions import (
     ACCEPT,
     ANSWERS,
     QUESTIONS,
@@ -19,8 +19,8 @@ from questions_lab import (
     served,
     tool_request,
 )
-from raw import call, cancel, request
-from server_lab import FOREVER, LEGACY, MODERN, LatePeer, text_of
+from lab.raw import call, cancel, request
+from lab.server import FOREVER, LEGACY, MODERN, LatePeer, text_of
 
 from wirespeed import Context, Server
 from wirespeed.errors import CallTimeout, InvalidResponse, MissingCapability, RemoteError

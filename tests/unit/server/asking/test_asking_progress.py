@@ -7,9 +7,9 @@ import asyncio
 from typing import Any
 
 import pytest
-from questions_lab import SAMPLED, enter, play, reply, tool_request
-from raw import call, cancel, notification
-from server_lab import LEGACY, LatePeer, text_of
+from lab.questions import SAMPLED, enter, play, reply, tool_request
+from lab.raw import call, cancel, notification
+from lab.server import LEGACY, LatePeer, text_of
 
 from wirespeed import Context, Server
 from wirespeed.errors import CallTimeout, RemoteError

@@ -13,7 +13,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from rows import every
+from lab.rows import every
 
 from wirespeed.errors import LimitExceeded, ProtocolError
 from wirespeed.server.asking import request_state as module

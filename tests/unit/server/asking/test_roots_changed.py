@@ -10,8 +10,8 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from raw import CHILDREN, call, initialize, modern, notification, surroundings
-from server_lab import LEGACY, LatePeer, Peer
+from lab.raw import CHILDREN, call, initialize, modern, notification, surroundings
+from lab.server import LEGACY, LatePeer, Peer
 
 from wirespeed import Client, Server, Stdio
 from wirespeed.types import RootsChange

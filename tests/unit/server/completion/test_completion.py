@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from typing import Any, Literal
 
 import pytest
-from caller_lab import Caller, before, since
-from server_lab import LEGACY, MODERN
+from lab.caller import Caller, before, since
+from lab.server import LEGACY, MODERN
 
 from wirespeed import Context, Server
 from wirespeed.errors import SignatureError

@@ -10,7 +10,7 @@ from typing import Annotated, Any, NewType
 
 import anyio
 import pytest
-from dependency_lab import (
+from lab.dependency import (
     Database,
     Session,
     Settings,
@@ -29,8 +29,8 @@ from dependency_lab import (
     twice,
     which,
 )
-from raw import call, cancel, request
-from server_lab import text_of
+from lab.raw import call, cancel, request
+from lab.server import text_of
 
 from wirespeed import Context, Server
 from wirespeed.errors import ProtocolError

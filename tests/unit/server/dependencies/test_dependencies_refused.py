@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import msgspec
 import pytest
-from dependency_lab import Database, Session, Settings, get_db, make_coroutine, make_plain, served
+from lab.dependency import Database, Session, Settings, get_db, make_coroutine, make_plain, served
 
 from wirespeed import Server
 from wirespeed.errors import DependencyError, SignatureError, StartupError

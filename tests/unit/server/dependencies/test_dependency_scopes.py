@@ -11,9 +11,9 @@ from typing import Any
 
 import anyio
 import pytest
-from dependency_lab import Database, Session, Settings, make_coroutine, served, which
-from raw import call, cancel, modern, request
-from server_lab import text_of
+from lab.dependency import Database, Session, Settings, make_coroutine, served, which
+from lab.raw import call, cancel, modern, request
+from lab.server import text_of
 
 from wirespeed import Server
 from wirespeed.server.dependencies import scope as scopes

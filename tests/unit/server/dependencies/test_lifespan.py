@@ -13,8 +13,8 @@ from typing import Any
 
 import anyio
 import pytest
-from raw import CHILDREN, Raw, call
-from server_lab import text_of
+from lab.raw import CHILDREN, Raw, call
+from lab.server import text_of
 
 import wirespeed
 from wirespeed import Client, Context, Server, SyncClient

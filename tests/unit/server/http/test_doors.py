@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from serve_lab import serving
+from lab.serve import serving
 
 from wirespeed import Client, Context, Http, HttpOptions, Limits, Server
 

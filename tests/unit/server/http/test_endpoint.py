@@ -9,9 +9,9 @@ import re
 import signal
 
 import pytest
-from http_lab import LEGACY, META, MODERN, Peer, Response, call, message, serving
-from rows import every
-from serve_lab import descriptors
+from lab.http import LEGACY, META, MODERN, Peer, Response, call, message, serving
+from lab.rows import every
+from lab.serve import descriptors
 
 from wirespeed import Context, Limits, Server
 from wirespeed.transport.http.options import HttpOptions

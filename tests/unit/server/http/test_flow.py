@@ -6,9 +6,9 @@ import asyncio
 from typing import Any
 
 import pytest
-import raw
-from http_lab import META, message
-from session_lab import HttpClient, Lab, Reply, served
+from lab import raw
+from lab.http import META, message
+from lab.session import HttpClient, Lab, Reply, served
 
 from wirespeed import HttpRequest, Limits, MemoryEventStore, Server
 from wirespeed.protocol.codes import CUT_OFF

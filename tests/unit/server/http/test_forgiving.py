@@ -8,7 +8,7 @@ import logging
 from typing import Any
 
 import pytest
-from http_lab import LEGACY, META, MODERN, Peer, call, message, serving
+from lab.http import LEGACY, META, MODERN, Peer, call, message, serving
 
 from wirespeed import HttpOptions, Server
 from wirespeed.client.http.answers import same_origin

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 import pytest
-from http_lab import LEGACY, MODERN, Peer, message, serving
 from hypothesis import given
 from hypothesis import strategies as st
-from rows import every
+from lab.http import LEGACY, MODERN, Peer, message, serving
+from lab.rows import every
 
 from wirespeed import Client, HeaderParam, Server
 from wirespeed._core.framing.http.head import HttpHead

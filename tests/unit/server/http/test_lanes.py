@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from http_lab import LEGACY, META, MODERN, Peer, Response, message, serving
+from lab.http import LEGACY, META, MODERN, Peer, Response, message, serving
 
 from wirespeed import Context, Server
 from wirespeed.transport.http.options import HttpOptions

@@ -8,8 +8,8 @@ from typing import Any
 
 import h11
 import pytest
-import raw
-from session_lab import Lab, served
+from lab import raw
+from lab.session import Lab, served
 
 from wirespeed import Limits
 from wirespeed.protocol.codes import CUT_OFF

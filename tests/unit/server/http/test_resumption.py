@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import raw
-from session_lab import Event, HttpClient, Lab, Reply, served
+from lab import raw
+from lab.session import Event, HttpClient, Lab, Reply, served
 
 from wirespeed import EventStore, MemoryEventStore, SQLiteEventStore
 from wirespeed.server.connection import ServerConnection

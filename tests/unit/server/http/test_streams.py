@@ -6,8 +6,8 @@ import asyncio
 from typing import Any
 
 import pytest
-import raw
-from session_lab import HttpClient, Lab, Reply, served
+from lab import raw
+from lab.session import HttpClient, Lab, Reply, served
 
 from wirespeed import MemoryEventStore
 from wirespeed.errors import ProtocolError

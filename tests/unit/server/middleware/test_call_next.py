@@ -8,8 +8,8 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
-from raw import call
-from server_lab import pass_on, text_of
+from lab.raw import call
+from lab.server import pass_on, text_of
 
 from wirespeed import Server
 from wirespeed.server.middleware.chain import HandlerAnswer

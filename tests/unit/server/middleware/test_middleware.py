@@ -10,9 +10,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from questions_lab import Asked, enter, reply
-from raw import META, call, cancel, modern, notification, request
-from server_lab import MODERN, pass_on, text_of, tool_call
+from lab.questions import Asked, enter, reply
+from lab.raw import META, call, cancel, modern, notification, request
+from lab.server import MODERN, pass_on, text_of, tool_call
 
 from wirespeed import Context, Server
 from wirespeed.errors import ProtocolError

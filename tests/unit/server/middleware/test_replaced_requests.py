@@ -7,8 +7,8 @@ from typing import Any
 
 import msgspec
 import pytest
-from raw import modern, request
-from server_lab import MODERN, text_of, tool_call
+from lab.raw import modern, request
+from lab.server import MODERN, text_of, tool_call
 
 from wirespeed import Client, Context, Server
 from wirespeed.types import Accept, InboundRequest, Reply

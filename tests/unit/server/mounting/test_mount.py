@@ -9,8 +9,8 @@ from typing import Any, Literal
 
 import msgspec
 import pytest
-from raw import call, notification, request
-from server_lab import text_of
+from lab.raw import call, notification, request
+from lab.server import text_of
 
 from wirespeed import Context, Server
 from wirespeed.errors import ProtocolError, StartupError

@@ -15,8 +15,8 @@ from typing import Annotated, Any, Literal, TypedDict
 import msgspec
 import pydantic
 import pytest
-from caller_lab import Caller, before, since
-from server_lab import MODERN
+from lab.caller import Caller, before, since
+from lab.server import MODERN
 
 from wirespeed import Context, Server
 from wirespeed.errors import ProtocolError, SignatureError

@@ -7,8 +7,8 @@ import subprocess
 import sys
 from typing import Any
 
-from caller_lab import Caller
-from server_lab import MODERN
+from lab.caller import Caller
+from lab.server import MODERN
 
 from wirespeed import Server
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from raw import META, call, initialize, modern, request
-from server_lab import LEGACY, MODERN, tool_call
+from lab.raw import META, call, initialize, modern, request
+from lab.server import LEGACY, MODERN, tool_call
 
 from wirespeed import Context, Server
 

@@ -6,8 +6,8 @@ import asyncio
 from typing import Any
 
 import pytest
-from raw import call, cancel, request
-from server_lab import pass_on, text_of
+from lab.raw import call, cancel, request
+from lab.server import pass_on, text_of
 
 from wirespeed import Server
 

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from rows import every
+from lab.rows import every
 
 from wirespeed import Client, Context, HttpRequest, Server, User, WebSocket
 

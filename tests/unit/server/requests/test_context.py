@@ -8,8 +8,8 @@ import threading
 from typing import Any
 
 import pytest
-from raw import META, call, cancel, modern, request
-from server_lab import LEGACY, MODERN, text_of
+from lab.raw import META, call, cancel, modern, request
+from lab.server import LEGACY, MODERN, text_of
 
 from wirespeed import Context, Server
 

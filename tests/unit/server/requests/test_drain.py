@@ -6,9 +6,9 @@ import asyncio
 from typing import Any
 
 import pytest
-from questions_lab import ROOTS, enter, reply
-from raw import call, cancel, encode, modern, notification, request
-from server_lab import text_of
+from lab.questions import ROOTS, enter, reply
+from lab.raw import call, cancel, encode, modern, notification, request
+from lab.server import text_of
 
 from wirespeed import Context, Server
 from wirespeed.limits import Limits

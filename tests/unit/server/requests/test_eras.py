@@ -6,8 +6,8 @@ import json
 from typing import Any
 
 import pytest
-from raw import META, call, envelope, initialize, modern, notification, request
-from server_lab import LEGACY, MODERN, text_of
+from lab.raw import META, call, envelope, initialize, modern, notification, request
+from lab.server import LEGACY, MODERN, text_of
 
 from wirespeed import Context, Server
 from wirespeed.types import Icon

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from server_lab import Peer, text_of
+from lab.server import Peer, text_of
 
 from wirespeed import Client, Server
 from wirespeed.errors import ProtocolError, ToolError

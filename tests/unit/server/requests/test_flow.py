@@ -8,9 +8,9 @@ import os
 from typing import Any
 
 import pytest
-from raw import META, Raw, call, cancel, modern, request, strict, tool_server
-from rows import every
-from server_lab import Peer, text_of
+from lab.raw import META, Raw, call, cancel, modern, request, strict, tool_server
+from lab.rows import every
+from lab.server import Peer, text_of
 
 from wirespeed import Context, Server
 from wirespeed.limits import Limits

@@ -12,8 +12,8 @@ from typing import Any
 
 import anyio
 import pytest
-from raw import call, cancel, request
-from server_lab import text_of
+from lab.raw import call, cancel, request
+from lab.server import text_of
 
 from wirespeed import Context, Server
 

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from typing import Annotated, Any
 
 import pytest
-from raw import call, cancel, request
-from server_lab import text_of
+from lab.raw import call, cancel, request
+from lab.server import text_of
 
 from wirespeed import Server
 from wirespeed.errors import ProtocolError

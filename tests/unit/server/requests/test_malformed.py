@@ -6,9 +6,9 @@ import json
 from typing import Any
 
 import pytest
-from raw import Raw, call, initialize, modern, notification, request, tool_server
-from rows import every
-from server_lab import LEGACY, MODERN, Peer, text_of
+from lab.raw import Raw, call, initialize, modern, notification, request, tool_server
+from lab.rows import every
+from lab.server import LEGACY, MODERN, Peer, text_of
 
 from wirespeed import Server
 from wirespeed.limits import Limits

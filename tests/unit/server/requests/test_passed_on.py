@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 import pytest
-from caller_lab import before, since
-from server_lab import FOREVER, LEGACY, MODERN
+from lab.caller import before, since
+from lab.server import FOREVER, LEGACY, MODERN
 
 from wirespeed import Client, Server
 from wirespeed.protocol.blocks import Audio, ResourceContents, ResourceLink, Text, UnknownContent

@@ -6,8 +6,8 @@ import asyncio
 import json
 from typing import Any
 
-from raw import call, encode, initialize, modern
-from server_lab import Peer, text_of
+from lab.raw import call, encode, initialize, modern
+from lab.server import Peer, text_of
 
 from wirespeed import Context, Server
 from wirespeed.core import MemoryReply

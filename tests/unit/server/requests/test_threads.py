@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from typing import Annotated, Any
 
 import pytest
-from raw import call, cancel, modern
-from server_lab import MODERN, text_of
+from lab.raw import call, cancel, modern
+from lab.server import MODERN, text_of
 
 from wirespeed import Client, Depends, Extension, Server
 

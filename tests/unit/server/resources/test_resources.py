@@ -17,9 +17,9 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 import pytest
-from caller_lab import Caller, before, code_of_missing, since
-from raw import META, modern
-from server_lab import LEGACY, MODERN
+from lab.caller import Caller, before, code_of_missing, since
+from lab.raw import META, modern
+from lab.server import LEGACY, MODERN
 
 from wirespeed import Context, Server
 from wirespeed.errors import ProtocolError, ResourceNotFound, SignatureError

@@ -10,11 +10,11 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 import pytest
-from caller_lab import Caller, code_of_missing
 from hypothesis import given
 from hypothesis import strategies as st
-from rows import every
-from server_lab import MODERN
+from lab.caller import Caller, code_of_missing
+from lab.rows import every
+from lab.server import MODERN
 
 from wirespeed import Server
 from wirespeed.server.resources.folder import Folder, relative_path

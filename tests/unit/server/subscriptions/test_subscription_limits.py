@@ -8,7 +8,7 @@ import threading
 from typing import Any
 
 import pytest
-from raw import cancel, modern, request
+from lab.raw import cancel, modern, request
 
 from wirespeed import Server
 from wirespeed.limits import Limits

@@ -12,8 +12,8 @@ import attrs
 import msgspec
 import pydantic
 import pytest
-from raw import call
-from server_lab import MODERN, Peer, pass_on, text_of, tool_call
+from lab.raw import call
+from lab.server import MODERN, Peer, pass_on, text_of, tool_call
 
 from wirespeed import Client, Server
 from wirespeed.errors import RemoteError

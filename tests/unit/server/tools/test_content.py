@@ -18,7 +18,7 @@ import pydantic
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from rows import every
+from lab.rows import every
 
 from wirespeed.errors import SignatureError
 from wirespeed.protocol.blocks import (

@@ -11,7 +11,7 @@ from typing import Annotated, Any, NamedTuple, NotRequired, TypedDict
 import msgspec
 import pydantic
 import pytest
-from caller_lab import Caller
+from lab.caller import Caller
 
 from wirespeed import Extension, HeaderParam, Server
 from wirespeed.errors import SignatureError

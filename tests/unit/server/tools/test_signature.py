@@ -28,10 +28,10 @@ import attrs
 import msgspec
 import pydantic
 import pytest
-from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
-from rows import every
+from lab.examples import examples
+from lab.rows import every
 
 from wirespeed import HeaderParam
 from wirespeed.errors import SignatureError

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from rows import every
+from lab.rows import every
 
 from wirespeed import Client, Server
 from wirespeed.server.tools.tool import LongTexts

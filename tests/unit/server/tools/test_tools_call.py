@@ -12,8 +12,8 @@ from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
-from raw import META, call, cancel, modern, request
-from server_lab import MODERN, Peer, pass_on, text_of, tool_call
+from lab.raw import META, call, cancel, modern, request
+from lab.server import MODERN, Peer, pass_on, text_of, tool_call
 
 from wirespeed import Context, Server
 from wirespeed.errors import ProtocolError

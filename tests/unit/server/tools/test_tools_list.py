@@ -7,8 +7,8 @@ import threading
 from typing import Any
 
 import pytest
-from raw import META, cancel, initialize, modern, notification, request
-from server_lab import MODERN
+from lab.raw import META, cancel, initialize, modern, notification, request
+from lab.server import MODERN
 
 from wirespeed import Server
 from wirespeed.server.subscriptions import MAX_LISTENS

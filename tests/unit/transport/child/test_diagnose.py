@@ -7,7 +7,7 @@ import signal
 from pathlib import Path
 
 import pytest
-from child_lab import (
+from lab.child import (
     CHILDREN,
     shell,
 )

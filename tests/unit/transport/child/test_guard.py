@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 
 import pytest
-from child_lab import CHILDREN, FOREVER, open_fds, read_line, shell, state, wait_dead
+from lab.child import CHILDREN, FOREVER, open_fds, read_line, shell, state, wait_dead
 
 from wirespeed import Stdio
 from wirespeed.transport.child.group import SCRIPT

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from child_lab import read_line
+from lab.child import read_line
 
 from wirespeed import ProcessLimits, Stdio
 from wirespeed.errors import LaunchError

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from child_lab import (
+from lab.child import (
     CHILDREN,
     FOREVER,
     Run,

@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from child_lab import (
+from lab.child import (
     FOREVER,
     open_fds,
     python,

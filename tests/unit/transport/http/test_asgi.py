@@ -10,8 +10,8 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from asgi_lab import FOREVER, Request, call, message
-from rows import every
+from lab.asgi import FOREVER, Request, call, message
+from lab.rows import every
 
 from wirespeed import Context, HttpOptions, HttpRequest, HttpResponse, Limits, Server
 from wirespeed.litemcp import LiteServer

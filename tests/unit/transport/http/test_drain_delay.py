@@ -12,7 +12,7 @@ import time
 from typing import Self
 
 import pytest
-import raw
+from lab import raw
 
 PROGRAM = """
 import sys

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rows import every
+from lab.rows import every
 
 from wirespeed.transport.gate import Forwarded
 from wirespeed.transport.options import Headers

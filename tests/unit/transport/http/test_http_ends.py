@@ -13,9 +13,9 @@ import time
 from typing import Any
 
 import pytest
-from origin_lab import JSON, SSE, Origin, Request, Told, chunk, ok, pool_for, post
-from rows import every
-from serve_lab import descriptors
+from lab.origin import JSON, SSE, Origin, Request, Told, chunk, ok, pool_for, post
+from lab.rows import every
+from lab.serve import descriptors
 
 from wirespeed.errors import TransportError
 from wirespeed.limits import Limits

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from rows import every
+from lab.rows import every
 
 from wirespeed import HttpOptions, HttpRequest, HttpResponse, ListenOptions
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from origin_lab import JSON, SSE, Origin, Request, Told, chunk, ok, pool_for, post
+from lab.origin import JSON, SSE, Origin, Request, Told, chunk, ok, pool_for, post
 
 from wirespeed.errors import TransportError
 

@@ -9,9 +9,9 @@ import ssl
 from typing import Any
 
 import pytest
-from raw import call, encode, initialize
-from rows import every
-from serve_lab import (
+from lab.raw import call, encode, initialize
+from lab.rows import every
+from lab.serve import (
     FOREVER,
     Answer,
     Bare,

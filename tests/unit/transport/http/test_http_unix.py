@@ -16,8 +16,8 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
-from raw import without_sanitizers
-from rows import every
+from lab.raw import without_sanitizers
+from lab.rows import every
 
 from wirespeed import Client, Http, ListenOptions, Server, serve
 from wirespeed.errors import TransportError

@@ -11,8 +11,8 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from origin_lab import Origin, Request, ok, pool_for, post
-from rows import every
+from lab.origin import Origin, Request, ok, pool_for, post
+from lab.rows import every
 
 from wirespeed.errors import TransportError
 from wirespeed.transport.address import parse

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 
 import pytest
-from rows import every
+from lab.rows import every
 
 from wirespeed._core.slab import Lease, slabs_live
 from wirespeed.transport.http.sse import EventReader

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import pytest
-import raw
+from lab import raw
 
 Crew: TypeAlias = Callable[..., Any]
 

@@ -10,9 +10,9 @@ from collections.abc import AsyncIterator
 from typing import Any, ClassVar
 
 import pytest
-from raw import call, encode, envelope, initialize
-from rows import every
-from serve_lab import Answer, Bare, lab_server, serving
+from lab.raw import call, encode, envelope, initialize
+from lab.rows import every
+from lab.serve import Answer, Bare, lab_server, serving
 
 from wirespeed import HttpRequest, Limits, Server
 from wirespeed.litemcp import LiteServer

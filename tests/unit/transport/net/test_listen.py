@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from child_lab import Run
-from raw import encode, initialize, strict
+from lab.child import Run
+from lab.raw import encode, initialize, strict
+from lab.rows import every
+from lab.serve import Bare, Place, descriptors, exchange, lab_server, serving, upgrade
 from rich.pretty import pretty_repr
-from rows import every
-from serve_lab import Bare, Place, descriptors, exchange, lab_server, serving, upgrade
 
 import wirespeed
 from wirespeed import ListenOptions, Refusal, Server

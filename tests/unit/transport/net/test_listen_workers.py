@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any, Self
 
 import pytest
-from raw import FOREVER, call, initialize, modern, strict
-from serve_lab import frame, upgrade
+from lab.raw import FOREVER, call, initialize, modern, strict
+from lab.serve import frame, upgrade
 
 from wirespeed import Server
 from wirespeed.transport.address import parse

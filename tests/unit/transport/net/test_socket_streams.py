@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from raw import call, encode, initialize, strict
-from serve_lab import Place, descriptors, lab_server, serving, slabs
+from lab.raw import call, encode, initialize, strict
+from lab.serve import Place, descriptors, lab_server, serving, slabs
 
 LIMIT = 1 << 20  # bytes of a line
 

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from raw import FOREVER, surroundings
+from lab.process import LAUNCH
+from lab.raw import FOREVER, surroundings
 
 from wirespeed import SyncClient
 
@@ -37,18 +38,6 @@ if len(urls) == 1:
     run(urls[0], server, workers=int(sys.argv[1]), on_listening=told)
 else:
     run_together([(url, server, told, {}) for url in urls])
-"""
-# A service manager starts a program with its sockets as descriptors 3, 4, ...
-LAUNCH = """
-import os, sys
-n = int(sys.argv[1])
-given = [os.dup(int(fd)) for fd in sys.argv[2:2 + n]]
-os.environ.update(LISTEN_PID=str(os.getpid()), LISTEN_FDS=str(n), LISTEN_FDNAMES="x")
-for i, fd in enumerate(given):
-    os.dup2(fd, 50 + i)
-for i in range(n):
-    os.dup2(50 + i, 3 + i)
-os.execv(sys.executable, [sys.executable, *sys.argv[2 + n:]])
 """
 
 

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from raw import modern
-from serve_lab import Place, serving
+from lab.raw import modern
+from lab.serve import Place, serving
 
 from wirespeed import Server
 from wirespeed.litemcp import LiteServer

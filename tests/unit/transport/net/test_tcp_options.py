@@ -6,8 +6,8 @@ import socket
 from typing import Any
 
 import pytest
-from rows import every
-from serve_lab import lab_server, serving
+from lab.rows import every
+from lab.serve import lab_server, serving
 
 from wirespeed import Client
 from wirespeed.transport.net import listener, sockets

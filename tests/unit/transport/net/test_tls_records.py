@@ -8,8 +8,8 @@ import ssl
 from typing import Any
 
 import pytest
-from raw import encode, initialize
-from serve_lab import FOREVER, Answer, lab_server, serving
+from lab.raw import encode, initialize
+from lab.serve import FOREVER, Answer, lab_server, serving
 
 SECURE = "https://127.0.0.1:0/mcp"
 

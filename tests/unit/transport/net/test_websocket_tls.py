@@ -12,8 +12,8 @@ import struct
 from typing import Any
 
 import pytest
-from raw import call, initialize
-from serve_lab import Answer, Bare, Place, descriptors, frame, lab_server, serving, slabs, upgrade
+from lab.raw import call, initialize
+from lab.serve import Answer, Bare, Place, descriptors, frame, lab_server, serving, slabs, upgrade
 from websockets.asyncio.client import connect
 
 from wirespeed import Client, WebSocket

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from raw import encode, initialize
-from rows import every
-from serve_lab import lab_server, serving
+from lab.raw import encode, initialize
+from lab.rows import every
+from lab.serve import lab_server, serving
 from websockets.utils import accept_key
 
 from wirespeed._core.framing.line import LineFramer

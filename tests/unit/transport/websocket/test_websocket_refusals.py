@@ -9,8 +9,8 @@ import socket
 from typing import Any
 
 import pytest
-from rows import every
-from serve_lab import LOOPBACK, Bare, descriptors, exchange, lab_server, serving, upgrade
+from lab.rows import every
+from lab.serve import LOOPBACK, Bare, descriptors, exchange, lab_server, serving, upgrade
 
 from wirespeed import HttpRequest, Refusal
 

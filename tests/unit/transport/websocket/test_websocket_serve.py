@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 import websockets
-from raw import call, initialize, modern, notification, request
-from rows import every
-from serve_lab import Bare, Place, descriptors, exchange, frame, lab_server, serving, slabs, upgrade
+from lab.raw import call, initialize, modern, notification, request
+from lab.rows import every
+from lab.serve import Bare, Place, descriptors, exchange, frame, lab_server, serving, slabs, upgrade
 from websockets.asyncio.client import ClientConnection, connect
 
 from wirespeed import Client, Server
