@@ -67,13 +67,13 @@ def check(stream: bytes, *expected: bytes | None, rest: list[bytes | None] | Non
 # -- what ends a frame ----------------------------------------------------------------------------
 
 
-def test_trap_88_two_newlines_are_content_and_three_end_the_frame() -> None:
+def test_two_newlines_are_content_and_three_end_the_frame() -> None:
     check(b'{\n\n"a":\n\n1\n}\n\n\n', b'{\n\n"a":\n\n1\n}')
     check(ONE + b"\n\n\n" + ONE + b"\n\n\n", ONE, ONE)
 
 
 @every("end", [b"\n\n\n", b"\r\n\r\n\r\n", b"\r\n\n\n", b"\n\r\n\n", b"\n\n\r\n", b"\r\n\r\n\n"])
-def test_trap_88_a_carriage_return_and_a_newline_are_one_newline(end: bytes) -> None:
+def test_a_carriage_return_and_a_newline_are_one_newline(end: bytes) -> None:
     check(ONE + end, ONE)
     check(ONE.replace(b"\n", b"\r\n") + end, ONE.replace(b"\n", b"\r\n"))
 
@@ -89,7 +89,7 @@ def test_a_carriage_return_that_is_no_line_end_is_content() -> None:
 
 
 @every("more", [b"\n", b"\n\n", b"\r\n", b" \n\n", b"\n\n\n", b"\n" * 7, b" \t"])
-def test_trap_89_more_newlines_belong_to_the_next_frame_and_empty_ones_are_skipped(
+def test_more_newlines_belong_to_the_next_frame_and_empty_ones_are_skipped(
     more: bytes,
 ) -> None:
     check(more + ONE + b"\n\n\n" + more + TWO + b"\n\n\n" + more, ONE, TWO)
@@ -289,7 +289,7 @@ def test_lenient_at_the_end_of_input() -> None:
 # -- written --------------------------------------------------------------------------------------
 
 
-def test_trap_95_what_is_sent_ends_with_three_newlines() -> None:
+def test_what_is_sent_ends_with_three_newlines() -> None:
     reader = Reader()
     reader.stream.send(TWO)
     reader.stream.send(b"[" + b"1" * 10_000 + b"]")

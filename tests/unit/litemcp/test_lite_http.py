@@ -117,7 +117,7 @@ class Waiting:
 # -- our server, a client written from the pages ---------------------------------------------------
 
 
-async def test_trap_96_get_and_post_share_the_path_and_bodies_have_no_envelope() -> None:
+async def test_get_and_post_share_the_path_and_bodies_have_no_envelope() -> None:
     async with served(calculator()) as peer:
         info = await peer.ask("GET", "/calc")
         assert info.status == 200
@@ -302,7 +302,7 @@ async def test_several_servers_of_both_protocols_share_a_port() -> None:
         ({"x_token": bearer()}, False),
     ],
 )
-async def test_trap_93_either_header_brings_the_token_on_every_request(
+async def test_either_header_brings_the_token_on_every_request(
     once: Run, fields: dict[str, str], good: bool
 ) -> None:
     for status in (403, 401):
@@ -315,7 +315,7 @@ async def test_trap_93_either_header_brings_the_token_on_every_request(
                 assert (await peer.ask("GET", "/calc", **fields)).status == found.status
 
 
-async def test_trap_94_any_header_reaches_the_server(once: Run) -> None:
+async def test_any_header_reaches_the_server(once: Run) -> None:
     seen = []
 
     async def authenticate(request: wirespeed.HttpRequest) -> bool:

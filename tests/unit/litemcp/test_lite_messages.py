@@ -21,19 +21,19 @@ pytestmark = pytest.mark.compiled
 # -- versions -------------------------------------------------------------------------------------
 
 
-def test_trap_97_versions_are_compared_number_by_number() -> None:
+def test_versions_are_compared_number_by_number() -> None:
     assert parse_version(b"[1,10,0]") > parse_version(b"[1,9,0]")
     assert parse_version(b"[1,0,0]") == VERSION == VersionTuple(1, 0, 0)
     assert str(parse_version(b"[1,10,3]")) == "1.10.3"
 
 
 @pytest.mark.parametrize("text", [b"[1,0,0]", b" [ 1 , 10 , 3 ] ", b"[1,999,999]"])
-def test_trap_97_an_equal_major_version_is_served(text: bytes) -> None:
+def test_an_equal_major_version_is_served(text: bytes) -> None:
     assert refuse_version(text) is None
 
 
 @pytest.mark.parametrize("text", [b"[2,0,0]", b"[0,1,0]", b"[10,0,0]"])
-def test_trap_97_another_major_version_is_refused(text: bytes) -> None:
+def test_another_major_version_is_refused(text: bytes) -> None:
     version = ".".join(map(str, msgspec.json.decode(text)))
     assert refuse_version(text) == f"LiteMCP {version} is not supported, only 1.0.0"
     assert refuse_version(text, parse_version(text)) is None
@@ -47,7 +47,7 @@ def test_trap_97_another_major_version_is_refused(text: bytes) -> None:
         b'{"major":1,"minor":0,"patch":"0"}',
     ],
 )  # fmt: skip
-def test_trap_97_malformed_versions_are_refused(text: bytes) -> None:
+def test_malformed_versions_are_refused(text: bytes) -> None:
     with pytest.raises(ValueError, match="three integers"):
         parse_version(text)
     assert refuse_version(text) == "a version is [major, minor, patch], three integers"

@@ -71,7 +71,7 @@ async def test_the_exchange_of_the_pages() -> None:
 
 
 @pytest.mark.parametrize("data", [{}, None, {"anything": 1}, [], "x", ...])
-async def test_trap_91_the_data_of_a_get_do_not_matter(once: Run, data: Any) -> None:
+async def test_the_data_of_a_get_do_not_matter(once: Run, data: Any) -> None:
     request = get(1, data=data)
     if data is ...:
         del request["data"]
@@ -79,7 +79,7 @@ async def test_trap_91_the_data_of_a_get_do_not_matter(once: Run, data: Any) -> 
         assert (await peer.ask(request))["type"] == "info"
 
 
-async def test_trap_92_arguments_are_positional_and_echoed_by_name() -> None:
+async def test_arguments_are_positional_and_echoed_by_name() -> None:
     async with served(calculator()) as peer:
         answer = await peer.ask(call(1, "Calculator", ["2", "3"]))
         assert answer["data"]["params"] == {"a": "2", "b": "3"}
@@ -97,7 +97,7 @@ async def test_trap_92_arguments_are_positional_and_echoed_by_name() -> None:
             assert failure(answer) == "missing arguments: a, b"
 
 
-async def test_trap_92_a_failing_tool_keeps_the_shape(once: Run, caplog: Any) -> None:
+async def test_a_failing_tool_keeps_the_shape(once: Run, caplog: Any) -> None:
     server = LiteServer()
 
     @server.tool
@@ -264,7 +264,7 @@ async def test_other_ids_are_logged_and_not_answered(once: Run, id: Any, caplog:
     assert caplog.text.count("its id is not an integer") == 2
 
 
-async def test_trap_90_a_repeated_id_gets_no_answer_and_runs_nothing(caplog: Any) -> None:
+async def test_a_repeated_id_gets_no_answer_and_runs_nothing(caplog: Any) -> None:
     server = LiteServer()
     ran = []
 
@@ -290,7 +290,7 @@ async def test_trap_90_a_repeated_id_gets_no_answer_and_runs_nothing(caplog: Any
 # -- versions -------------------------------------------------------------------------------------
 
 
-async def test_trap_97_a_call_of_another_version_gets_an_error_and_a_get_the_info(
+async def test_a_call_of_another_version_gets_an_error_and_a_get_the_info(
     once: Run,
 ) -> None:
     async with served(calculator()) as peer:
@@ -360,7 +360,7 @@ async def test_of_a_member_that_comes_twice_the_last_counts(once: Run) -> None:
         assert (await peer.recv())["type"] == "info"
 
 
-async def test_trap_89_empty_frames_are_no_fault(once: Run, caplog: Any) -> None:
+async def test_empty_frames_are_no_fault(once: Run, caplog: Any) -> None:
     async with served(calculator()) as peer:
         await peer.nothing_for(b"\n" * 6, b" \n\n\n\r\n\r\n\r\n\t\n")
         assert peer.connection.faults == 0

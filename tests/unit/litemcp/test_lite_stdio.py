@@ -54,7 +54,7 @@ def converse(which: str, data: bytes, loop: str = "uvloop") -> tuple[list[Any], 
 
 
 @both_loops
-def test_trap_95_answers_end_with_three_newlines_and_nothing_else_is_on_stdout(loop: str) -> None:
+def test_answers_end_with_three_newlines_and_nothing_else_is_on_stdout(loop: str) -> None:
     answers, errors, status = converse(
         "noisy", encode(get(1)) + encode(call(2, "noisy", ["x"])), loop
     )
@@ -66,7 +66,7 @@ def test_trap_95_answers_end_with_three_newlines_and_nothing_else_is_on_stdout(l
 
 
 @every("style", ["pretty", "crlf", "blank lines", "bom", "no terminator", "many newlines"])
-def test_trap_88_requests_as_people_write_them(style: str) -> None:
+def test_three_newlines_end_requests_as_people_write_them(style: str) -> None:
     requests = [get(1), call(2, "Calculator", ["2", "3"])]
     text = "".join(json.dumps(r, indent=4) + "\n\n\n" for r in requests)
     if style == "crlf":

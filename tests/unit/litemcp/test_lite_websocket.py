@@ -89,7 +89,7 @@ async def test_several_tools_on_several_paths() -> None:
         ({"X-Token": bearer()}, False),
     ],
 )
-async def test_trap_93_either_header_brings_the_token(
+async def test_either_header_brings_the_token(
     once: Run, headers: dict[str, str], good: bool
 ) -> None:
     for status in (403, 401):
@@ -104,7 +104,7 @@ async def test_trap_93_either_header_brings_the_token(
             assert caught.value.response.status_code == status
 
 
-async def test_trap_94_any_header_reaches_the_server(once: Run) -> None:
+async def test_any_header_reaches_the_server(once: Run) -> None:
     seen = []
 
     def authenticate(request: wirespeed.HttpRequest) -> bool:
@@ -152,7 +152,7 @@ async def test_what_is_no_message_is_ignored_and_the_socket_stays(once: Run, tex
         assert (await ask(socket, get(1)))["id"] == 1
 
 
-async def test_trap_90_repeated_ids_count_for_a_connection(once: Run) -> None:
+async def test_repeated_ids_count_for_a_connection(once: Run) -> None:
     async with listening(calculator()) as url, connect(url) as one, connect(url) as other:
         for socket in (one, other):
             assert (await ask(socket, get(1)))["id"] == 1

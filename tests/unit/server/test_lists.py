@@ -56,7 +56,7 @@ def test_a_cursor_needs_no_connection_and_survives_changes_elsewhere(
 
 
 @pytest.mark.parametrize("size", [2, None])
-def test_trap_61_a_bad_cursor_is_refused_and_the_empty_one_is_a_cursor(
+def test_a_bad_cursor_is_refused_and_the_empty_one_is_a_cursor(
     size: int | None, kind: Kind, caller: Any
 ) -> None:
     client = caller(kind.fill(Server("pages", page_size=size), *range(4)))

@@ -305,7 +305,7 @@ async def test_tasks_that_are_none_in_2026(tmp_path: Path, shown: Any) -> None:
 
 
 async def test_a_task_that_was_not_negotiated(tmp_path: Path) -> None:
-    """Trap 24: a result type that nobody declared makes the response invalid."""
+    """A result type that nobody declared makes the response invalid."""
     fake = Fake(tmp_path, NEW)
     async with Client(fake.target) as client:
         with pytest.raises(InvalidResponse, match="'task', which was not negotiated"):

@@ -74,7 +74,7 @@ async def test_the_result_is_waited_for(era: Any) -> None:
 
 
 async def test_a_failing_tool_is_no_error(era: Any) -> None:
-    """Trap 78, seen from the client."""
+    """A tool's error ends its task as any result does, seen from the client."""
     async with client_of(Workshop(poll_interval=0.02), era) as client:
         task = await client.start_tool("fails")
         result = await task.result()
@@ -259,7 +259,7 @@ async def test_a_tool_that_only_runs_as_a_task_is_called_as_one(
         }
 
 
-async def test_trap_79_without_the_extension_nothing_is_a_task() -> None:
+async def test_without_the_extension_nothing_is_a_task() -> None:
     shop = Workshop()
     async with Client(shop.server, era="modern") as client:
         await client.list_tools()

@@ -45,7 +45,7 @@ def test_tools_do_not_say_it(peer: Peer) -> None:
     assert not any("execution" in tool for tool in tools)
 
 
-def test_trap_79_no_task_for_a_client_without_the_extension(shop: Workshop, peer: Peer) -> None:
+def test_no_task_for_a_client_without_the_extension(shop: Workshop, peer: Peer) -> None:
     result = peer.result(modern(1, "tools/call", {"name": "blocking", "arguments": {"n": 1}}))
     assert result["resultType"] == "complete" and "taskId" not in result
     # nor because an earlier request declared it
@@ -54,7 +54,7 @@ def test_trap_79_no_task_for_a_client_without_the_extension(shop: Workshop, peer
     assert result["resultType"] == "complete"
 
 
-def test_trap_79_the_task_param_is_ignored(peer: Peer) -> None:
+def test_the_task_param_is_ignored(peer: Peer) -> None:
     params = {"name": "plain", "task": {"ttl": 5}}
     assert peer.result(ask(1, "tools/call", params))["resultType"] == "complete"
     params = {"name": "blocking", "arguments": {"n": 1}, "task": {"ttl": 5}}
@@ -91,7 +91,7 @@ def test_requests_of_clients_without_the_extension(peer: Peer, method: str) -> N
 
 
 @pytest.mark.parametrize("method", ["tasks/result", "tasks/list"])
-def test_trap_80_methods_of_the_older_form_are_not_there(peer: Peer, method: str) -> None:
+def test_task_methods_of_the_older_form_are_unknown(peer: Peer, method: str) -> None:
     task = start(peer, "double", {"n": 1})
     assert peer.error(get(1, task, method))[0] == -32601
 
@@ -135,7 +135,7 @@ def test_a_task_from_its_start_to_its_result(connect: Any, new_store: MakeStore)
     assert all("method" not in message for message in peer.fence())
 
 
-def test_trap_78_a_result_with_is_error_is_a_completed_task(peer: Peer) -> None:
+def test_a_result_with_is_error_is_a_completed_task(peer: Peer) -> None:
     done = finished(peer, start(peer, "fails"))
     assert done["status"] == "completed" and "error" not in done
     assert done["result"]["isError"] is True

@@ -142,7 +142,7 @@ def test_a_task_from_its_start_to_its_result(
     assert peer.result(get(6, task["taskId"], "tasks/result")) == result
 
 
-def test_trap_78_a_result_with_is_error_is_a_failed_task(peer: Peer) -> None:
+def test_a_result_with_is_error_is_a_failed_task(peer: Peer) -> None:
     task = start(peer, "fails")
     answered = answer(peer, get(1, task, "tasks/result"))
     assert answered["result"]["isError"] is True

@@ -19,7 +19,7 @@ from wirespeed.transport.taskpool_choice import open_pool
 @every("one_socket", [True, False])
 @every("high", [1000, 65536, 1 << 20])
 @every("step", [997, 65536])
-async def test_trap_34_answers_of_all_sizes_arrive_whole_and_in_turn(
+async def test_answers_of_all_sizes_arrive_whole_and_in_turn(
     one_socket: bool, high: int, step: int
 ) -> None:
     """A slow reader: writes are short at every place of the gather list, which is packed,
@@ -44,7 +44,7 @@ async def test_trap_34_answers_of_all_sizes_arrive_whole_and_in_turn(
         assert len(ends.connection.session.outbox) == 0
 
 
-async def test_trap_34_small_answers_to_a_reader_that_starts_late() -> None:
+async def test_small_answers_to_a_reader_that_starts_late() -> None:
     """More than a pipe holds, in many blocks, while more is queued behind it."""
     async with Ends(server_of()) as ends:
         n, method = 5000, "nope" * 40

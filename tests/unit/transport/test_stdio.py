@@ -63,7 +63,7 @@ def lines(*messages: Any) -> bytes:
 # -- nobody else's wire ---------------------------------------------------------------------------
 
 
-def test_trap_28_what_tools_print_is_not_on_the_wire() -> None:
+def test_what_tools_print_is_not_on_the_wire() -> None:
     with spawn(banner=True) as peer:
         peer.handshake()
         peer.send(*(call(i, "noise", {"text": f"noise-{i}"}) for i in range(5)))
@@ -277,7 +277,7 @@ def test_pipes_get_room_for_long_messages() -> None:
 # -- the end of input -----------------------------------------------------------------------------
 
 
-def test_trap_31_the_end_of_input_ends_an_idle_server() -> None:
+def test_the_end_of_input_ends_an_idle_server() -> None:
     with spawn() as peer:
         assert peer.end() == 0
     with spawn() as peer:
@@ -348,7 +348,7 @@ def test_a_blocked_thread_of_a_cancelled_call_does_not_hold_the_exit() -> None:
         assert peer.end() == 0
 
 
-def test_trap_62_a_cancelled_call_ends_without_an_answer_during_the_shutdown() -> None:
+def test_a_cancelled_call_ends_without_an_answer_during_the_shutdown() -> None:
     with spawn() as peer:
         peer.handshake()
         peer.send(call(1, "late"), call(2, "late"), request(3, "ping"))
@@ -357,7 +357,7 @@ def test_trap_62_a_cancelled_call_ends_without_an_answer_during_the_shutdown() -
         assert peer.end() == 0
 
 
-def test_trap_72_listens_end_with_the_input() -> None:
+def test_listens_end_with_the_input() -> None:
     with spawn() as peer:
         peer.ask(modern(1, "subscriptions/listen", {"notifications": {"toolsListChanged": True}}))
         got = last_words(peer)

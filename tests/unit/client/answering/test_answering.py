@@ -267,9 +267,7 @@ def test_a_url_is_agreed_to_without_content(once: Run, tmp_path: Path) -> None:
     assert (seen[0].url, seen[0].elicitation_id) == ("https://example.com/x", "e1")
 
 
-def test_trap_65_a_client_without_url_mode_refuses_urls_and_takes_forms(
-    once: Run, tmp_path: Path
-) -> None:
+def test_a_client_without_url_mode_refuses_urls_and_takes_forms(once: Run, tmp_path: Path) -> None:
     form, url = once(
         asked(tmp_path, ("elicitation/create", ELICIT), ("elicitation/create", URL), on_elicit=name)
     )
@@ -278,7 +276,7 @@ def test_trap_65_a_client_without_url_mode_refuses_urls_and_takes_forms(
     assert "elicitation.url" in url["error"]["message"]
 
 
-def test_trap_65_a_client_with_urls_alone_refuses_forms(once: Run, tmp_path: Path) -> None:
+def test_a_client_with_urls_alone_refuses_forms(once: Run, tmp_path: Path) -> None:
     [got] = once(asked(tmp_path, ("elicitation/create", ELICIT), on_elicit_url=name))
     assert got["error"]["code"] == -32602
     assert "elicitation.form" in got["error"]["message"]
@@ -394,9 +392,7 @@ TEXT = {"type": "text", "text": "hello"}
         (TEXT, [USE, USE | {"id": "2"}], [RESULT]),
     ],
 )
-def test_trap_81_tool_results_stand_alone_and_match(
-    once: Run, tmp_path: Path, contents: Any
-) -> None:
+def test_tool_results_stand_alone_and_match(once: Run, tmp_path: Path, contents: Any) -> None:
     ran = []
     [got] = once(
         asked(

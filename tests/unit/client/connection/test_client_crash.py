@@ -352,7 +352,7 @@ async def test_no_restart_after_close(once: Run, fake: Make) -> None:
 # -- listening -------------------------------------------------------------------------------------
 
 
-async def test_trap_35_listens_are_sent_again_after_a_crash(fake: Make) -> None:
+async def test_listens_are_sent_again_after_a_crash(fake: Make) -> None:
     dies = MODERN | {"tools/call:die": [["exit", 7]]}
     server = fake(dies, restart=2)
     lists: list[Any] = []
@@ -382,7 +382,7 @@ async def test_a_listening_client_gives_up_in_the_end(
     assert len(server.pids) == 3
 
 
-async def test_trap_33_stderr_is_no_failure(once: Run, fake: Make) -> None:
+async def test_stderr_is_no_failure(once: Run, fake: Make) -> None:
     lines: list[str] = []
     server = fake(LEGACY | {"start": [["stderr", "FATAL ERROR: none"]]}, stderr=lines.append)
     async with Client(server.target, era="legacy") as client:
@@ -391,14 +391,14 @@ async def test_trap_33_stderr_is_no_failure(once: Run, fake: Make) -> None:
     assert lines == ["FATAL ERROR: none"]
 
 
-async def test_trap_32_megabytes_of_stderr_do_not_block(once: Run, fake: Make) -> None:
+async def test_megabytes_of_stderr_do_not_block(once: Run, fake: Make) -> None:
     noise = [["stderr", "x" * 1000]] * 3000
     server = fake(LEGACY | {"tools/call": [*noise, ["result", text_result()]]})
     async with Client(server.target, era="legacy") as client:
         assert await outcome(client) == "ok"
 
 
-async def test_trap_31_a_server_that_ignores_the_shutdown_is_killed(fake: Make) -> None:
+async def test_a_server_that_ignores_the_shutdown_is_killed(fake: Make) -> None:
     """Its stdin closed, then SIGTERM, then SIGKILL, to the whole group."""
     stubborn = LEGACY | {"start": [["ignore", signal.SIGTERM]], "eof": [["stop"]]}
     server = fake(stubborn, shutdown_grace=0.05)
@@ -407,7 +407,7 @@ async def test_trap_31_a_server_that_ignores_the_shutdown_is_killed(fake: Make) 
     assert not alive(server.pids[0])
 
 
-async def test_trap_31_a_server_that_ends_with_its_input_is_not_signalled(
+async def test_a_server_that_ends_with_its_input_is_not_signalled(
     once: Run, fake: Make, tmp_path: Path
 ) -> None:
     mark = tmp_path / "ended"

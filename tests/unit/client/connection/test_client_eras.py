@@ -87,14 +87,14 @@ def test_the_modern_version_is_chosen_among_others(once: Run, fake: Make) -> Non
 @pytest.mark.parametrize(
     "code", [-32601, -32602, -32000, -32603, -32600, -32700, -32001, -32099, 0, 1, 404]
 )
-def test_trap_19_any_other_error_falls_back(once: Run, fake: Make, code: int) -> None:
+def test_a_probe_falls_back_after_any_other_error(once: Run, fake: Make, code: int) -> None:
     server = fake(LEGACY | {"server/discover": failed(code)})
     assert version_met(once, server) == "2025-11-25"
     assert server.methods == [*LEGACY_START, "tools/call"]
     assert len(server.pids) == 1
 
 
-def test_trap_19_unsupported_version_with_nothing_in_common_does_not_fall_back(
+def test_unsupported_version_with_nothing_in_common_does_not_fall_back(
     once: Run, fake: Make
 ) -> None:
     data = {"supported": ["2027-01-01"], "requested": "2026-07-28"}
@@ -108,7 +108,7 @@ def test_trap_19_unsupported_version_with_nothing_in_common_does_not_fall_back(
 
 
 @pytest.mark.parametrize("data", [None, {}, {"supported": None}, {"supported": [1]}, "odd", []])
-def test_trap_19_unsupported_version_without_versions_does_not_fall_back(
+def test_unsupported_version_without_versions_does_not_fall_back(
     once: Run, fake: Make, data: Any
 ) -> None:
     server = fake(LEGACY | {"server/discover": failed(-32022, "no", data)})
@@ -126,16 +126,14 @@ def test_other_modern_errors_do_not_fall_back(once: Run, fake: Make, code: int) 
     assert server.methods == ["server/discover"]
 
 
-def test_trap_22_only_legacy_versions_in_an_error_lead_to_initialize(once: Run, fake: Make) -> None:
+def test_only_legacy_versions_in_an_error_lead_to_initialize(once: Run, fake: Make) -> None:
     data = {"supported": ["2025-11-25"], "requested": "2026-07-28"}
     server = fake(LEGACY | {"server/discover": failed(-32022, "no", data)})
     assert version_met(once, server) == "2025-11-25"
     assert server.methods == [*LEGACY_START, "tools/call"]
 
 
-def test_trap_22_only_legacy_versions_in_a_discovery_lead_to_initialize(
-    once: Run, fake: Make
-) -> None:
+def test_only_legacy_versions_in_a_discovery_lead_to_initialize(once: Run, fake: Make) -> None:
     server = fake(LEGACY | {"server/discover": discovered("2025-06-18", "2024-11-05")})
     assert version_met(once, server) == "2025-11-25"
     assert server.methods == [*LEGACY_START, "tools/call"]
@@ -147,15 +145,13 @@ def test_a_result_that_is_no_discovery_falls_back(once: Run, fake: Make, result:
     assert version_met(once, server) == "2025-11-25"
 
 
-def test_trap_24_an_unknown_result_type_is_no_discovery(once: Run, fake: Make) -> None:
+def test_an_unknown_result_type_is_no_discovery(once: Run, fake: Make) -> None:
     server = fake(LEGACY | {"server/discover": discovered(resultType="task")})
     assert version_met(once, server) == "2025-11-25"
 
 
 @pytest.mark.parametrize("id_text", ["", '"id":null,'])
-def test_trap_9_an_error_without_an_id_answers_the_probe(
-    once: Run, fake: Make, id_text: str
-) -> None:
+def test_an_error_without_an_id_answers_the_probe(once: Run, fake: Make, id_text: str) -> None:
     raw = fill('{"jsonrpc":"2.0",%s"error":{"code":-32600,"message":"what?"}}', id_text)
     server = fake(LEGACY | {"server/discover": [["raw", raw]]})
     # no waiting: the probe would take longer than a test may
@@ -168,7 +164,7 @@ def test_silence_falls_back_and_is_not_cancelled_on_the_wire(run: Run, fake: Mak
     assert server.methods == [*LEGACY_START, "tools/call"]
 
 
-async def test_trap_21_a_late_discovery_is_ignored(fake: Make) -> None:
+async def test_a_late_discovery_is_ignored(fake: Make) -> None:
     server = fake(
         LEGACY
         | {
@@ -184,7 +180,7 @@ async def test_trap_21_a_late_discovery_is_ignored(fake: Make) -> None:
         assert "_meta" not in server.sent("tools/call")[-1]["params"]
 
 
-def test_trap_21_a_late_discovery_before_initialize_is_answered(once: Run, fake: Make) -> None:
+def test_a_late_discovery_before_initialize_is_answered(once: Run, fake: Make) -> None:
     server = fake(
         LEGACY
         | {
@@ -437,7 +433,7 @@ def test_an_invalid_result_of_initialize_is_told(once: Run, fake: Make, result: 
     assert "scripted.py" in str(caught.value)
 
 
-def test_trap_63_initialize_is_not_cancelled_on_timeout(run: Run, fake: Make) -> None:
+def test_initialize_is_not_cancelled_on_timeout(run: Run, fake: Make) -> None:
     server = fake(LEGACY | {"initialize": []})
     with pytest.raises(CallTimeout, match="initialize: no answer") as caught:
         run(meet(server, era="legacy", handshake_timeout=SHORT))
@@ -446,7 +442,7 @@ def test_trap_63_initialize_is_not_cancelled_on_timeout(run: Run, fake: Make) ->
     run(until(lambda: not any(map(alive, server.pids))))  # it ends in the background
 
 
-async def test_trap_63_initialize_is_not_cancelled_with_its_task(fake: Make) -> None:
+async def test_initialize_is_not_cancelled_with_its_task(fake: Make) -> None:
     server = fake(LEGACY | {"initialize": []})
     task = asyncio.create_task(Client(server.target, era="legacy").open())
     await server.got("initialize")

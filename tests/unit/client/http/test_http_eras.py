@@ -41,7 +41,7 @@ def failing(code: int, status: int, data: Any = None, id: Any = ...) -> Any:
     return answer
 
 
-# -- the probe (trap 20) --------------------------------------------------------------------------
+# -- the probe ------------------------------------------------------------------------------------
 
 
 @every(
@@ -64,7 +64,7 @@ def failing(code: int, status: int, data: Any = None, id: Any = ...) -> Any:
         failing(-32022, 400, {"supported": ["2025-11-25"]}),
     ],
 )
-async def test_trap_20_probes_that_find_a_legacy_server(probed: Any) -> None:
+async def test_http_probes_that_find_a_legacy_server(probed: Any) -> None:
     rules = {"server/discover": probed}
     async with legacy(None, **rules) as peer, peer.client() as client:
         assert client.protocol_version == "2025-11-25"
@@ -92,7 +92,7 @@ async def test_trap_20_probes_that_find_a_legacy_server(probed: Any) -> None:
         (replying(504), HttpStatusError),
     ],
 )
-async def test_trap_20_probes_without_fallback(probed: Any, error: type[Exception]) -> None:
+async def test_http_probes_without_fallback(probed: Any, error: type[Exception]) -> None:
     async with legacy(None, **{"server/discover": probed}) as peer:
         with pytest.raises(error):
             await peer.client().open()
@@ -233,7 +233,9 @@ async def test_a_json_rpc_error_counts_where_there_is_no_http_and_sse() -> None:
         ("http://127.0.0.1:{port}/m", "/m"),
     ],
 )
-async def test_trap_46_http_and_sse(era: Any, endpoint: str, target: str) -> None:
+async def test_the_endpoint_of_http_and_sse_may_be_relative(
+    era: Any, endpoint: str, target: str
+) -> None:
     old = Old()
     async with old() as peer:
         old.endpoint = endpoint.format(port=peer.port)

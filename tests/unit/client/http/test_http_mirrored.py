@@ -56,7 +56,7 @@ async def test_arguments_in_header_fields(arguments: Any, fields: dict[str, str]
         assert [mirrored(exchange) for exchange in peer.sent("tools/call")] == [fields, {}]
 
 
-async def test_trap_51_tools_that_break_the_rules_are_left_out(caplog: Any) -> None:
+async def test_tools_with_bad_header_parameters_are_left_out(caplog: Any) -> None:
     listed = listing(
         tool("good", region=REGION),
         tool("number", n={"type": "number", "x-mcp-header": "N"}),

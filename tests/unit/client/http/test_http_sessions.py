@@ -124,10 +124,10 @@ async def test_a_session_id_that_no_header_can_have(caplog: Any) -> None:
     caplog.clear()
 
 
-# -- a lost session (trap 38) ---------------------------------------------------------------------
+# -- a lost session -------------------------------------------------------------------------------
 
 
-async def test_trap_38_a_lost_session_is_replaced(caplog: Any) -> None:
+async def test_a_lost_session_is_replaced(caplog: Any) -> None:
     async with legacy() as peer, peer.client(era="legacy", log_level="warning") as client:
         await client.call_tool("echo")
         await peer.got("GET")  # else this meets the end of the session before the call does
@@ -241,10 +241,10 @@ async def test_404_without_a_session_is_a_wrong_path() -> None:
     assert len(peer.sent("initialize")) == 1
 
 
-# -- resumption (trap 43) -------------------------------------------------------------------------
+# -- resumption -----------------------------------------------------------------------------------
 
 
-async def test_trap_43_a_response_goes_on_where_it_broke(caplog: Any) -> None:
+async def test_a_response_goes_on_where_it_broke_after_the_retry_time(caplog: Any) -> None:
     seen: list[float] = []
     resumed: list[Exchange] = []
 
@@ -403,7 +403,7 @@ async def test_a_cancelled_call_is_not_resumed() -> None:
 # -- subscriptions of 2026-07-28 ------------------------------------------------------------------
 
 
-async def test_trap_55_a_subscription_outlives_its_stream(caplog: Any) -> None:
+async def test_a_subscription_is_made_again_with_a_new_id(caplog: Any) -> None:
     async def listen(exchange: Exchange, message: dict[str, Any]) -> None:
         tag = {"io.modelcontextprotocol/subscriptionId": message["id"]}
         exchange.open()

@@ -104,7 +104,7 @@ def test_a_failed_tool_is_a_result(once: Run, fake: Make) -> None:
     assert isinstance(got, CallToolResult) and got.is_error and got.text == "sorry"
 
 
-async def test_trap_24_a_missing_result_type_is_complete(once: Run, fake: Make) -> None:
+async def test_a_missing_result_type_is_complete(once: Run, fake: Make) -> None:
     server = fake(calling(MODERN, plain=[["result", text_result("a")]]))
     async with Client(server.target) as client:
         assert (await client.call_tool("plain")).result_type == "complete"
@@ -112,7 +112,7 @@ async def test_trap_24_a_missing_result_type_is_complete(once: Run, fake: Make) 
 
 @pytest.mark.parametrize("kind", ["task", "", "Complete"])
 @pytest.mark.parametrize("content", [[], [{"type": "hologram"}]])
-async def test_trap_24_an_unknown_result_type_is_an_error(
+async def test_an_unknown_result_type_is_an_error(
     once: Run, fake: Make, kind: str, content: Any
 ) -> None:
     result = {"content": content, "resultType": kind}
@@ -175,7 +175,7 @@ def test_errors_of_the_server(once: Run, fake: Make, data: Any) -> None:
         '"error":{"code":1,"message":2}',
     ],
 )
-def test_trap_10_a_broken_response_fails_the_call(once: Run, fake: Make, text: str) -> None:
+def test_a_broken_response_fails_the_call(once: Run, fake: Make, text: str) -> None:
     server = fake(calling(LEGACY, broken=raw(text)))
     broken, good = once(call(server, "broken", "echo"))
     assert type(broken) is InvalidResponse
@@ -189,7 +189,7 @@ def test_a_response_of_another_json_rpc_fails_the_call(once: Run, fake: Make) ->
 
 
 @pytest.mark.parametrize("head", ["", '"id":null,', '"id":"x",', '"id":true,', '"id":[$ID],'])
-async def test_trap_9_errors_about_nothing_are_ignored(
+async def test_errors_about_nothing_are_ignored(
     once: Run, fake: Make, caplog: pytest.LogCaptureFixture, head: str
 ) -> None:
     line = fill('{"jsonrpc":"2.0",%s"error":{"code":-32700,"message":"what?"}}', head)
@@ -329,9 +329,7 @@ STEPS = [
 
 
 @pytest.mark.parametrize("base", [LEGACY, MODERN], ids=["legacy", "modern"])
-async def test_trap_59_progress_comes_in_order_and_stops_with_the_answer(
-    fake: Make, base: Any
-) -> None:
+async def test_progress_comes_in_order_and_stops_with_the_answer(fake: Make, base: Any) -> None:
     server = fake(calling(base, slow=STEPS))
     seen: list[Any] = []
     async with Client(server.target) as client:
@@ -347,7 +345,7 @@ async def test_trap_59_progress_comes_in_order_and_stops_with_the_answer(
 
 
 @pytest.mark.parametrize("base", [LEGACY, MODERN], ids=["legacy", "modern"])
-async def test_trap_59_progress_that_does_not_rise_is_not_handed_on(
+async def test_progress_that_does_not_rise_is_not_handed_on(
     once: Run, fake: Make, base: Any
 ) -> None:
     values = ["-1", "0", "0", "-5", "0.5", "0.5", "0.25", "1e2", "99", "100", "101"]
@@ -360,7 +358,7 @@ async def test_trap_59_progress_that_does_not_rise_is_not_handed_on(
     assert seen == [-1, 0, 0.5, 100, 101] * 2
 
 
-async def test_trap_60_progress_of_other_tokens_is_not_ours(once: Run, fake: Make) -> None:
+async def test_progress_of_other_tokens_is_not_handed_on(once: Run, fake: Make) -> None:
     tokens = ("0", '""', '"$TOKEN"', "$TOKEN.0", "null", "999")
     lines = [progress(f'"progressToken":{token},"progress":1') for token in tokens]
     nothing = [

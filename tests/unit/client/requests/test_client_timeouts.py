@@ -185,7 +185,7 @@ async def test_one_timer_for_all_deadlines(once: Run) -> None:
 
 
 @pytest.mark.parametrize("base", [{}, MODERN], ids=["legacy", "modern"])
-async def test_trap_62_cancelling_a_task_tells_the_server_once(fake: Make, base: Any) -> None:
+async def test_cancelling_a_task_tells_the_server_once(fake: Make, base: Any) -> None:
     server = fake(HANGS | base)
     async with Client(server.target) as client:
         task = asyncio.create_task(client.call_tool("hang"))

@@ -354,7 +354,7 @@ def test_unknown_log_levels_are_refused(fake: Make) -> None:
 
 
 @pytest.mark.parametrize(("base", "method"), [(LEGACY, "ping"), (MODERN, "server/discover")])
-async def test_trap_25_ping(once: Run, fake: Make, base: Any, method: str) -> None:
+async def test_a_modern_server_is_not_pinged(once: Run, fake: Make, base: Any, method: str) -> None:
     server = fake(base)
     async with Client(server.target) as client:
         n = len(server.sent(method))

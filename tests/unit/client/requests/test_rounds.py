@@ -104,9 +104,7 @@ async def test_all_kinds_at_once(tmp_path: Path) -> None:
         assert list(second["inputResponses"]) == list(requests)
 
 
-async def test_trap_67_neither_way_has_more_members_than_it_should(
-    once: Run, tmp_path: Path
-) -> None:
+async def test_questions_and_answers_have_no_members_of_messages(once: Run, tmp_path: Path) -> None:
     # a server that sends an envelope is understood all the same
     request = elicit() | {"jsonrpc": "2.0", "id": 7}
     rules = modern([required({"a": request, "b": ROOTS}), DONE])
@@ -144,7 +142,7 @@ STATES = [
 
 
 @pytest.mark.parametrize("state", STATES, ids=range(len(STATES)))
-async def test_trap_66_the_state_goes_back_byte_for_byte(
+async def test_the_request_state_goes_back_byte_for_byte(
     once: Run, tmp_path: Path, state: str
 ) -> None:
     lines: list[str] = []
@@ -173,7 +171,7 @@ async def test_trap_66_the_state_goes_back_byte_for_byte(
     assert "requestState" not in lines[0]
 
 
-async def test_trap_66_without_a_state_none_is_sent(once: Run, tmp_path: Path) -> None:
+async def test_without_a_state_none_is_sent(once: Run, tmp_path: Path) -> None:
     async with with_client(tmp_path, modern([required({"a": elicit()}), DONE]), on_elicit=name) as (
         client,
         peer,
@@ -231,7 +229,7 @@ async def test_prompts_and_resources_take_rounds_too(once: Run, tmp_path: Path) 
         assert params_of(peer, "resources/read") == [base, base | more | {"requestState": "r"}]
 
 
-async def test_trap_73_results_of_retries_are_not_cached(once: Run, tmp_path: Path) -> None:
+async def test_results_of_retries_are_not_cached(once: Run, tmp_path: Path) -> None:
     contents = {
         "contents": [{"uri": "file:///a", "text": "x"}],
         "resultType": "complete",
@@ -332,7 +330,7 @@ async def test_broken_results_are_invalid(
         (ROOTS, {"on_elicit": name}),
     ],
 )
-async def test_trap_64_what_was_not_declared_is_invalid(
+async def test_questions_that_were_not_declared_are_invalid(
     once: Run, tmp_path: Path, request_: dict[str, Any], options: dict[str, Any]
 ) -> None:
     rules = modern([required({"a": request_}, "s"), DONE])
@@ -342,7 +340,7 @@ async def test_trap_64_what_was_not_declared_is_invalid(
     assert "asks a question that is not allowed (a)" in str(exc)
 
 
-async def test_trap_64_other_methods_cannot_ask(once: Run, tmp_path: Path) -> None:
+async def test_other_methods_cannot_ask(once: Run, tmp_path: Path) -> None:
     result = required({"a": elicit()}, "s")
     lists = ("tools/list", "prompts/list", "resources/list")
     items = {"tools": [], "prompts": [], "resources": []}
@@ -353,7 +351,7 @@ async def test_trap_64_other_methods_cannot_ask(once: Run, tmp_path: Path) -> No
                 await request()
 
 
-async def test_trap_64_a_legacy_server_cannot_ask_so(once: Run, tmp_path: Path) -> None:
+async def test_a_legacy_server_cannot_ask_so(once: Run, tmp_path: Path) -> None:
     """Members of these names mean nothing there."""
     rules = legacy() | {"tools/call": required({"a": elicit()}, "s") | text_result()}
     async with with_client(tmp_path, rules, on_elicit=name) as (client, peer):
@@ -361,7 +359,7 @@ async def test_trap_64_a_legacy_server_cannot_ask_so(once: Run, tmp_path: Path) 
         assert len(peer.sent("tools/call")) == 1
 
 
-async def test_trap_24_what_follows_a_round_may_be_unknown_too(once: Run, tmp_path: Path) -> None:
+async def test_an_unknown_result_type_after_a_round_is_an_error(once: Run, tmp_path: Path) -> None:
     rules = modern([required(state="s"), {"resultType": "magic"}])
     async with with_client(tmp_path, rules) as (client, peer):
         exc = await fail(client, peer)
@@ -613,9 +611,7 @@ async def test_no_rounds_by_itself_although_there_are_handlers(once: Run, tmp_pa
         assert params_of(peer) == [FIRST, FIRST | {"requestState": "s"}]
 
 
-async def test_trap_68_an_answer_that_was_left_out_is_asked_for_again(
-    once: Run, tmp_path: Path
-) -> None:
+async def test_an_answer_that_was_left_out_is_asked_for_again(once: Run, tmp_path: Path) -> None:
     results = [required({"a": elicit(), "b": elicit()}), required({"b": elicit()}), DONE]
     async with with_client(tmp_path, modern(results), capabilities={"elicitation": {}}) as (
         client,

@@ -241,7 +241,7 @@ STALE = {
 
 
 @pytest.mark.parametrize("kind", STALE)
-async def test_trap_73_a_list_changed_drops_what_is_fresh(tmp_path: Path, kind: str) -> None:
+async def test_a_list_changed_drops_what_is_fresh(tmp_path: Path, kind: str) -> None:
     server = peer(tmp_path, "modern", lists(HOUR))
     async with (
         server,
@@ -280,7 +280,7 @@ async def test_an_untagged_notification_makes_stale_too(once: Run, tmp_path: Pat
         ("x://a", "x://a#f", True),
     ],
 )
-async def test_trap_73_an_updated_resource_is_read_again(
+async def test_an_updated_resource_is_read_again(
     once: Run, tmp_path: Path, read: str, said: str, again: bool
 ) -> None:
     server = peer(tmp_path, "modern", lists(HOUR))
@@ -365,9 +365,7 @@ async def test_a_new_connection_starts_with_nothing(
 
 
 @pytest.mark.parametrize("scope", ["private", "public"])
-async def test_trap_73_nothing_is_shared_between_clients(
-    once: Run, tmp_path: Path, scope: str
-) -> None:
+async def test_nothing_is_shared_between_clients(once: Run, tmp_path: Path, scope: str) -> None:
     """Each client has credentials of its own, and an answer that is private to them."""
     server = peer(tmp_path, "modern", lists(HOUR, scope))
     async with server, Client(server.url) as one, Client(server.url) as other:
@@ -378,7 +376,7 @@ async def test_trap_73_nothing_is_shared_between_clients(
         assert [len(talk.sent("tools/list")) for talk in server.talks] == [1, 1]
 
 
-async def test_trap_73_what_took_input_is_not_kept(once: Run, tmp_path: Path) -> None:
+async def test_what_took_input_is_not_kept(once: Run, tmp_path: Path) -> None:
     async def answer(talk: Talk, message: Message) -> None:
         if "requestState" in message["params"]:
             await talk.result(message, hinted("resources/read"))

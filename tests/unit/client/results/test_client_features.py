@@ -107,7 +107,7 @@ async def test_what_lists_say(once: Run, tmp_path: Path, era: Any) -> None:
 
 
 @pytest.mark.parametrize("kind", LISTS)
-async def test_trap_61_an_empty_cursor_continues_paging(
+async def test_an_empty_cursor_continues_paging(
     once: Run, tmp_path: Path, era: Any, kind: str
 ) -> None:
     method, _, whole, walk, _ = LISTS[kind]
@@ -203,7 +203,7 @@ async def test_invalid_contents(once: Run, tmp_path: Path, era: Any, contents: A
 
 
 @pytest.mark.parametrize("code", [-32002, -32602])
-async def test_trap_76_a_missing_resource_by_either_code(
+async def test_a_missing_resource_by_either_code(
     once: Run, tmp_path: Path, era: Any, code: int
 ) -> None:
     server = peer(tmp_path, era, {"resources/read": (code, "Resource not found")})
@@ -360,7 +360,7 @@ async def test_discovery(once: Run, tmp_path: Path) -> None:
         assert got.meta == {META + "serverInfo": {"name": "fake", "version": "2"}}
 
 
-async def test_trap_25_a_modern_server_is_sent_no_legacy_method(once: Run, tmp_path: Path) -> None:
+async def test_a_modern_server_is_sent_no_legacy_method(once: Run, tmp_path: Path) -> None:
     server = peer(tmp_path, "modern")
     async with server, Client(server.url, log_level="info", on_resource_updated=print) as client:
         await client.ping()
@@ -380,7 +380,7 @@ async def test_trap_25_a_modern_server_is_sent_no_legacy_method(once: Run, tmp_p
 
 
 @pytest.mark.parametrize("method", FETCHES)
-async def test_trap_24_a_missing_result_type_is_complete(
+async def test_a_missing_result_type_is_complete(
     once: Run, tmp_path: Path, era: Any, method: str
 ) -> None:
     server = peer(tmp_path, era, {method: MEMBERS[method]})
@@ -390,7 +390,7 @@ async def test_trap_24_a_missing_result_type_is_complete(
 
 @pytest.mark.parametrize("method", MODERN_FETCHES)
 @pytest.mark.parametrize("whole", [True, False])
-async def test_trap_24_an_unknown_result_type_is_an_error(
+async def test_an_unknown_result_type_is_an_error(
     once: Run, tmp_path: Path, method: str, whole: bool
 ) -> None:
     server = peer(tmp_path, "modern")

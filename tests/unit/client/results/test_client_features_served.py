@@ -81,7 +81,7 @@ async def test_requests(version: str) -> None:
         assert (await client.complete(ref, "id", "4")).values == ["40", "41"]
 
 
-async def test_trap_76_a_missing_resource(version: str) -> None:
+async def test_a_missing_resource(version: str) -> None:
     async with Client(everything(version)) as client:
         with pytest.raises(RemoteError) as caught:
             await client.read_resource("config://none")
@@ -182,7 +182,7 @@ async def stop(task: asyncio.Task[None]) -> None:
     await asyncio.wait((task,))
 
 
-async def test_trap_72_a_server_that_shuts_down(tmp_path: Path, version: str) -> None:
+async def test_a_server_that_shuts_down(tmp_path: Path, version: str) -> None:
     """In 2026-07-28 it ends subscriptions in order; before, the connection just ends."""
     url, task = await serving(everything(version), tmp_path)
     try:
@@ -197,7 +197,7 @@ async def test_trap_72_a_server_that_shuts_down(tmp_path: Path, version: str) ->
         await stop(task)
 
 
-async def test_trap_35_a_server_that_is_started_again(
+async def test_a_server_that_is_started_again(
     tmp_path: Path, version: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lifecycle, "_FIRST_RECONNECT", 0.001)

@@ -49,7 +49,7 @@ async def test_pages_are_asked_for_when_they_are_needed(once: Run, fake: Make) -
         assert cursors(server) == [None, "1"]
 
 
-async def test_trap_61_an_empty_cursor_goes_on(once: Run, fake: Make) -> None:
+async def test_an_empty_cursor_goes_on(once: Run, fake: Make) -> None:
     server = fake(paged(page("a", cursor=""), page("b")))
     async with Client(server.target, era="legacy") as client:
         assert (await client.list_tools_page()).next_cursor == ""

@@ -114,7 +114,7 @@ async def test_what_a_server_does_not_honour_is_logged(
     assert told == [f"the server does not report changes of its list of {kind}"]
 
 
-async def test_trap_35_what_is_listened_for_is_asked_for_again(tmp_path: Path, era: Any) -> None:
+async def test_what_is_listened_for_is_asked_for_again(tmp_path: Path, era: Any) -> None:
     """And all lists are fetched again, for nobody told what changed meanwhile."""
     server = peer(tmp_path, era)
     told = Told()

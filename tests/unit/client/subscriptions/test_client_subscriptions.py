@@ -128,7 +128,7 @@ async def test_nothing_is_told_that_was_not_asked_for(tmp_path: Path, era: Any) 
 
 
 @pytest.mark.parametrize("tag", ["str", "float", "none", "null"])
-async def test_trap_69_ids_keep_their_json_type(once: Run, tmp_path: Path, tag: str) -> None:
+async def test_subscription_ids_keep_their_json_type(once: Run, tmp_path: Path, tag: str) -> None:
     server = peer(tmp_path, "modern")
     async with (
         server,
@@ -204,7 +204,7 @@ async def test_requests_of_subscriptions_carry_meta(tmp_path: Path, era: Any) ->
 # -- acknowledgement -------------------------------------------------------------------------------
 
 
-async def test_trap_69_a_subscription_begins_when_it_is_acknowledged(tmp_path: Path) -> None:
+async def test_a_subscription_begins_when_it_is_acknowledged(tmp_path: Path) -> None:
     asked: list[Message] = []
 
     async def listen(talk: Talk, message: Message) -> None:
@@ -242,7 +242,7 @@ async def test_trap_69_a_subscription_begins_when_it_is_acknowledged(tmp_path: P
         ([1], SubscriptionFilter()),
     ],
 )  # fmt: skip
-async def test_trap_69_the_honoured_subset_is_shown(
+async def test_the_honoured_subset_is_shown(
     once: Run, tmp_path: Path, said: Any, honoured: SubscriptionFilter
 ) -> None:
     server = peer(tmp_path, "modern", {LISTEN: Listener(said).listen})
@@ -347,7 +347,7 @@ async def test_cancelled_while_it_is_opened(tmp_path: Path, era: Any) -> None:
 # -- several ---------------------------------------------------------------------------------------
 
 
-async def test_trap_70_each_subscription_gets_its_own_copies(tmp_path: Path) -> None:
+async def test_each_subscription_gets_its_own_copies(tmp_path: Path) -> None:
     server = peer(tmp_path, "modern")
     async with (
         server,
@@ -498,7 +498,9 @@ async def test_a_subscription_is_used_once(once: Run, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("how", ["result", "cancelled", "cancelled result", "result cancelled"])
-async def test_trap_72_the_end_in_any_order(tmp_path: Path, how: str) -> None:
+async def test_the_cancellation_and_the_result_of_an_end_come_in_any_order(
+    tmp_path: Path, how: str
+) -> None:
     server = peer(tmp_path, "modern")
     async with (
         server,
@@ -526,7 +528,7 @@ async def test_trap_72_the_end_in_any_order(tmp_path: Path, how: str) -> None:
     assert not server.sent("notifications/cancelled")
 
 
-async def test_trap_72_an_error_is_no_graceful_end(once: Run, tmp_path: Path) -> None:
+async def test_an_error_is_no_graceful_end(once: Run, tmp_path: Path) -> None:
     server = peer(tmp_path, "modern")
     async with server, Client(server.url) as client, client.subscribe(tools=True) as events:
         id = server.talks[0].sent(LISTEN)[0]["id"]
@@ -537,9 +539,7 @@ async def test_trap_72_an_error_is_no_graceful_end(once: Run, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("restart", [0, None])
-async def test_trap_72_an_abrupt_loss_has_no_end_of_its_own(
-    tmp_path: Path, era: Any, restart: Any
-) -> None:
+async def test_an_abrupt_loss_has_no_end_of_its_own(tmp_path: Path, era: Any, restart: Any) -> None:
     """A link that is not made again ends the iterator with what happened to it."""
     if (era, restart) == ("modern", None):
         restart = 0
@@ -580,7 +580,7 @@ async def test_closing_the_client_ends_it(tmp_path: Path, era: Any) -> None:
 # -- connections that are made again ---------------------------------------------------------------
 
 
-async def test_trap_35_subscriptions_are_made_again(tmp_path: Path, era: Any) -> None:
+async def test_subscriptions_are_made_again(tmp_path: Path, era: Any) -> None:
     server = peer(tmp_path, era)
     async with (
         server,
@@ -728,7 +728,7 @@ async def test_an_update_without_a_uri_is_told(
     assert "notifications/resources/updated of the server is not valid" in caplog.text
 
 
-async def test_trap_62_a_cancellation_of_nothing_is_silent(
+async def test_a_cancellation_of_nothing_is_silent(
     once: Run, tmp_path: Path, era: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     server = peer(tmp_path, era)

@@ -46,7 +46,7 @@ def test_structured_content_must_be_there() -> None:
     ("schema", "value"),
     [({"type": "null"}, None), ({"type": "array"}, [1]), ({}, 7), (True, "x")],
 )
-def test_trap_74_any_schema_and_any_value(schema: Any, value: Any) -> None:
+def test_structured_content_of_any_schema_and_any_value(schema: Any, value: Any) -> None:
     checked(schema, value)
 
 
@@ -126,7 +126,7 @@ def filled(schema: Any, port: int) -> Any:
 
 
 @every("schema", REFERENCES, ids=range(len(REFERENCES)))
-def test_trap_77_no_reference_is_fetched(schema: Any) -> None:
+def test_no_reference_is_fetched(schema: Any) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         listener.setblocking(False)
         with pytest.raises(InvalidResponse, match=UNUSABLE):
@@ -147,7 +147,7 @@ def test_trap_77_no_reference_is_fetched(schema: Any) -> None:
         "#/enum/9",
     ],
 )
-def test_trap_77_what_is_not_resolved_is_refused(uri: str) -> None:
+def test_references_that_are_not_resolved_are_refused(uri: str) -> None:
     with pytest.raises(InvalidResponse, match=UNUSABLE):
         checked({"$ref": uri, "enum": [1]}, 1)
 

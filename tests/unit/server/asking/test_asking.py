@@ -49,9 +49,7 @@ class Other(msgspec.Struct):
 
 
 @pytest.mark.parametrize("tool", QUESTIONS)
-def test_trap_67_a_question_has_a_method_and_params_alone(
-    tool: str, connect: Any, asking: Server
-) -> None:
+def test_a_question_has_a_method_and_params_alone(tool: str, connect: Any, asking: Server) -> None:
     key, method, params, text = QUESTIONS[tool]
     asked = Asked(connect(), tool)
     assert asked.first["inputRequests"] == {key: {"method": method, "params": params}}
@@ -149,9 +147,7 @@ def test_a_task_group_asks_together_too(connect: Any, server: Server) -> None:
     assert text_of(result) == "accept accept accept"
 
 
-def test_trap_68_missing_answers_are_asked_again_and_others_kept(
-    connect: Any, server: Server
-) -> None:
+def test_missing_answers_are_asked_again_and_others_kept(connect: Any, server: Server) -> None:
     @server.tool
     async def both(ctx: Context) -> str:
         one, two = await asyncio.gather(ctx.elicit("One?", Seat), ctx.elicit("Two?", Other))
@@ -256,7 +252,7 @@ def test_any_plan_ends_with_each_answer_at_its_question(
         ("roots", {"sampling": {}}, {"roots": {}}),
     ],
 )
-def test_trap_64_what_was_not_declared_is_not_asked(
+def test_what_was_not_declared_is_not_asked(
     tool: str, capabilities: Any, required: Any, peer: Any, asking: Server
 ) -> None:
     answer = peer.ask(tool_request(1, tool, capabilities=capabilities))
@@ -265,7 +261,7 @@ def test_trap_64_what_was_not_declared_is_not_asked(
     assert peer.fence() == []
 
 
-def test_trap_65_an_empty_elicitation_capability_means_forms(connect: Any, asking: Server) -> None:
+def test_an_empty_elicitation_capability_means_forms(connect: Any, asking: Server) -> None:
     peer = connect()
     declared = {"elicitation": {}}
     first = peer.result(tool_request(1, "form", capabilities=declared))
@@ -273,7 +269,7 @@ def test_trap_65_an_empty_elicitation_capability_means_forms(connect: Any, askin
     assert peer.error(tool_request(2, "url", capabilities=declared))[0] == -32021
 
 
-def test_trap_16_the_capabilities_of_one_request_do_not_count_for_the_next(
+def test_the_capabilities_of_one_request_do_not_count_for_the_next(
     connect: Any, asking: Server
 ) -> None:
     asked = Asked(connect(), "form")
@@ -320,9 +316,7 @@ def test_a_form_that_is_none_is_the_tools_error(connect: Any, server: Server) ->
     assert "field 'seat': a form is flat" in text_of(result)
 
 
-def test_trap_81_messages_that_break_the_rules_of_tools_are_not_sent(
-    connect: Any, server: Server
-) -> None:
+def test_messages_that_break_the_rules_of_tools_are_not_sent(connect: Any, server: Server) -> None:
     from wirespeed.types import SamplingMessage, Text, ToolResultContent
 
     @server.tool
@@ -374,7 +368,7 @@ def test_malformed_input_is_refused_or_ignored(
     assert peer.fence() == []
 
 
-def test_trap_66_a_changed_state_is_refused_before_the_handler_runs(
+def test_a_changed_request_state_is_refused_before_the_handler_runs(
     connect: Any, server: Server
 ) -> None:
     runs: list[int] = []
@@ -394,7 +388,7 @@ def test_trap_66_a_changed_state_is_refused_before_the_handler_runs(
     assert asked.result()["resultType"] == "complete"
 
 
-def test_trap_66_a_state_is_for_its_tool_and_its_arguments(connect: Any, server: Server) -> None:
+def test_a_state_is_for_its_tool_and_its_arguments(connect: Any, server: Server) -> None:
     async def ask(ctx: Context, to: str = "", n: float = 0, text: str = "") -> str:
         return (await ctx.elicit("?", Seat)).action
 
@@ -411,7 +405,7 @@ def test_trap_66_a_state_is_for_its_tool_and_its_arguments(connect: Any, server:
     assert asked.result(arguments=same)["resultType"] == "complete"
 
 
-def test_trap_66_a_state_is_for_its_user(connect: Any, asking: Server) -> None:
+def test_a_state_is_for_its_user(connect: Any, asking: Server) -> None:
     alice, mallory, nobody, elsewhere = (connect() for _ in range(4))
     alice.connection.principal = elsewhere.connection.principal = b"alice"
     mallory.connection.principal = b"mallory"
@@ -421,7 +415,7 @@ def test_trap_66_a_state_is_for_its_user(connect: Any, asking: Server) -> None:
     assert elsewhere.result(retry)["resultType"] == "complete"
 
 
-def test_trap_66_a_state_expires(connect: Any) -> None:
+def test_a_state_expires(connect: Any) -> None:
     secret = b"a" * 32
     server = add_askers(Server("lab", state_secret=secret, state_ttl=60))
     retry = Asked(connect(to=server), "form").retry()
@@ -643,7 +637,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("method", "params", "other"), CASES)
-def test_trap_64_prompts_and_resources_ask_too(
+def test_prompts_and_resources_ask_too(
     method: str, params: Any, other: Any, connect: Any, features: Server
 ) -> None:
     asked = Asked(connect(), modern_request(1, method, params))
@@ -661,7 +655,7 @@ def test_trap_64_prompts_and_resources_ask_too(
     assert asked.peer.error(modern_request(5, method, params, {}))[0] == -32021
 
 
-def test_trap_64_nothing_else_asks(connect: Any, features: Server) -> None:
+def test_nothing_else_asks(connect: Any, features: Server) -> None:
     @features.completion("trip", "of")
     async def complete(value: str, ctx: Context) -> list[str]:
         return [(await ctx.elicit("?", Seat)).action]

@@ -106,7 +106,7 @@ def test_answers_are_typed_by_what_was_asked(version: str, connect: Any, server:
     assert responses["r"] == [Root("file:///a", "A"), Root("file:///b")]
 
 
-def test_trap_64_questions_or_state_or_both(connect: Any, server: Server) -> None:
+def test_questions_or_state_or_both(connect: Any, server: Server) -> None:
     @server.tool
     async def poll(ctx: Context) -> str | InputRequired:
         n = ctx.request_state or 0
@@ -143,7 +143,7 @@ def test_rounds_follow_each_other_with_the_last_state(connect: Any, server: Serv
         assert len(asked) == 3
 
 
-def test_trap_68_an_answer_may_be_missing(connect: Any, booking: Server) -> None:
+def test_an_answer_may_be_missing(connect: Any, booking: Server) -> None:
     @booking.tool
     async def two(ctx: Context) -> str | InputRequired:
         missing = {"a", "b"} - set(ctx.input_responses)
@@ -155,7 +155,7 @@ def test_trap_68_an_answer_may_be_missing(connect: Any, booking: Server) -> None
     assert list(second["inputRequests"]) == ["b"]
 
 
-def test_trap_66_the_state_is_refused_when_it_was_changed(connect: Any, booking: Server) -> None:
+def test_the_state_is_refused_when_it_was_changed(connect: Any, booking: Server) -> None:
     asked = Asked(connect(), "book", {"to": "Rome"})
     state = asked.first["requestState"]
     changed = state[:-2] + ("xx" if state[-2:] != "xx" else "yy")

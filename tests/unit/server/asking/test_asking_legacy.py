@@ -127,7 +127,7 @@ def test_what_was_not_declared_is_the_tools_error_and_not_sent(
     assert peer.fence() == []
 
 
-def test_trap_65_an_empty_elicitation_capability_means_forms(connect: Any, asking: Server) -> None:
+def test_an_empty_elicitation_capability_means_forms(connect: Any, asking: Server) -> None:
     for version in FORMS:
         peer = enter(connect, version, {"elicitation": {}})
         assert text_of(served(peer, call(1, "form"))[1]) == QUESTIONS["form"][3]

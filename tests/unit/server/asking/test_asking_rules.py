@@ -71,7 +71,7 @@ def test_the_rules_name_the_methods_that_the_revisions_have() -> None:
         ([("assistant", USE_A), ("user", [RESULT_A, RESULT_B])], "without"),
     ],
 )
-def test_trap_81_tool_results_stand_alone_and_match(turns: Any, fault: str | None) -> None:
+def test_tool_results_stand_alone_and_match(turns: Any, fault: str | None) -> None:
     found = messages_fault(messages(*turns))
     assert (found is None) == (fault is None)
     if fault is not None and found is not None:

@@ -80,7 +80,7 @@ def test_two_states_are_never_the_same_text() -> None:
     assert one.seal(held(), BINDING) != one.seal(held(), BINDING)
 
 
-def test_trap_66_every_changed_byte_is_noticed() -> None:
+def test_every_changed_byte_is_noticed() -> None:
     one = sealer()
     text = one.seal(held(), BINDING)
     for i, char in enumerate(text):
@@ -105,7 +105,7 @@ def test_trap_66_every_changed_byte_is_noticed() -> None:
         lambda t: "A" * (module.MAX_STATE + 1),
     ],
 )
-def test_trap_66_what_is_not_exactly_the_text_is_refused(spoil: Any) -> None:
+def test_what_is_not_exactly_the_text_is_refused(spoil: Any) -> None:
     one = sealer()
     refused(one, spoil(one.seal(held(), BINDING)))
 
@@ -128,16 +128,16 @@ def test_the_last_character_has_no_second_spelling() -> None:
 
 
 @given(st.text(max_size=200))
-def test_trap_66_any_text_is_refused_in_the_same_words(text: str) -> None:
+def test_any_text_is_refused_in_the_same_words(text: str) -> None:
     refused(sealer(), text)
 
 
 @given(st.binary(max_size=200))
-def test_trap_66_any_bytes_behind_base64_are_refused(data: bytes) -> None:
+def test_any_bytes_behind_base64_are_refused(data: bytes) -> None:
     refused(sealer(), base64.urlsafe_b64encode(data).rstrip(b"=").decode())
 
 
-def test_trap_66_an_expired_state_is_refused(clock: Clock) -> None:
+def test_an_expired_state_is_refused(clock: Clock) -> None:
     one = sealer(ttl=60, clock=clock)
     text = one.seal(held(), BINDING)
     clock.now += 59.5
@@ -158,7 +158,7 @@ def test_trap_66_an_expired_state_is_refused(clock: Clock) -> None:
         binding_of(b"alice", "tools/call", "pay", None),
     ],
 )
-def test_trap_66_another_user_tool_or_argument_is_refused(other: str) -> None:
+def test_another_user_tool_or_argument_is_refused(other: str) -> None:
     one = sealer()
     refused(one, one.seal(held(), BINDING), other)
 

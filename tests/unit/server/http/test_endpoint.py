@@ -88,7 +88,7 @@ async def test_a_modern_call_is_answered_with_json_and_no_session() -> None:
             assert response.json["result"]["resultType"] == "complete"
 
 
-async def test_trap_57_a_handler_that_says_something_makes_the_response_a_stream() -> None:
+async def test_a_handler_that_says_something_makes_the_response_a_stream() -> None:
     async with serving(make()) as place:
         peer = await place.connect()
         params = {"name": "count", "arguments": {"n": 3}, "_meta": {"progressToken": 0}}
@@ -121,7 +121,7 @@ async def test_what_a_handler_says_arrives_before_its_result(legacy: bool) -> No
         assert (await peer.until(response, 2))[1]["result"]["content"][0]["text"] == "went"
 
 
-async def test_trap_53_clients_use_the_same_id_at_once() -> None:
+async def test_clients_may_share_ids_at_once() -> None:
     server = make()
     waiting = Waiting(server)
     async with serving(server) as place:
@@ -135,7 +135,7 @@ async def test_trap_53_clients_use_the_same_id_at_once() -> None:
             assert (await peer.response()).json["result"]["content"][0]["text"] == "went"
 
 
-async def test_trap_47_leaving_cancels_a_modern_call() -> None:
+async def test_leaving_cancels_the_call() -> None:
     server = make()
     waiting = Waiting(server)
     async with serving(server) as place:
@@ -270,7 +270,7 @@ async def test_an_empty_version_is_not_supported() -> None:
         assert (await peer.ask(body=body, mcp_session_id=session)).status == 200
 
 
-async def test_trap_54_sessions_and_event_ids_mean_nothing_in_2026_07_28() -> None:
+async def test_sessions_and_event_ids_mean_nothing_in_2026_07_28() -> None:
     async with serving(make()) as place:
         peer = await place.connect()
         response = await peer.modern("tools/call", ADD, mcp_session_id="x", last_event_id="1-1")
@@ -279,7 +279,7 @@ async def test_trap_54_sessions_and_event_ids_mean_nothing_in_2026_07_28() -> No
 
 
 @pytest.mark.parametrize("form", ["json", "sse"])
-async def test_trap_56_a_question_is_no_request_in_2026_07_28(form: str) -> None:
+async def test_a_stream_has_no_requests_but_questions_in_its_result(form: str) -> None:
     server = make()
 
     @server.tool
@@ -304,7 +304,7 @@ async def test_trap_56_a_question_is_no_request_in_2026_07_28(form: str) -> None
         b"[" + message("tools/list", {"_meta": META}, 1) + b"]",
     ],
 )
-async def test_trap_58_a_body_that_is_a_response_or_an_array_is_refused(body: bytes) -> None:
+async def test_a_body_that_is_a_response_or_an_array_is_refused(body: bytes) -> None:
     async with serving(make()) as place:
         peer = await place.connect()
         for _ in range(2):

@@ -65,7 +65,7 @@ NAMED = {
 
 
 @every("method", NAMED)
-def test_trap_49_the_name_is_that_of_the_method(method: str) -> None:
+def test_an_encoded_name_is_decoded_and_matches_the_method(method: str) -> None:
     message = message_of(method, **NAMED[method])
     check_headers(head_of(fields_of(method, "add")), message)
     check_headers(head_of(fields_of(method, "=?base64?YWRk?=")), message)
@@ -86,7 +86,7 @@ def test_other_methods_have_no_name(method: str) -> None:
 
 
 @pytest.mark.parametrize("names", [str.lower, str.upper, str.title])
-def test_trap_48_names_have_any_case_and_white_space_around_values(names: Any) -> None:
+def test_routing_headers_match_in_any_case_with_white_space_around_values(names: Any) -> None:
     fields = [(names(name), f" \t{value}\t ") for name, value in fields_of("tools/call", "add")]
     check_headers(head_of(fields), message_of("tools/call", name="add"))
 
@@ -116,7 +116,7 @@ def test_another_value_is_refused(field: str, value: str) -> None:
 
 
 @pytest.mark.parametrize("value", ["=?base64?YWR?=", "=?base64?YW!k?=", "caf\xe9"])
-def test_trap_49_a_malformed_name_is_refused(value: str) -> None:
+def test_a_name_whose_encoding_is_broken_is_refused(value: str) -> None:
     text = refused(head_of(fields_of("tools/call", value)), message_of("tools/call", name="add"))
     assert text.startswith("Mcp-Name header value '")
     assert text.endswith((": it is not Base64 of UTF-8 text", ": it has invalid characters"))
@@ -265,7 +265,7 @@ ALL = [(REGION, "us west"), ("mcp-param-COUNT", "42.0"), ("Mcp-Param-Dry", "true
         ([], b'{"region":["us"],"count":4.5,"dry":{}}'),
     ],
 )
-def test_trap_52_arguments_agree_with_their_fields(
+def test_arguments_match_their_headers(
     fields: list[tuple[str, str]], arguments: bytes | None
 ) -> None:
     check(fields, arguments)
@@ -341,7 +341,7 @@ def test_trap_52_arguments_agree_with_their_fields(
         ),
     ],
 )
-def test_trap_52_arguments_that_differ_from_their_fields_are_refused(
+def test_arguments_that_differ_from_their_headers_are_refused(
     fields: list[tuple[str, str]], arguments: bytes | None, text: str
 ) -> None:
     assert refused_params(fields, arguments) == text
@@ -397,7 +397,7 @@ async def text_of(peer: Peer, params: dict[str, Any], **fields: Any) -> str:
     return str(response.json["result"]["content"][0]["text"])
 
 
-async def test_trap_48_requests_are_refused_by_their_fields_and_the_connection_goes_on() -> None:
+async def test_routing_headers_that_do_not_match_are_refused_and_the_connection_goes_on() -> None:
     async with serving(make()) as place:
         peer = await place.connect()
         assert (await refusal(peer, "tools/call", QUERY, mcp_method=None)).endswith("is missing")

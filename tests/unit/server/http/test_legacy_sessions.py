@@ -50,7 +50,7 @@ async def test_a_session(version: str) -> None:
         assert await text_of(reply) == "hello"
 
 
-async def test_trap_38_a_request_without_its_session_is_refused() -> None:
+async def test_a_request_without_its_session_is_refused() -> None:
     async with served(Lab()) as client:
         await client.open()
         for fields, status in (({"mcp_session_id": None}, 400), ({"mcp_session_id": "no"}, 404)):
@@ -60,7 +60,7 @@ async def test_trap_38_a_request_without_its_session_is_refused() -> None:
                 assert await refused(reply, status)
 
 
-async def test_trap_39_a_session_belongs_to_its_principal() -> None:
+async def test_a_session_belongs_to_its_principal() -> None:
     async with served(Lab(), token=["anne", "bob"]) as client:
         client.fields["authorization"] = "Bearer anne"
         await client.open()
@@ -73,7 +73,7 @@ async def test_trap_39_a_session_belongs_to_its_principal() -> None:
         assert await text_of(await client.call("echo", text="3")) == "3"
 
 
-async def test_trap_40_the_version_header() -> None:
+async def test_the_version_header_has_a_default_and_is_checked() -> None:
     async with served(Lab()) as client:
         await client.open("2025-06-18")
         for version in (None, "2025-06-18", "2025-03-26"):
@@ -86,7 +86,7 @@ async def test_trap_40_the_version_header() -> None:
             assert reply.status == 400, version
 
 
-async def test_trap_36_notifications_and_responses_are_accepted() -> None:
+async def test_notifications_and_responses_get_202_without_a_body() -> None:
     async with served(Lab()) as client:
         await client.open()
         for message in (
@@ -98,7 +98,7 @@ async def test_trap_36_notifications_and_responses_are_accepted() -> None:
             assert reply.status == 202 and await reply.body() == b""
 
 
-async def test_trap_37_a_client_that_leaves_cancels_nothing() -> None:
+async def test_leaving_cancels_nothing() -> None:
     lab = Lab()
     async with served(lab) as client:
         await client.open()
@@ -198,7 +198,7 @@ async def test_as_many_sessions_as_there_may_be() -> None:
         assert (await client.open()).status == 200
 
 
-async def test_trap_44_what_the_server_says_of_its_own_accord_is_on_the_get_stream() -> None:
+async def test_what_the_server_says_of_its_own_accord_is_on_the_get_stream() -> None:
     lab = Lab()
     async with served(lab) as client:
         await client.open()
@@ -238,7 +238,7 @@ async def test_messages_wait_for_the_get_stream() -> None:
         assert await other.messages() == []
 
 
-async def test_trap_41_a_message_is_on_one_of_several_get_streams() -> None:
+async def test_a_message_goes_to_one_of_several_get_streams() -> None:
     lab = Lab()
     async with served(lab) as client:
         await client.open()

@@ -121,7 +121,7 @@ async def test_a_stream_is_resumed_again_and_again(store: EventStore) -> None:
         await client.request("DELETE")
 
 
-async def test_trap_42_ids_are_unique_and_each_stream_has_its_own(store: EventStore) -> None:
+async def test_event_ids_are_unique_and_each_stream_has_its_own(store: EventStore) -> None:
     lab = Lab()
     lab.gate("a").set()
     async with served(lab, event_store=store) as client:

@@ -107,9 +107,7 @@ def test_a_list_shows_what_the_revision_has(caller: Any, server: Server, version
 
 
 @pytest.mark.parametrize("name", ["a b", "ünï", "x/y:z", "\n", "a" * 300, "💥", "null"])
-def test_trap_82_unusual_names_do_not_break_the_list(
-    name: str, caller: Any, server: Server
-) -> None:
+def test_unusual_names_do_not_break_the_list(name: str, caller: Any, server: Server) -> None:
     server.add_prompt(lambda: "x", name="before")
     server.add_prompt(lambda: "found", name=name)
     client = caller()
@@ -326,7 +324,7 @@ def test_arguments_have_the_types_of_the_parameters(
         (int, "x" * 1000, "argument 'x': expected integer, got '" + "x" * 79),
     ],
 )
-def test_trap_75_arguments_that_do_not_fit_are_invalid_params(
+def test_arguments_that_do_not_fit_are_invalid_params(
     tp: Any, wire: str, why: str, connect: Any, server: Server
 ) -> None:
     def never(x: Any) -> str:
@@ -340,14 +338,12 @@ def test_trap_75_arguments_that_do_not_fit_are_invalid_params(
     assert len(error["message"]) < 600 and "\n" not in error["message"]
 
 
-def test_trap_75_an_unknown_prompt_is_invalid_params_in_every_revision(
-    caller: Any, server: Server
-) -> None:
+def test_an_unknown_prompt_is_invalid_params_in_every_revision(caller: Any, server: Server) -> None:
     server.add_prompt(lambda: "", name="a")
     refused(caller(), "b", "Unknown prompt: b")
 
 
-def test_trap_75_missing_arguments_are_invalid_params(caller: Any, server: Server) -> None:
+def test_missing_arguments_are_invalid_params(caller: Any, server: Server) -> None:
     @server.prompt
     def p(a: str, b: int, c: str = "c", *, d: str) -> str:
         return f"{a} {b} {c} {d}"

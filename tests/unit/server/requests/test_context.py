@@ -69,9 +69,7 @@ def reporting(server: Server) -> Server:
 
 @pytest.mark.every_revision
 @pytest.mark.parametrize("tool", ["steps", "steps_in_thread"])
-def test_trap_59_progress_only_rises(
-    tool: str, version: str, connect: Any, reporting: Server
-) -> None:
+def test_progress_only_rises(tool: str, version: str, connect: Any, reporting: Server) -> None:
     peer = connect(version)
     values = [0, 1, 1, 0.5, 2, -5, 2.5, 2.5, 3]
     got = ask(peer, version, tool, {"values": values}, progressToken="t")
@@ -89,7 +87,7 @@ def test_trap_59_progress_only_rises(
     "token",
     [0, "", 7, -1, "0", 12345678901234567890123, "é/\n"],
 )
-def test_trap_60_zero_and_the_empty_string_are_tokens(
+def test_zero_and_the_empty_string_are_progress_tokens(
     token: Any, version: str, connect: Any, reporting: Server
 ) -> None:
     got = ask(connect(version), version, "steps", {"values": [1]}, progressToken=token)
@@ -107,7 +105,7 @@ def test_without_a_token_nothing_is_sent(version: str, connect: Any, reporting: 
     assert len(ask(connect(version), version, "steps", {"values": [1, 2]})) == 1
 
 
-def test_trap_59_nothing_comes_after_the_response(peer: Any, server: Server) -> None:
+def test_no_progress_comes_after_the_response(peer: Any, server: Server) -> None:
     kept: list[Context] = []
 
     @server.tool
@@ -132,7 +130,7 @@ def test_trap_59_nothing_comes_after_the_response(peer: Any, server: Server) -> 
     assert peer.fence() == []
 
 
-def test_trap_59_a_thread_that_outlives_its_call_says_nothing(peer: Any, server: Server) -> None:
+def test_a_thread_that_outlives_its_call_says_nothing(peer: Any, server: Server) -> None:
     gate, said = threading.Event(), threading.Event()
 
     @server.tool(timeout=0.5)  # the thread has begun by then
@@ -152,7 +150,9 @@ def test_trap_59_a_thread_that_outlives_its_call_says_nothing(peer: Any, server:
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
-def test_trap_11_progress_is_a_finite_number(value: float, connect: Any, server: Server) -> None:
+def test_progress_that_is_not_a_finite_number_is_not_sent(
+    value: float, connect: Any, server: Server
+) -> None:
     @server.tool
     async def bad(total: bool, ctx: Context) -> str:
         try:
@@ -231,7 +231,7 @@ def test_an_invalid_log_level_is_refused(params: Any, connect: Any) -> None:
 
 
 @pytest.mark.parametrize("tool", ["logs", "logs_in_thread"])
-def test_trap_71_modern_logs_are_only_for_requests_that_ask(
+def test_modern_logs_are_only_for_requests_that_ask(
     tool: str, modern_peer: Any, reporting: Server
 ) -> None:
     assert logs_of(ask(modern_peer, MODERN, tool)) == []
@@ -274,7 +274,7 @@ def test_an_unknown_level_is_the_tools_error(connect: Any, server: Server) -> No
     assert "debug, info" in text_of(result)
 
 
-def test_trap_11_a_log_that_is_no_text_breaks_nothing(peer: Any, server: Server) -> None:
+def test_a_log_that_is_no_text_breaks_nothing(peer: Any, server: Server) -> None:
     @server.tool
     async def log(ctx: Context) -> str:
         try:

@@ -65,15 +65,15 @@ def test_initialize_echoes_a_version_that_is_served(version: str, connect: Any) 
 
 
 @pytest.mark.parametrize("asked", ["1.0.0", "v999", "zzz", "", "2026-07-29", "9999-12-31"])
-def test_trap_13_an_unknown_version_gets_the_latest_legacy_one(asked: str, connect: Any) -> None:
+def test_an_unknown_version_gets_the_latest_legacy_one(asked: str, connect: Any) -> None:
     assert connect().handshake(asked)["protocolVersion"] == "2025-11-25"
 
 
-def test_trap_14_initialize_is_never_answered_a_modern_version(connect: Any) -> None:
+def test_initialize_is_never_answered_a_modern_version(connect: Any) -> None:
     assert connect().handshake(MODERN)["protocolVersion"] == "2025-11-25"
 
 
-def test_trap_13_the_latest_of_those_that_are_switched_on(connect: Any) -> None:
+def test_an_unknown_version_gets_the_latest_of_those_that_are_switched_on(connect: Any) -> None:
     old = Server("old", versions=["2024-11-05", "2025-03-26"])
     assert connect(to=old).handshake("2025-11-25")["protocolVersion"] == "2025-03-26"
 
@@ -107,7 +107,7 @@ def test_a_request_before_initialize_is_refused(method: str, connect: Any) -> No
     assert "initialize" in text
 
 
-def test_trap_27_ping_is_answered_at_any_time(peer: Any) -> None:
+def test_ping_is_answered_at_any_time(peer: Any) -> None:
     assert peer.result(request(1, "ping")) == {}
     peer.ask(initialize(2))
     assert peer.result(request(3, "ping")) == {}
@@ -115,7 +115,7 @@ def test_trap_27_ping_is_answered_at_any_time(peer: Any) -> None:
     assert peer.result(request(4, "ping")) == {}
 
 
-def test_trap_63_a_cancelled_initialize_is_answered(peer: Any) -> None:
+def test_a_cancelled_initialize_is_answered(peer: Any) -> None:
     peer.send(initialize(1), notification("notifications/cancelled", {"requestId": 1}))
     assert peer.recv()["result"]["protocolVersion"] == "2025-06-18"
     assert "tools" in peer.result(request(2, "tools/list"))
@@ -130,7 +130,7 @@ def test_a_modern_method_in_legacy_is_unknown(version: str, method: str, connect
 
 
 @pytest.mark.parametrize("version", LEGACY)
-def test_trap_23_legacy_results_carry_nothing_modern(version: str, connect: Any) -> None:
+def test_legacy_results_carry_nothing_modern(version: str, connect: Any) -> None:
     peer = connect(version)
     for message in (
         request(1, "tools/list"),
@@ -153,7 +153,7 @@ def test_legacy_client_info_and_capabilities_are_those_of_the_handshake(connect:
 # -- batches --------------------------------------------------------------------------------------
 
 
-def test_trap_6_a_batch_in_2025_03_26_is_answered_by_one_array(connect: Any) -> None:
+def test_a_batch_in_2025_03_26_is_answered_by_one_array(connect: Any) -> None:
     peer = connect("2025-03-26")
     batch = [
         call(1, "echo", {"text": "one"}),
@@ -173,7 +173,7 @@ def test_trap_6_a_batch_in_2025_03_26_is_answered_by_one_array(connect: Any) -> 
     assert [a["error"]["code"] for a in answers if a["id"] is None] == [-32600, -32600]
 
 
-def test_trap_6_a_batch_waits_for_its_slowest_and_leaves_out_the_cancelled(
+def test_a_batch_waits_for_its_slowest_and_leaves_out_the_cancelled(
     connect: Any, server: Server
 ) -> None:
     import asyncio
@@ -244,7 +244,7 @@ def test_a_batch_longer_than_the_limit_gets_one_error(connect: Any) -> None:
 
 
 @pytest.mark.parametrize("version", [None, "2024-11-05", "2025-06-18", "2025-11-25", MODERN])
-def test_trap_6_an_array_elsewhere_gets_one_error(version: str | None, connect: Any) -> None:
+def test_an_array_elsewhere_gets_one_error(version: str | None, connect: Any) -> None:
     peer = connect()
     if version == MODERN:
         peer.result(modern(0, "tools/list"))
@@ -257,7 +257,7 @@ def test_trap_6_an_array_elsewhere_gets_one_error(version: str | None, connect: 
 
 
 @pytest.mark.parametrize("spelling", ["initialize", "initiali\\u007ae"])
-def test_trap_7_initialize_in_a_batch_is_refused(spelling: str, connect: Any) -> None:
+def test_initialize_in_a_batch_is_refused(spelling: str, connect: Any) -> None:
     peer = connect()
     line = b'[{"jsonrpc":"2.0","id":1,"method":"%b"}]\n' % spelling.encode()
     assert peer.ask(line)["error"]["code"] == -32600  # the first message is no array
@@ -271,7 +271,7 @@ def test_trap_7_initialize_in_a_batch_is_refused(spelling: str, connect: Any) ->
 # -- modern ---------------------------------------------------------------------------------------
 
 
-def test_trap_18_discover_needs_no_message_before_it(connect: Any) -> None:
+def test_discover_needs_no_message_before_it(connect: Any) -> None:
     result = connect().result(modern(1, "server/discover"))
     assert result["supportedVersions"] == [MODERN, *reversed(LEGACY)]
     assert result["resultType"] == "complete"
@@ -282,7 +282,7 @@ def test_trap_18_discover_needs_no_message_before_it(connect: Any) -> None:
     assert result["_meta"][INFO]["icons"] == [{"src": "https://example.org/i.png"}]
 
 
-def test_trap_23_modern_results_carry_their_type_and_who_answers(connect: Any) -> None:
+def test_modern_results_carry_their_type_and_who_answers(connect: Any) -> None:
     peer = connect()
     for message in (
         modern(1, "server/discover"),
@@ -305,9 +305,7 @@ def test_caching_hints_are_those_of_the_server(connect: Any) -> None:
 
 @pytest.mark.parametrize("missing", ["protocolVersion", "clientCapabilities"])
 @pytest.mark.parametrize("method", ["server/discover", "tools/list", "tools/call", "ping"])
-def test_trap_15_a_half_built_envelope_is_modern_and_invalid(
-    missing: str, method: str, peer: Any
-) -> None:
+def test_a_half_built_envelope_is_modern_and_invalid(missing: str, method: str, peer: Any) -> None:
     meta = envelope()
     del meta[META + missing]
     code, text = peer.error(request(1, method, {"name": "echo"}, **meta))
@@ -316,7 +314,7 @@ def test_trap_15_a_half_built_envelope_is_modern_and_invalid(
     assert peer.handshake()["protocolVersion"] == "2025-06-18"  # and pins nothing
 
 
-def test_trap_15_client_info_may_be_missing(connect: Any) -> None:
+def test_client_info_may_be_missing(connect: Any) -> None:
     meta = envelope()
     del meta[META + "clientInfo"]
     result = connect().result(request(1, "tools/call", {"name": "client"}, **meta))
@@ -348,7 +346,7 @@ def test_a_broken_envelope_is_refused(key: str, value: Any, connect: Any) -> Non
 
 
 @pytest.mark.parametrize("asked", ["2099-01-01", "zzz", "", "2025-06-18"])
-def test_trap_17_an_unsupported_version_names_those_to_choose_from(asked: str, peer: Any) -> None:
+def test_an_unsupported_version_names_those_to_choose_from(asked: str, peer: Any) -> None:
     error = peer.ask(modern(1, "tools/list", version=asked))["error"]
     assert error["code"] == -32022
     assert error["data"] == {"supported": [MODERN, *reversed(LEGACY)], "requested": asked}
@@ -370,7 +368,7 @@ def test_a_version_with_half_a_surrogate_pair_is_refused_alone(
     assert "tools" in answers[2]["result"]
 
 
-def test_trap_16_nothing_is_inferred_from_requests_before(connect: Any) -> None:
+def test_nothing_is_inferred_from_requests_before(connect: Any) -> None:
     peer = connect()
     for id, client, capabilities in (
         (1, "one", {"sampling": {}}),
@@ -411,7 +409,7 @@ def test_two_modern_conversations_may_be_under_way_at_once(peer: Any, server: Se
     "method",
     ["ping", "logging/setLevel", "initialize", "resources/subscribe", "resources/unsubscribe"],
 )
-def test_trap_25_legacy_methods_are_unknown_in_modern(method: str, connect: Any) -> None:
+def test_legacy_methods_are_unknown_in_modern(method: str, connect: Any) -> None:
     params = initialize(0)["params"] | {"level": "info", "uri": "a:b"}
     code, text = connect().error(modern(1, method, params))
     assert code == -32601
@@ -475,7 +473,7 @@ def test_a_modern_failure_pins_nothing(message: Any, peer: Any) -> None:
     "message",
     [initialize(1), request(1, "initialize")],
 )
-def test_trap_26_a_modern_only_server_names_its_versions(message: Any, connect: Any) -> None:
+def test_a_modern_only_server_names_its_versions(message: Any, connect: Any) -> None:
     peer = connect(to=Server("modern", versions=[MODERN]))
     error = peer.ask(message)["error"]
     assert error["code"] == -32022
@@ -507,7 +505,7 @@ def test_unknown_versions_are_refused_when_the_server_is_made(versions: list[str
         Server("x", versions=versions)
 
 
-def test_trap_12_errors_of_ours_stay_out_of_the_reserved_range(connect: Any) -> None:
+def test_errors_of_ours_stay_out_of_the_reserved_range(connect: Any) -> None:
     from wirespeed.protocol import codes
 
     assert not -32768 <= codes.OVERLOADED <= -32000

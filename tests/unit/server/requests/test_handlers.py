@@ -361,7 +361,7 @@ WAITS = [
 
 @pytest.mark.parametrize("wait", WAITS)
 @pytest.mark.parametrize("together", [True, False])
-def test_trap_62_a_cancelled_request_is_cancelled_wherever_it_waits(
+def test_a_cancelled_request_is_cancelled_wherever_it_waits(
     wait: Any, together: bool, peer: Any, server: Server
 ) -> None:
     ended: list[BaseException] = []
@@ -393,7 +393,7 @@ def test_trap_62_a_cancelled_request_is_cancelled_wherever_it_waits(
     assert peer.fence() == []
 
 
-def test_trap_62_what_a_cancelled_handler_still_does_is_not_sent(
+def test_what_a_cancelled_handler_still_does_is_not_sent(
     peer: Any, server: Server, caplog: pytest.LogCaptureFixture
 ) -> None:
     done: list[str] = []

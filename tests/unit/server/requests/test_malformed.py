@@ -22,7 +22,7 @@ NULL_IDS = ("2024-11-05", "2025-03-26", "2025-06-18")
 # name: (line, code, id of the answer, part of its text); ABSENT for what has no readable id
 ROWS: dict[str, tuple[bytes, int, Any, str]] = {
     "not JSON": (b"hello", -32700, ABSENT, "not JSON at byte 0"),
-    "trap 8, cut off": (b'{"jsonrpc":"2.0","id":1,"method":"pi', -32700, ABSENT, "not JSON"),
+    "cut off": (b'{"jsonrpc":"2.0","id":1,"method":"pi', -32700, ABSENT, "not JSON"),
     "two values": (b'{"jsonrpc":"2.0","id":1,"method":"ping"} {}', -32700, ABSENT, "not JSON"),
     "single quotes": (b"{'jsonrpc':'2.0'}", -32700, ABSENT, "not JSON"),
     "NaN": (b'{"jsonrpc":"2.0","id":NaN,"method":"ping"}', -32700, ABSENT, "not JSON"),
@@ -44,10 +44,10 @@ ROWS: dict[str, tuple[bytes, int, Any, str]] = {
     "method null": (b'{"jsonrpc":"2.0","id":5,"method":null}', -32600, 5, "method"),
     "params an array": (b'{"jsonrpc":"2.0","id":5,"method":"ping","params":[1]}', -32600, 5, "par"),
     "params a text": (b'{"jsonrpc":"2.0","id":5,"method":"ping","params":""}', -32600, 5, "params"),
-    "trap 1, id null": (b'{"jsonrpc":"2.0","id":null,"method":"ping"}', -32600, ABSENT, "id"),
-    "trap 2, id true": (b'{"jsonrpc":"2.0","id":true,"method":"ping"}', -32600, ABSENT, "id"),
-    "trap 2, id 1.5": (b'{"jsonrpc":"2.0","id":1.5,"method":"ping"}', -32600, ABSENT, "id"),
-    "trap 2, id 1e0": (b'{"jsonrpc":"2.0","id":1e0,"method":"ping"}', -32600, ABSENT, "id"),
+    "id null": (b'{"jsonrpc":"2.0","id":null,"method":"ping"}', -32600, ABSENT, "id"),
+    "id true": (b'{"jsonrpc":"2.0","id":true,"method":"ping"}', -32600, ABSENT, "id"),
+    "id 1.5": (b'{"jsonrpc":"2.0","id":1.5,"method":"ping"}', -32600, ABSENT, "id"),
+    "id 1e0": (b'{"jsonrpc":"2.0","id":1e0,"method":"ping"}', -32600, ABSENT, "id"),
     "id an object": (b'{"jsonrpc":"2.0","id":{},"method":"ping"}', -32600, ABSENT, "id"),
     "id an array": (b'{"jsonrpc":"2.0","id":[1],"method":"ping"}', -32600, ABSENT, "id"),
     "id twice": (b'{"jsonrpc":"2.0","id":1,"id":2,"method":"ping"}', -32600, ABSENT, "twice"),
@@ -73,24 +73,24 @@ ROWS: dict[str, tuple[bytes, int, Any, str]] = {
 SILENT: dict[str, bytes] = {
     "an empty line": b"",
     "blanks": b" \t \r",
-    "trap 5, unknown notification": b'{"jsonrpc":"2.0","method":"notifications/nope"}',
-    "trap 5, notification of a request's name": b'{"jsonrpc":"2.0","method":"tools/list"}',
-    "trap 5, notification with bad params": (
+    "unknown notification": b'{"jsonrpc":"2.0","method":"notifications/nope"}',
+    "notification of a request's name": b'{"jsonrpc":"2.0","method":"tools/list"}',
+    "notification with bad params": (
         b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":[1]}'
     ),
-    "trap 5, notification without jsonrpc": b'{"method":"notifications/initialized"}',
-    "trap 62, cancel of an unknown id": (
+    "notification without jsonrpc": b'{"method":"notifications/initialized"}',
+    "cancel of an unknown id": (
         b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":77}}'
     ),
-    "trap 62, cancel without id": b'{"jsonrpc":"2.0","method":"notifications/cancelled"}',
-    "trap 62, cancel of null": (
+    "cancel without id": b'{"jsonrpc":"2.0","method":"notifications/cancelled"}',
+    "cancel of null": (
         b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":null}}'
     ),
     "response with an unknown id": b'{"jsonrpc":"2.0","id":99,"result":{}}',
     "error with an unknown id": b'{"jsonrpc":"2.0","id":99,"error":{"code":1,"message":"x"}}',
-    "trap 9, error without id": b'{"jsonrpc":"2.0","error":{"code":-32700,"message":"x"}}',
-    "trap 9, error with id null": b'{"jsonrpc":"2.0","id":null,"error":{"code":1,"message":"x"}}',
-    "trap 10, both result and error": b'{"jsonrpc":"2.0","id":1,"result":{},"error":{}}',
+    "error without id": b'{"jsonrpc":"2.0","error":{"code":-32700,"message":"x"}}',
+    "error with id null": b'{"jsonrpc":"2.0","id":null,"error":{"code":1,"message":"x"}}',
+    "both result and error": b'{"jsonrpc":"2.0","id":1,"result":{},"error":{}}',
     "error a string": b'{"jsonrpc":"2.0","id":1,"error":"x"}',
     "progress without params": b'{"jsonrpc":"2.0","method":"notifications/progress"}',
 }
@@ -247,7 +247,7 @@ def test_a_carriage_return_alone_ends_no_line(connect: Any) -> None:
 @pytest.mark.parametrize(
     "odd", ["\u2028", "\u2029", "\x85", "\\r", "\x7f", "\U0001f600", "\\u0000"]
 )
-def test_trap_30_only_a_newline_splits(odd: str, connect: Any, server: Server) -> None:
+def test_only_a_newline_ends_a_line(odd: str, connect: Any, server: Server) -> None:
     @server.tool
     async def echo(text: str) -> str:
         return text
@@ -258,7 +258,7 @@ def test_trap_30_only_a_newline_splits(odd: str, connect: Any, server: Server) -
     assert text_of(got["result"]) == json.loads(f'"{odd}"')
 
 
-def test_trap_29_a_message_may_be_split_at_every_byte(connect: Any, server: Server) -> None:
+def test_a_message_may_be_split_at_every_byte(connect: Any, server: Server) -> None:
     @server.tool(inline=True)
     def echo(text: str) -> str:
         return text
@@ -274,7 +274,7 @@ def test_trap_29_a_message_may_be_split_at_every_byte(connect: Any, server: Serv
         assert text_of(answer["result"]) == "añ€\U0001f600"
 
 
-def test_trap_29_byte_by_byte(peer: Peer) -> None:
+def test_messages_may_come_byte_by_byte(peer: Peer) -> None:
     for byte in json.dumps(request("añ", "ping"), ensure_ascii=False).encode() + b"\n":
         before = peer.connection.session.counters["bytes_in"]
         peer.send(bytes([byte]))
@@ -291,14 +291,14 @@ IDS = [
 
 
 @pytest.mark.parametrize("id", IDS)
-def test_trap_3_and_4_ids_come_back_as_they_came(id: str, peer: Peer) -> None:
+def test_ids_come_back_as_they_came(id: str, peer: Peer) -> None:
     peer.send(b'{"jsonrpc":"2.0","id":%b,"method":"ping"}\n' % id.encode())
     assert peer.line() == b'{"jsonrpc":"2.0","id":%b,"result":{}}' % id.encode()
     peer.send(b'{"jsonrpc":"2.0","id":%b,"method":"nope"}\n' % id.encode())
     assert b'"id":%b,"error":' % id.encode() in peer.line()
 
 
-def test_trap_3_a_number_and_a_string_are_two_ids(peer: Any, server: Server) -> None:
+def test_a_number_and_a_string_are_two_ids(peer: Any, server: Server) -> None:
     @server.tool
     async def hang() -> None:
         import asyncio

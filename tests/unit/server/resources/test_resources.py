@@ -327,7 +327,7 @@ def test_every_result_says_how_long_it_may_be_kept(connect: Any) -> None:
     assert client.result("resources/templates/list")["cacheScope"] == "public"
 
 
-def test_trap_73_a_result_that_input_went_into_is_not_to_be_kept(connect: Any) -> None:
+def test_a_result_that_input_went_into_is_not_to_be_kept(connect: Any) -> None:
     server = Server("hints", list_ttl_ms=1000, cache_scope="public")
 
     @server.resource("a://1")
@@ -533,7 +533,7 @@ def test_a_path_is_always_a_plain_relative_one(caller: Any, server: Server) -> N
 # -- failures -------------------------------------------------------------------------------------
 
 
-def test_trap_76_a_missing_resource_has_the_code_of_the_revision(
+def test_a_missing_resource_has_the_code_of_the_revision(
     caller: Any, server: Server, version: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     server.add_resource("a://1", "x")
@@ -554,7 +554,7 @@ def test_trap_76_a_missing_resource_has_the_code_of_the_revision(
     assert not caplog.records
 
 
-def test_trap_76_a_tool_that_misses_a_resource_says_so_in_the_revisions_code(
+def test_a_tool_that_misses_a_resource_says_so_in_the_revisions_code(
     caller: Any, server: Server, version: str
 ) -> None:
     @server.tool
@@ -747,21 +747,21 @@ def test_methods_and_partials(caller: Any, server: Server) -> None:
 @pytest.mark.parametrize(
     "key", ["com.example.mcp/x", "x", "a.b-c/y_z", "io.modelcontextprotocol/ui"]
 )
-def test_trap_83_names_of_meta_that_are_free(key: str, caller: Any, server: Server) -> None:
+def test_names_of_meta_that_are_free(key: str, caller: Any, server: Server) -> None:
     server.add_resource("a://1", "x", meta={key: 1})
     (entry,) = caller(version=MODERN).plain("resources/list")["resources"]
     assert entry["_meta"] == {key: 1}
 
 
 @pytest.mark.parametrize("key", ["dev.mcp/x", "com.mcp.tools/x", "progressToken", "a b", "1a/x"])
-def test_trap_83_names_of_meta_that_are_not(key: str, server: Server) -> None:
+def test_names_of_meta_that_are_not(key: str, server: Server) -> None:
     with pytest.raises(ValueError, match="_meta"):
         server.add_resource("a://1", "x", meta={key: 1})
     with pytest.raises(ValueError, match="_meta"):
         server.prompt(meta={key: 1})(nothing)
 
 
-def test_trap_11_json_of_resources_is_one_line_of_strict_json(caller: Any, server: Server) -> None:
+def test_json_of_resources_is_one_line_of_strict_json(caller: Any, server: Server) -> None:
     server.add_resource("a://1", {"a": "\u2028\x85\r\n", "b": 1.5})
     value = json.loads(text(caller(), "a://1"))
     assert value == {"a": "\u2028\x85\r\n", "b": 1.5}

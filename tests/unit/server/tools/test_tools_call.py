@@ -201,7 +201,7 @@ def test_a_raw_result_from_a_typed_tool_may_be_pretty(peer: Any, server: Server)
 @pytest.mark.parametrize(
     "data", [b"", b"[]", b"null", b"{", b'{"a":NaN}', b'{"a":"\xff"}', 5, None]
 )
-def test_trap_11_a_raw_result_that_is_no_object_is_an_error(
+def test_a_raw_result_that_is_no_object_is_an_error(
     data: Any, connect: Any, server: Server
 ) -> None:
     async def handler(arguments: Any) -> RawResult:
@@ -298,7 +298,7 @@ def typed(server: Server) -> Server:
 @pytest.mark.parametrize(
     "arguments", [{}, {"n": "1"}, {"n": 1.5}, {"n": None}, {"n": 1, "text": 2}]
 )
-def test_trap_75_arguments_that_do_not_fit(
+def test_arguments_that_do_not_fit_are_a_tool_error_or_invalid_params(
     arguments: Any, version: str, connect: Any, typed: Server
 ) -> None:
     answer = connect(version).ask(tool_call(version, 1, "typed", arguments))
@@ -313,7 +313,7 @@ def test_trap_75_arguments_that_do_not_fit(
     assert "n" in text or "text" in text
 
 
-def test_trap_75_an_unknown_tool_is_a_protocol_error_everywhere(
+def test_an_unknown_tool_is_a_protocol_error_everywhere(
     version: str, connect: Any, typed: Server
 ) -> None:
     answer = connect(version).ask(tool_call(version, 1, "ghost", {}))
@@ -360,7 +360,7 @@ def test_text_of_an_error_from_odd_input_is_valid(connect: Any, typed: Server) -
 
 
 @pytest.mark.every_revision
-def test_trap_74_structured_null_and_arrays_are_for_2026_only(
+def test_structured_null_and_arrays_are_for_2026_only(
     version: str, connect: Any, server: Server
 ) -> None:
     from wirespeed.types import ToolResult
@@ -383,7 +383,7 @@ def test_trap_74_structured_null_and_arrays_are_for_2026_only(
 
 
 @pytest.mark.parametrize("loud", [True, False])
-def test_trap_11_nan_never_leaves(loud: bool, connect: Any, server: Server) -> None:
+def test_nan_is_never_sent(loud: bool, connect: Any, server: Server) -> None:
     @server.tool
     async def typed() -> float:
         return float("nan")
@@ -404,7 +404,7 @@ def test_trap_11_nan_never_leaves(loud: bool, connect: Any, server: Server) -> N
 
 
 @pytest.mark.parametrize("size", [1, 20000])
-def test_trap_11_a_lone_surrogate_never_leaves(size: int, connect: Any, server: Server) -> None:
+def test_a_lone_surrogate_is_never_sent(size: int, connect: Any, server: Server) -> None:
     odd = "\ud800" * size
 
     @server.tool

@@ -42,7 +42,7 @@ def test_a_page_size_below_one_is_refused() -> None:
         Server("x", page_size=0)
 
 
-def test_trap_82_odd_names_do_not_break_the_list(connect: Any, version: str) -> None:
+def test_odd_names_do_not_break_the_list(connect: Any, version: str) -> None:
     server = Server("odd", page_size=2)
     names = ["with space", "ümlaut/слово", "x" * 300, 'quo"te', "nul\0", "日本", ""]
     for name in names:
@@ -132,9 +132,7 @@ def test_nothing_is_said_before_initialized(modern_peer: Any, server: Server) ->
     assert modern_peer.recv() == CHANGED
 
 
-def test_trap_71_a_modern_client_without_a_listen_is_told_nothing(
-    modern_peer: Any, server: Server
-) -> None:
+def test_a_modern_client_without_a_listen_is_told_nothing(modern_peer: Any, server: Server) -> None:
     modern_peer.send(notification("notifications/initialized"))
     modern_peer.result(modern(1, "tools/list"))
     server.add_tool(nothing, name="one")
@@ -193,9 +191,7 @@ def tagged(message: Any) -> Any:
 
 
 @pytest.mark.parametrize("id", [1, "1", 0, "", -5, "é"])
-def test_trap_69_the_acknowledgement_comes_first_with_the_id_as_it_was(
-    id: Any, connect: Any
-) -> None:
+def test_the_acknowledgement_comes_first_with_the_id_as_it_was(id: Any, connect: Any) -> None:
     ack = connect().ask(modern(id, "subscriptions/listen", WANTED))
     assert ack == {
         "jsonrpc": "2.0",
@@ -205,7 +201,7 @@ def test_trap_69_the_acknowledgement_comes_first_with_the_id_as_it_was(
     assert type(tagged(ack)) is type(id)
 
 
-def test_trap_69_what_is_not_supported_is_left_out(connect: Any, server: Server) -> None:
+def test_the_acknowledgement_leaves_out_what_is_not_supported(connect: Any, server: Server) -> None:
     peer = connect()
     wanted = {"promptsListChanged": True, "resourceSubscriptions": ["a:b"], "com.example/x": 1}
     ack = peer.ask(modern(1, "subscriptions/listen", {"notifications": wanted}))
@@ -214,7 +210,7 @@ def test_trap_69_what_is_not_supported_is_left_out(connect: Any, server: Server)
     assert peer.fence() == []
 
 
-def test_trap_70_each_listen_gets_its_own_tagged_copy(connect: Any, server: Server) -> None:
+def test_each_listen_gets_its_own_tagged_copy(connect: Any, server: Server) -> None:
     peer = connect()
     for id in (1, "1", 2):
         peer.ask(modern(id, "subscriptions/listen", WANTED))
@@ -271,7 +267,7 @@ def test_a_listen_without_a_wish_list_is_invalid(params: Any, modern_peer: Any) 
     assert modern_peer.connection.session.counters["requests_in_flight"] == 0
 
 
-def test_trap_72_a_shutdown_ends_each_listen_with_a_cancellation_and_a_result(
+def test_a_shutdown_ends_each_listen_with_a_cancellation_and_a_result(
     connect: Any,
 ) -> None:
     peer = connect()

@@ -224,7 +224,7 @@ async def test_several_requests_of_a_page_on_one_connection() -> None:
 
 
 @every("line", ["OPTIONS /mcp", "POST /mcp", "GET /healthz"])
-async def test_trap_45_a_page_that_may_not_connect_gets_no_permission(line: str) -> None:
+async def test_a_page_that_may_not_connect_gets_no_permission(line: str) -> None:
     async with at() as place:
         fields = {"Origin": "https://evil.example", "Access_Control_Request_Method": "POST"}
         answer = await exchange(place.port, request(line, **fields))

@@ -69,7 +69,7 @@ STREAMS = [
 
 @every("step", [0, 1, 2, 5])
 @every(("stream", "events"), STREAMS)
-def test_trap_57_streams(stream: bytes, events: list[Event], step: int) -> None:
+def test_sse_streams_without_their_comments(stream: bytes, events: list[Event], step: int) -> None:
     assert read(stream, step) == (events, None)
 
 
