@@ -5,19 +5,38 @@ from wirespeed._core.session cimport Session
 from wirespeed.transport.link cimport Endpoint
 
 
-cdef class Waiter:
-    cdef readonly object future
+cdef class ClientConnection(Endpoint)
+
+
+# A request that waits for its answer: the token of its id. `Waiter` resolves a future; one of your
+# own overrides the four events, each of which is the last but `notified_c`.
+cdef class Awaited:
     cdef readonly int64_t id
+    cdef readonly bint cancellable     # `initialize` is not
+    cdef readonly double deadline      # of the loop's clock; infinity for none
+
+    # A result, an error, or a response that is not valid.
+    cdef int answered_c(self, ClientConnection connection, Message m) except -1
+    # A notification of the server that belongs to the request.
+    cdef int notified_c(self, ClientConnection connection, Message m) except -1
+    cdef int expired_c(self, ClientConnection connection) except -1
+    # No answer will come. Whether the request still waited.
+    cdef bint failed_c(self, object exc) except -1
+
+
+cdef class Waiter(Awaited):
+    cdef readonly object future
     cdef object decode                 # bytes-like -> result; runs while the message is pinned
     cdef readonly object on_progress   # called with what a progress notification says, or None
     cdef readonly str method
-    cdef readonly bint cancellable     # `initialize` is not
-    cdef readonly double deadline      # of the loop's clock; infinity for none
     cdef readonly double limit         # seconds
     cdef readonly str tool             # of tools/call
     cdef readonly bytes arguments      # of a tool, as they were sent, where they may be sent again
 
     cdef str what_c(self)
+    cdef int result_c(self, Message m) except -1
+    cdef int error_c(self, ClientConnection connection, Message m) except -1
+    cdef int progress_c(self, ClientConnection connection, Message m) except -1
 
 
 cdef class ClientConnection(Endpoint):
@@ -38,6 +57,7 @@ cdef class ClientConnection(Endpoint):
     cdef str skipped                   # why a message that answers no request was skipped last
     cdef double skipped_at
     cdef bint reported                 # requests that nobody answers were logged
+    cdef public object on_stray        # gets each response that answers no request; or None
     cdef public object answerer        # answers the server's requests (legacy); None: nobody does
     cdef public bint gone              # nothing is sent any more, though the link may still linger
     cdef public str exit_note          # what a call that got no answer adds to its error
@@ -45,9 +65,7 @@ cdef class ClientConnection(Endpoint):
 
     cdef Waiter waiter_c(self, str method, object decode, object on_progress, bint cancellable,
                          double timeout)
-    cdef int resolve_c(self, Message m) except -1
     cdef int refuse_c(self, Message m) except -1
-    cdef int progress_c(self, Waiter waiter, Message m) except -1
     cdef int arm_c(self, double at) except -1
-    cdef str note_c(self, Waiter waiter)
+    cdef str note_c(self, double since)
     cdef int write_meta_c(self, Waiter waiter, bint first, bytes ours, bytes more) except -1

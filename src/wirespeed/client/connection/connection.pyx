@@ -52,17 +52,115 @@ cdef inline Span span_of_text(bytes text) noexcept:
     return Span(<const uint8_t *> <const char *> text, <size_t> len(text))
 
 
-@cython.final
-@cython.freelist(64)
-cdef class Waiter:
-    """A call that waits for its answer."""
+cdef class Awaited:
+    """A request that waits for its answer."""
 
     def __init__(self):
-        raise TypeError("waiters are made by the connection")
+        raise TypeError("requests that wait are made by their connection")
+
+    cdef int answered_c(self, ClientConnection connection, Message m) except -1:
+        raise NotImplementedError
+
+    cdef int notified_c(self, ClientConnection connection, Message m) except -1:
+        return 0
+
+    cdef int expired_c(self, ClientConnection connection) except -1:
+        raise NotImplementedError
+
+    cdef bint failed_c(self, object exc) except -1:
+        raise NotImplementedError
+
+
+@cython.final
+cdef class Waiter(Awaited):
+    """A request whose answer resolves a future."""
 
     cdef str what_c(self):
         """The name of the request in error texts."""
         return self.method if self.tool is None else f"tool {self.tool}"
+
+    cdef int answered_c(self, ClientConnection connection, Message m) except -1:
+        if self.future.done():
+            return 0
+        if m.kind_c == RESULT:
+            return self.result_c(m)
+        if m.kind_c == ERROR:
+            return self.error_c(connection, m)
+        self.future.set_exception(
+            InvalidResponse(f"the response to {self.method} is not valid: {m.reason}")
+        )
+        return 0
+
+    cdef int result_c(self, Message m) except -1:
+        cdef object result
+        try:
+            result = self.decode(m.result)
+        except InvalidResponse as exc:
+            self.future.set_exception(exc)
+        except (msgspec.DecodeError, ValueError) as exc:
+            self.future.set_exception(
+                InvalidResponse(f"the result of {self.method} is not valid: {exc}")
+            )
+        except StopIteration as exc:       # which futures refuse
+            self.future.set_exception(RuntimeError(f"decode of {self.method} raised {exc!r}"))
+        except Exception as exc:
+            self.future.set_exception(exc)
+        else:
+            self.future.set_result(result)
+        return 0
+
+    cdef int error_c(self, ClientConnection connection, Message m) except -1:
+        try:
+            error = decode_error(m.error)
+        except msgspec.DecodeError as exc:
+            self.future.set_exception(
+                InvalidResponse(f"the error of {self.method} is not valid: {exc}")
+            )
+        else:
+            if error.code == codes.URL_ELICITATION_REQUIRED and connection.answerer is not None:
+                connection.answerer.required(error.data)
+            self.future.set_exception(RemoteError(error.code, error.message, error.data))
+        return 0
+
+    cdef int notified_c(self, ClientConnection connection, Message m) except -1:
+        if method_is(m, b'"notifications/progress"', "notifications/progress"):
+            if self.on_progress is not None and not self.future.done():
+                self.progress_c(connection, m)
+        elif self.method == "subscriptions/listen":
+            # its end, on stdio; the result that should follow may be missing
+            connection.session.forget(self.id)
+            if not self.future.done():
+                self.future.set_result(None)
+        return 0
+
+    cdef int progress_c(self, ClientConnection connection, Message m) except -1:
+        try:
+            progress = decode_progress(m.params)
+        except msgspec.DecodeError as exc:
+            connection.quiet.log(
+                logging.WARNING, "a progress notification is not valid: %s", exc
+            )
+            return 0
+        try:
+            self.on_progress(progress.progress, progress.total, progress.message)
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException:
+            logger.exception("the progress callback of a call failed")
+        return 0
+
+    cdef int expired_c(self, ClientConnection connection) except -1:
+        if not self.future.done():
+            self.future.set_exception(
+                timed_out(self.what_c(), self.limit, connection.note_c(self.deadline - self.limit))
+            )
+        return 0
+
+    cdef bint failed_c(self, object exc) except -1:
+        if self.future.done():
+            return False
+        self.future.set_exception(exc)
+        return True
 
 
 @cython.final
@@ -288,11 +386,8 @@ cdef class ClientConnection(Endpoint):
     def fail_request(self, int64_t id, exc not None):
         """No answer to this request will come: its call fails with `exc`. Returns False when the
         request no longer waits."""
-        cdef Waiter waiter = self.session.forget(id)
-        if waiter is None or waiter.future.done():
-            return False
-        waiter.future.set_exception(exc)
-        return True
+        cdef Awaited request = self.session.forget(id)
+        return request is not None and request.failed_c(exc)
 
     def error(self):
         """Return the error of a call whose link is gone."""
@@ -361,30 +456,30 @@ cdef class ClientConnection(Endpoint):
         self._expire()
 
     def _expire(self):
-        cdef Waiter waiter
+        cdef Awaited request
         if self.timer is not None:
             self.timer.cancel()
         self.timer = None
         self.timer_at = INFINITY
         # loops round their clocks: a deadline within a millisecond counts as reached
-        for _, waiter in self.session.expire(<double> self.loop.time() + 0.001):
-            if waiter.cancellable and self.link is not None and not self.gone:
+        for _, request in self.session.expire(<double> self.loop.time() + 0.001):
+            if request.cancellable and self.link is not None and not self.gone:
                 self.session.send_notification(
                     "notifications/cancelled",
-                    encode({"requestId": waiter.id, "reason": "timed out"}),
+                    encode({"requestId": request.id, "reason": "timed out"}),
                 )
                 self.link.wrote_c()
-            if not waiter.future.done():
-                waiter.future.set_exception(
-                    timed_out(waiter.what_c(), waiter.limit, self.note_c(waiter))
-                )
+            request.expired_c(self)
         at = self.session.next_deadline()
         if at is not None:
             self.arm_c(at)
 
-    cdef str note_c(self, Waiter waiter):
-        """Return further facts for the error of a request without an answer."""
-        if self.skipped is None or self.skipped_at < waiter.deadline - waiter.limit:
+    cdef str note_c(self, double since):
+        """Return further facts for the error of a request without an answer.
+
+        since: When it was sent, of the loop's clock.
+        """
+        if self.skipped is None or self.skipped_at < since:
             return self.exit_note
         return f"{self.exit_note}; a message of the server was skipped meanwhile: {self.skipped}"
 
@@ -403,7 +498,7 @@ cdef class ClientConnection(Endpoint):
                 return
             try:
                 if m.kind_c == RESULT and m.token is not None:
-                    self.resolve_c(m)
+                    (<Awaited> m.token).answered_c(self, m)
                 elif m.kind_c == RESULT or m.kind_c == ERROR or m.kind_c == INVALID:
                     self.refuse_c(m)
                 elif m.kind_c == NOTIFICATION:
@@ -413,103 +508,42 @@ cdef class ClientConnection(Endpoint):
             except Exception:
                 logger.exception("internal error in handling a message of the server")
 
-    cdef int resolve_c(self, Message m) except -1:
-        cdef Waiter waiter = <Waiter> m.token
-        cdef object result
-        if waiter.future.done():
-            return 0
-        try:
-            result = waiter.decode(m.result)
-        except InvalidResponse as exc:
-            waiter.future.set_exception(exc)
-        except (msgspec.DecodeError, ValueError) as exc:
-            waiter.future.set_exception(
-                InvalidResponse(f"the result of {waiter.method} is not valid: {exc}")
-            )
-        except StopIteration as exc:       # which futures refuse
-            waiter.future.set_exception(RuntimeError(f"decode of {waiter.method} raised {exc!r}"))
-        except Exception as exc:
-            waiter.future.set_exception(exc)
-        else:
-            waiter.future.set_result(result)
-        return 0
-
     cdef int refuse_c(self, Message m) except -1:
-        """Handle an error response, or a response that is not valid."""
-        cdef Waiter waiter
+        """Handle an error response, a response to no request, or one that is not valid."""
         if m.token is None and self.probing and m.kind_c == ERROR and not valid_id(m):
             m.token = self.session.forget(self.probing)
-        if m.token is None and m.kind_c == ERROR and not valid_id(m):
+        if m.token is not None:
+            return (<Awaited> m.token).answered_c(self, m)
+        if self.on_stray is not None:
+            self.on_stray(m)
+        if m.kind_c == ERROR and not valid_id(m):
             self.quiet.log(
                 logging.WARNING,
                 "the server reports an error: %r", bytes(memoryview(m.error)[:500]),
             )
             return 0
-        if m.token is None:
-            # late, or without an id that is one of ours
-            if m.kind_c != INVALID:
-                m.reason = f"an answer with the id {m.raw_id[:40]!r:.60}, which no request has"
-            if m.fault_c != FAULT_PARSE and m.reason is not None:
-                self.skipped_at, self.skipped = <double> self.loop.time(), m.reason
-            if m.kind_c == INVALID or m.scan.id_kind != WS_ID_INTEGER:
-                self.owner.on_bad_line(m)
-            return 0
-        waiter = <Waiter> m.token
-        if waiter.future.done():
-            return 0
-        if m.kind_c == INVALID:
-            waiter.future.set_exception(
-                InvalidResponse(f"the response to {waiter.method} is not valid: {m.reason}")
-            )
-            return 0
-        try:
-            error = decode_error(m.error)
-        except msgspec.DecodeError as exc:
-            waiter.future.set_exception(
-                InvalidResponse(f"the error of {waiter.method} is not valid: {exc}")
-            )
-        else:
-            if error.code == codes.URL_ELICITATION_REQUIRED and self.answerer is not None:
-                self.answerer.required(error.data)
-            waiter.future.set_exception(RemoteError(error.code, error.message, error.data))
+        # late, or without an id that is one of ours
+        if m.kind_c != INVALID:
+            m.reason = f"an answer with the id {m.raw_id[:40]!r:.60}, which no request has"
+        if m.fault_c != FAULT_PARSE and m.reason is not None:
+            self.skipped_at, self.skipped = <double> self.loop.time(), m.reason
+        if m.kind_c == INVALID or m.scan.id_kind != WS_ID_INTEGER:
+            self.owner.on_bad_line(m)
         return 0
 
     def notification(self, Message m not None):
         """A notification of the server."""
-        cdef Waiter waiter
         if m.ref:
             if m.token is not None:
                 m.token.cancel()       # the server cancelled its request
         elif m.token is not None:
-            waiter = <Waiter> m.token
-            if method_is(m, b'"notifications/progress"', "notifications/progress"):
-                if waiter.on_progress is not None and not waiter.future.done():
-                    self.progress_c(waiter, m)
-            elif waiter.method == "subscriptions/listen":
-                # its end, on stdio; the result that should follow may be missing
-                self.session.forget(waiter.id)
-                if not waiter.future.done():
-                    waiter.future.set_result(None)
+            (<Awaited> m.token).notified_c(self, m)
         elif self.answerer is not None and method_is(
             m, b'"notifications/elicitation/complete"', "notifications/elicitation/complete"
         ):
             self.answerer.completed(m)
         else:
             self.owner.on_notification(m)
-
-    cdef int progress_c(self, Waiter waiter, Message m) except -1:
-        try:
-            progress = decode_progress(m.params)
-        except msgspec.DecodeError as exc:
-            self.quiet.log(logging.WARNING, "a progress notification is not valid: %s", exc)
-            return 0
-        try:
-            waiter.on_progress(progress.progress, progress.total, progress.message)
-        except (KeyboardInterrupt, SystemExit):
-            raise
-        except BaseException:
-            logger.exception("the progress callback of a call failed")
-        return 0
 
     def inbound(self, Message m not None):
         """Handle a request of the server. Only legacy servers send requests (basic/patterns of
@@ -546,7 +580,7 @@ cdef class ClientConnection(Endpoint):
 
     def fail(self, exc):
         """The link is gone for good: fail every call at once with `exc`."""
-        cdef Waiter waiter
+        cdef Awaited request
         self.gone = True
         if self.lost_error is None:
             self.lost_error = exc
@@ -555,9 +589,8 @@ cdef class ClientConnection(Endpoint):
         if self.timer is not None:
             self.timer.cancel()
             self.timer = None
-        for _, waiter in self.session.fail_all():
-            if not waiter.future.done():
-                waiter.future.set_exception(self.error())
+        for _, request in self.session.fail_all():
+            request.failed_c(self.error())
         self.on_drained()
 
 
