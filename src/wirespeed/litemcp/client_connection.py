@@ -8,9 +8,8 @@ import logging
 import math
 import random
 from codecs import BOM_UTF8
-from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -23,7 +22,7 @@ from wirespeed.client.targets import RECONNECTS, Http, Socket, WebSocket
 from wirespeed.errors import CallTimeout, ConnectionClosed, InvalidResponse
 from wirespeed.litemcp.envelope import BadMessage, check_json, id_of
 from wirespeed.litemcp.messages import VERSION, IOBasic
-from wirespeed.transport.link import Endpoint
+from wirespeed.peer.connection import AskingConnection
 
 if TYPE_CHECKING:
     from wirespeed._core.framing.base import Framer
@@ -97,24 +96,23 @@ class LiteWaiter:
             self.future.set_exception(exc)
 
 
-class LiteRequests:
+class LiteRequests(AskingConnection):
     """The requests to one server. Subclasses define `_send`."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, limits: Limits) -> None:
-        self.loop = loop
-        self.lost_error: BaseException | None = None
-        self.exit_note = ""  # added to the error of a request without an answer
-        self.gone = False  # sending has ended, though the link may still be open
+    closed_text = ended_text = "the link to the server is closed"
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        limits: Limits,
+        owner: LiteLife | None = None,
+        released: Callable[[], None] | None = None,
+    ) -> None:
+        super().__init__(loop, owner, released)
         self.answers = 0
         self._limits = limits
         self._last_id = random.SystemRandom().randrange(1, PRIME)
         self._waiting: dict[int, LiteWaiter] = {}
-        self._room: deque[asyncio.Future[None]] = deque()
-
-    @property
-    def usable(self) -> bool:
-        """Whether requests can be sent, now or as soon as there is room (`full`)."""
-        return not self.gone
 
     @property
     def n_outstanding(self) -> int:
@@ -123,19 +121,8 @@ class LiteRequests:
 
     @property
     def full(self) -> bool:
-        """Whether a request has to wait, because too many answers are outstanding."""
+        """Whether a request has to wait: too many answers are outstanding."""
         return len(self._waiting) >= self._limits.max_outstanding
-
-    async def wait_for_room(self) -> None:
-        """Wait until `full` may have changed."""
-        waiter: asyncio.Future[None] = self.loop.create_future()
-        self._room.append(waiter)
-        try:
-            await waiter
-        except asyncio.CancelledError:
-            if waiter.done() and not waiter.cancelled():
-                self._release_one()  # wake the next waiter instead
-            raise
 
     def request(
         self, what: str, call: bytes | None, decode: Callable[[IOBasic], Any], seconds: float
@@ -184,55 +171,23 @@ class LiteRequests:
         if waiter is not None:
             if waiter.timer is not None:
                 waiter.timer.cancel()
-            if self._room:
-                self._release_one()
+            self.on_drained()
         return waiter
 
-    def _release_one(self) -> None:
-        while self._room:
-            waiter = self._room.popleft()
-            if not waiter.done():
-                waiter.set_result(None)
-                return
-
-    def _release_room(self) -> None:
-        for _ in range(len(self._room)):
-            self._release_one()
-
-    # -- the end ---------------------------------------------------------------------------------
-
-    def fail(self, exc: BaseException) -> None:
-        """Fail all waiting requests and all later requests with an error."""
-        self.gone = True
-        if self.lost_error is None:
-            self.lost_error = exc
+    def fail_requests(self) -> None:
+        """Fail the requests that wait."""
         waiting, self._waiting = self._waiting, {}
         for waiter in waiting.values():
             if waiter.timer is not None:
                 waiter.timer.cancel()
             if not waiter.future.done():
                 waiter.future.set_exception(self.error())
-        self._release_room()
-
-    def error(self) -> BaseException:
-        """Return the error of a call: a new exception for each call, with the same text."""
-        exc = self.lost_error
-        if exc is None:
-            return ConnectionClosed("the link to the server is closed")
-        return type(exc)(*exc.args)
 
 
 # -- streams ---------------------------------------------------------------------------------------
 
 
-class _Owner(Protocol):
-    """The owner of a connection."""
-
-    def lost(self, connection: LiteClientConnection, reason: str) -> None:
-        """The link is lost, for the given reason. May be called more than once."""
-
-
-class LiteClientConnection(LiteRequests, Endpoint):
+class LiteClientConnection(LiteRequests):
     """A connection of a `wirespeed.litemcp.LiteClient`. ``released`` is called after its link is
     closed."""
 
@@ -240,13 +195,11 @@ class LiteClientConnection(LiteRequests, Endpoint):
         self,
         loop: asyncio.AbstractEventLoop,
         limits: Limits,
-        owner: _Owner,
+        owner: LiteLife,
         framer: Framer,
         released: Callable[[], None],
     ) -> None:
-        super().__init__(loop, limits)
-        self.owner = owner
-        self.released = released
+        super().__init__(loop, limits, owner, released)
         self.wire = self.stream = FrameStream(framer, limits=limits)
         self.faults = 0  # frames that are not messages
         self.noise: bytes | None = None  # the first frame that was not a message
@@ -254,22 +207,15 @@ class LiteClientConnection(LiteRequests, Endpoint):
     # -- requests --------------------------------------------------------------------------------
 
     @property
-    def usable(self) -> bool:
-        """Whether the link can take requests, now or as soon as it is not `full`."""
-        return self.link is not None and not self.gone
-
-    @property
     def full(self) -> bool:
         """Whether a request has to wait: too much output is queued, or too many answers are
         outstanding."""
-        limits = self._limits
-        return (
-            len(self.wire.outbox) >= limits.output_high
-            or len(self._waiting) >= limits.max_outstanding
+        return self.link is not None and (
+            super().full or len(self.wire.outbox) >= self._limits.output_high
         )
 
     def _send(self, waiter: LiteWaiter, call: bytes | None) -> None:
-        if self.link is None or self.gone:
+        if self.link is None or self.draining:
             raise self.error()
         self.stream.send(_GET % waiter.id if call is None else _CALL % (waiter.id, call))
         self.link.wrote()
@@ -325,23 +271,6 @@ class LiteClientConnection(LiteRequests, Endpoint):
         if self.faults <= MAX_LOGGED_FAULTS:
             logger.warning("skipped a line that is not a message (%s): %r", reason, text)
 
-    # -- the end ---------------------------------------------------------------------------------
-
-    def on_eof(self) -> None:
-        """The server has closed its output."""
-        self.owner.lost(self, "the server closed its output")
-
-    def on_lost(self, exc: BaseException | None) -> None:
-        """The link is gone."""
-        self._release_room()
-        self.released()
-        reason = "the link to the server is closed"
-        self.owner.lost(self, reason if exc is None else f"the link to the server broke ({exc})")
-
-    def on_drained(self) -> None:
-        """The server reads again."""
-        self._release_room()
-
 
 # -- HTTP ------------------------------------------------------------------------------------------
 
@@ -363,6 +292,11 @@ class HttpRequests(LiteRequests):
         fields = [*target.request_headers().items(), _ACCEPT]
         self._get_fields = field_lines(fields)
         self._post_fields = field_lines([*fields, _TYPE])
+
+    @property
+    def usable(self) -> bool:
+        """Whether requests can be sent, now or as soon as there is room (`full`)."""
+        return not self.draining
 
     def _send(self, waiter: LiteWaiter, call: bytes | None) -> None:
         method = "GET" if call is None else "POST"

@@ -9,30 +9,43 @@ from wirespeed.transport.link cimport Endpoint
 
 cdef enum ConnectionPhase:
     OPEN = 0
-    DRAINING = 1                       # what was asked is answered; more is refused, or not read
+    DRAINING = 1                       # what was asked is answered; more is refused, not read, or
+                                       # of a client: not asked
     CLOSED = 2                         # the link is gone
 
 
 # One end of a connection, with any framing. Override `on_data`, and what is said to be for
 # subclasses.
 cdef class PeerConnection(Endpoint):
-    cdef readonly object service       # has `shutdown_grace`; None: it is never drained
     cdef readonly object loop
     cdef readonly object closed        # future: why the connection was lost; None: it was closed
-    cdef public object principal       # digest of the peer's credential, or None
-    cdef public object peer            # what the transport knows of the peer (Peer), or None
     cdef object log                    # gets faults of the peer, and the loss; None: no log
     cdef ConnectionPhase phase
+
+    cpdef object log_fault(self, long long n, str text, object what)
+
+
+cdef class AnsweringConnection(PeerConnection):
+    cdef readonly object service       # has `shutdown_grace`; None: it is never drained
+    cdef public object principal       # digest of the peer's credential, or None
+    cdef public object peer            # what the transport knows of the peer (Peer), or None
     cdef object grace_timer            # of the drain
 
     cdef int drain_c(self) except -1
     cpdef bint answered_all(self) except -1
     cpdef object check_drained(self)
-    cpdef object log_fault(self, long long n, str text, object what)
+
+
+cdef class AskingConnection(PeerConnection):
+    cdef readonly object owner         # hears of its loss; or None
+    cdef object released               # called when the link is gone; or None
+    cdef public object lost_error      # why it is gone: what calls fail with
+    cdef public str exit_note          # what a call that got no answer adds to its error
+    cdef object room_waiters           # deque of futures
 
 
 # One end of a session. Override `take_c`.
-cdef class SessionConnection(PeerConnection):
+cdef class SessionConnection(AnsweringConnection):
     cdef readonly Session session
     cdef Outbox outlet                 # where what it sends without a reason waits for the peer
     cdef public HttpHead head          # of the HTTP request that is being read; None without one

@@ -391,8 +391,8 @@ async def test_calls_that_start_together_leave_in_one_write() -> None:
 
 async def test_a_call_over_a_link_that_fails() -> None:
     class Owner:
-        def on_link_lost(self, exc: BaseException | None) -> None:
-            lost.append(exc)
+        def lost(self, connection: Any, reason: str) -> None:
+            lost.append(connection.closed)
 
     loop = asyncio.get_running_loop()
     lost: list[Any] = []
@@ -401,7 +401,7 @@ async def test_a_call_over_a_link_that_fails() -> None:
     link.fault = OSError("full")
     await start(connection, 1)
     await quiet()
-    assert [one.__cause__ for one in lost] == [link.fault]
+    assert [one.result().__cause__ for one in lost] == [link.fault]
 
 
 @pytest.mark.parametrize("calls", [1, 3])

@@ -2,10 +2,10 @@ from libc.stdint cimport int64_t, uint32_t
 
 from wirespeed._core.envelope cimport Message
 from wirespeed._core.session cimport Session
-from wirespeed.transport.link cimport Endpoint
+from wirespeed.peer.connection cimport AskingConnection
 
 
-cdef class ClientConnection(Endpoint)
+cdef class ClientConnection(AskingConnection)
 
 
 # A request that waits for its answer: the token of its id. `Waiter` resolves a future; one of your
@@ -39,10 +39,8 @@ cdef class Waiter(Awaited):
     cdef int progress_c(self, ClientConnection connection, Message m) except -1
 
 
-cdef class ClientConnection(Endpoint):
+cdef class ClientConnection(AskingConnection):
     cdef readonly Session session
-    cdef readonly object loop
-    cdef readonly object owner         # gets notifications and the end of the link; or None
     cdef public object revision        # settled by the handshake; None before
     cdef uint32_t max_depth
     cdef bytes version                 # JSON text of the revision's; empty before the handshake
@@ -51,7 +49,6 @@ cdef class ClientConnection(Endpoint):
     cdef dict names                    # JSON text of tool names
     cdef object timer                  # of the earliest deadline
     cdef double timer_at
-    cdef object room_waiters           # deque of futures
     cdef public int64_t probing        # the id of server/discover, the first request; 0: none
     cdef object quiet                  # logs what the server can cause as often as it likes
     cdef str skipped                   # why a message that answers no request was skipped last
@@ -59,13 +56,11 @@ cdef class ClientConnection(Endpoint):
     cdef bint reported                 # requests that nobody answers were logged
     cdef public object on_stray        # gets each response that answers no request; or None
     cdef public object answerer        # answers the server's requests (legacy); None: nobody does
-    cdef public bint gone              # nothing is sent any more, though the link may still linger
-    cdef public str exit_note          # what a call that got no answer adds to its error
-    cdef public object lost_error      # why the link is gone: what calls fail with
 
     cdef Waiter waiter_c(self, str method, object decode, object on_progress, bint cancellable,
                          double timeout)
     cdef int refuse_c(self, Message m) except -1
+    cdef int close_answerer_c(self) except -1
     cdef int arm_c(self, double at) except -1
     cdef str note_c(self, double since)
     cdef int write_meta_c(self, Waiter waiter, bint first, bytes ours, bytes more) except -1

@@ -1,7 +1,7 @@
 """One link to a server, from the client's side: many callers, one stream.
 
-Calls are futures that the server's answers resolve. `wirespeed.client.connection.lifecycle` handles
-eras, launches and restarts.
+Calls are futures that the server's answers resolve. `wirespeed.peer.connection` has the life of the
+link, `wirespeed.client.connection.lifecycle` its launches and restarts.
 """
 
 cimport cython
@@ -9,7 +9,6 @@ from libc.math cimport INFINITY
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
 import logging
-from collections import deque
 from collections.abc import Mapping
 
 import msgspec
@@ -23,7 +22,7 @@ from wirespeed._core.envelope cimport (
 from wirespeed._core.outbox cimport Outbox
 from wirespeed._core.session cimport Session
 from wirespeed._core.span cimport Span, span_holds
-from wirespeed.transport.link cimport Endpoint
+from wirespeed.peer.connection cimport OPEN, AskingConnection
 
 from wirespeed.client.results.decode import (
     decode_call_result,
@@ -32,7 +31,7 @@ from wirespeed.client.results.decode import (
 )
 from wirespeed.client.results.features import Progress
 from wirespeed.client.timeouts import timed_out
-from wirespeed.errors import ConnectionClosed, InvalidResponse, LimitExceeded, RemoteError
+from wirespeed.errors import InvalidResponse, LimitExceeded, RemoteError
 from wirespeed.protocol import codes
 from wirespeed.protocol.messages import ErrorObject
 from wirespeed.transport.rate_limited_log import RateLimitedLog
@@ -164,30 +163,27 @@ cdef class Waiter(Awaited):
 
 
 @cython.final
-cdef class ClientConnection(Endpoint):
+cdef class ClientConnection(AskingConnection):
     """A client's end of a link.
 
     Args:
         loop: The event loop of the connection.
         limits: The limits of the connection.
-        owner: Receives ``on_notification(message)``, ``on_bad_line(message)``, ``spawn(work)`` for
-            tasks that end with the client, ``on_link_over()`` (both sides closed the link, or the
-            stream failed), ``on_link_eof()`` and ``on_link_lost(exc)``.
+        owner: Receives ``lost(connection, reason)``, ``notified(connection, message)``,
+            ``skipped(message)``, and ``spawn(work)`` for tasks that end with the client.
         framer: The framing of the stream; one message per line by default.
+        released: Called when the link is gone; or None.
     """
 
-    def __init__(self, loop, limits, owner, framer=None):
-        self.loop = loop
-        self.owner = owner
+    def __init__(self, loop, limits, owner, framer=None, released=None):
+        AskingConnection.__init__(self, loop, owner, released)
         self.wire = self.session = Session(limits=limits, role="client", framer=framer)
         self.session.shows_late_responses = True
         self.session.batches = True        # servers of 2025-03-26 may send batches
         self.max_depth = limits.max_depth
         self.version = self.meta = self.tasks_meta = b""
-        self.exit_note = ""
         self.names = {}
         self.timer_at = INFINITY
-        self.room_waiters = deque()
         self.quiet = RateLimitedLog(logger)
 
     # -- calls ---------------------------------------------------------------------------------
@@ -205,7 +201,7 @@ cdef class ClientConnection(Endpoint):
                          double timeout):
         cdef Waiter waiter
         cdef double deadline = INFINITY
-        if self.link is None or self.gone:
+        if self.link is None or self.phase != OPEN:
             raise self.error()
         if not timeout > 0:
             raise timed_out(method, timeout)
@@ -350,7 +346,7 @@ cdef class ClientConnection(Endpoint):
 
     def notify(self, str method not None, bytes params=None):
         """Send a notification."""
-        if self.link is None or self.gone:
+        if self.link is None or self.phase != OPEN:
             raise self.error()
         self.session.send_notification(method, params)
         self.link.wrote_c()
@@ -358,7 +354,7 @@ cdef class ClientConnection(Endpoint):
     def answer(self, uint64_t ref, bytes result not None):
         """Answer a request of the server with a result, JSON text. Returns False when the request
         no longer waits."""
-        if self.link is None or self.gone or not self.session.result_c(ref, result):
+        if self.link is None or self.phase != OPEN or not self.session.result_c(ref, result):
             return False
         self.link.wrote_c()
         return True
@@ -366,14 +362,14 @@ cdef class ClientConnection(Endpoint):
     def refuse(self, uint64_t ref, int code, str message not None, data=None):
         """Answer a request of the server with an error. Returns False when the request no longer
         waits."""
-        if self.link is None or self.gone or not self.session.error_c(ref, code, message, data):
+        if self.link is None or self.phase != OPEN or not self.session.error_c(ref, code, message, data):
             return False
         self.link.wrote_c()
         return True
 
     def abandon(self, Waiter waiter not None, str reason=None):
         """The caller of a request gave up: cancel the request, unless its answer has arrived."""
-        if waiter.cancellable and not self.gone:
+        if waiter.cancellable and self.phase == OPEN:
             if self.session.cancel(waiter.id, reason) is not None and self.link is not None:
                 self.link.wrote_c()
         else:
@@ -389,53 +385,20 @@ cdef class ClientConnection(Endpoint):
         cdef Awaited request = self.session.forget(id)
         return request is not None and request.failed_c(exc)
 
-    def error(self):
-        """Return the error of a call whose link is gone."""
-        if self.lost_error is not None:
-            return type(self.lost_error)(*self.lost_error.args)
-        return ConnectionClosed("the connection is closed")
-
     # -- back-pressure -------------------------------------------------------------------------
 
     @property
     def ready(self):
         """Whether a request can be sent at once."""
         return (
-            self.link is not None and not self.gone
+            self.link is not None and self.phase == OPEN
             and self.session.outbox.size < self.session.output_high
         )
-
-    @property
-    def usable(self):
-        """Whether there is a link that requests can be sent over, now or when it has room."""
-        return self.link is not None and not self.gone
 
     @property
     def full(self):
         """Whether callers should wait until queued data are sent (`wait_for_room`)."""
         return self.session.outbox.size >= self.session.output_high and self.link is not None
-
-    def wait_for_room(self):
-        """Return a future that is done when the server has read on or the link is gone. The caller
-        then checks `full` again."""
-        waiter = self.loop.create_future()
-        self.room_waiters.append(waiter)
-        return waiter
-
-    cpdef object on_drained(self):
-        """Wake callers in their order, one at a time while there is room. Waking all callers would
-        be wasted work where only a few large requests fit."""
-        while self.room_waiters:
-            waiter = self.room_waiters.popleft()
-            if not waiter.done():          # not cancelled
-                waiter.set_result(None)
-                # after the caller's task, which writes first
-                self.loop.call_soon(self._more_room)
-                return
-
-    def _more_room(self):
-        if self.room_waiters and not self.full:
-            self.on_drained()
 
     # -- deadlines -----------------------------------------------------------------------------
 
@@ -463,7 +426,7 @@ cdef class ClientConnection(Endpoint):
         self.timer_at = INFINITY
         # loops round their clocks: a deadline within a millisecond counts as reached
         for _, request in self.session.expire(<double> self.loop.time() + 0.001):
-            if request.cancellable and self.link is not None and not self.gone:
+            if request.cancellable and self.link is not None and self.phase == OPEN:
                 self.session.send_notification(
                     "notifications/cancelled",
                     encode({"requestId": request.id, "reason": "timed out"}),
@@ -492,9 +455,9 @@ cdef class ClientConnection(Endpoint):
             m = None           # so that the session may use it again
             m = me.session.next_c()
             if m is None:
-                if self.session.framer.over and not self.gone:
-                    self.gone = True
-                    self.owner.on_link_over()
+                if self.session.framer.over and self.phase == OPEN:
+                    self.leave()
+                    self.owner.lost(self, "the server closed the connection")
                 return
             try:
                 if m.kind_c == RESULT and m.token is not None:
@@ -528,7 +491,7 @@ cdef class ClientConnection(Endpoint):
         if m.fault_c != FAULT_PARSE and m.reason is not None:
             self.skipped_at, self.skipped = <double> self.loop.time(), m.reason
         if m.kind_c == INVALID or m.scan.id_kind != WS_ID_INTEGER:
-            self.owner.on_bad_line(m)
+            self.owner.skipped(m)
         return 0
 
     def notification(self, Message m not None):
@@ -543,7 +506,7 @@ cdef class ClientConnection(Endpoint):
         ):
             self.answerer.completed(m)
         else:
-            self.owner.on_notification(m)
+            self.owner.notified(self, m)
 
     def inbound(self, Message m not None):
         """Handle a request of the server. Only legacy servers send requests (basic/patterns of
@@ -568,30 +531,23 @@ cdef class ClientConnection(Endpoint):
                 m.ref, codes.METHOD_NOT_FOUND, f"Method not found: {m.method}", None
             )
 
-    cpdef object on_eof(self):
-        self.owner.on_link_eof()
+    def clean_up(self, exc):
+        self.close_answerer_c()
+        AskingConnection.clean_up(self, exc)
 
-    cpdef object on_lost(self, exc):
-        cdef ClientConnection me = self    # what the answerer closes may run any code
-        if self.answerer is not None:
-            self.answerer.close()
-        self.on_drained()
-        me.owner.on_link_lost(exc)
-
-    def fail(self, exc):
-        """The link is gone for good: fail every call at once with `exc`."""
+    def fail_requests(self):
         cdef Awaited request
-        self.gone = True
-        if self.lost_error is None:
-            self.lost_error = exc
-        if self.answerer is not None:
-            self.answerer.close()
+        self.close_answerer_c()
         if self.timer is not None:
             self.timer.cancel()
             self.timer = None
         for _, request in self.session.fail_all():
             request.failed_c(self.error())
-        self.on_drained()
+
+    cdef int close_answerer_c(self) except -1:
+        if self.answerer is not None:
+            self.answerer.close()
+        return 0
 
 
 cdef bytes arguments_text(object arguments, uint32_t max_depth):

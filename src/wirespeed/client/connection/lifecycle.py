@@ -343,11 +343,10 @@ class Lifecycle:
         channel = channel_for(self.target)
 
         def join(framer: Framer | None) -> ClientConnection:
-            owner = _Owner(self, channel)
             loop = asyncio.get_running_loop()
-            owner.connection = ClientConnection(loop, self._limits, owner, framer)
-            self._connection = owner.connection
-            return owner.connection
+            made = ClientConnection(loop, self._limits, self, framer, channel.released)
+            self._connection = made
+            return made
 
         self._channel, self._connection = channel, None
         self._bad_line, self._held_lines = None, []
@@ -401,7 +400,7 @@ class Lifecycle:
         if connection is not self._connection or connection is self._gone:
             return
         self._gone = connection
-        connection.gone = True
+        connection.leave()
         if connection.link is not None and not connection.wire.over:
             connection.link.close()  # the output is still open: send the close
         self._explaining = self.spawn(self._explain(connection, reason))
@@ -503,6 +502,14 @@ class Lifecycle:
         self._endings.add(task)
         task.add_done_callback(self._ended)
 
+    # -- what the server says ----------------------------------------------------------------------
+
+    def notified(self, connection: ClientConnection, message: Message) -> None:
+        """The server sent a notification that does not belong to a call. Those of an earlier
+        connection are dropped."""
+        if connection is self._connection:
+            self._host.notified(message)
+
     def skipped(self, message: Message) -> None:
         """The server wrote a line that is not a JSON-RPC message."""
         raw = message.raw
@@ -517,39 +524,6 @@ class Lifecycle:
             self._quiet.log(logging.WARNING, "skipped %s: %s", what, line)
         if self._bad_line is None:
             self._bad_line = line
-
-
-class _Owner:
-    """The receiver of one connection's events. Events of an earlier connection are dropped."""
-
-    __slots__ = ("_channel", "_life", "connection")
-
-    connection: ClientConnection
-
-    def __init__(self, life: Lifecycle, channel: Channel) -> None:
-        self._life = life
-        self._channel = channel
-
-    def on_notification(self, message: Message) -> None:
-        if self._life._connection is self.connection:
-            self._life._host.notified(message)
-
-    def spawn(self, work: Awaitable[T]) -> asyncio.Future[T]:
-        return self._life.spawn(work)
-
-    def on_bad_line(self, message: Message) -> None:
-        self._life.skipped(message)
-
-    def on_link_over(self) -> None:
-        self._life.lost(self.connection, "the server closed the connection")
-
-    def on_link_eof(self) -> None:
-        self._life.lost(self.connection, "the server closed its output")
-
-    def on_link_lost(self, exc: BaseException | None) -> None:
-        self._channel.released()
-        reason = "the connection ended" if exc is None else f"the link to the server broke ({exc})"
-        self._life.lost(self.connection, reason)
 
 
 def _is_final(exc: BaseException) -> bool:
