@@ -16,7 +16,8 @@ SECTION = PAGE.partition("\n## Links that many clients share\n")[2].partition("\
 # The objects of the table, and where their fields are: in a file, or in a class of it.
 PLACES = {
     "Session": "_core/wire.pxd _core/responder.pxd _core/session.pxd:Session",
-    "AnsweringConnection": "peer/connection.pxd:PeerConnection peer/connection.pxd:AnsweringConnection",
+    "AnsweringConnection": "peer/connection.pxd:PeerConnection "
+    "peer/connection.pxd:AnsweringConnection",
     "SessionConnection": "peer/connection.pxd:SessionConnection",
     "Serving": "server/requests/call.pxd:Serving",
     "ServerConnection": "server/connection.pxd",
