@@ -9,8 +9,7 @@ from wirespeed.transport.link cimport Endpoint
 
 cdef enum ConnectionPhase:
     OPEN = 0
-    DRAINING = 1                       # what was asked is answered; more is refused, not read, or
-                                       # of a client: not asked
+    DRAINING = 1                       # what was asked is answered; no more is taken, or asked
     CLOSED = 2                         # the link is gone
 
 

@@ -354,7 +354,7 @@ cdef class ClientConnection(AskingConnection):
     def answer(self, uint64_t ref, bytes result not None):
         """Answer a request of the server with a result, JSON text. Returns False when the request
         no longer waits."""
-        if self.link is None or self.phase != OPEN or not self.session.result_c(ref, result):
+        if not self.usable or not self.session.result_c(ref, result):
             return False
         self.link.wrote_c()
         return True
@@ -362,7 +362,7 @@ cdef class ClientConnection(AskingConnection):
     def refuse(self, uint64_t ref, int code, str message not None, data=None):
         """Answer a request of the server with an error. Returns False when the request no longer
         waits."""
-        if self.link is None or self.phase != OPEN or not self.session.error_c(ref, code, message, data):
+        if not self.usable or not self.session.error_c(ref, code, message, data):
             return False
         self.link.wrote_c()
         return True
