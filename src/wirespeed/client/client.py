@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Never, Self, TypeVar, Unpack, overload
 from wirespeed._exports import set_public_home
 from wirespeed.client.answering.options import HandlerOptions, SharedRoots, answering_of
 from wirespeed.client.cache import ResponseCache
-from wirespeed.client.connection.handshake import Identity
-from wirespeed.client.connection.lifecycle import Era, Lifecycle
+from wirespeed.client.connection.handshake import Era, Identity
+from wirespeed.client.connection.lifecycle import Lifecycle
 from wirespeed.client.feature_requests import (
     PROMPTS,
     RESOURCES,

@@ -1,4 +1,5 @@
-"""The handshakes of both eras: which revision the server and the client speak.
+"""The handshakes of both eras: the era of a server (`agree`), and the revision that it and the
+client speak.
 
 Source: basic/versioning and basic/transports/stdio ("Backward Compatibility") of 2026-07-28;
 basic/lifecycle of the others.
@@ -7,18 +8,19 @@ basic/lifecycle of the others.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
 from wirespeed.client.http.answers import NO_VERDICT
 from wirespeed.client.results.decode import complete
 from wirespeed.errors import (
-    CallTimeout,
     HttpStatusError,
     InvalidResponse,
     RemoteError,
+    TransportError,
     VersionMismatch,
 )
 from wirespeed.protocol import codes
@@ -41,6 +43,7 @@ from wirespeed.protocol.revisions import (
 
 if TYPE_CHECKING:
     from wirespeed.client.answering.answerer import Answering
+    from wirespeed.client.connection.channels import Channel
     from wirespeed.client.connection.connection import ClientConnection
 
 # Seconds after which `first_answer` sends ``initialize`` as well.
@@ -48,6 +51,10 @@ SILENCE = 1.0
 # ``_meta`` of that ``initialize``. Legacy servers ignore it; for the others it says that a modern
 # client sends a method which they do not have.
 ENVELOPE: dict[str, Any] = {META_PROTOCOL_VERSION: LATEST_MODERN, META_CLIENT_CAPABILITIES: {}}
+
+Era: TypeAlias = Literal["auto", "legacy", "modern"]
+
+T = TypeVar("T")
 
 encode = msgspec.json.Encoder().encode
 _initialized = msgspec.json.Decoder(InitializeResult).decode
@@ -93,6 +100,104 @@ class Verdict(NamedTuple):
     def is_mixed(self) -> bool:
         """Whether the server has said that it is of both eras."""
         return self.greeting is not None
+
+
+class Opening(Protocol):
+    """A link that is being opened, as its handshake sees it."""
+
+    identity: Identity
+
+    @property
+    def connection(self) -> ClientConnection:
+        """The connection: another one after `start_again`."""
+
+    @property
+    def channel(self) -> Channel:
+        """The channel of the connection."""
+
+    @property
+    def left(self) -> float:
+        """The seconds of the handshake's time that are left."""
+
+    @property
+    def over_http(self) -> bool:
+        """Whether the server answers each request, at least with a status."""
+
+    async def negotiate(self, negotiation: Coroutine[Any, Any, T]) -> T:
+        """Run a step of the handshake. Its error says why the link was lost."""
+
+    async def start_again(self) -> None:
+        """Open another link to the server."""
+
+
+async def agree(opening: Opening, era: Era, found: Era | None, probe_timeout: float) -> Agreement:
+    """Find out the era of a server (2026-07-28 basic/transports/stdio, "Backward Compatibility"),
+    and agree with it on a revision.
+
+    ``era``: The option of the client. ``found``: The era that an earlier link has shown.
+    ``probe_timeout``: Seconds after which a server that does not answer counts as a legacy one.
+    """
+    probed = opening.channel
+    if era == "legacy":
+        return await _initialize(opening)
+    if era == "modern":
+        return await _discover(opening, opening.left, fall_back=False)
+    if found == "modern":
+        with contextlib.suppress(FallBack):
+            return await _discover(opening, opening.left, fall_back=True)
+    elif found is None:
+        try:
+            agreement = await _probe(opening, min(probe_timeout, opening.left))
+        except TransportError:
+            if not probed.probe_was_read:
+                raise
+            # the era is still unknown: some legacy servers exit on an unknown first message
+            await opening.start_again()
+        else:
+            if agreement is not None:
+                return agreement
+    try:
+        return await _initialize(opening)
+    except ModernServer:
+        # the server answered the probe too late, or a modern server has replaced a legacy one
+        return await _discover(opening, opening.left, fall_back=False)
+
+
+async def _probe(opening: Opening, timeout: float) -> Agreement | None:
+    """Find out the era. None: it is a legacy one, and ``initialize`` has to follow."""
+    connection, identity = opening.connection, opening.identity
+    probe = modern(connection, identity, timeout, fall_back=True)
+    if opening.over_http:
+        try:
+            return await opening.negotiate(probe)
+        except FallBack:
+            return None
+
+    async def ask() -> Verdict:
+        return await first_answer(
+            probe, lambda: initialize(connection, identity, opening.left, as_well=True)
+        )
+
+    verdict = await opening.negotiate(ask())
+    if verdict.answer is None:
+        return None
+    if not verdict.is_modern:
+        return agreed(connection, identity, verdict.answer)
+    if verdict.is_mixed:
+        await opening.start_again()
+        return await _discover(opening, opening.left, fall_back=False)
+    agreement: Agreement = verdict.answer
+    return agreement
+
+
+async def _discover(opening: Opening, timeout: float, *, fall_back: bool) -> Agreement:
+    return await opening.negotiate(
+        modern(opening.connection, opening.identity, timeout, fall_back=fall_back)
+    )
+
+
+async def _initialize(opening: Opening) -> Agreement:
+    return await opening.negotiate(legacy(opening.connection, opening.identity, opening.left))
 
 
 async def first_answer(
@@ -203,6 +308,23 @@ class Identity(msgspec.Struct):
         return encode(members)[1:-1]
 
 
+def is_legacy(exc: BaseException) -> bool:
+    """Whether an error in the place of the answer to ``server/discover`` shows a server of a legacy
+    era. One that names its versions says more (`supported_by`)."""
+    if isinstance(exc, RemoteError):
+        return exc.code not in codes.MODERN_ERRORS and exc.code not in codes.UNAVAILABLE
+    if isinstance(exc, HttpStatusError):
+        return exc.status >= 400 and exc.status not in NO_VERDICT
+    return isinstance(exc, TimeoutError | InvalidResponse)
+
+
+def supported_by(exc: RemoteError) -> list[str]:
+    """Return the versions that an error of a server names."""
+    data = exc.data if isinstance(exc.data, dict) else {}
+    supported = data.get("supported")
+    return [v for v in supported if isinstance(v, str)] if isinstance(supported, list) else []
+
+
 async def modern(
     connection: ClientConnection, identity: Identity, timeout: float, *, fall_back: bool
 ) -> Agreement:
@@ -221,9 +343,9 @@ async def modern(
         connection.probing = waiter.id
         try:
             result: DiscoverResult = await waiter.future
-        except RemoteError as exc:
-            if exc.code == codes.UNSUPPORTED_PROTOCOL_VERSION:
-                supported = _supported(exc)
+        except (RemoteError, TimeoutError, InvalidResponse, HttpStatusError) as exc:
+            if isinstance(exc, RemoteError) and exc.code == codes.UNSUPPORTED_PROTOCOL_VERSION:
+                supported = supported_by(exc)
                 other = _newest(supported, MODERN_VERSIONS, exclude=version)
                 if other:
                     version = other
@@ -238,22 +360,16 @@ async def modern(
                 if fall_back and _newest(supported, LEGACY_VERSIONS):
                     raise FallBack from exc
                 raise VersionMismatch(_speaks(supported, MODERN_VERSIONS), supported) from exc
-            if exc.code in codes.MODERN_ERRORS or exc.code in codes.UNAVAILABLE:
+            if not is_legacy(exc):
                 raise
             if fall_back:
                 raise FallBack from exc
-            raise VersionMismatch(
-                f"the server does not speak {' or '.join(MODERN_VERSIONS)}: "
-                f"it answered server/discover with {exc}",
-                [],
-            ) from exc
-        except (CallTimeout, InvalidResponse) as exc:
-            if fall_back:
-                raise FallBack from exc
-            raise
-        except HttpStatusError as exc:
-            if fall_back and exc.status >= 400 and exc.status not in NO_VERDICT:
-                raise FallBack from exc
+            if isinstance(exc, RemoteError):
+                raise VersionMismatch(
+                    f"the server does not speak {' or '.join(MODERN_VERSIONS)}: "
+                    f"it answered server/discover with {exc}",
+                    [],
+                ) from exc
             raise
         except BaseException:
             if waiter.future.cancelled():
@@ -292,7 +408,7 @@ async def legacy(
     try:
         result = await initialize(connection, identity, timeout, version)
     except RemoteError as exc:
-        supported = _supported(exc)
+        supported = supported_by(exc)
         if not supported and exc.code != codes.UNSUPPORTED_PROTOCOL_VERSION:
             raise
         text = _speaks(supported, LEGACY_VERSIONS) + " for initialize"
@@ -360,12 +476,6 @@ def _speaks(supported: list[str], ours: tuple[str, ...]) -> str:
         f"the server speaks {', '.join(supported) or 'no version it names'}; "
         f"this client {', '.join(ours)}"
     )
-
-
-def _supported(exc: RemoteError) -> list[str]:
-    data = exc.data if isinstance(exc.data, dict) else {}
-    supported = data.get("supported")
-    return [v for v in supported if isinstance(v, str)] if isinstance(supported, list) else []
 
 
 def _newest(offered: list[str], ours: tuple[str, ...], exclude: str | None = None) -> str:

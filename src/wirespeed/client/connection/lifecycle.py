@@ -9,12 +9,11 @@ exception.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import itertools
 import logging
 import random
 from collections.abc import Awaitable, Coroutine
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from wirespeed.client.connection import handshake
 from wirespeed.client.connection.channels import Channel, channel_for
@@ -27,7 +26,6 @@ from wirespeed.errors import (
     ConnectionClosed,
     HttpStatusError,
     InvalidResponse,
-    TransportError,
     UpgradeRefused,
     WirespeedError,
 )
@@ -37,15 +35,13 @@ from wirespeed.transport.rate_limited_log import RateLimitedLog
 if TYPE_CHECKING:
     from wirespeed._core.envelope import Message
     from wirespeed._core.framing.base import Framer
-    from wirespeed.client.connection.handshake import Agreement, Identity
+    from wirespeed.client.connection.handshake import Agreement, Era, Identity
     from wirespeed.client.targets import Target
     from wirespeed.limits import Limits
 
 T = TypeVar("T")
 
 logger = logging.getLogger("wirespeed.client")
-
-Era: TypeAlias = Literal["auto", "legacy", "modern"]
 
 NOT_OPEN = 'the client is not open: use "async with Client(…) as client:", or await client.open()'
 
@@ -244,13 +240,12 @@ class Lifecycle:
     async def _start(self) -> None:
         try:
             agreement = await self._agree()
-            connection = self._connection
-            assert connection is not None  # resetting the connection cancels this task
+            connection = self.connection
             await self._host.started(connection, agreement, self._started_before)
             if connection.lost_error is not None:
                 raise connection.error()
         except BaseException:
-            await self._drop("the client could not be opened", patience=self._left)
+            await self._drop("the client could not be opened", patience=self.left)
             raise
         self.live, self.agreement = connection, agreement
         for what, line in self._held_lines:
@@ -267,75 +262,38 @@ class Lifecycle:
         for n in itertools.count():
             self._until = loop.time() + self._handshake_timeout
             try:
-                return await self._agree_on_era()
+                return await handshake.agree(self, self._era, self._found, self._probe_timeout)
             except Challenged as exc:
                 if not await exc.answer(n):
                     raise
         raise AssertionError
 
+    # -- for the handshake (`handshake.Opening`) ---------------------------------------------------
+
     @property
-    def _left(self) -> float:
+    def connection(self) -> ClientConnection:
+        """The connection that is being opened."""
+        assert self._connection is not None  # resetting it cancels the task that opens it
+        return self._connection
+
+    @property
+    def channel(self) -> Channel:
+        """The channel of the connection."""
+        assert self._channel is not None
+        return self._channel
+
+    @property
+    def left(self) -> float:
         """The seconds of the handshake's time that are left."""
         return max(0.0, self._until - asyncio.get_running_loop().time())
 
-    async def _agree_on_era(self) -> Agreement:
-        """Find out the era (2026-07-28 basic/transports/stdio, "Backward Compatibility")."""
-        probed = self._channel
-        assert probed is not None
-        if self._era == "legacy":
-            return await self._initialize()
-        if self._era == "modern":
-            return await self._discover(self._left, fall_back=False)
-        if self._found == "modern":
-            with contextlib.suppress(handshake.FallBack):
-                return await self._discover(self._left, fall_back=True)
-        elif self._found is None:
-            try:
-                found = await self._probe(min(self._probe_timeout, self._left))
-            except TransportError:
-                if not probed.probe_was_read:
-                    raise
-                # the era is still unknown: some legacy servers exit on an unknown first message
-                await self._start_again()
-            else:
-                if found is not None:
-                    return found
-        try:
-            return await self._initialize()
-        except handshake.ModernServer:
-            # the server answered the probe too late, or a modern server has replaced a legacy one
-            return await self._discover(self._left, fall_back=False)
+    @property
+    def over_http(self) -> bool:
+        """Whether the server answers each request, at least with a status."""
+        return isinstance(self.target, Http)
 
-    async def _probe(self, timeout: float) -> Agreement | None:
-        """Find out the era. None: it is a legacy one, and ``initialize`` has to follow."""
-        connection, identity = self._connection, self.identity
-        assert connection is not None
-        probe = handshake.modern(connection, identity, timeout, fall_back=True)
-        if isinstance(self.target, Http):
-            # a server of HTTP answers each request, at least with a status
-            try:
-                return await self._negotiate(probe)
-            except handshake.FallBack:
-                return None
-
-        async def ask() -> handshake.Verdict:
-            return await handshake.first_answer(
-                probe,
-                lambda: handshake.initialize(connection, identity, self._left, as_well=True),
-            )
-
-        verdict = await self._negotiate(ask())
-        if verdict.answer is None:
-            return None
-        if not verdict.is_modern:
-            return handshake.agreed(connection, identity, verdict.answer)
-        if verdict.is_mixed:
-            await self._start_again()
-            return await self._discover(self._left, fall_back=False)
-        agreement: Agreement = verdict.answer
-        return agreement
-
-    async def _start_again(self) -> None:
+    async def start_again(self) -> None:
+        """Open another link to the server, for another handshake."""
         await self._drop("the server is started again", revive=True)
         await self._connect()
 
@@ -352,17 +310,9 @@ class Lifecycle:
         self._bad_line, self._held_lines = None, []
         await channel.open(join, self._limits)
 
-    async def _discover(self, timeout: float, *, fall_back: bool) -> Agreement:
-        assert self._connection is not None
-        return await self._negotiate(
-            handshake.modern(self._connection, self.identity, timeout, fall_back=fall_back)
-        )
-
-    async def _initialize(self) -> Agreement:
-        assert self._connection is not None
-        return await self._negotiate(handshake.legacy(self._connection, self.identity, self._left))
-
-    async def _negotiate(self, negotiation: Coroutine[Any, Any, T]) -> T:
+    async def negotiate(self, negotiation: Coroutine[Any, Any, T]) -> T:
+        """Run a step of the handshake. Its error says why the link was lost, and what the server
+        wrote instead of messages."""
         connection = self._connection
         try:
             return await negotiation

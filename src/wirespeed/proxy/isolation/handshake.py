@@ -12,8 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from wirespeed.client.connection.handshake import FallBack, first_answer
-from wirespeed.client.http.answers import NO_VERDICT, Challenged
+from wirespeed.client.connection.handshake import (
+    FallBack,
+    first_answer,
+    is_legacy,
+    supported_by,
+)
+from wirespeed.client.http.answers import Challenged
 from wirespeed.errors import (
     HttpStatusError,
     InvalidResponse,
@@ -43,9 +48,6 @@ logger = logging.getLogger("wirespeed.proxy")
 
 # Seconds in which a server that starts slowly may answer a ping, see `ping_or_hello_to`.
 PATIENCE = 3.0
-
-# After these errors, another question would fail as well.
-_NO_ERA = codes.UNAVAILABLE | codes.MODERN_ERRORS - {codes.UNSUPPORTED_PROTOCOL_VERSION}
 
 # Servers on the SDK for Python write sixty lines to stderr about the question.
 _LEGACY = (
@@ -110,16 +112,14 @@ async def _versions(upstream: Upstream, timeout: float) -> tuple[str, ...]:
         async with asyncio.timeout(timeout):
             answer = await upstream.ask("server/discover", {"_meta": envelope()})
         versions = answer.get("supportedVersions") if isinstance(answer, dict) else None
-    except (TimeoutError, InvalidResponse):
-        versions = None
-    except HttpStatusError as exc:
-        if exc.status < 400 or exc.status in NO_VERDICT:
-            raise
-        versions = None
     except RemoteError as exc:
-        if exc.code in _NO_ERA:
+        if exc.code != codes.UNSUPPORTED_PROTOCOL_VERSION and not is_legacy(exc):
             raise
-        versions = exc.data.get("supported") if isinstance(exc.data, dict) else None
+        versions = supported_by(exc)
+    except (TimeoutError, InvalidResponse, HttpStatusError) as exc:
+        if not is_legacy(exc):
+            raise
+        versions = None
     known = (*LEGACY_VERSIONS, *MODERN_VERSIONS)
     if not isinstance(versions, list) or not any(one in MODERN_VERSIONS for one in versions):
         raise FallBack
