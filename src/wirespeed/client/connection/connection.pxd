@@ -63,4 +63,8 @@ cdef class ClientConnection(AskingConnection):
     cdef int close_answerer_c(self) except -1
     cdef int arm_c(self, double at) except -1
     cdef str note_c(self, double since)
-    cdef int write_meta_c(self, Waiter waiter, bint first, bytes ours, bytes more) except -1
+    cdef int await_c(self, Awaited request, bint cancellable, double deadline) except -1
+    cdef int write_call_c(
+        self, int64_t id, bytes name, object body, bint progress, bytes meta
+    ) except -1
+    cdef int write_meta_c(self, int64_t token, bint first, bytes ours, bytes more) except -1

@@ -200,37 +200,46 @@ cdef class ClientConnection(AskingConnection):
     cdef Waiter waiter_c(self, str method, object decode, object on_progress, bint cancellable,
                          double timeout):
         cdef Waiter waiter
-        cdef double deadline = INFINITY
+        if not timeout > 0 and self.usable:
+            raise timed_out(method, timeout)
+        waiter = Waiter.__new__(Waiter)
+        waiter.method = method
+        waiter.decode = decode
+        waiter.on_progress = on_progress
+        waiter.future = self.loop.create_future()
+        waiter.limit = timeout
+        self.await_c(
+            waiter, cancellable,
+            INFINITY if timeout == INFINITY else <double> self.loop.time() + timeout,
+        )
+        return waiter
+
+    cdef int await_c(self, Awaited request, bint cancellable, double deadline) except -1:
+        """Give a request its id and its deadline. ConnectionClosed, ChildExited: the link is gone.
+        LimitExceeded: too many requests are outstanding."""
         if self.link is None or self.phase != OPEN:
             raise self.error()
-        if not timeout > 0:
-            raise timed_out(method, timeout)
         if self.session.pending.live >= self.session.pending.limit:
             raise LimitExceeded(
                 f"{self.session.pending.limit} requests already wait for their answers"
                 " (max_outstanding)"
             )
-        waiter = Waiter.__new__(Waiter)
-        waiter.method = method
-        waiter.decode = decode
-        waiter.on_progress = on_progress
-        waiter.cancellable = cancellable
-        waiter.future = self.loop.create_future()
-        if timeout != INFINITY:
-            deadline = <double> self.loop.time() + timeout
-        waiter.deadline = deadline
-        waiter.limit = timeout
-        waiter.id = self.session.pending.add_c(waiter, deadline)
+        request.cancellable = cancellable
+        request.deadline = deadline
+        request.id = self.session.pending.add_c(request, deadline)
         if deadline < self.timer_at:
             self.arm_c(deadline)
-        return waiter
+        return 0
 
-    cdef int write_meta_c(self, Waiter waiter, bint first, bytes ours, bytes more) except -1:
+    cdef int write_meta_c(
+        self, int64_t token, bint first, bytes ours, bytes more
+    ) except -1:
         """Write ``"_meta":{...}`` of a request's params, or nothing for an empty ``_meta``.
-        `ours`, `more`: JSON text of the client's and of the caller's members."""
+        `token`: its progress token, or 0. `ours`, `more`: JSON text of the client's and of the
+        caller's members."""
         cdef Outbox out = self.session.outbox
         cdef bytes digits
-        if not ours and waiter.on_progress is None and not more:
+        if not ours and token == 0 and not more:
             return 0
         out.text_c(b'"_meta":{' if first else b',"_meta":{')
         out.text_c(ours)
@@ -238,8 +247,8 @@ cdef class ClientConnection(AskingConnection):
             if ours:
                 out.text_c(b",")
             out.write_object_c(more)
-        if waiter.on_progress is not None:
-            digits = b'%b"progressToken":%d' % (b"," if ours or more else b"", waiter.id)
+        if token:
+            digits = b'%b"progressToken":%d' % (b"," if ours or more else b"", token)
             out.text_c(digits)
         out.text_c(b"}")
         return 0
@@ -256,9 +265,7 @@ cdef class ClientConnection(AskingConnection):
         is gone.
         """
         cdef Waiter waiter
-        cdef Outbox out
         cdef bytes name_json = self.names.get(name)
-        cdef bint sent = False
         cdef object body
         if not timeout > 0:
             raise timed_out(f"tool {name}", timeout)
@@ -276,26 +283,36 @@ cdef class ClientConnection(AskingConnection):
         if self.meta:
             # a modern server may ask for the same request again (basic/patterns/mrtr)
             waiter.arguments = body
+        self.write_call_c(waiter.id, name_json, body, on_progress is not None, meta)
+        self.link.wrote_c()
+        return waiter
+
+    cdef int write_call_c(
+        self, int64_t id, bytes name, object body, bint progress, bytes meta
+    ) except -1:
+        """Write tools/call with the id of `await_c`; the caller then calls `Link.wrote_c`.
+
+        `name`, `body`: the JSON texts of the tool's name and of its arguments, or None.
+        """
+        cdef Outbox out
+        cdef bint written = False
         try:
-            out = self.session.open_request_c(waiter.id)
+            out = self.session.open_request_c(id)
             out.text_c(b'"method":"tools/call","params":{"name":')
-            out.write_object_c(name_json)
+            out.write_object_c(name)
             if body is not None:
                 out.text_c(b',"arguments":')
                 out.write_object_c(body)
-            self.write_meta_c(waiter, False, self.meta, meta)
+            self.write_meta_c(id if progress else 0, False, self.meta, meta)
             out.text_c(b"}")
             self.session.close_request_c()
-            sent = True
+            written = True
         finally:
-            if not sent:
-                self.session.abort_request_c(waiter.id)
+            if not written:
+                self.session.abort_request_c(id)
         if self.session.calls is not None and not meta:      # which may name another version
-            self.session.called_c(
-                waiter.id, span_of_text(self.version), span_of_text(name_json)
-            )
-        self.link.wrote_c()
-        return waiter
+            self.session.called_c(id, span_of_text(self.version), span_of_text(name))
+        return 0
 
     def request(self, str method not None, bytes params, decode, *, double timeout=INFINITY,
                 on_progress=None, bint cancellable=True, bytes meta=None, bint tasks=False):
@@ -322,7 +339,8 @@ cdef class ClientConnection(AskingConnection):
                 out.text_c(b',"params":')
                 out.write_object_c(params[:len(params) - 1])
                 self.write_meta_c(
-                    waiter, len(params) == 2, self.tasks_meta if tasks else self.meta, meta
+                    0 if on_progress is None else waiter.id, len(params) == 2,
+                    self.tasks_meta if tasks else self.meta, meta,
                 )
                 out.text_c(b"}")
             self.session.close_request_c()
@@ -367,13 +385,13 @@ cdef class ClientConnection(AskingConnection):
         self.link.wrote_c()
         return True
 
-    def abandon(self, Waiter waiter not None, str reason=None):
+    def abandon(self, Awaited request not None, str reason=None):
         """The caller of a request gave up: cancel the request, unless its answer has arrived."""
-        if waiter.cancellable and self.phase == OPEN:
-            if self.session.cancel(waiter.id, reason) is not None and self.link is not None:
+        if request.cancellable and self.phase == OPEN:
+            if self.session.cancel(request.id, reason) is not None and self.link is not None:
                 self.link.wrote_c()
         else:
-            self.session.forget(waiter.id)
+            self.session.forget(request.id)
 
     def awaits(self, int64_t id):
         """Whether the request with this id still waits for its answer."""
