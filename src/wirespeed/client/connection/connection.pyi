@@ -3,6 +3,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Never, Protocol, TypeAlias, final, type_check_only
 
 import msgspec
+from typing_extensions import disjoint_base
 
 from wirespeed._core.envelope import Message
 from wirespeed._core.framing.base import Framer
@@ -27,8 +28,9 @@ class _Answerer(Protocol):
     def required(self, data: Any, /) -> object: ...
     def close(self) -> object: ...
 
+@disjoint_base
 class Awaited:
-    def __init__(self, *args: object, **kwargs: object) -> Never: ...
+    def __init__(self) -> None: ...
     @property
     def id(self) -> int: ...
     @property
@@ -38,6 +40,7 @@ class Awaited:
 
 @final
 class Waiter(Awaited):
+    def __init__(self) -> Never: ...
     @property
     def future(self) -> Future[Any]: ...
     @property
