@@ -30,6 +30,8 @@ from wirespeed import core
 from wirespeed.protocol.revisions import REVISIONS
 from wirespeed.transport.loop import loop_factory as default_loop
 
+pytest_plugins = ("lab.wording",)
+
 HERE = Path(__file__).parent
 LOOPS = {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
 # Folders all of whose tests exercise compiled modules.

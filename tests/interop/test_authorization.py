@@ -9,6 +9,7 @@ from typing import Any
 import logins
 import peers
 import pytest
+from lab.wording import raises
 from programs import login
 
 from wirespeed import Client
@@ -121,7 +122,7 @@ async def test_a_client_that_is_registered_beforehand() -> None:
         auth = person.auth(client_id="desk", client_secret="a-secret-of-desk")
         async with Client(url, auth=auth) as client:
             assert (await asked(client))["user"] == "ada"
-        with pytest.raises(AuthorizationError, match="client_id"):
+        with raises(AuthorizationError):
             async with Client(url, auth=person.auth()):
                 pass
     assert len(person.logins) == 1
@@ -130,7 +131,7 @@ async def test_a_client_that_is_registered_beforehand() -> None:
 async def test_the_person_refuses() -> None:
     person = Person({"deny": "yes"})
     async with logins.issuing() as issuer, logins.protected("ours", issuer) as url:
-        with pytest.raises(AuthorizationError, match="access_denied"):
+        with raises(AuthorizationError):
             async with Client(url, auth=person.auth()):
                 pass
         assert await issuer.journal("POST /token") == []

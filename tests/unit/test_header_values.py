@@ -10,6 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from lab.rows import every
+from lab.wording import raises
 
 from wirespeed.protocol.header_values import (
     MAX_INTEGER,
@@ -118,13 +119,13 @@ def test_numbers_and_booleans_survive_as_fields(value: int) -> None:
     ],
 )
 def test_bad_base64_between_both_markers_is_malformed(field: str) -> None:
-    with pytest.raises(ValueError, match="Base64"):
+    with raises(ValueError):
         decode(field)
 
 
 @every("field", ["caf\xe9", "a\x00", "a\x7f", "a\nb", "a\n", "世", "=?base64?é?="])
 def test_characters_that_fields_must_not_have_are_malformed(field: str) -> None:
-    with pytest.raises(ValueError, match="invalid characters"):
+    with raises(ValueError):
         decode(field)
 
 
@@ -247,7 +248,7 @@ def test_the_keyword_as_data_or_as_the_name_of_a_property_marks_nothing() -> Non
     ids=repr,
 )
 def test_a_name_that_is_not_a_token_is_refused(name: object) -> None:
-    with pytest.raises(ValueError, match="property 'a': x-mcp-header is not the name of a header"):
+    with raises(ValueError):
         param_fields(schema(a=marked(name)))
 
 
@@ -257,18 +258,18 @@ def test_a_name_that_is_not_a_token_is_refused(name: object) -> None:
     ids=repr,
 )
 def test_a_type_that_is_not_primitive_is_refused(kind: object) -> None:
-    with pytest.raises(ValueError, match=r"property 'a\.b': x-mcp-header needs the type"):
+    with raises(ValueError):
         param_fields(schema(a=schema(b=marked(kind=kind))))
 
 
 def test_a_property_without_a_type_is_refused() -> None:
-    with pytest.raises(ValueError, match="needs the type"):
+    with raises(ValueError):
         param_fields(schema(a={"anyOf": [{"type": "string"}], "x-mcp-header": "A"}))
 
 
 @pytest.mark.parametrize("second", ["Region", "REGION", "region"])
 def test_names_are_unique_whatever_their_case(second: str) -> None:
-    with pytest.raises(ValueError, match=r"property 'b\.c': .* is the name of 'a' already"):
+    with raises(ValueError):
         param_fields(schema(a=marked(), b=schema(c=marked(second))))
 
 
@@ -300,7 +301,7 @@ def test_names_are_unique_whatever_their_case(second: str) -> None:
     ids=lambda value: str(value)[:60],
 )
 def test_a_place_that_properties_alone_do_not_reach_is_refused(where: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match="x-mcp-header stands outside the properties"):
+    with raises(ValueError):
         param_fields(where)
 
 
@@ -308,5 +309,5 @@ def test_a_deep_schema_is_walked_without_recursion() -> None:
     node = marked()
     for _ in range(100_000):
         node = {"not": node}
-    with pytest.raises(ValueError, match="outside the properties"):
+    with raises(ValueError):
         param_fields(node)

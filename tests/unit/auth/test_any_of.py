@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from lab.issuer import verified
 from lab.rows import every
+from lab.wording import raises
 
 from wirespeed.auth import AccessToken, AnyOf
 from wirespeed.errors import CannotVerify, InvalidToken
@@ -48,7 +49,7 @@ async def test_the_first_that_accepts_decides(waits: tuple[int, ...]) -> None:
     for token, name in {"x": "a", "y": "b", "z": "c"}.items():
         assert (await verified(verifier, token)).subject == f"{token} of {name}"
     assert [one.asked for one in many] == [["x", "y", "z"], ["y", "z"], ["z"]]
-    with pytest.raises(InvalidToken, match=r"^not of a; not of b; not of c$"):
+    with raises(InvalidToken):
         await verified(verifier, "w")
 
 
@@ -74,5 +75,5 @@ async def test_a_mistake_is_not_hidden() -> None:
 
 
 def test_no_verifier() -> None:
-    with pytest.raises(ValueError, match="one verifier or more"):
+    with raises(ValueError):
         AnyOf()

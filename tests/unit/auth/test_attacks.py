@@ -12,6 +12,7 @@ import pytest
 from lab.issuer import AUDIENCE, NOW, Clock, Issuer, public, signed, verified
 from lab.origin import Origin, Request, ok
 from lab.rows import every
+from lab.wording import raises
 
 from wirespeed.auth import (
     AccessToken,
@@ -83,7 +84,7 @@ async def test_a_token_of_another_issuer() -> None:
 async def test_metadata_of_another_issuer() -> None:
     async with Target() as target:
         target.issuer.metadata["issuer"] = "https://other.example"
-        with pytest.raises(CannotVerify, match=r"has the issuer 'https://other\.example', not"):
+        with raises(CannotVerify):
             await verified(target.verifier, target.issuer.token())
 
 
@@ -124,7 +125,7 @@ async def test_an_hmac_with_the_public_key() -> None:
 
 
 def test_symmetric_and_asymmetric_algorithms_together_are_refused() -> None:
-    with pytest.raises(ValueError, match="algorithms are some of"):
+    with raises(ValueError):
         JwtVerifier("https://a.example", AUDIENCE, algorithms=["RS256", "HS256"])
 
 
@@ -220,7 +221,7 @@ async def test_a_key_set_that_never_ends() -> None:
     async with Origin(answer) as origin:
         url = f"http://127.0.0.1:{origin.port}/keys"
         verifier = JwtVerifier("i", AUDIENCE, jwks_url=url, timeout=0.2, clock=Clock())
-        with pytest.raises(CannotVerify, match=r"no response within 0\.2 s"):
+        with raises(CannotVerify):
             await verified(verifier, Issuer().token(iss="i"))
         await verifier.close()
 
@@ -232,7 +233,7 @@ async def test_keys_that_are_costly_or_weak() -> None:
             key = {"kty": "RSA", "kid": "1", "n": modulus, "e": "AQAB"}
             target.issuer.body = json.dumps({"keys": [key]}).encode()
             target.clock.now += 30
-            with pytest.raises(CannotVerify, match="none of its keys can be used"):
+            with raises(CannotVerify):
                 await verified(target.verifier, target.issuer.token(exp=NOW + 1000))
 
 
@@ -304,7 +305,7 @@ async def test_an_open_redirect_of_the_key_set() -> None:
 
         async with Origin(answer) as origin:
             target.issuer.metadata["jwks_uri"] = f"http://127.0.0.1:{origin.port}/keys"
-            with pytest.raises(CannotVerify, match="redirects are not followed"):
+            with raises(CannotVerify):
                 await verified(target.verifier, target.issuer.token())
             assert evil.asked == []
 
@@ -337,7 +338,7 @@ async def test_an_active_token_for_another_server() -> None:
     async with Origin(answer) as origin:
         url = f"http://127.0.0.1:{origin.port}/"
         verifier = IntrospectionVerifier(url, audience=AUDIENCE, token="own")
-        with pytest.raises(InvalidToken, match="audience"):
+        with raises(InvalidToken):
             await verified(verifier, "t0ken")
         await verifier.close()
 

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from lab.rows import every
+from lab.wording import raises
 
 from wirespeed.auth.challenge import (
     MAX_CHALLENGES,
@@ -73,7 +74,7 @@ def test_challenges_are_written() -> None:
 
 @pytest.mark.parametrize("value", ["a\r\nSet-Cookie: x", "\x00", "é", "\x7f"])
 def test_a_challenge_cannot_end_its_line(value: str) -> None:
-    with pytest.raises(ValueError, match="the parameter scope of a challenge is not printable"):
+    with raises(ValueError):
         write_challenge("Bearer", {"scope": value})
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from joserfc import jwk, jws
 from lab.rows import every
+from lab.wording import raises
 
 from wirespeed.auth.client.dpop import DpopKey
 from wirespeed.auth.dpop_proofs import ALGORITHMS, DpopProofs, InvalidProof, Nonces
@@ -222,10 +223,10 @@ async def test_a_token_of_another_key_is_refused() -> None:
 
 
 async def test_an_algorithm_that_is_not_listed_is_refused() -> None:
-    with pytest.raises(InvalidProof, match="algorithm"):
+    with raises(InvalidProof):
         checked(DpopProofs(algorithms=["RS256"], clock=Clock()), forged())
     for wrong in ([], ["none"], ["HS256"], "ES256"):
-        with pytest.raises(ValueError, match="the algorithms of DPoP proofs"):
+        with raises(ValueError):
             DpopProofs(algorithms=wrong)
 
 
@@ -240,10 +241,10 @@ async def test_a_replayed_proof_is_refused_as_long_as_it_would_be_valid() -> Non
     for later in (0, 1, 300, 301, 599, 600):
         clock.now = NOW + later
         checked(proofs, forged(said=claims(iat=int(clock.now), jti=f"other {later}")))
-        with pytest.raises(InvalidProof, match="used before"):
+        with raises(InvalidProof):
             checked(proofs, proof)
     clock.now = NOW + 601
-    with pytest.raises(InvalidProof, match="too old"):
+    with raises(InvalidProof):
         checked(proofs, proof)
 
 
@@ -266,9 +267,9 @@ async def test_no_proof_is_forgotten_to_make_room() -> None:
     proofs = DpopProofs(max_remembered=2, clock=clock)
     for jti in ("1", "2"):
         checked(proofs, forged(said=claims(jti=jti)))
-    with pytest.raises(CannotVerify, match="2 DPoP proofs"):
+    with raises(CannotVerify):
         checked(proofs, forged(said=claims(jti="3")))
-    with pytest.raises(InvalidProof, match="used before"):
+    with raises(InvalidProof):
         checked(proofs, forged(said=claims(jti="1")))
     clock.now += 1300
     assert checked(proofs, forged(said=claims(jti="3", iat=int(clock.now))))
@@ -281,7 +282,7 @@ async def test_a_client_is_told_the_nonce_that_it_must_use() -> None:
     clock = Clock()
     proofs = DpopProofs(nonces=Nonces(clock=clock), clock=clock)
     for wrong in (None, "x", "é"):
-        with pytest.raises(InvalidProof, match="nonce") as caught:
+        with raises(InvalidProof) as caught:
             checked(proofs, forged(said=claims(nonce=wrong)))
         assert caught.value.error == "use_dpop_nonce"
     told = caught.value.nonce
@@ -297,7 +298,7 @@ async def test_nonces_rotate_and_end() -> None:
     found = checked(proofs, forged(said=claims(nonce=first, iat=int(clock.now))))
     assert found.nonce == nonces.current() != first  # the next one comes with the response
     clock.now += 100
-    with pytest.raises(InvalidProof, match="nonce") as caught:
+    with raises(InvalidProof) as caught:
         checked(proofs, forged(said=claims(nonce=first, iat=int(clock.now), jti="2")))
     assert caught.value.nonce == nonces.current()
 
@@ -311,5 +312,5 @@ async def test_servers_that_share_a_secret_take_the_nonces_of_each_other() -> No
 
 async def test_a_lifetime_is_positive() -> None:
     for wrong in (0, -1, float("nan")):
-        with pytest.raises(ValueError, match="lifetime"):
+        with raises(ValueError):
             Nonces(wrong)

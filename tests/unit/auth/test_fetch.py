@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from lab.origin import JSON, SSE, Origin, Request, ok
 from lab.rows import every
+from lab.wording import raises
 
 from wirespeed.auth.fetch import MAX_ORIGINS, MAX_WAITING, Fetcher, FetchError
 from wirespeed.errors import TransportError
@@ -68,7 +69,7 @@ async def test_a_body_that_is_not_json(body: bytes) -> None:
 
     async with Origin(answer) as origin, fetcher_of(origin) as fetcher:
         found = await fetcher.get(url_of(origin))
-        with pytest.raises(FetchError, match="the response is not JSON"):
+        with raises(FetchError):
             found.json()
 
 
@@ -125,7 +126,7 @@ async def test_a_slow_response_ends_in_time() -> None:
             await asyncio.sleep(0.02)
 
     async with Origin(answer) as origin, fetcher_of(origin, timeout=0.2) as fetcher:
-        with pytest.raises(FetchError, match=r"no response within 0\.2 s"):
+        with raises(FetchError):
             await fetcher.get(url_of(origin))
         async with asyncio.timeout(5):
             await origin.gone.wait()  # the connection is closed
@@ -185,7 +186,7 @@ async def test_urls_that_are_not_asked(url: Any, reason: str) -> None:
 )
 async def test_a_public_server_does_not_lead_to_this_machine(home: str | None, host: str) -> None:
     async with Origin(echo) as origin, fetcher_of(home) as fetcher:
-        with pytest.raises(FetchError, match="its IP address is one that this request may not"):
+        with raises(FetchError):
             await fetcher.get(f"http://{host}:{origin.port}/")
         assert origin.n_connections == 0
 
@@ -206,13 +207,13 @@ async def test_a_public_server_does_not_lead_to_this_machine(home: str | None, h
 )
 async def test_a_public_server_does_not_lead_inside(url: str) -> None:
     async with fetcher_of("https://8.8.8.8/mcp") as fetcher:
-        with pytest.raises(FetchError, match="its IP address is one that this request may not"):
+        with raises(FetchError):
             await fetcher.get(url)
 
 
 async def test_this_machine_does_not_lead_to_metadata_services() -> None:
     async with fetcher_of("http://localhost:8000/mcp") as fetcher:
-        with pytest.raises(FetchError, match="its IP address is one that this request may not"):
+        with raises(FetchError):
             await fetcher.get("https://169.254.169.254/latest/meta-data")
 
 
@@ -226,15 +227,15 @@ async def test_a_proxy_is_not_asked_for_private_addresses(monkeypatch: Any) -> N
     async with Origin(echo) as proxy:
         monkeypatch.setenv("https_proxy", f"http://127.0.0.1:{proxy.port}")
         async with fetcher_of("https://8.8.8.8/mcp") as fetcher:
-            with pytest.raises(FetchError, match="its IP address is one that this request may not"):
+            with raises(FetchError):
                 await fetcher.get("https://10.0.0.1/")
             assert proxy.n_connections == 0
-            with pytest.raises(FetchError, match="proxy"):
+            with raises(FetchError):
                 await fetcher.get("https://auth.example/")
             assert proxy.n_connections == 1
         monkeypatch.setenv("https_proxy", "socks5://x")
         async with fetcher_of(None) as fetcher:
-            with pytest.raises(FetchError, match="https_proxy: 'socks5://x'"):
+            with raises(FetchError):
                 await fetcher.get("https://auth.example/")
 
 
@@ -260,7 +261,7 @@ async def test_too_many_origins_at_once() -> None:
             await fetcher.get(url_of(origins[-1]))
         await fetcher.close()
         for task in tasks:
-            with pytest.raises(FetchError, match="was closed"):
+            with raises(FetchError):
                 await task
 
 

@@ -13,6 +13,7 @@ import pytest
 from lab.issuer import AUDIENCE, NOW, Clock, verified
 from lab.origin import Origin, Request, ok
 from lab.rows import every
+from lab.wording import raises
 
 from wirespeed.auth import AccessToken, IntrospectionVerifier
 from wirespeed.errors import CannotVerify, InvalidToken
@@ -237,7 +238,7 @@ async def test_members_that_may_be_absent() -> None:
 @every("token", ["", "a b", "é", "a\r\nb", "x" * 20_000])
 async def test_texts_that_nobody_is_asked_about(token: str) -> None:
     async with Lab() as lab:
-        with pytest.raises(InvalidToken, match="empty, too long or not printable"):
+        with raises(InvalidToken):
             await lab.verify(token)
         assert lab.asked == []
 
@@ -245,9 +246,9 @@ async def test_texts_that_nobody_is_asked_about(token: str) -> None:
 async def test_a_server_that_is_down_or_silent() -> None:
     async with Lab(timeout=0.2) as lab:
         lab.go.clear()
-        with pytest.raises(CannotVerify, match=r"no response within 0\.2 s"):
+        with raises(CannotVerify):
             await lab.verify()
-    with pytest.raises(CannotVerify, match="cannot connect"):
+    with raises(CannotVerify):
         await lab.verify()
 
 

@@ -9,6 +9,7 @@ from typing import Any, Self
 import pytest
 from lab.issuer import AUDIENCE, NOW, Clock, Issuer, public, verified
 from lab.rows import every
+from lab.wording import raises
 
 from wirespeed.auth import AccessToken, JwtVerifier
 from wirespeed.auth.jose import new_key, secret_key
@@ -88,7 +89,7 @@ async def test_old_keys_are_used_while_new_ones_are_fetched() -> None:
         await lab.fetched(2)
         assert lab.issuer.n_fetched == 2
         assert isinstance(lab.verifier.verify(lab.token("2")), AccessToken)
-        with pytest.raises(InvalidToken, match="a key that is not known"):  # it was withdrawn
+        with raises(InvalidToken):  # it was withdrawn
             await verified(lab.verifier, old)
 
 
@@ -110,7 +111,7 @@ async def test_a_flood_of_unknown_keys_is_one_fetch_for_each_backoff() -> None:
             found = await asyncio.gather(*tasks, return_exceptions=True)
             assert all(isinstance(one, InvalidToken) for one in found)
             for i in range(50):
-                with pytest.raises(InvalidToken, match="a key that is not known"):
+                with raises(InvalidToken):
                     await lab.verify(f"{n}+{i}")
             assert lab.issuer.n_fetched == 1 + n
             assert isinstance(lab.verifier.verify(lab.token()), AccessToken)
@@ -121,7 +122,7 @@ async def test_a_known_key_with_a_wrong_signature_fetches_nothing() -> None:
         await lab.verify()
         lab.clock.now += 60
         lab.issuer.keys = {"1": new_key("ES256")}  # of somebody who knows the id
-        with pytest.raises(InvalidToken, match="signature is not valid"):
+        with raises(InvalidToken):
             await lab.verify()
         assert lab.issuer.n_fetched == 1
 
@@ -163,10 +164,10 @@ async def test_stale_keys_are_used_while_the_issuer_is_down() -> None:
             lab.clock.now += 600
             assert isinstance(lab.verifier.verify(lab.token()), AccessToken)
             await lab.fetched(n)
-        with pytest.raises(CannotVerify, match="/keys answered 503"):  # a key that may be new
+        with raises(CannotVerify):  # a key that may be new
             await lab.verify("2")
         lab.clock.now = NOW + 3600
-        with pytest.raises(CannotVerify, match="/keys answered 503"):
+        with raises(CannotVerify):
             await lab.verify()
         lab.issuer.status = b"200 OK"
         lab.clock.now += 30
@@ -245,7 +246,7 @@ async def test_an_issuer_without_metadata() -> None:
     async with Lab() as lab:
         verifier = JwtVerifier(f"{lab.issuer.url}/tenant", AUDIENCE, clock=lab.clock)
         token = lab.issuer.token(iss=f"{lab.issuer.url}/tenant")
-        with pytest.raises(CannotVerify, match="the authorization server has no metadata"):
+        with raises(CannotVerify):
             await verified(verifier, token)
         await verifier.close()
 
@@ -266,7 +267,7 @@ async def test_closing_ends_what_is_under_way() -> None:
             await asyncio.sleep(0.001)
         await lab.verifier.close()
         await lab.verifier.close()
-        with pytest.raises(CannotVerify, match="was closed"):
+        with raises(CannotVerify):
             await task
 
 

@@ -13,6 +13,7 @@ import pytest
 from joserfc import jwk, jwt
 from lab.grant import Asked, Site, site
 from lab.rows import every
+from lab.wording import raises
 
 from wirespeed import Client, Http
 from wirespeed.auth import (
@@ -89,7 +90,7 @@ async def test_wrong_credentials_are_an_error_that_does_not_show_them(method: st
     """Not even if the authorization server repeats them."""
     async with site() as found:
         found.answer = 401, {"error": "invalid_client", "error_description": f"no {SECRET} here"}
-        with pytest.raises(AuthorizationError, match=r"401 \(invalid_client: no … here") as caught:
+        with raises(AuthorizationError) as caught:
             await found.call(ClientCredentials("app", SECRET, method=method))
         assert caught.value.error == "invalid_client"
         assert SECRET not in str(caught.value)
@@ -140,7 +141,7 @@ async def test_a_refresh_token_is_not_used() -> None:
 async def test_credentials_go_to_their_own_authorization_server_alone() -> None:
     async with site() as found:
         auth = ClientCredentials("app", SECRET, issuer="https://as.example.com")
-        with pytest.raises(AuthorizationError, match=r"does not use the authorization server"):
+        with raises(AuthorizationError):
             await found.call(auth)
         assert found.asked == []
 
@@ -190,7 +191,7 @@ async def test_a_key_that_does_not_fit_is_refused_at_once() -> None:
         with pytest.raises(ValueError, match=f"not a private key for {algorithm}") as caught:
             ClientCredentials("app", key=key, algorithm=algorithm)
         assert "MIG" not in str(caught.value)
-    with pytest.raises(ValueError, match="'HS256' is not one of"):
+    with raises(ValueError):
         ClientCredentials("app", key=pem, algorithm="HS256")
 
 
@@ -270,7 +271,7 @@ async def test_a_connection_whose_assertion_is_rejected_later_asks_once() -> Non
         found.answer = 400, {"error": "invalid_grant"}
         found.valid.clear()
         for _ in range(3):
-            with pytest.raises(AuthorizationError, match="invalid_grant"):
+            with raises(AuthorizationError):
                 await client.call_tool("echo")
         assert len(found.asked) == 2
 
@@ -290,7 +291,7 @@ async def test_a_server_that_is_down_is_not_a_rejection() -> None:
     async with site() as found:
         auth = JwtBearer("the-jwt")
         found.answer = 503, {}
-        with pytest.raises(AuthorizationError, match="answered 503"):
+        with raises(AuthorizationError):
             await found.call(auth)
         found.answer = None
         assert await found.call(auth) == "ok"
@@ -301,7 +302,7 @@ async def test_an_assertion_is_a_string() -> None:
         return b"bytes"  # type: ignore[return-value]
 
     async with site() as found:
-        with pytest.raises(TypeError, match="an assertion is a string, not bytes"):
+        with raises(TypeError):
             await found.call(JwtBearer(wrong))
         assert found.asked == []
 
@@ -367,15 +368,15 @@ async def test_a_policy_that_forbids_a_server_is_an_error() -> None:
 async def test_an_answer_without_a_grant_goes_no_further(answer: Any) -> None:
     async with site() as found:
         found.idp_answer = 200, answer
-        with pytest.raises(AuthorizationError, match="without an ID-JAG"):
+        with raises(AuthorizationError):
             await found.call(enterprise(found))
         assert found.asked == []
 
 
 async def test_an_identity_provider_is_named_once() -> None:
-    with pytest.raises(ValueError, match="idp or by idp_token_endpoint"):
+    with raises(ValueError):
         EnterpriseManaged("app", identity="x")
-    with pytest.raises(ValueError, match="identity_type is"):
+    with raises(ValueError):
         EnterpriseManaged("app", identity="x", idp="https://idp", identity_type="jwt")
 
 
@@ -426,7 +427,7 @@ async def test_a_stolen_token_is_of_no_use_without_its_key() -> None:
 
 async def test_a_server_that_binds_no_tokens_is_an_error() -> None:
     async with site() as found:
-        with pytest.raises(AuthorizationError, match="bearer token, although dpop=True"):
+        with raises(AuthorizationError):
             await found.call(ClientCredentials("app", SECRET, dpop=True))
 
 

@@ -14,6 +14,7 @@ from lab.authorization_server import ECHO, AuthorizationServer, User, auth, call
 from lab.client import until
 from lab.rows import every
 from lab.web import listening
+from lab.wording import raises
 
 from wirespeed import Client, Context, Http, Server, SyncClient, WebSocket
 from wirespeed.auth import AccessToken, MemoryStorage, OAuth, ResourceServer
@@ -156,7 +157,7 @@ async def test_scopes_that_are_not_granted_end_the_call() -> None:
         protected.scopes = {}
         async with protected.client(auth=auth(user)) as client:
             for _ in range(2):
-                with pytest.raises(AuthorizationError, match="admin") as caught:
+                with raises(AuthorizationError) as caught:
                     await client.call_tool(*ECHO)
                 assert caught.value.error == "insufficient_scope"
         assert len(user.pages) == 2
@@ -178,7 +179,7 @@ async def test_a_server_that_demands_ever_more_scopes_is_given_up() -> None:
     async with lab() as (_, protected, user):
         protected.rules["tools/call"] = refuse_scopes(*"abcdefgh")
         async with protected.client(auth=auth(user)) as client:
-            with pytest.raises(HttpStatusError, match="403"):
+            with raises(HttpStatusError):
                 await client.call_tool(*ECHO)
         assert len(user.pages) == 4
 
@@ -254,7 +255,7 @@ async def test_neither_browser_nor_terminal(monkeypatch: pytest.MonkeyPatch) -> 
         monkeypatch.delenv(name, raising=False)
     async with lab() as (_, protected, _user):
         monkeypatch.setattr(sys, "stdin", None)
-        with pytest.raises(AuthorizationError, match="wirespeed login URL"):
+        with raises(AuthorizationError):
             await call(protected, OAuth(storage=MemoryStorage()))
 
 
@@ -303,16 +304,16 @@ def test_where_auth_is_taken() -> None:
     value = OAuth("mine", "s3cret", storage=MemoryStorage())
     assert repr(value) == "OAuth('mine')"
     assert Client("https://h/mcp", auth=value).target == Http("https://h/mcp", auth=value)
-    with pytest.raises(TypeError, match="scopes is a sequence"):
+    with raises(TypeError):
         OAuth(scopes="notes")
-    with pytest.raises(TypeError, match=r"auth is a value of wirespeed\.auth"):
+    with raises(TypeError):
         Http("https://h/mcp", auth=OAuth)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="leave token"):
+    with raises(ValueError):
         Http("https://h/mcp", auth=value, token="t")
-    with pytest.raises(ValueError, match="leave token"):
+    with raises(ValueError):
         Http("https://h/mcp", auth=value, headers={"Authorization": "Basic x"})
     assert Client("wss://h/mcp", auth=value).target == WebSocket("wss://h/mcp", auth=value)
-    with pytest.raises(TypeError, match="neither headers nor tokens"):
+    with raises(TypeError):
         Client("unix:/tmp/x", auth=value)
-    with pytest.raises(TypeError, match="LiteMCP has no authorization"):
+    with raises(TypeError):
         LiteClient(Http("https://h/mcp", auth=value))

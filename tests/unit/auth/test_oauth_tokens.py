@@ -13,6 +13,7 @@ import pytest
 from lab.authorization_server import ECHO, age, auth, call, lab
 from lab.client import until
 from lab.web import modern
+from lab.wording import raises
 
 from wirespeed.auth import FileStorage, MemoryStorage
 from wirespeed.errors import AuthorizationError, HttpStatusError
@@ -140,7 +141,7 @@ async def test_a_storage_that_fails(caplog: pytest.LogCaptureFixture) -> None:
         protected.get = stream
         async with protected.client(auth=auth(user, storage=storage)) as client:
             await until(lambda: "sends no events: getting a token failed: OSError" in caplog.text)
-            with pytest.raises(AuthorizationError, match="OSError"):
+            with raises(AuthorizationError):
                 await client.call_tool(*ECHO)
             storage.broken = False
             await client.call_tool(*ECHO)
@@ -246,7 +247,7 @@ async def test_calls_of_two_processes_refresh_a_login_once(tmp_path: Path) -> No
 async def test_a_token_that_is_refused_at_once_is_an_error() -> None:
     async with lab() as (_, protected, user):
         protected.changes = {"resource": protected.origin}
-        with pytest.raises(AuthorizationError, match=r"refuses the token that .* has just"):
+        with raises(AuthorizationError):
             await call(protected, auth(user))
         assert len(user.pages) == 1
 

@@ -15,6 +15,7 @@ import keyring
 import keyring.backend
 import keyring.errors
 import pytest
+from lab.wording import raises
 
 from wirespeed.auth import FileStorage, KeyringStorage, MemoryStorage, TokenStorage
 from wirespeed.errors import AuthorizationError
@@ -116,30 +117,30 @@ def test_what_others_can_read_is_not_used(tmp_path: Path) -> None:
     storage.save(SERVER, TEXT)
     (path,) = storage.folder.iterdir()
     path.chmod(0o640)
-    with pytest.raises(AuthorizationError, match="others can read"):
+    with raises(AuthorizationError):
         storage.load(SERVER)
     assert storage.servers() == []
     path.chmod(0o600)
     storage.folder.chmod(0o755)
-    with pytest.raises(AuthorizationError, match="chmod 700"):
+    with raises(AuthorizationError):
         storage.save(SERVER, TEXT)
     storage.folder.chmod(0o700)
     elsewhere = tmp_path / "elsewhere"
     path.rename(elsewhere)
     path.symlink_to(elsewhere)
-    with pytest.raises(AuthorizationError, match="cannot be read"):
+    with raises(AuthorizationError):
         storage.load(SERVER)
     storage.save(SERVER, "{}")
     assert elsewhere.read_text() == TEXT
     path.write_bytes(b"x" * (1 << 20) + b"x")
-    with pytest.raises(AuthorizationError, match="more than"):
+    with raises(AuthorizationError):
         storage.load(SERVER)
 
 
 def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     storage = FileStorage(tmp_path / "file" / "logins")
-    with pytest.raises(AuthorizationError, match="cannot be made"):
+    with raises(AuthorizationError):
         storage.save(SERVER, TEXT)
 
 
@@ -187,7 +188,7 @@ async def test_a_lock_holds_off_other_processes(tmp_path: Path) -> None:
 def test_a_keyring_that_is_locked(ring: Ring) -> None:
     storage = KeyringStorage("tests")
     ring.locked = True
-    with pytest.raises(AuthorizationError, match=r"KeyringLocked.*unlock it"):
+    with raises(AuthorizationError):
         storage.load(SERVER)
 
 

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from lab.cli import CONTROLS, DEADLINE, error_of, on_terminal, wirespeed
+from lab.wording import raises
 
 from wirespeed import Client, Server
 from wirespeed.cli import demo, show
@@ -130,7 +131,7 @@ def test_servers_that_do_not_come_up(monkeypatch: pytest.MonkeyPatch) -> None:
             raise AssertionError
 
     monkeypatch.setenv("WIRESPEED_LOOP", "turbo")  # the child's
-    with pytest.raises(Failure, match="cannot be started: ValueError: WIRESPEED_LOOP") as caught:
+    with raises(Failure) as caught:
         asyncio.run(main())
     assert caught.value.code == Exit.UNREACHABLE
 
@@ -170,13 +171,13 @@ def test_the_load_makes_every_call_once() -> None:
 
 
 def test_a_wrong_answer_ends_it() -> None:
-    with pytest.raises(Failure, match=r"a wrong answer: add\(30, ") as caught:
+    with raises(Failure) as caught:
         _load(_adder(lambda a, b: a + b + (a == 30)), 10_000)
     assert caught.value.code == Exit.TOOL_FAILED
 
 
 def test_a_tool_that_fails_ends_it() -> None:
-    with pytest.raises(Failure, match=r"a wrong answer: add\(0, 0\) failed: .* by zero"):
+    with raises(Failure):
         _load(_adder(lambda a, b: a // 0), 100)
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from lab.wording import raises
 
 from wirespeed import Http, Socket, WebSocket
 from wirespeed.cli import targets
@@ -79,7 +80,7 @@ def test_what_a_configuration_does_not_have(config: Path) -> None:
     assert refused(f"{config}#x") == f'{config} has no server "x"; it has one, t#wo, far, off'
     assert "not enabled" in refused(f"{config}#off")
     config.write_text('{"mcpServers": {"a": {"command": 1}}}')
-    with pytest.raises(ConfigError, match=r"mcpServers\.a\.command"):
+    with raises(ConfigError):
         find(str(config))
 
 
@@ -211,7 +212,7 @@ def test_other_words(tmp_path: Path) -> None:
     program.write_text("#!/bin/sh\n")
     program.chmod(0o755)
     assert refused(str(program)) == f"{program} is a program; to start it write -- before it"
-    with pytest.raises(ConfigError, match="cannot read the file"):
+    with raises(ConfigError):
         find(str(tmp_path))
 
 

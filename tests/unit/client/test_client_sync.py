@@ -20,6 +20,7 @@ import pytest
 import uvloop
 from lab.client import FOREVER, LEGACY, MODERN, Fake, alive, our_threads, text_result
 from lab.feature import changed, peer, running, updated
+from lab.wording import raises
 
 from wirespeed import TASKS, Client, Server, SyncClient
 from wirespeed.client import loop_thread
@@ -332,7 +333,7 @@ def test_use_while_it_is_not_open(fake: Make) -> None:
     client = SyncClient(fake(LEGACY).target)
     for _ in range(2):
         for use in (client.ping, client.list_tools, lambda: next(client.iter_tools())):
-            with pytest.raises(ConnectionClosed, match="not open"):
+            with raises(ConnectionClosed):
                 use()
         with pytest.raises(ConnectionClosed):
             _ = client.protocol_version

@@ -7,6 +7,7 @@ import json
 import pytest
 from lab.core import notification, outcome, outcomes, result, sent, take
 from lab.rows import every
+from lab.wording import raises
 
 from wirespeed.core import Limits, Session
 
@@ -264,7 +265,7 @@ def test_a_chosen_string_is_found_in_any_spelling() -> None:
 )
 def test_ids_that_cannot_be_chosen(text: bytes) -> None:
     session = Session()
-    with pytest.raises(ValueError, match="an id is the JSON text of a string or an integer"):
+    with raises(ValueError):
         session.send_request("m", token="t", id=text)
     assert session.pending.live == 0
     assert sent(session) == b""
@@ -275,7 +276,7 @@ def test_an_id_is_outstanding_once() -> None:
     minted = call(session)
     session.send_request("m", token="t", id=b'"ab"')
     for taken in (b"%d" % minted, b'"ab"', rb'"a\u0062"'):
-        with pytest.raises(ValueError, match="is outstanding"):
+        with raises(ValueError):
             session.reserve("t", id=taken)
     assert session.pending.live == 2
     # ids of our own making keep clear of it
@@ -364,7 +365,7 @@ def test_arguments_that_cannot_be() -> None:
         session.send_request("m")  # type: ignore[call-arg]
     assert session.counters["requests_outstanding"] == 0
     assert sent(session) == b""
-    with pytest.raises(ValueError, match="role"):
+    with raises(ValueError):
         Session(role="peer")
     with pytest.raises(TypeError):
         Session(Limits())  # type: ignore[misc]

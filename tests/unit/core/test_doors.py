@@ -6,6 +6,7 @@ import gc
 
 import pytest
 from lab.core import feed_buffer, outcomes, request, take
+from lab.wording import raises
 
 from wirespeed._core.framing.blankline import BlankLineFramer
 from wirespeed._core.slab import ReadBuffer, slabs_live
@@ -144,15 +145,15 @@ def test_asking_again_takes_the_first_one_back() -> None:
 
 def test_updates_that_cannot_be() -> None:
     session = Session()
-    with pytest.raises(RuntimeError, match="without get_buffer"):
+    with raises(RuntimeError):
         session.buffer_updated(1)
     room = len(session.get_buffer())
     for n in (room + 1, -1):
-        with pytest.raises(ValueError, match="bytes"):
+        with raises(ValueError):
             session.buffer_updated(n)
     assert session.counters["bytes_in"] == 0
     session.buffer_updated(0)
-    with pytest.raises(RuntimeError, match="without get_buffer"):
+    with raises(RuntimeError):
         session.buffer_updated(0)
     assert outcomes(session) == []
 
@@ -160,12 +161,12 @@ def test_updates_that_cannot_be() -> None:
 def test_the_doors_do_not_mix() -> None:
     session = Session()
     view = session.get_buffer()
-    with pytest.raises(RuntimeError, match="between get_buffer"):
+    with raises(RuntimeError):
         session.receive_data(LINE)
     view[:5] = LINE[:5]
     session.buffer_updated(5)
     session.receive_data(LINE[5:])
-    with pytest.raises(RuntimeError, match="before the chunks"):
+    with raises(RuntimeError):
         session.get_buffer()
     assert outcomes(session) == ["request"]
     session.get_buffer()
@@ -212,7 +213,7 @@ def test_a_lent_buffer_that_was_not_used_is_taken_back() -> None:
     assert slabs_live() >= before + 24  # the others were spare
     for session in sessions:
         session.reclaim_buffer()
-        with pytest.raises(RuntimeError, match="without get_buffer"):
+        with raises(RuntimeError):
             session.buffer_updated(0)
     assert slabs_live() <= before + 16
     session.reclaim_buffer()  # again: nothing
@@ -232,7 +233,7 @@ def test_an_unfinished_line_outlives_the_loan() -> None:
 def test_offsets_into_a_frame_have_32_bits(framer: type[LineFramer | BlankLineFramer]) -> None:
     framer(2**31)
     for n in (0, 2**31 + 1, 2**40):
-        with pytest.raises(ValueError, match="1 byte to 2 GiB"):
+        with raises(ValueError):
             framer(n)
-    with pytest.raises(ValueError, match="1 byte to 2 GiB"):
+    with raises(ValueError):
         WebSocketFramer("server", max_message=2**31 + 1)

@@ -9,6 +9,7 @@ import pytest
 from lab.http_corpus import GET, head
 from lab.http_parsers import pieces
 from lab.rows import every
+from lab.wording import raises
 
 from wirespeed._core.framing.http.framer import HttpFramer
 from wirespeed._core.slab import slabs_live
@@ -419,16 +420,16 @@ def test_the_head_of_a_body_in_pieces_is_gone_with_the_next_frame() -> None:
     peer = Streaming()
     assert peer.feed(ONE_CHUNKED) == [("head", b"")]
     assert not peer.framer.has_head
-    with pytest.raises(RuntimeError, match="head"):
+    with raises(RuntimeError):
         _ = peer.framer.head.raw
-    with pytest.raises(RuntimeError, match="only a body whose head was the last frame"):
+    with raises(RuntimeError):
         peer.framer.take_pieces()
 
 
 def test_a_body_that_has_begun_is_not_taken_in_pieces() -> None:
     peer = Peer("client", heads=True)
     assert peer.feed(ONE_CHUNKED) == [("200", b"")]
-    with pytest.raises(RuntimeError, match="only a body whose head was the last frame"):
+    with raises(RuntimeError):
         peer.framer.take_pieces()
     assert peer.feed(chunks(b"x")) == [("200", b"x")]
 

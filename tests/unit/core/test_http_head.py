@@ -8,6 +8,7 @@ import pytest
 from lab.http_corpus import CASES, DIFFERENCES, MAX_BODY, Case, head
 from lab.http_parsers import PARSERS, difference, pieces
 from lab.rows import every
+from lab.wording import raises
 
 from wirespeed._core.framing.http.framer import HttpFramer
 from wirespeed._core.framing.http.head import HttpHead
@@ -219,7 +220,7 @@ def test_limits_are_named(options: dict[str, int], data: bytes, sentence: str) -
     [{"max_head": 0}, {"max_head": 65536}, {"max_target": 0}, {"max_fields": 0}],
 )
 def test_limits_have_bounds(options: dict[str, int]) -> None:
-    with pytest.raises(ValueError, match="limit"):
+    with raises(ValueError):
         HttpHead(**options)
 
 
@@ -227,22 +228,22 @@ def test_a_head_is_not_read_when_its_bytes_are_gone() -> None:
     framer = HttpFramer(max_body=10)
     stream = FrameStream(framer)
     found = framer.head
-    with pytest.raises(RuntimeError, match="before the next call"):
+    with raises(RuntimeError):
         _ = found.fields
     stream.receive_data(head(line=b"GET /a HTTP/1.1"))
     assert [bytes(body or b"") for body in stream] == [b""]
-    with pytest.raises(RuntimeError, match="before the next call"):
+    with raises(RuntimeError):
         _ = found.path  # the iteration has asked for another one
     stream.receive_data(head(line=b"GET /b HTTP/1.1"))
     assert next(stream) is not None
     assert found.path == "/b"
     stream.receive_data(b"G")
-    with pytest.raises(RuntimeError, match="before the next call"):
+    with raises(RuntimeError):
         _ = found.path
     assert list(stream) == []
     stream.receive_data(b"ET /c HTTP/1.1\r\nHost: a\r\n\r\n")
     assert next(stream) is not None
     assert found.raw.startswith(b"GET /c")
     del stream, framer
-    with pytest.raises(RuntimeError, match="before the next call"):
+    with raises(RuntimeError):
         _ = found.authority

@@ -9,6 +9,7 @@ import pytest
 from lab.http_corpus import head
 from lab.http_parsers import pieces
 from lab.rows import every
+from lab.wording import raises
 
 from wirespeed._core.framing.http.framer import HttpFramer
 from wirespeed._core.framing.http.writer import field_lines
@@ -147,7 +148,7 @@ def test_statuses(status: int) -> None:
 @pytest.mark.parametrize("status", [-1, 0, 99, 600, 1000])
 def test_numbers_that_are_not_statuses(status: int) -> None:
     server = answered(head())
-    with pytest.raises(ValueError, match="not a status"):
+    with raises(ValueError):
         server.framer.respond(status)
     assert server.sent() == b""
 
@@ -155,7 +156,7 @@ def test_numbers_that_are_not_statuses(status: int) -> None:
 @pytest.mark.parametrize("status", [100, 204, 304])
 def test_statuses_that_cannot_have_a_body(status: int) -> None:
     server = answered(head())
-    with pytest.raises(ValueError, match="has no body"):
+    with raises(ValueError):
         server.framer.respond(status, b"x")
     assert server.sent() == b""
 
@@ -222,7 +223,7 @@ def test_a_stream_in_1_0_ends_with_the_connection() -> None:
 def test_responses_and_streams_do_not_mix() -> None:
     server = answered(head())
     framer = server.framer
-    with pytest.raises(RuntimeError, match="no stream is open"):
+    with raises(RuntimeError):
         framer.stream_text(b":\n\n")
     framer.open_stream(fields=STREAM)
     server.sent()
@@ -231,7 +232,7 @@ def test_responses_and_streams_do_not_mix() -> None:
         lambda: framer.open_stream(fields=STREAM),
         framer.send_continue,
     ):
-        with pytest.raises(RuntimeError, match="a stream is open"):
+        with raises(RuntimeError):
             again()
     assert server.sent() == b""
 
@@ -256,11 +257,11 @@ def test_a_client_writes_requests() -> None:
 
 def test_a_frame_that_fails_leaves_nothing() -> None:
     server = answered(head())
-    with pytest.raises(ValueError, match="empty"):
+    with raises(ValueError):
         server.stream.send(b"")
     with pytest.raises(TypeError):
         server.framer.respond(404, "text")  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="X"):
+    with raises(ValueError):
         server.framer.respond(404, b"x", fields=[("X", "\n")])
     server.stream.send(b"{}")
     assert Answer(server.sent()).status == 200
@@ -273,13 +274,13 @@ def test_a_frame_that_fails_leaves_nothing() -> None:
 
 @every("name", ["", "a b", "a:", "a\r\n", "ä", "é", "\0", "日"])
 def test_names_that_fields_cannot_have(name: str) -> None:
-    with pytest.raises(ValueError, match="not the name of a header field"):
+    with raises(ValueError):
         field_lines([(name, "x")])
 
 
 @every("value", [" a", "a ", "\ta", "a\r\nX: y", "a\nb", "a\rb", "\0", "a\x7f", "日"])
 def test_values_that_fields_cannot_have(value: str) -> None:
-    with pytest.raises(ValueError, match="the value of the header field 'X'"):
+    with raises(ValueError):
         field_lines([("X", value)])
 
 
@@ -296,7 +297,7 @@ def test_a_framer_of_its_own_writes_nothing() -> None:
         framer.send_continue,
         framer.close_stream,
     ):
-        with pytest.raises(RuntimeError, match="not joined"):
+        with raises(RuntimeError):
             write()
 
 

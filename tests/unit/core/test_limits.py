@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 from lab.rows import every
+from lab.wording import raises
 
 from wirespeed.core import Limits
 
@@ -44,7 +45,7 @@ def test_upper_bounds(name: str, most: int) -> None:
 
 def test_the_low_mark_is_not_above_the_high_one() -> None:
     Limits(output_high=5, output_low=5)
-    with pytest.raises(ValueError, match="output_low"):
+    with raises(ValueError):
         Limits(output_high=5, output_low=6)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 from lab.guard_page import guarded, put, shifted
+from lab.wording import raises
 
 from wirespeed._core import _simd
 
@@ -91,14 +92,14 @@ def test_twice_is_nothing(level: str) -> None:
 
 
 def test_what_is_refused() -> None:
-    with pytest.raises(ValueError, match="4 bytes"):
+    with raises(ValueError):
         _simd.mask(bytearray(3), b"123")
     with pytest.raises(ValueError, match="at is"):
         _simd.mask(bytearray(3), KEY, 4)
-    with pytest.raises(ValueError, match="no room"):
+    with raises(ValueError):
         _simd.mask(b"123", KEY, to=bytearray(2))
     with pytest.raises(BufferError):
         _simd.mask(b"123", KEY)
     room = bytearray(10)
-    with pytest.raises(ValueError, match="overwrite"):
+    with raises(ValueError):
         _simd.mask(memoryview(room)[:5], KEY, to=memoryview(room)[4:])

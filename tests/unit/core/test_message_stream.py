@@ -7,6 +7,7 @@ import os
 
 import pytest
 from lab.core import batch, notification, request, result
+from lab.wording import raises
 
 from wirespeed.core import Limits, MessageStream, WebSocketFramer
 from wirespeed.transport import Endpoint, FdLink
@@ -34,11 +35,11 @@ def test_what_is_sent() -> None:
     stream.send(b'{"a":1}')
     stream.send(bytearray(b"{%s}" % (b" " * 5000)))
     for wrong in (b"", b'{"a":\n1}'):
-        with pytest.raises(ValueError, match="JSON text"):
+        with raises(ValueError):
             stream.send(wrong)
     stream.send((b'{"a":', b"1", bytearray(b"}"), b""))
     for wrong in ((), [b""], (b"{", b"\n}")):
-        with pytest.raises(ValueError, match="JSON text"):
+        with raises(ValueError):
             stream.send(wrong)
     assert b"".join(stream.data_to_send()) == b'{"a":1}\n{%s}\n{"a":1}\n' % (b" " * 5000)
     assert stream.messages_out == 3

@@ -9,6 +9,7 @@ import weakref
 import pytest
 from lab.core import request, sent, take
 from lab.rows import every
+from lab.wording import raises
 
 from wirespeed._core.outbox import Block, Chunk, Outbox
 from wirespeed.core import Session
@@ -156,7 +157,7 @@ def test_an_outbox_of_its_own() -> None:
 
 def test_not_made_by_hand() -> None:
     for made in (Block, Chunk):
-        with pytest.raises(TypeError, match="made by the outbox"):
+        with raises(TypeError):
             made()
     empty = Chunk.__new__(Chunk)
     assert (len(empty), bytes(empty)) == (0, b"")

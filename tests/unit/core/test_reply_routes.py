@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from lab.core import batch, cancel, notification, outcomes, request, result, sent, take
 from lab.rows import every
+from lab.wording import raises
 
 from wirespeed.core import Limits, MemoryReply, ReplyRoute, Session
 
@@ -402,9 +403,9 @@ def test_what_is_wrong() -> None:
         session.receive_message("text")  # type: ignore[arg-type]
     with pytest.raises(TypeError):
         session.receive_message(b"{}", object())  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="as its Message or as its ref"):
+    with raises(TypeError):
         session.send_notification("n", about="1")  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="ReplyRoute is not a reply route: it has no outbox"):
+    with raises(TypeError):
         session.receive_message(b"{}", ReplyRoute())
     assert take(session) == []
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 from lab.core import cancel, notification, outcomes, request, sent, take
 from lab.rows import every
+from lab.wording import raises
 
 from wirespeed.core import Limits, Message, Session, WebSocketFramer
 
@@ -221,7 +222,7 @@ def test_an_error_as_another_peer_wrote_it() -> None:
         b'{"jsonrpc":"2.0","id":1,"error":{"code":5,"message":"m","more":1.0}}\n'
         b'{"jsonrpc":"2.0","id":2,"error":{"code":5,"message":"m"}}\n'
     )
-    with pytest.raises(ValueError, match="no JSON text"):
+    with raises(ValueError):
         session.send_error_object(three, b"")
 
 

@@ -10,6 +10,7 @@ import sys
 import pytest
 from lab.guard_page import guarded, put, shifted
 from lab.rows import every
+from lab.wording import raises
 
 from wirespeed._core import _simd
 
@@ -50,7 +51,7 @@ def test_levels_are_those_of_the_machine() -> None:
 
 @pytest.mark.parametrize("level", ["", "mmx", "SCALAR", "scalar\0"])
 def test_unknown_level_is_refused(level: str) -> None:
-    with pytest.raises(ValueError, match="no kernels of level"):
+    with raises(ValueError):
         _simd.find_newline(b"", level=level)
 
 
@@ -321,7 +322,7 @@ def test_depth_fault_keeps_what_came_before(level: str) -> None:
 
 def test_depth_out_of_range_is_refused() -> None:
     for depth in (0, -1, 1025, 1 << 40):
-        with pytest.raises(ValueError, match="max_depth"):
+        with raises(ValueError):
             _simd.scan(b"[]", max_depth=depth)
 
 

@@ -9,6 +9,7 @@ import weakref
 
 import pytest
 from lab.rows import every
+from lab.wording import raises
 
 from wirespeed._core.inflight import InFlight
 from wirespeed._core.pending import Pending
@@ -60,7 +61,7 @@ def test_the_limit() -> None:
     assert pending.take(ids[1]) == 1
     assert pending.add("t") not in ids
     for limit in (0, 1 << 20):
-        with pytest.raises(ValueError, match="limit"):
+        with raises(ValueError):
             Pending(limit)
 
 
@@ -132,7 +133,7 @@ def test_no_deadline_is_infinite_and_none_is_nan() -> None:
     pending.add("a", math.inf)
     assert pending.next_deadline() is None
     assert pending.expire(math.inf) == []
-    with pytest.raises(ValueError, match="NaN"):
+    with raises(ValueError):
         pending.add("b", math.nan)
     assert len(pending) == 1
 
@@ -172,7 +173,7 @@ def test_ids_of_any_length(n: int) -> None:
 def test_an_id_has_bytes() -> None:
     table = InFlight()
     for ask in (table.add, table.find):
-        with pytest.raises(ValueError, match="at least one byte"):
+        with raises(ValueError):
             ask(b"")
     assert not table.remove(0)
     assert not table.remove(1)

@@ -20,6 +20,7 @@ from lab.websocket import (
     masked,
     unframe,
 )
+from lab.wording import raises
 
 from wirespeed.core import FrameStream, LineFramer, Session, WebSocketFramer
 
@@ -153,7 +154,7 @@ def test_a_failure_of_randomness_loses_only_that_message() -> None:
     given = iter([b"abcd", b"", b"efgh"])
     peer = Peer("client", random=lambda n: next(given))
     peer.stream.send(b"one")
-    with pytest.raises(ValueError, match="returned no bytes"):
+    with raises(ValueError):
         peer.stream.send(b"two")
     peer.stream.send(b"three")
     assert peer.sent() == [Sent(BINARY, b"one"), Sent(BINARY, b"three")]
@@ -174,7 +175,7 @@ def test_pings(role: Role) -> None:
     peer.framer.ping()
     peer.framer.ping(b"x" * 125)
     peer.framer.ping(bytearray(b"abc"))
-    with pytest.raises(ValueError, match="125"):
+    with raises(ValueError):
         peer.framer.ping(b"x" * 126)
     assert peer.sent() == [Sent(PING, b""), Sent(PING, b"x" * 125), Sent(PING, b"abc")]
 
@@ -251,7 +252,7 @@ def test_what_cannot_be_sent() -> None:
         peer.framer.send_binary("text")  # type: ignore[arg-type]
     with pytest.raises(BufferError):
         peer.framer.send_binary(memoryview(b"abcd")[::2])
-    with pytest.raises(ValueError, match="empty"):
+    with raises(ValueError):
         peer.stream.send(b"")
     assert peer.raw() == b""
 
@@ -259,10 +260,10 @@ def test_what_cannot_be_sent() -> None:
 def test_a_framer_needs_a_stream_and_only_one() -> None:
     framer = WebSocketFramer("server", max_message=10)
     for say in (framer.ping, framer.goodbye, lambda: framer.send_text("x")):
-        with pytest.raises(RuntimeError, match="not joined to a connection"):
+        with raises(RuntimeError):
             say()
     FrameStream(framer)
-    with pytest.raises(ValueError, match="in use"):
+    with raises(ValueError):
         Session(framer=framer)
     framer.ping()
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from lab.rows import every
+from lab.wording import raises
 from opentelemetry import baggage, propagate, trace
 from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor, TracerProvider
 from opentelemetry.sdk.trace.export import (
@@ -675,7 +676,7 @@ async def test_questions_to_a_legacy_client(lab: Lab) -> None:
 
 def test_a_server_is_traced_once() -> None:
     lab = Lab()
-    with pytest.raises(ValueError, match="traced already"):
+    with raises(ValueError):
         otel.instrument(lab.server, tracer_provider=lab.provider)
 
 

@@ -12,6 +12,7 @@ import pytest
 from lab.merge import MergeLab
 from lab.proxy import MODERN, Lab, call
 from lab.reload import ReloadLab, server
+from lab.wording import raises
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
@@ -132,7 +133,7 @@ async def test_several_servers_behind_one_endpoint(tmp_path: Path, era: Any) -> 
     lab.backends = [lab.backend(name, isolation="shared") for name in ("a", "b")]
     async with lab.serving():
         traces = Traces(lab.proxy)
-        with pytest.raises(ValueError, match="is traced already"):
+        with raises(ValueError):
             otel.instrument(lab.proxy)
         async with Client(lab.url, era=era) as client:
             for name in ("a_who", "b_who"):

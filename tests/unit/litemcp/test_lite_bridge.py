@@ -9,6 +9,7 @@ from typing import Any, Literal
 import msgspec
 import pytest
 from lab.lite import Run, calculator, child, listening, until
+from lab.wording import raises
 
 from wirespeed import Client, Server, WebSocket
 from wirespeed.errors import CallTimeout
@@ -64,7 +65,7 @@ async def test_an_mcp_child_as_a_litemcp_server() -> None:
     async with Client(child("tool_server.py")) as mcp:
         add = await as_lite_server(mcp, "add")
         fail = await as_lite_server(mcp, "fail")
-        with pytest.raises(LookupError, match="no tool 'nothing'"):
+        with raises(LookupError):
             await as_lite_server(mcp, "nothing")
         async with LiteClient(add) as client:
             info = await client.info()
@@ -163,9 +164,9 @@ async def test_texts_of_parameters_are_folded_into_descriptions(once: Run) -> No
         "b": {"type": "string"},
     }
     assert tool.entry.inputSchema["required"] == ["a", "b"]
-    with pytest.raises(ValueError, match="no parameter c"):
+    with raises(ValueError):
         await as_mcp_tool(mcp, LiteClient(LiteServer("t")), info=info, optional=["c"])
-    with pytest.raises(ValueError, match="already"):
+    with raises(ValueError):
         await as_mcp_tool(mcp, LiteClient(LiteServer("t")), info=info)
 
 

@@ -14,6 +14,7 @@ from lab.asgi import Request
 from lab.http import Peer, Response
 from lab.lite import FOREVER, Run, calculator, listening, until
 from lab.web import Exchange, HttpPeer, serving
+from lab.wording import raises
 
 import wirespeed
 from wirespeed import Client, Http, HttpOptions, Limits, Server
@@ -486,7 +487,7 @@ async def test_an_asgi_application() -> None:
         await leaving.leave()
         async with asyncio.timeout(FOREVER):
             await until(lambda: waiting.cancelled == 1)
-    with pytest.raises(ValueError, match="has no tool"):
+    with raises(ValueError):
         LiteServer().asgi()
 
 
@@ -572,7 +573,7 @@ async def test_a_status_is_told(once: Run, token: str | None, status: int, said:
         if token is not None:
             assert "(no, …)" in text
         there.get = tell
-        with pytest.raises(HttpStatusError, match="answered Calculator with"):
+        with raises(HttpStatusError):
             await client.call(1, 2)
         there.rules[""] = add
         assert (await client.call(1, 2)).text == "3"
@@ -608,7 +609,7 @@ async def test_a_stream_of_events_is_not_an_answer(once: Run, caplog: Any) -> No
         left.set()
 
     async with other(get=stream) as there, LiteClient(there.url) as client:
-        with pytest.raises(InvalidResponse, match="answered get with a stream of events"):
+        with raises(InvalidResponse):
             await client.info()
         await asyncio.wait_for(left.wait(), FOREVER)
     assert not caplog.records
@@ -616,7 +617,7 @@ async def test_a_stream_of_events_is_not_an_answer(once: Run, caplog: Any) -> No
 
 async def test_a_body_above_the_limit_is_told(once: Run) -> None:
     async with other() as there, LiteClient(there.url, limits=Limits(max_message=50)) as client:
-        with pytest.raises(TransportError, match="50 bytes"):
+        with raises(TransportError):
             await client.info()
 
 
@@ -632,7 +633,7 @@ async def test_time_limits_and_cancellations_leave_the_server() -> None:
 
     async with other(wait) as there, LiteClient(there.url, timeout=FOREVER) as client:
         await client.info()
-        with pytest.raises(CallTimeout, match=r"Calculator was not answered within 0\.05 s"):
+        with raises(CallTimeout):
             await client.invoke(["1", "2"], timeout=0.05)
         async with asyncio.timeout(FOREVER):
             await until(lambda: gone == 1)
@@ -657,15 +658,15 @@ async def test_closing_ends_the_calls_and_opening_begins_anew() -> None:
 
     async with other(wait) as there:
         client = LiteClient(there.url)
-        with pytest.raises(ConnectionClosed, match="not open"):
+        with raises(ConnectionClosed):
             await client.info()
         await client.open()
         calling = asyncio.ensure_future(client.call(1, 2))
         await came.wait()
         await client.close()
-        with pytest.raises(ConnectionClosed, match="the client was closed"):
+        with raises(ConnectionClosed):
             await calling
-        with pytest.raises(ConnectionClosed, match="not open"):
+        with raises(ConnectionClosed):
             await client.info()
         there.rules[""] = add
         async with client:
@@ -677,14 +678,14 @@ async def test_a_server_that_leaves_is_told_and_reached_again() -> None:
         exchange.vanish()
 
     async with other(vanish) as there, LiteClient(there.url) as client:
-        with pytest.raises(TransportError, match="the connection to http://127"):
+        with raises(TransportError):
             await client.call(1, 2)
         assert len(there.sent("POST")) == 1  # a call is not sent twice
         there.rules[""] = add
         assert (await client.call(1, 2)).text == "3"
     client = LiteClient(there.url)
     async with client:
-        with pytest.raises(TransportError, match="cannot connect to http://127"):
+        with raises(TransportError):
             await client.info()
 
 

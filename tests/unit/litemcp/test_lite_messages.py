@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from lab.rows import every
+from lab.wording import raises
 
 from wirespeed._core.framing.blankline import BlankLineFramer
 from wirespeed._core.streams import FrameStream
@@ -133,12 +134,12 @@ def test_seen_ids_forget_the_oldest_and_stay_small() -> None:
 
 @pytest.mark.parametrize("limit", [0, 15, 17, 1000, 2**27])
 def test_the_number_of_remembered_ids_is_a_power_of_two(limit: int) -> None:
-    with pytest.raises(ValueError, match="power of two"):
+    with raises(ValueError):
         SeenIds(limit)
 
 
 def test_what_is_no_integer_is_no_id_to_remember() -> None:
-    with pytest.raises(ValueError, match="JSON integer"):
+    with raises(ValueError):
         SeenIds().add(b"1x")
     with pytest.raises(TypeError):
         SeenIds().add("1")  # type: ignore[arg-type]

@@ -21,6 +21,7 @@ from lab.lite import (
     served,
 )
 from lab.rows import every
+from lab.wording import raises
 
 from wirespeed import Limits
 from wirespeed.errors import ToolError
@@ -412,5 +413,5 @@ async def test_as_many_calls_run_as_the_server_has_threads(kind: str) -> None:
             release.set()
         assert set(await peer.answers(4)) == {0, 1, 2, 3}
         assert (await elsewhere.recv())["id"] == 9
-    with pytest.raises(ValueError, match="threads must be at least 1, not 0"):
+    with raises(ValueError):
         LiteServer(threads=0)

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from lab.lite import CHILDREN, END, FOREVER, Run, call, child, content, encode, failure, get
 from lab.rows import every
+from lab.wording import raises
 
 from wirespeed import Stdio
 from wirespeed.errors import CallTimeout, ChildExited, ConnectionClosed, LaunchError
@@ -217,7 +218,7 @@ async def test_a_strict_client_waits_for_the_terminator(once: Run) -> None:
     async with strict as client:
         assert (await client.call(2, 3)).text == "5"
     async with LiteClient(child("lite_pages_server.py", "compact"), strict=True) as client:
-        with pytest.raises(CallTimeout, match=r"^get was not answered within 0.2 s$"):
+        with raises(CallTimeout):
             await client.info(timeout=0.2)
 
 
@@ -226,9 +227,9 @@ async def test_a_strict_client_waits_for_the_terminator(once: Run) -> None:
 
 async def test_a_server_that_cannot_be_started() -> None:
     client = LiteClient(Stdio("no-such-program-anywhere"))
-    with pytest.raises(LaunchError, match="no-such-program-anywhere"):
+    with raises(LaunchError):
         await client.open()
-    with pytest.raises(ConnectionClosed, match="not open"):
+    with raises(ConnectionClosed):
         await client.info()
     await client.close()
 
@@ -282,7 +283,7 @@ async def test_a_call_that_is_cancelled_drops_its_answer() -> None:
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        with pytest.raises(CallTimeout, match=r"^slow was not answered within 0.02 s$"):
+        with raises(CallTimeout):
             await client.invoke([0.05], timeout=0.02)
         assert (await client.call(0.05)).text == "slept"
         assert client.n_outstanding == 0
@@ -297,9 +298,9 @@ async def test_closing_fails_what_waits_and_ends_the_child() -> None:
     waiting = asyncio.ensure_future(client.call(60))
     await asyncio.sleep(0)
     await client.close()
-    with pytest.raises(ConnectionClosed, match="was closed"):
+    with raises(ConnectionClosed):
         await waiting
-    with pytest.raises(ConnectionClosed, match="not open"):
+    with raises(ConnectionClosed):
         await client.call(1)
     await client.close()
     async with client:

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import websockets
 from lab.lite import Run, calculator, call, content, failure, get, listening
+from lab.wording import raises
 from websockets.asyncio.client import connect
 from websockets.asyncio.server import serve as other_serve
 
@@ -284,7 +285,7 @@ async def test_a_client_says_what_the_pages_say() -> None:
 async def test_a_server_that_closes_is_explained_and_connected_to_again() -> None:
     async with other(OtherServer()) as url, LiteClient(url) as client:
         assert (await client.call(1, 2)).text == "3"
-        with pytest.raises(ConnectionLost, match=r"1011 internal error \('out of numbers'\)"):
+        with raises(ConnectionLost):
             await client.call("close", 1)
         assert (await client.call(1, 2)).text == "3"
     async with other(OtherServer()) as url, LiteClient(WebSocket(url, restart=0)) as client:
@@ -320,7 +321,7 @@ async def test_nobody_listens(once: Run) -> None:
     async with other(OtherServer()) as url:
         pass
     client = LiteClient(url)
-    with pytest.raises(TransportError, match="cannot connect"):
+    with raises(TransportError):
         await client.open()
     await client.close()
 
@@ -380,18 +381,18 @@ async def test_a_server_serves_itself() -> None:
 
 
 async def test_servers_without_tools_are_not_served(once: Run) -> None:
-    with pytest.raises(ValueError, match="has no tool"):
+    with raises(ValueError):
         await serve("ws://127.0.0.1:0", {"/a": calculator(), "/b": LiteServer("b")})
 
 
 def test_credentials_are_for_http_and_websocket() -> None:
     for target in (calculator(), "unix:/x", Socket("tcp://127.0.0.1:1")):
         for options in ({"token": "x"}, {"headers": {"a": "b"}}, {"both_headers": True}):
-            with pytest.raises(ValueError, match="for HTTP and WebSocket"):
+            with raises(ValueError):
                 LiteClient(target, **options)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="needs a token"):
+    with raises(ValueError):
         LiteClient("ws://127.0.0.1/", both_headers=True)
-    with pytest.raises(ValueError, match="exclude each other"):
+    with raises(ValueError):
         LiteClient("ws://127.0.0.1/", token="x", both_headers=True, headers={"authentication": "y"})
     for nothing in (5, "ftp://127.0.0.1/", wirespeed.Server("mcp")):
         with pytest.raises((TypeError, ValueError)):

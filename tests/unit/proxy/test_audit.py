@@ -15,6 +15,7 @@ from lab.audit import lines, until
 from lab.principals import Requests, modern, serving
 from lab.proxy import MODERN, Lab, Raw, call
 from lab.translation import EraLab, tool
+from lab.wording import raises
 
 from wirespeed.errors import TransportError
 from wirespeed.protocol.codes import CUT_OFF, INVALID_PARAMS, SERVER_LOST, SHUTTING_DOWN
@@ -310,7 +311,7 @@ async def test_a_line_that_cannot_be_made(tmp_path: Path) -> None:
 async def test_a_log_that_cannot_be_written(tmp_path: Path) -> None:
     one = lab(tmp_path)
     (tmp_path / "audit").mkdir()
-    with pytest.raises(TransportError, match=r"the audit log .*: Is a directory"):
+    with raises(TransportError):
         async with one.serving():
             pass
 
@@ -318,7 +319,7 @@ async def test_a_log_that_cannot_be_written(tmp_path: Path) -> None:
 async def test_a_pipe_that_nobody_reads_is_refused(tmp_path: Path) -> None:
     one = lab(tmp_path)
     os.mkfifo(tmp_path / "audit")
-    with pytest.raises(TransportError, match=r"the audit log .*: nobody reads this pipe"):
+    with raises(TransportError):
         async with one.serving():
             pass
 

@@ -17,6 +17,7 @@ from lab.operation import Watched
 from lab.principals import Requests, client, modern, serving
 from lab.proxy import BACKEND, Lab, call
 from lab.reload import ReloadLab, server
+from lab.wording import raises
 
 from wirespeed import Client, Http, WebSocket
 from wirespeed.auth import hash_token
@@ -189,7 +190,7 @@ async def test_no_line_is_lost_by_rotations_under_load(tmp_path: Path) -> None:
 
 
 def test_events_that_are_not_known_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"events are call, read, .*, not 'login'"):
+    with raises(ValueError):
         AuditConfig(to="stderr", events=("login",))  # type: ignore[arg-type]
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from lab.proxy import MODERN, Lab, call, said
+from lab.wording import raises
 
 from wirespeed import Client
 from wirespeed.errors import WirespeedError
@@ -189,7 +190,7 @@ async def test_the_era_may_be_given(tmp_path: Path) -> None:
 
 async def test_a_server_that_cannot_be_started(tmp_path: Path) -> None:
     lab = Lab(tmp_path, "auto", "4")
-    with pytest.raises(WirespeedError, match="exited with status 4"):
+    with raises(WirespeedError):
         async with lab.serving():
             pass
 

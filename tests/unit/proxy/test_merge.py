@@ -13,6 +13,7 @@ import pytest
 from lab.merge import MergeLab
 from lab.proxy import call
 from lab.raw import modern
+from lab.wording import raises
 
 from wirespeed import Client, Limits
 from wirespeed.errors import RemoteError, WirespeedError
@@ -188,7 +189,7 @@ async def test_a_shared_server_that_cannot_be_started(
             names = [tool.name for tool in await client.list_tools()]
             assert {name.split("_")[0] for name in names} == {"red"}
         lost = Client(urls[0].replace("/mcp", "/servers/lost"), era="legacy")
-        with pytest.raises(WirespeedError, match="the server lost is down"):
+        with raises(WirespeedError):
             await lost.open()
     assert "lost: " in caplog.text
 
@@ -222,7 +223,7 @@ async def test_allow_deny_rename_describe(tmp_path: Path) -> None:
         assert (listed["red_hang"], listed["blue_hang"]) == ("Ours.", "Its own words.")
         assert (await client.call_tool("me")).data == "red:"
         for hidden in ("red_secret", "red_who", "red_leave"):
-            with pytest.raises(RemoteError, match="Unknown tool"):
+            with raises(RemoteError, code=-32602):
                 await client.call_tool(hidden)
 
 
@@ -397,12 +398,12 @@ async def test_rules_hold_at_each_endpoint(tmp_path: Path, era: Any, n: int) -> 
             backends = (*lab.proxy.config.backends[:-1], red)
             await lab.proxy.reload(replace(lab.proxy.config, backends=backends))
             assert (await client.call_tool("secret")).data == "secret"
-            with pytest.raises(RemoteError, match="Unknown tool: who"):
+            with raises(RemoteError, code=-32602):
                 await client.call_tool("who")
 
 
 def test_a_tool_for_litemcp_that_is_denied() -> None:
     from wirespeed import Stdio
 
-    with pytest.raises(ValueError, match="is not allowed: x"):
+    with raises(ValueError):
         BackendConfig(target=Stdio("x"), lite=("x",), tools=ToolsConfig(deny=("x",)))

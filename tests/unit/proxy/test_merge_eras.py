@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from lab.merge import MergeLab
+from lab.wording import raises
 
 from wirespeed import Client
 from wirespeed.errors import VersionMismatch, WirespeedError
@@ -44,7 +45,7 @@ async def test_a_server_that_needs_sessions(
             async with Client(url, era=era) as client:  # type: ignore[arg-type]
                 assert {one.name.split("_")[0] for one in await client.list_tools()} == seen
         async with Client(url, era="modern") as client:
-            with pytest.raises(WirespeedError, match="Unknown tool"):
+            with raises(WirespeedError):
                 await client.call_tool("own_who")
         alone = Client(url.replace("/mcp", "/servers/own"), era="modern")
         with pytest.raises(VersionMismatch):

@@ -9,6 +9,7 @@ import pytest
 from lab.merge import MergeLab
 from lab.proxy import call
 from lab.raw import modern
+from lab.wording import raises
 
 from wirespeed import Client, Limits
 from wirespeed.errors import RemoteError
@@ -101,7 +102,7 @@ async def test_prompts(tmp_path: Path, era: Any) -> None:
         for name, prefix in (("red", "r-"), ("blue", "blue_")):
             got = await client.get_prompt(f"{prefix}greet", {"whom": "Ada"})
             assert got.messages[0].content.text == f"{name} greets Ada"  # type: ignore[union-attr]
-        with pytest.raises(RemoteError, match="Unknown prompt: greet"):
+        with raises(RemoteError, code=-32602):
             await client.get_prompt("greet", {"whom": "Ada"})
 
 

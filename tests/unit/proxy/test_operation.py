@@ -17,6 +17,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from lab.operation import Watched, basic, bearer, fetch
 from lab.proxy import call, said
+from lab.wording import raises
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as open_metrics
 from prometheus_client.parser import text_string_to_metric_families as plain
 
@@ -121,7 +122,7 @@ def test_a_wrong_url_is_refused(listen: str) -> None:
 
 def test_the_token_is_not_shown() -> None:
     assert "hidden" not in repr(AdminConfig(token="hidden"))
-    with pytest.raises(ValueError, match="printable"):
+    with raises(ValueError):
         AdminConfig(token="a b")
 
 
@@ -395,10 +396,10 @@ async def test_a_registry_of_ones_own_shows_the_same(tmp_path: Path) -> None:
 
     lab = Watched(tmp_path, "shared")
     registry = CollectorRegistry()
-    with pytest.raises(ValueError, match="neither a peer"):
+    with raises(ValueError):
         instrument(lab.proxy, registry=registry, peer="x")
     metrics = instrument(lab.proxy, registry=registry)
-    with pytest.raises(ValueError, match="already"):
+    with raises(ValueError):
         instrument(lab.proxy, registry=registry)
     async with lab.serving():
         client = await lab.connect()

@@ -25,6 +25,7 @@ from lab.principals import (
     target,
 )
 from lab.proxy import Lab, call
+from lab.wording import raises
 
 from wirespeed import Client, Context, Http, HttpRequest, Server, WebSocket
 from wirespeed.auth import hash_token
@@ -72,7 +73,7 @@ async def test_lists_and_calls(tmp_path: Path, scheme: str, era: str) -> None:
             with pytest.raises(RemoteError, match=r"(?i)not found|unknown") as missing:
                 await anne.read_resource("data://b")
             assert missing.value.resource_missing
-            with pytest.raises(RemoteError, match="Unknown prompt"):
+            with raises(RemoteError, code=-32602):
                 await anne.get_prompt("b_greet", {"whom": "x"})
             assert "Ask b." not in (anne.instructions or "")
         async with client(url, "bob", era) as bob:

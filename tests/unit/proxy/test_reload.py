@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from lab.proxy import MODERN, Raw, call, said
 from lab.reload import ReloadLab, pid, server
+from lab.wording import raises
 
 from wirespeed import Client, Stdio
 from wirespeed.errors import ConfigError, ConnectionLost, TransportError, WirespeedError
@@ -101,7 +102,7 @@ async def test_servers_are_added_and_removed(tmp_path: Path) -> None:
         assert changes.removed == ("a",)
         assert list(proxy.services) == ["b"]
         for url in (at(web, "a"), at(ws, "a")):
-            with pytest.raises(WirespeedError, match="404"):
+            with raises(WirespeedError):
                 async with Client(url):
                     pass
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from lab.proxy import Lab
+from lab.wording import raises
 
 from wirespeed import Client, Stdio
 from wirespeed.proxy import BackendConfig, Proxy, ProxyConfig
@@ -67,5 +68,5 @@ def test_names_differ(names: tuple[str, ...]) -> None:
 
 @pytest.mark.parametrize("name", ["", "a/b", ".hidden", "a b", "x" * 65])
 def test_names_are_fit_for_paths(name: str) -> None:
-    with pytest.raises(ValueError, match="a name has at most 64 letters"):
+    with raises(ValueError):
         BackendConfig(target=Stdio("x"), name=name)

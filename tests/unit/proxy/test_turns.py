@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from lab.examples import examples
 from lab.proxy import Lab, Raw, call, until
+from lab.wording import raises
 
 from wirespeed import Limits
 from wirespeed.proxy.flow.turns import Turn, Turns
@@ -117,7 +118,7 @@ def test_a_turn_that_is_left() -> None:
     turns.leave(two)
     turns.leave(two)
     assert turns.next() is None and turns.current is None
-    with pytest.raises(ValueError, match="at least one byte"):
+    with raises(ValueError):
         Turns(0)
 
 

@@ -13,6 +13,7 @@ import msgspec
 import pydantic
 import pytest
 from lab.rows import every
+from lab.wording import raises
 
 from wirespeed.errors import InvalidResponse, SignatureError
 from wirespeed.schema.forms import Email, Uri, form_of, titles
@@ -291,7 +292,7 @@ def test_dataclasses_typed_dicts_and_pydantic_models_are_forms() -> None:
     got = form_of(Model).decode({"name": "Ann", "home": "https://a.example", "colours": ["red"]})
     assert isinstance(got, Model)
     assert got.colours == [Colour.RED]
-    with pytest.raises(InvalidResponse, match=r"'name'.*at least 2"):
+    with raises(InvalidResponse):
         form_of(Model).decode({"name": "A"})
 
 
@@ -349,7 +350,7 @@ def test_what_is_no_form_at_all_is_refused() -> None:
 
 def test_titles_must_be_of_the_options() -> None:
     tp = Annotated[Literal["a", "b"], titles({"a": "A"})]
-    with pytest.raises(SignatureError, match="titles for"):
+    with raises(SignatureError):
         form_of(msgspec.defstruct("Form", [("f", tp)]))
 
 

@@ -33,6 +33,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from lab.examples import examples
 from lab.rows import every
+from lab.wording import raises
 from msgspec import Meta
 
 from wirespeed.errors import SignatureError
@@ -735,7 +736,7 @@ def test_a_type_without_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
         raise RecursionError
 
     monkeypatch.setattr("wirespeed.schema.json_schema.build_schemas", build)
-    with pytest.raises(SignatureError, match=r"^f: the type refers to itself without end$"):
+    with raises(SignatureError):
         prepare_type(list[Left], "f")
 
 
@@ -815,7 +816,7 @@ def test_output_schema_describes_the_encoded_value(tp: Any, value: Any, wrapped:
     assert conforms(json.loads(data), output.schema, output.schema)
     assert not conforms({"result": object()} if wrapped else [], output.schema, output.schema)
     output.check_content(data, value)
-    with pytest.raises(ResultError, match="does not fit the tool's return annotation"):
+    with raises(ResultError):
         output.check_content(b"[]", [])
 
 
@@ -865,7 +866,7 @@ def test_outputs_with_code_of_the_author_are_not_decoded_again() -> None:
     output = Output(list[Counted], "f")
     output.check_value(b'[{"n":1}]', None)
     output.check_class(None)
-    with pytest.raises(ResultError, match="expected Counted, got int"):
+    with raises(ResultError):
         Output(Counted, "f").check_class(1)
     assert calls == []
 

@@ -10,6 +10,7 @@ from lab.caller import Caller
 from lab.lists import KINDS, Kind, found
 from lab.raw import request
 from lab.server import MODERN, text_of
+from lab.wording import raises
 
 from wirespeed import Server, User
 from wirespeed.transport.service import Peer
@@ -195,7 +196,7 @@ def test_a_filter_that_fails_shows_nothing(
         return None
 
     if fault == "returns a coroutine":
-        with pytest.raises(TypeError, match="filter is a plain function"):
+        with raises(TypeError):
             Server("lab", filter=Later())  # type: ignore[arg-type]
         return
     server = kind.fill(Server("lab", filter=broken), 1)

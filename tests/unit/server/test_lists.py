@@ -10,6 +10,7 @@ from lab.caller import Caller, code_of_missing
 from lab.lists import KINDS, Kind
 from lab.raw import META, cancel, modern
 from lab.server import LEGACY, MODERN
+from lab.wording import raises
 
 from wirespeed import Server
 
@@ -159,7 +160,7 @@ def test_modern_clients_are_told_where_they_listen(
 
 def test_a_key_is_taken_once(kind: Kind, server: Server) -> None:
     kind.fill(server, 1)
-    with pytest.raises(ValueError, match=r"there is a [a-z ]+ '.*' already"):
+    with raises(ValueError):
         kind.fill(server, 1)
     with pytest.raises(KeyError):
         kind.drop(server, 2)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from lab.client import LEGACY, MODERN, Fake, Rules, discovered, failed, initialized, text_result
+from lab.wording import raises
 
 from wirespeed import TASKS, Client
 from wirespeed.errors import InvalidResponse, RemoteError, TaskCancelled
@@ -210,7 +211,7 @@ async def test_pages_of_tasks_that_never_end(tmp_path: Path) -> None:
     page = {"tasks": [old()], "nextCursor": ""}
     fake, client = client_of(tmp_path, OLD | {"tasks/list": result(page)})
     async with client:
-        with pytest.raises(InvalidResponse, match="do not end"):
+        with raises(InvalidResponse):
             await client.list_tasks()
     assert [one["params"] for one in fake.sent("tasks/list")] == [{}, {"cursor": ""}]
 
@@ -308,7 +309,7 @@ async def test_a_task_that_was_not_negotiated(tmp_path: Path) -> None:
     """A result type that nobody declared makes the response invalid."""
     fake = Fake(tmp_path, NEW)
     async with Client(fake.target) as client:
-        with pytest.raises(InvalidResponse, match="'task', which was not negotiated"):
+        with raises(InvalidResponse):
             await client.call_tool("crawl")
 
 
@@ -316,7 +317,7 @@ async def test_the_server_forgets_it(tmp_path: Path) -> None:
     _, client = client_of(tmp_path, NEW | {"tasks/get": failed(-32602, "Task has expired")})
     async with client:
         task = await client.start_tool("crawl")
-        with pytest.raises(RemoteError, match="expired"):
+        with raises(RemoteError, code=-32602):
             await task.result()
 
 

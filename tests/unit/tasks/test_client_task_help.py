@@ -19,6 +19,7 @@ from lab.task_peer import (
     modern,
     new,
 )
+from lab.wording import raises
 
 from wirespeed import TASKS, Client
 from wirespeed.errors import (
@@ -78,7 +79,7 @@ async def test_the_cancellation_of_a_handler_is_its_own(tmp_path: Path) -> None:
         LinePeer(modern(asks("a")), tmp_path) as peer,
         client_of(peer, on_elicit=on_elicit) as client,
     ):
-        with pytest.raises(HandlerFailed, match="on_elicit was cancelled"):
+        with raises(HandlerFailed):
             await client.call_tool("crawl")
         await cancelled(peer)
 
@@ -206,7 +207,7 @@ async def test_so_many_questions_at_once_are_refused(tmp_path: Path) -> None:
         LinePeer(modern(many), tmp_path) as peer,
         client_of(peer, on_elicit=person) as client,
     ):
-        with pytest.raises(LimitExceeded, match="1001 questions at once"):
+        with raises(LimitExceeded):
             await client.call_tool("crawl")
         assert not person.begun
         await cancelled(peer)
@@ -224,7 +225,7 @@ async def test_so_many_questions_one_after_another_are_refused(tmp_path: Path) -
 
     rules["tasks/get"] = look
     async with LinePeer(rules, tmp_path) as peer, client_of(peer, on_elicit=person) as client:
-        with pytest.raises(LimitExceeded, match="1200 questions at once"):
+        with raises(LimitExceeded):
             await client.call_tool("crawl")
         assert len(person.cancelled) == 600
 
@@ -244,7 +245,7 @@ async def test_rounds_are_bounded(tmp_path: Path) -> None:
         LinePeer(rules, tmp_path) as peer,
         client_of(peer, on_elicit=on_elicit, max_rounds=2) as client,
     ):
-        with pytest.raises(InputNeeded, match="max_rounds of 2") as caught:
+        with raises(InputNeeded) as caught:
             await client.call_tool("crawl")
         assert updates(peer) == [accepted("q1"), accepted("q2")]
         assert list(caught.value.requests) == ["q3"]
@@ -265,11 +266,11 @@ async def test_a_call_that_has_become_a_task_is_resumed(tmp_path: Path) -> None:
 
     rules["tasks/get"] = look
     async with LinePeer(rules, tmp_path) as peer, client_of(peer, capabilities=DECLARED) as client:
-        with pytest.raises(InputNeeded, match="no handler") as caught:
+        with raises(InputNeeded) as caught:
             await client.call_tool("crawl")
         needed = caught.value
         assert needed.task.id == "t1" and needed.state is None
-        with pytest.raises(ValueError, match="does not ask for 'b'"):
+        with raises(ValueError):
             await client.resume(needed, {"b": "decline"})
         assert not updates(peer) and not peer.sent("tasks/cancel")
         assert (await client.resume(needed, {"a": {"name": "a"}})).text == "done"
@@ -313,7 +314,7 @@ async def test_what_is_resumed_in_vain(tmp_path: Path) -> None:
 
 def test_a_made_up_pause_is_none() -> None:
     async def main() -> None:
-        with pytest.raises(ValueError, match="does not belong to a call"):
+        with raises(ValueError):
             await Client("unix:/nowhere").resume(InputNeeded("?", {}, None))
 
     asyncio.run(main())
@@ -325,14 +326,14 @@ def test_a_made_up_pause_is_none() -> None:
 async def test_an_answer_about_another_task_is_none(tmp_path: Path) -> None:
     other = DONE | {"taskId": "t2"}
     async with LinePeer(modern(other), tmp_path) as peer, client_of(peer) as client:
-        with pytest.raises(InvalidResponse, match="returned another task"):
+        with raises(InvalidResponse):
             await client.call_tool("crawl")
         await cancelled(peer)
         task = await client.start_tool("crawl")
-        with pytest.raises(InvalidResponse, match="returned another task"):
+        with raises(InvalidResponse):
             await task.status()
         assert task.id == "t1" and not task.state.over
-        with pytest.raises(InvalidResponse, match="returned another task"):
+        with raises(InvalidResponse):
             await client.get_task("t1")
 
 
@@ -439,7 +440,7 @@ async def test_a_task_behind_a_link_that_stays_lost(tmp_path: Path) -> None:
 async def test_a_forgotten_task_is_not_cancelled(tmp_path: Path) -> None:
     rules = modern() | {"tasks/get": (-32602, "Task has expired")}
     async with LinePeer(rules, tmp_path) as peer, client_of(peer) as client:
-        with pytest.raises(RemoteError, match="expired"):
+        with raises(RemoteError, code=-32602):
             await client.call_tool("crawl")
         await client.list_tools()
         assert not peer.sent("tasks/cancel")

@@ -13,6 +13,7 @@ from lab.peer import LEGACY_PEER, LinePeer, Talk
 from lab.task import MakeStore, Workshop, book_of, kept
 from lab.task_peer import legacy as legacy_rules
 from lab.task_peer import modern as modern_rules
+from lab.wording import raises
 
 from wirespeed import Client, Context, Server, Stdio, SyncClient
 from wirespeed.client.tasks.calls import TASKS
@@ -85,7 +86,7 @@ async def test_a_failing_tool_is_no_error(era: Any) -> None:
 async def test_an_error_is_one(era: Any) -> None:
     async with client_of(Workshop(poll_interval=0.02), era) as client:
         task = await client.start_tool("refuses")
-        with pytest.raises(RemoteError, match="not today") as caught:
+        with raises(RemoteError, code=-31500) as caught:
             await task.result()
         assert caught.value.code == -31500 and caught.value.data == {"why": "sunday"}
         assert (await task.status()).status == "failed"
@@ -101,14 +102,14 @@ async def test_cancelling(era: Any, new_store: MakeStore) -> None:
         await asyncio.sleep(0)
         state = await task.cancel()
         assert state.status == "cancelled" and task.state.over
-        with pytest.raises(TaskCancelled, match="cancelled by request"):
+        with raises(TaskCancelled, code=-31002):
             await waiting
         with pytest.raises(TaskCancelled):
             await task.result()
         while not shop.cancelled:
             await asyncio.sleep(0)
         if era == "legacy":
-            with pytest.raises(RemoteError, match="already in terminal status"):
+            with raises(RemoteError, code=-32602):
                 await task.cancel()
         else:
             assert (await task.cancel()).status == "cancelled"
@@ -118,7 +119,7 @@ async def test_waiting_has_its_own_time_limit(era: Any) -> None:
     shop = Workshop(poll_interval=0.02)
     async with client_of(shop, era) as client:
         task = await client.start_tool("double", {"n": 4})
-        with pytest.raises(CallTimeout, match="has not ended within"):
+        with raises(CallTimeout):
             await task.result(timeout=0.05)
         assert not shop.cancelled
         shop.gate.set()
@@ -145,7 +146,7 @@ async def test_answers_by_hand() -> None:
         with pytest.raises(InputNeeded) as caught:
             await task.result()
         (key,) = caught.value.requests
-        with pytest.raises(ValueError, match="does not ask for 'x'"):
+        with raises(ValueError):
             await task.answer({"x": []})
         await task.answer({key: ["file:///srv"]})
         result = await task.result()
@@ -155,7 +156,7 @@ async def test_answers_by_hand() -> None:
 async def test_what_was_not_declared_is_not_answered() -> None:
     async with client_of(Workshop(poll_interval=0.02), "modern") as client:
         task = await client.start_tool("ask_roots", {"times": 1})
-        with pytest.raises(InvalidResponse, match="that is not allowed"):
+        with raises(InvalidResponse):
             await task.result()
 
 
@@ -170,7 +171,7 @@ async def test_a_plain_call_of_what_becomes_a_task() -> None:
         assert result.structured_content["result"][0]["roots"] == [{"uri": "file:///srv"}]
         result = await client.call_tool("fails")
         assert result.is_error
-        with pytest.raises(RemoteError, match="not today"):
+        with raises(RemoteError, code=-31500):
             await client.call_tool("refuses")
 
 
@@ -241,7 +242,7 @@ async def test_a_tool_that_only_runs_as_a_task_is_called_as_one(
     async with client_of(shop, "legacy", **options) as client:
         if listed:
             await client.list_tools()
-        with pytest.raises(CallTimeout, match=r"^tool must: no answer within 0\.1 s$"):
+        with raises(CallTimeout):
             await client.call_tool("must", {"n": 3}, timeout=0.1)
         while shop.cancelled != ["must"]:
             await asyncio.sleep(0.001)
@@ -275,7 +276,7 @@ async def test_a_tool_that_only_runs_as_a_task_needs_no_declared_extension() -> 
     """2026-07-28: the server refuses the plain call, and gets one that declares the extension."""
     shop = Workshop(poll_interval=0.02)
     async with Client(shop.server, era="modern") as client:
-        with pytest.raises(CallTimeout, match=r"^tool must: no answer within 0\.1 s$"):
+        with raises(CallTimeout):
             await client.call_tool("must", {"n": 3}, timeout=0.1)
         while shop.cancelled != ["must"]:
             await asyncio.sleep(0.001)
@@ -362,7 +363,7 @@ async def test_the_time_to_live_is_wished_for() -> None:
         task = await client.start_tool("blocking", {"n": 1}, ttl=90)
         assert task.state.ttl == 90.0
         await task.result()
-        with pytest.raises(ValueError, match="ttl"):
+        with raises(ValueError):
             await client.start_tool("blocking", {"n": 1}, ttl=-1)
 
 
@@ -372,7 +373,7 @@ async def test_listing() -> None:
         tasks = [await client.start_tool("double", {"n": n}) for n in range(5)]
         assert [state.id for state in await client.list_tasks()] == [t.id for t in tasks]
     async with client_of(shop, "modern") as client:
-        with pytest.raises(LocalError, match="has no tasks/list"):
+        with raises(LocalError):
             await client.list_tasks()
     async with Client(shop.server, era="modern") as client:
         with pytest.raises(RemoteError) as caught:
@@ -385,9 +386,9 @@ async def test_arguments(era: Any) -> None:
         task = await client.start_tool("blocking", b'{"n":\n 1}')
         assert (await task.result()).structured_content == {"result": 2}
         for bad in (b"[1]", b"{", b"\xff"):
-            with pytest.raises(ValueError, match="not a JSON object"):
+            with raises(ValueError):
                 await client.start_tool("blocking", bad)
-        with pytest.raises(TypeError, match="must be a mapping"):
+        with raises(TypeError):
             await client.start_tool("blocking", [1])
         with pytest.raises((RemoteError, AssertionError)):
             # not a task in 2025-11-25, a result there
@@ -397,7 +398,7 @@ async def test_arguments(era: Any) -> None:
 
 async def test_tasks_that_are_not_there(era: Any) -> None:
     async with client_of(Workshop(), era) as client:
-        with pytest.raises(RemoteError, match="Task not found") as caught:
+        with raises(RemoteError, code=-32602) as caught:
             await client.get_task("x")
         assert caught.value.code == -32602
 
@@ -417,7 +418,7 @@ async def test_a_client_that_closes_ends_the_waiting(era: Any) -> None:
 
 @pytest.mark.parametrize("bad", ["io.modelcontextprotocol/tasks", {"x/y": 1}, [1]])
 def test_extensions_are_names_and_settings(bad: Any) -> None:
-    with pytest.raises(TypeError, match="extensions"):
+    with raises(TypeError):
         Client(Server("x"), extensions=bad)
 
 
@@ -440,10 +441,10 @@ def test_without_an_event_loop(era: Any) -> None:
         assert again.status().over and again.result().structured_content == {"result": 8}
         if era == "legacy":
             assert [state.id for state in client.list_tasks()] == [task.id]
-            with pytest.raises(RemoteError, match="already in terminal status"):
+            with raises(RemoteError, code=-32602):
                 task.cancel()
         else:
             assert task.cancel().status == "completed"
-        with pytest.raises(ValueError, match="does not ask"):
+        with raises(ValueError):
             task.answer({"x": 1})
         assert "completed" in repr(task)

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 from lab.raw import META, modern, notification, request
 from lab.rows import every
+from lab.wording import raises
 
 from wirespeed import Client, Context, Server
 from wirespeed.errors import ProtocolError, RemoteError
@@ -206,20 +207,20 @@ def test_notifications(connect: Any, caplog: pytest.LogCaptureFixture) -> None:
 
 @every("name", ["scales", "com.example/", "/x", "com..x/y", "1com/x", "a b/c", ""])
 def test_names(name: str) -> None:
-    with pytest.raises(ValueError, match="not the name of an extension"):
+    with raises(ValueError):
         Extension(name)
 
 
 def test_what_is_taken_is_refused(server: Server) -> None:
     async def serve(params: dict[str, Any]) -> None: ...
 
-    with pytest.raises(ValueError, match="is a method of MCP itself"):
+    with raises(ValueError):
         Extension("com.example/x", requests={"tools/call": serve})
-    with pytest.raises(ValueError, match="has these result types"):
+    with raises(ValueError):
         Extension("com.example/x", result_types=["complete"])
-    with pytest.raises(ValueError, match="there is an extension"):
+    with raises(ValueError):
         server.add_extension(scales())
-    with pytest.raises(ValueError, match="another extension has scales/weigh"):
+    with raises(ValueError):
         server.add_extension(Extension("com.example/x", requests={"scales/weigh": serve}))
     with pytest.raises(TypeError):
         Extension("com.example/x", {"x": object()})
@@ -231,7 +232,7 @@ def test_functions_that_cannot_serve() -> None:
     async def no_context(params: dict[str, Any], other: int) -> None: ...
 
     for function in (too_many, no_context, lambda: None):
-        with pytest.raises(TypeError, match="x/y"):
+        with raises(TypeError):
             Extension("com.example/x", requests={"x/y": function})
 
 

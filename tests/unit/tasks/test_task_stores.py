@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from lab.examples import examples
 from lab.task import ANNE, BOB, MakeStore, a_task, bounded, make_store
+from lab.wording import raises
 
 from wirespeed.tasks import Task, TaskLimit, TaskStateError, TaskStatus, TaskStore
 from wirespeed.tasks.store import SMALL
@@ -34,7 +35,7 @@ async def test_what_was_created_is_there(new_store: MakeStore) -> None:
         assert await store.get(task.id) is None
         await store.create(task)
         assert await store.get(task.id) == task
-        with pytest.raises(ValueError, match="exists"):
+        with raises(ValueError):
             await store.create(task)
         assert await store.get("\ud800") is None
 
@@ -48,7 +49,7 @@ async def test_only_one_of_two_changes_wins(new_store: MakeStore) -> None:
         assert not await store.replace(task, task.cancelled("late", 2000))
         found = await store.get(task.id)
         assert found.status is TaskStatus.COMPLETED and found.result == b'{"a":1}'
-        with pytest.raises(TaskStateError, match="completed already"):
+        with raises(TaskStateError):
             await store.cancel(task.id, "late")
 
 
@@ -114,10 +115,10 @@ async def test_limits(new_store: MakeStore) -> None:
         one = a_task(ttl=10)
         await store.create(one)
         await store.create(a_task())
-        with pytest.raises(TaskLimit, match="this requestor has 2 working tasks"):
+        with raises(TaskLimit):
             await store.create(a_task())
         await store.create(a_task(owner=BOB))
-        with pytest.raises(TaskLimit, match="the store has 3 working tasks"):
+        with raises(TaskLimit):
             await store.create(a_task(owner=BOB))
         assert await store.expire(1010) == [one.id]
         await store.create(a_task())
@@ -149,7 +150,7 @@ async def test_the_task_that_ended_first_makes_room(new_store: MakeStore) -> Non
         assert await there(store, second, late.id, working.id) == [False, True, True]
         await store.create(a_task())
         assert await there(store, late.id, working.id) == [False, True]
-        with pytest.raises(TaskLimit, match="the store has 4 working tasks"):
+        with raises(TaskLimit):
             await store.create(a_task())
 
 
@@ -160,7 +161,7 @@ async def test_an_owner_makes_room_among_its_own_tasks(new_store: MakeStore) -> 
         await store.create(a_task())
         assert await there(store, other, first, second) == [True, False, True]
         await store.create(a_task())
-        with pytest.raises(TaskLimit, match="this requestor has 2 working tasks"):
+        with raises(TaskLimit):
             await store.create(a_task())
         assert await there(store, other, second) == [True, False]
 
@@ -168,7 +169,7 @@ async def test_an_owner_makes_room_among_its_own_tasks(new_store: MakeStore) -> 
 async def test_finished_tasks_make_room_for_bytes(new_store: MakeStore) -> None:
     async with opened(new_store(max_bytes=20_000)) as store:
         done = [await ended(store, ANNE, 4_998) for _ in range(3)]
-        with pytest.raises(TaskLimit, match="tasks hold 15000 of at most 20000 bytes"):
+        with raises(TaskLimit):
             await ended(store, BOB, 20_000)
         assert await there(store, *done) == [True] * 3  # none was forgotten in vain
         mine = await ended(store, BOB, 11_998)
@@ -181,7 +182,7 @@ async def test_bytes_are_bounded_but_an_end_always_fits(new_store: MakeStore) ->
         await store.create(one)
         await store.create(two)
         await store.put_result(one.id, b'"%b"' % (b"x" * 9_000))
-        with pytest.raises(TaskLimit, match="tasks hold 9002 of at most 10000 bytes"):
+        with raises(TaskLimit):
             await store.put_result(two.id, b'"%b"' % (b"x" * 10_000))
         assert (await store.get(two.id)).status is TaskStatus.WORKING
         await store.put_error(two.id, b"{%b}" % (b" " * (SMALL - 2)), "too large")
@@ -190,7 +191,7 @@ async def test_bytes_are_bounded_but_an_end_always_fits(new_store: MakeStore) ->
 
 @pytest.mark.parametrize("limit", ["max_tasks", "max_tasks_per_owner", "max_bytes"])
 def test_limits_are_positive(new_store: MakeStore, limit: str) -> None:
-    with pytest.raises(ValueError, match="at least 1"):
+    with raises(ValueError):
         new_store(**{limit: 0})
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from lab import raw
+from lab.wording import raises
 
 from wirespeed import Server
 from wirespeed._core.wire import Wire
@@ -444,9 +445,9 @@ def test_a_wire_alone_is_abstract() -> None:
         pass
 
     for cls in (Wire, Derived):
-        with pytest.raises(TypeError, match="abstract"):
+        with raises(TypeError):
             cls()
-        with pytest.raises(TypeError, match="abstract"):
+        with raises(TypeError):
             cls.__new__(cls)
     assert FrameStream(LineFramer(100)).get_buffer().nbytes
 
@@ -456,7 +457,7 @@ async def test_an_endpoint_needs_a_wire_first() -> None:
         pass
 
     endpoint = Bare()
-    with pytest.raises(TypeError, match="needs a wire"):
+    with raises(TypeError):
         FdLink(asyncio.get_running_loop(), endpoint, 0, 1)
     assert endpoint.link is None
 

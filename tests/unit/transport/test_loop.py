@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import uvloop
+from lab.wording import raises
 
 from wirespeed.transport import loop as loop_module
 
@@ -24,7 +25,7 @@ def test_uvloop_unless_the_environment_says_otherwise(monkeypatch: pytest.Monkey
     monkeypatch.setenv("WIRESPEED_LOOP", "asyncio")
     assert loop_module.loop_factory() is asyncio.new_event_loop
     monkeypatch.setenv("WIRESPEED_LOOP", "other")
-    with pytest.raises(ValueError, match="other"):
+    with raises(ValueError):
         loop_module.loop_factory()
 
 

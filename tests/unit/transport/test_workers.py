@@ -11,6 +11,7 @@ import weakref
 from typing import Any
 
 import pytest
+from lab.wording import raises
 
 from wirespeed.transport.loop import Workers
 
@@ -41,7 +42,7 @@ def test_any_exception_goes_to_the_future_and_the_thread_lives(exc: BaseExceptio
 
 async def test_who_awaits_a_function_that_raised_stop_iteration_hears_of_it() -> None:
     workers = Workers(1)
-    with pytest.raises(RuntimeError, match="raised StopIteration") as caught:
+    with raises(RuntimeError) as caught:
         await asyncio.get_running_loop().run_in_executor(workers, next, iter(()))
     assert isinstance(caught.value.__cause__, StopIteration)
     workers.shutdown()

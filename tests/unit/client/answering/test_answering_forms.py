@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from lab.rows import every
+from lab.wording import raises
 
 from wirespeed.schema.form_answers import defaults, fill
 
@@ -109,7 +110,7 @@ def test_good_values(field: dict[str, Any], value: Any) -> None:
 
 @every(("field", "value"), [(field, value) for field, values in BAD for value in values])
 def test_bad_values(field: dict[str, Any], value: Any) -> None:
-    with pytest.raises(ValueError, match=r"^'x' "):
+    with raises(ValueError):
         fill(form(x=field), {"x": value})
     assert defaults(form(x=field | {"default": value})) == {}  # and is not sent by itself
 
@@ -120,7 +121,7 @@ def test_what_is_required_may_come_from_a_default() -> None:
     }
     assert fill(schema, {"b": "y"}) == {"a": "x", "b": "y"}
     for content in ({}, {"a": "z"}, {"b": None}):
-        with pytest.raises(ValueError, match="'b' is required"):
+        with raises(ValueError):
             fill(schema, content)
 
 
@@ -136,10 +137,10 @@ def test_the_order_is_that_of_the_form() -> None:
 
 def test_what_is_not_asked_for_is_an_error_unless_the_form_takes_it() -> None:
     schema = form(a={"type": "integer"})
-    with pytest.raises(ValueError, match="'b' is not a field of the form"):
+    with raises(ValueError):
         fill(schema, {"a": 1, "b": 2})
     assert fill(schema | {"additionalProperties": True}, {"b": 2}) == {"b": 2}
-    with pytest.raises(ValueError, match="'b' is not a string"):
+    with raises(ValueError):
         fill(schema | {"additionalProperties": True}, {"b": {}})
 
 

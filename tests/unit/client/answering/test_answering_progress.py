@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from lab.peer import LEGACY_PEER, LinePeer, Talk
+from lab.wording import raises
 
 from wirespeed import Client, Context, Server, report_progress
 from wirespeed.types import SampleResult
@@ -123,9 +124,9 @@ async def test_a_handler_that_asks_another_server_tells_the_right_one() -> None:
 
 @pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])
 def test_numbers_that_json_has_not(number: float) -> None:
-    with pytest.raises(ValueError, match="finite"):
+    with raises(ValueError):
         report_progress(number)
-    with pytest.raises(ValueError, match="finite"):
+    with raises(ValueError):
         report_progress(1, number)
 
 

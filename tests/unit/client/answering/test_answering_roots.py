@@ -11,6 +11,7 @@ from lab.asking import LEGACY_VERSIONS, ask, asked, legacy
 from lab.client import Run, until
 from lab.peer import MODERN_PEER, LinePeer
 from lab.rows import every
+from lab.wording import raises
 
 from wirespeed import Client
 from wirespeed.client.answering.answerer import as_root
@@ -91,7 +92,7 @@ async def test_functions_are_asked_each_time(tmp_path: Path) -> None:
             assert not peer.sent("notifications/roots/list_changed")
             await client.roots_changed()
             await peer.got("notifications/roots/list_changed")
-            with pytest.raises(TypeError, match="the roots are a function"):
+            with raises(TypeError):
                 await client.add_root("file:///b")
 
 
@@ -111,9 +112,9 @@ async def test_adding_and_removing_tells_a_legacy_server(tmp_path: Path) -> None
         got = await ask(talk, "roots/list")
         assert got["result"] == {"roots": [{"uri": "file:///b", "name": "B"}]}
         assert len(peer.sent(changed)) == 3
-        with pytest.raises(TypeError, match="add_root and remove_root"):
+        with raises(TypeError):
             await client.roots_changed()
-        with pytest.raises(ValueError, match="file://"):
+        with raises(ValueError):
             await client.add_root("http://x/")
 
 
@@ -139,5 +140,5 @@ async def test_roots_may_change_while_the_client_is_closed(once: Run, tmp_path: 
 async def test_without_roots_there_is_nothing_to_add_to(once: Run) -> None:
     for options in ({}, {"on_elicit": print}):
         client = Client("tcp://127.0.0.1:1", **options)
-        with pytest.raises(TypeError, match="has no roots"):
+        with raises(TypeError):
             await client.add_root("file:///a")

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 from lab.client import Run
+from lab.wording import raises
 
 from wirespeed import Client, Context, Server
 from wirespeed.errors import HandlerFailed, RemoteError
@@ -130,6 +131,6 @@ async def test_handlers_nested_in_each_other_have_a_limit(plain: bool) -> None:
 
     client = Client(server, era="modern", on_sample=in_thread if plain else on_sample, timeout=30)
     async with client:
-        with pytest.raises(HandlerFailed, match="nested in 32 other handlers"):
+        with raises(HandlerFailed):
             await client.call_tool("ask")
     assert depth == 32

@@ -12,6 +12,7 @@ import pytest
 from lab.asking import DONE, ELICIT, SAMPLE, ask, elicit, legacy, modern, params_of, required
 from lab.client import text_result
 from lab.peer import LinePeer, Rules, Talk
+from lab.wording import raises
 
 from wirespeed import Context, Server, SyncClient
 from wirespeed.errors import HandlerFailed, InputNeeded
@@ -146,7 +147,7 @@ def test_handlers_that_are_nested_too_deep() -> None:
         wanted = 4
         assert client.call_tool("dig", {"depth": 1}, timeout=None).text == "gold"
         wanted, deepest = 100, 0
-        with pytest.raises(HandlerFailed, match="nested in 32 other handlers"):
+        with raises(HandlerFailed):
             client.call_tool("dig", {"depth": 1}, timeout=None)
         assert deepest == 32
         wanted = 2

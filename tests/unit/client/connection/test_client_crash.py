@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from lab.client import LEGACY, MODERN, Fake, Run, alive, text_result, turns, until
+from lab.wording import raises
 
 from wirespeed import Client, Stdio
 from wirespeed.client.connection import lifecycle
@@ -81,7 +82,7 @@ async def test_killed_in_the_middle_of_an_answer(fake: Make) -> None:
     half = '{"jsonrpc":"2.0","id":$ID,"result":{"content":[{"type":"te'
     server = fake(DIES | {"tools/call:half": [["raw", half], ["kill", signal.SIGKILL]]})
     async with Client(server.target, era="legacy") as client:
-        with pytest.raises(ChildExited, match="was killed by SIGKILL") as caught:
+        with raises(ChildExited) as caught:
             await client.call_tool("half")
         assert caught.value.status == -signal.SIGKILL
 
@@ -146,9 +147,9 @@ async def test_a_child_that_closes_stdin_but_lives(fake: Make) -> None:
     )
     async with Client(server.target, era="legacy") as client:
         assert await outcome(client, "deaf") == "deaf"
-        with pytest.raises(TransportError, match=r"the link to the server broke .*pipe"):
+        with raises(TransportError):
             await client.call_tool("echo")
-        with pytest.raises(TransportError, match="broke"):
+        with raises(TransportError):
             await client.call_tool("echo")
     assert not alive(server.pids[0])
 
@@ -159,9 +160,9 @@ async def test_a_crash_while_nothing_is_called(
     server = fake(LEGACY | {"notifications/initialized": [["exit", 5]]})
     async with Client(server.target, era="legacy") as client:
         await until(lambda: caplog.records)
-        with pytest.raises(ChildExited, match="status 5"):
+        with raises(ChildExited):
             await client.call_tool("echo")
-        with pytest.raises(ChildExited, match="status 5"):
+        with raises(ChildExited):
             await client.list_tools()
 
 
@@ -184,7 +185,7 @@ async def test_restart_starts_anew(fake: Make) -> None:
         waiting = asyncio.create_task(client.call_tool("wait"))
         await server.got("tools/call")
         await client.restart()
-        with pytest.raises(ConnectionClosed, match="the client was restarted"):
+        with raises(ConnectionClosed):
             await waiting
         assert await outcome(client) == "ok"
         assert await outcome(client, "die") is ChildExited
@@ -298,9 +299,9 @@ async def test_a_program_that_is_gone_at_the_restart(once: Run, fake: Make, tmp_
     async with Client(target, era="legacy") as client:
         program.unlink()
         assert await outcome(client, "die") is ChildExited
-        with pytest.raises(LaunchError, match="does not exist"):
+        with raises(LaunchError):
             await client.call_tool("echo")
-        with pytest.raises(LaunchError, match="does not exist"):
+        with raises(LaunchError):
             await client.call_tool("echo")
 
 
@@ -323,7 +324,7 @@ async def test_a_timeout_holds_while_the_server_is_started_again(once: Run, fake
     server = fake(DIES, {"initialize": []}, restart=1)
     async with Client(server.target, era="legacy") as client:
         assert await outcome(client, "die") is ChildExited
-        with pytest.raises(CallTimeout, match=r"tool echo: could not be sent within 0\.05 s"):
+        with raises(CallTimeout):
             await client.call_tool("echo", timeout=0.05)
 
 
@@ -334,7 +335,7 @@ async def test_close_ends_a_restart(fake: Make) -> None:
         assert await outcome(client, "die") is ChildExited
         call = asyncio.create_task(client.call_tool("echo"))
         await server.got("initialize", 2)
-    with pytest.raises(ConnectionClosed, match="not open"):
+    with raises(ConnectionClosed):
         await call
     assert not any(map(alive, server.pids))
 
@@ -344,7 +345,7 @@ async def test_no_restart_after_close(once: Run, fake: Make) -> None:
     client = Client(server.target, era="legacy")
     async with client:
         assert await outcome(client, "die") is ChildExited
-    with pytest.raises(ConnectionClosed, match="not open"):
+    with raises(ConnectionClosed):
         await client.call_tool("echo")
     assert len(server.pids) == 1
 

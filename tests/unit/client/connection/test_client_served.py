@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from lab.client import open_fds, until
+from lab.wording import raises
 
 from wirespeed import Client, Context, Server, WebSocket
 from wirespeed.errors import CallTimeout, ConnectionLost, TransportError, UpgradeRefused
@@ -201,5 +202,5 @@ async def test_plain_client_on_a_server_behind_tls(tmp_path: Path, certificate: 
     async with hosted("wss", tmp_path, certificate) as host:
         with pytest.raises(TransportError, match=r"during the opening handshake|is no WebSocket"):
             await Client(host.url.replace("wss:", "ws:")).open()
-        with pytest.raises(TransportError, match="its certificate is not accepted"):
+        with raises(TransportError):
             await Client(host.url).open()

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from lab.client import Run, open_fds, text_result, turns, until
 from lab.peer import ERAS, LEGACY_PEER, MODERN_PEER, LinePeer, LineTalk, Rules, Talk, nothing
+from lab.wording import raises
 
 from wirespeed import Client, Socket, SyncClient
 from wirespeed.errors import CallTimeout, ConnectionClosed, ConnectionLost, TransportError
@@ -157,20 +158,20 @@ async def test_a_reset_right_behind_an_answer_is_noticed() -> None:
 
 
 async def test_nobody_is_there(tmp_path: Path) -> None:
-    with pytest.raises(TransportError, match=r"cannot connect to unix:.*: no such file"):
+    with raises(TransportError):
         await Client(f"unix:{tmp_path}/nothing").open()
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         port = closed.getsockname()[1]
-        with pytest.raises(TransportError, match=r"cannot connect to tcp://.*: conn.* refused"):
+        with raises(TransportError):
             await Client(f"tcp://127.0.0.1:{port}").open()
     (tmp_path / "file").write_text("")
-    with pytest.raises(TransportError, match=r"cannot connect to unix:.*: conn.* refused"):
+    with raises(TransportError):
         await Client(f"unix:{tmp_path}/file").open()
 
 
 async def test_a_path_that_is_too_long(once: Run) -> None:
-    with pytest.raises(TransportError, match=r"cannot connect to unix:.*too long"):
+    with raises(TransportError):
         await Client("unix:/" + "x" * 200).open()
 
 
@@ -182,7 +183,7 @@ async def test_closing_ends_the_stream(peer: LinePeer) -> None:
         call = asyncio.create_task(client.call_tool("x"))
         await peer.got("tools/call")
         await client.close()
-        with pytest.raises(ConnectionClosed, match="the client was closed"):
+        with raises(ConnectionClosed):
             await call
         assert await peer.talks[0].ended is None
 

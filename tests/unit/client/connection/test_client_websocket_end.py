@@ -12,6 +12,7 @@ import pytest
 from lab.client import open_fds, turns, until
 from lab.peer import ERAS, MODERN_PEER, Rules, Talk, WebPeer, WebTalk, nothing, target
 from lab.rows import every
+from lab.wording import raises
 from websockets.exceptions import ConnectionClosedError, ConnectionClosedOK
 
 from wirespeed import Client
@@ -85,7 +86,7 @@ async def test_the_server_closes(rules: Rules, code: int, reason: str, expected:
 async def test_a_close_without_a_code() -> None:
     rules = MODERN_PEER | {"tools/call": sends(b"\x88\x00")}
     async with WebPeer(rules) as peer, Client(target(peer)) as client:
-        with pytest.raises(ConnectionLost, match="1005 no code given") as caught:
+        with raises(ConnectionLost) as caught:
             await client.call_tool("x")
         assert caught.value.code == 1005
 
@@ -159,7 +160,7 @@ async def test_a_message_that_is_too_long() -> None:
 async def test_silence_after_the_upgrade() -> None:
     async with WebPeer({}) as peer:
         client = Client(target(peer), era="modern", handshake_timeout=0.05)
-        with pytest.raises(CallTimeout, match=r"no handshake: server/discover: no answer"):
+        with raises(CallTimeout):
             await client.open()
         ended = await peer.talks[0].ended
         assert ended is None  # it was closed in order
@@ -167,7 +168,7 @@ async def test_silence_after_the_upgrade() -> None:
 
 async def test_an_answer_to_the_handshake_that_makes_no_sense() -> None:
     async with WebPeer({"initialize": {"protocolVersion": 5}}) as peer:
-        with pytest.raises(InvalidResponse, match="no handshake: the result of initialize"):
+        with raises(InvalidResponse):
             await Client(target(peer), era="legacy").open()
 
 
@@ -182,7 +183,7 @@ async def test_closing_says_goodbye_behind_what_is_queued(rules: Rules) -> None:
         call = asyncio.create_task(client.call_tool("x", {"text": "y" * 100_000}))
         await turns(1)
         await client.close()
-        with pytest.raises(ConnectionClosed, match="the client was closed"):
+        with raises(ConnectionClosed):
             await call
         assert await peer.talks[0].ended is None  # websockets: 1000 and 1001 end the iteration
         talk = peer.talks[0]
@@ -254,7 +255,7 @@ async def test_a_server_that_answers_no_ping_is_gone() -> None:
     async with WebPeer(MODERN_PEER | {"tools/call": deaf}) as peer:
         where = target(peer, ping_interval=0.02, ping_timeout=0.05, close_timeout=0.1)
         async with Client(where, timeout=None) as client:
-            with pytest.raises(ConnectionLost, match=r"no ping within 0\.05 s") as caught:
+            with raises(ConnectionLost) as caught:
                 await client.call_tool("x")
             assert caught.value.code == 1006
         peer.talks[0].vanish()
@@ -323,7 +324,7 @@ async def test_a_certificate_that_nobody_vouches_for(certificate: Path) -> None:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate)
     async with WebPeer(MODERN_PEER, ssl=context) as peer:
-        with pytest.raises(TransportError, match="its certificate is not accepted"):
+        with raises(TransportError):
             await Client(target(peer, token="s3cret")).open()
         assert not peer.talks
 

@@ -14,6 +14,7 @@ import pytest
 from lab.client import until
 from lab.rows import every
 from lab.web import Exchange, legacy, modern
+from lab.wording import raises
 
 from wirespeed import Client, Http, SyncClient
 from wirespeed.errors import (
@@ -148,7 +149,7 @@ async def test_a_byte_order_mark_before_a_response(era: Any) -> None:
             with pytest.raises(RemoteError) as caught:
                 await client.call_tool(name)
             assert caught.value.code == code
-        with pytest.raises(HttpStatusError, match=r"403 Forbidden \(e\)"):
+        with raises(HttpStatusError):
             await client.call_tool("as_text")
 
 
@@ -301,7 +302,7 @@ async def test_202_is_no_response() -> None:
         exchange.reply(202)
 
     async with modern(**{"tools/call:no": answer}) as peer, peer.client() as client:
-        with pytest.raises(HttpStatusError, match="answered tools/call with 202 Accepted"):
+        with raises(HttpStatusError):
             await client.call_tool("no")
 
 
@@ -334,7 +335,7 @@ async def test_a_modern_response_that_breaks() -> None:
 async def test_a_server_that_is_not_there() -> None:
     async with modern() as peer:
         pass
-    with pytest.raises(TransportError, match=r"cannot connect to http://127"):
+    with raises(TransportError):
         async with peer.client():
             pass
 
@@ -367,7 +368,7 @@ async def test_a_call_is_put_off_within_bounds(
         exchange.reply(503, retry_after=after)
 
     async with modern(**{"tools/call": answer}) as peer, peer.client() as client:
-        with pytest.raises(HttpStatusError, match="503 Service Unavailable") as caught:
+        with raises(HttpStatusError) as caught:
             await client.call_tool("echo")
     assert caught.value.retry_after == seconds
     assert len(peer.sent("tools/call")) == sent
@@ -413,7 +414,7 @@ async def test_redirects_that_are_not_followed(location: str) -> None:
         exchange.reply(303 if location == "/x" else 307, location=location)
 
     async with modern(**{"tools/call": on}) as peer, peer.client() as client:
-        with pytest.raises(TransportError, match=r"a redirect to .* follow") as caught:
+        with raises(TransportError) as caught:
             await client.call_tool("echo")
         assert "s3cret" not in str(caught.value)
     assert len(peer.sent("tools/call")) == 1
@@ -510,7 +511,7 @@ def test_a_client_moves_to_another_loop() -> None:
             return (await client.call_tool("echo")).content[0].text
 
         assert asyncio.run(call(True)) == "ok"
-        with pytest.raises(ConnectionClosed, match=r"the event loop .* is closed"):
+        with raises(ConnectionClosed):
             asyncio.run(call(False))
         assert asyncio.run(call(True)) == "ok"
         assert len(peer.sent("initialize")) == 2

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from lab.client import until
+from lab.wording import raises
 
 from wirespeed import Client, Context, Http, HttpOptions, Server, SyncClient
 from wirespeed.errors import CallTimeout, ConnectionLost, RemoteError, TransportError
@@ -209,7 +210,7 @@ async def test_tls(certificate: Path) -> None:
     async with Client(Http(url, ssl=trusting)) as client:
         calls = (client.call_tool("add", {"a": i, "b": 1}) for i in range(10))
         assert [result.data for result in await asyncio.gather(*calls)] == list(range(1, 11))
-    with pytest.raises(TransportError, match="its certificate is not accepted"):
+    with raises(TransportError):
         await Client(url).open()
     task.cancel()
     await asyncio.wait((task,))

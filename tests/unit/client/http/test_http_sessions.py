@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from lab.client import text_result, until
 from lab.web import Exchange, legacy, modern
+from lab.wording import raises
 
 from wirespeed.client.connection.connection import ClientConnection
 from wirespeed.client.http import exchanges
@@ -336,7 +337,7 @@ async def test_a_response_that_cannot_be_resumed(status: int) -> None:
     async with legacy(**{"tools/call": call}) as peer:
         peer.get = get
         async with peer.client(era="legacy") as client:
-            with pytest.raises(HttpStatusError, match="the broken response cannot be resumed"):
+            with raises(HttpStatusError):
                 await client.call_tool("echo")
 
 
@@ -376,7 +377,7 @@ async def test_attempts_to_resume_are_bounded(monkeypatch: pytest.MonkeyPatch) -
     async with legacy(**{"tools/call": call}) as peer:
         peer.get = get
         async with peer.client(era="legacy") as client:
-            with pytest.raises(ConnectionLost, match="got no response"):
+            with raises(ConnectionLost):
                 await client.call_tool("echo")
             n = len(peer.sent("GET"))
             await asyncio.sleep(0.1)
@@ -452,7 +453,7 @@ async def test_a_subscription_that_breaks_again_and_again(caplog: Any) -> None:
     rules = {"subscriptions/listen": listen}
     async with modern(**rules) as peer, peer.client(restart=2) as client:
         async with client.subscribe(tools=True) as events:
-            with pytest.raises(HttpStatusError, match="502 Bad Gateway"):
+            with raises(HttpStatusError):
                 await events.next_event(5)
         assert len(peer.sent("subscriptions/listen")) == 3
         assert (await client.call_tool("echo")).content[0].text == "ok"

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 import pytest
 from lab.client import LEGACY, META, MODERN, Fake, Run, fill, text_result, turns
+from lab.wording import raises
 from msgspec import UNSET
 
 from wirespeed import Client
@@ -218,7 +219,7 @@ async def test_an_answer_that_fits_no_call_is_named(
     line = '{"jsonrpc":"2.0","id":"other","result":{"content":[]}}'
     server = fake(calling(LEGACY, odd=[["raw", line]]))
     async with Client(server.target, era="legacy") as client:
-        with pytest.raises(CallTimeout, match=r"with the id .*other.*, which no request has"):
+        with raises(CallTimeout):
             await client.call_tool("odd", timeout=0.5)
     assert "skipped an answer" in caplog.text
 
@@ -266,9 +267,9 @@ async def test_a_decoder_that_fails_fails_its_request_only(once: Run, fake: Make
     async with Client(server.target, era="legacy") as client:
         with pytest.raises(ZeroDivisionError):
             await client.request("ping", decode=broken(ZeroDivisionError("mine")))
-        with pytest.raises(InvalidResponse, match="is not valid: mine"):
+        with raises(InvalidResponse):
             await client.request("ping", decode=broken(ValueError("mine")))
-        with pytest.raises(RuntimeError, match="StopIteration"):
+        with raises(RuntimeError):
             await client.request("ping", decode=broken(StopIteration(1)))
         assert await client.request("ping", decode=bytes) == b"{}"
         assert await client.request("ping") == {}
@@ -302,7 +303,7 @@ async def test_too_many_outstanding_calls(once: Run, fake: Make) -> None:
         await turns()
         go = asyncio.create_task(client.call_tool("go"))
         await turns(1)
-        with pytest.raises(LimitExceeded, match=r"3 requests already wait .*max_outstanding"):
+        with raises(LimitExceeded):
             await client.call_tool("echo")
         with pytest.raises(LimitExceeded):
             await client.ping()
@@ -421,7 +422,7 @@ async def test_a_progress_callback_that_closes_the_client(fake: Make) -> None:
     def on_progress(*step: Any) -> None:
         closing.append(asyncio.get_running_loop().create_task(client.close()))
 
-    with pytest.raises(ConnectionClosed, match="the client was closed"):
+    with raises(ConnectionClosed):
         await client.call_tool("slow", on_progress=on_progress)
     await closing[0]
 

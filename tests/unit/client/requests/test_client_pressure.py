@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from lab.client import LEGACY, Fake, alive, text_result, turns, until
+from lab.wording import raises
 
 from wirespeed import Client
 from wirespeed.errors import CallTimeout, ConnectionClosed
@@ -59,7 +60,7 @@ async def test_a_timeout_holds_while_a_call_waits_for_room(fake: Make) -> None:
             client.list_tools(timeout=0.02),
             client.ping(timeout=0.02),
         ):
-            with pytest.raises(CallTimeout, match="could not be sent within 0"):
+            with raises(CallTimeout):
                 await request
         for call in calls:
             call.cancel()

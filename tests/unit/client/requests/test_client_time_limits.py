@@ -11,6 +11,7 @@ import pytest
 from lab.asking import required
 from lab.client import Run
 from lab.peer import MODERN_PEER, LinePeer, Rules, nothing
+from lab.wording import raises
 
 from wirespeed import CLIENT_DEFAULT, TASKS, Client, Server, SyncClient
 from wirespeed.errors import CallTimeout
@@ -81,7 +82,7 @@ async def test_every_method_means_the_same(tmp_path: Any) -> None:
         for what, call in OTHERS:
             with pytest.raises(CallTimeout, match=f"^{what}: the time limit was over before"):
                 await call(client, -1.0)
-            with pytest.raises(TypeError, match=r"^timeout must be a number .*, not str$"):
+            with raises(TypeError):
                 await call(client, "5")
         assert len(peer.talks[0].messages) == before
 
@@ -99,19 +100,19 @@ async def test_a_task_and_a_subscription_mean_the_same(era: Any) -> None:
     async with Client(server, era=era, extensions=[TASKS], timeout=0.05) as client:
         task = await client.start_tool("work", timeout=None)
         for over in (0, -5):
-            with pytest.raises(CallTimeout, match=r"^tool work: the time limit was over before"):
+            with raises(CallTimeout):
                 await task.result(timeout=over)
-        with pytest.raises(CallTimeout, match=r"^the task has not ended within 0\.05 s$"):
+        with raises(CallTimeout):
             await task.result(timeout=CLIENT_DEFAULT)
-        with pytest.raises(ValueError, match="not NaN"):
+        with raises(ValueError):
             await task.result(timeout=math.nan)
         go_on.set()
         assert (await task.result()).text == "1"
         assert (await task.result(timeout=-1)).text == "1"  # it is here
         async with client.subscribe(tools=True, timeout=None) as events:
-            with pytest.raises(CallTimeout, match=r"^no event waits$"):
+            with raises(CallTimeout):
                 await events.next_event(-1)
-            with pytest.raises(TypeError, match="timeout must be a number"):
+            with raises(TypeError):
                 await events.next_event("5")  # type: ignore[arg-type]
 
 
@@ -124,29 +125,29 @@ async def test_what_is_not_a_number_is_refused(
         kind = type(timeout).__name__
         with pytest.raises(TypeError, match=f"^timeout must be a number .*, not {kind}$"):
             await CALLS[what](client, timeout)
-    with pytest.raises(TypeError, match=r"^timeout must be a number of seconds or None, not str$"):
+    with raises(TypeError):
         Client(Server("s"), timeout="5")  # type: ignore[arg-type]
 
 
 async def test_not_a_number_is_refused(once: Run) -> None:
     async with Client(Server("s")) as client:
-        with pytest.raises(ValueError, match="not NaN"):
+        with raises(ValueError):
             await client.call_tool("work", timeout=math.nan)
 
 
 @pytest.mark.parametrize("timeout", [CLIENT_DEFAULT, 0.05])
 async def test_errors_name_the_tool_and_the_seconds(tmp_path: Any, timeout: Any) -> None:
     async with LinePeer(SILENT, tmp_path) as peer, Client(peer.url, timeout=0.05) as client:
-        with pytest.raises(CallTimeout, match=r"^tool work: no answer within 0\.05 s$"):
+        with raises(CallTimeout):
             await client.call_tool("work", timeout=timeout)
-        with pytest.raises(CallTimeout, match=r"^tools/list: no answer within 0\.05 s$"):
+        with raises(CallTimeout):
             await client.list_tools_page(timeout=timeout)
 
 
 async def test_the_limit_of_a_call_is_that_of_all_its_rounds(once: Run, tmp_path: Any) -> None:
     rules = {**MODERN_PEER, "tools/call": required(state="again")}
     async with LinePeer(rules, tmp_path) as peer, Client(peer.url, max_rounds=1000) as client:
-        with pytest.raises(CallTimeout, match=r"^tool t: no answer within 0\.2 s$"):
+        with raises(CallTimeout):
             await client.call_tool("t", timeout=0.2)
 
 
@@ -158,20 +159,20 @@ async def test_litemcp_means_the_same(once: Run) -> None:
         return text
 
     async with LiteClient(server) as client:
-        with pytest.raises(CallTimeout, match=r"^get: the time limit was over before"):
+        with raises(CallTimeout):
             await client.prompt(timeout=-1)
         assert client.n_outstanding == 0
         assert (await client.invoke(["a"], timeout=CLIENT_DEFAULT)).text == "a"
         assert (await client.invoke(["a"], timeout=None)).text == "a"
         for timeout in (0, -1.0, -5):
-            with pytest.raises(CallTimeout, match="the time limit was over before"):
+            with raises(CallTimeout):
                 await client.invoke(["a"], timeout=timeout)
-            with pytest.raises(CallTimeout, match="the time limit was over before"):
+            with raises(CallTimeout):
                 await client.info(timeout=timeout)
 
 
 def test_without_an_event_loop() -> None:
     with SyncClient(Server("s")) as client:
-        with pytest.raises(CallTimeout, match="the time limit was over before"):
+        with raises(CallTimeout):
             client.call_tool("work", timeout=-1.0)
         client.ping(timeout=CLIENT_DEFAULT)

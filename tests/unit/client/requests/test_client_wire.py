@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from lab.client import LEGACY, MODERN, Fake, Run, fill, initialized, text_result, until
+from lab.wording import raises
 
 from wirespeed import Client, Stdio
 from wirespeed.errors import CallTimeout, ChildExited, InvalidResponse
@@ -214,7 +215,7 @@ async def test_an_answer_that_is_too_long_fails_its_call_and_the_connection_live
     server = fake(LEGACY | {"tools/call": [["fill", 30_000]]})
     limits = Limits(max_message=10_000)
     async with Client(server.target, era="legacy", limits=limits) as client:
-        with pytest.raises(InvalidResponse, match="longer than the limit of 10000 bytes"):
+        with raises(InvalidResponse):
             await client.call_tool("echo", timeout=60)
         await client.ping()
 
@@ -223,7 +224,7 @@ async def test_an_answer_that_is_too_deep_fails_its_call(once: Run, fake: Make) 
     deep = '{"jsonrpc":"2.0","id":$ID,"result":{"content":[],"structuredContent":%s}}'
     server = fake(LEGACY | {"tools/call": [["raw", deep % ("[" * 200 + "]" * 200)]]})
     async with Client(server.target, era="legacy") as client:
-        with pytest.raises(InvalidResponse, match="nested deeper than 128 levels"):
+        with raises(InvalidResponse):
             await client.call_tool("echo", timeout=60)
         await client.ping()
 
@@ -315,7 +316,7 @@ async def test_log_levels_of_a_legacy_server(once: Run, fake: Make) -> None:
     server = fake(LEGACY)
     async with Client(server.target, era="legacy", log_level="warning") as client:
         await client.set_log_level("debug")
-        with pytest.raises(ValueError, match="level must be one of debug, info"):
+        with raises(ValueError):
             await client.set_log_level("loud")
     assert [m["params"]["level"] for m in server.sent("logging/setLevel")] == ["warning", "debug"]
 
@@ -349,7 +350,7 @@ def test_a_server_without_logging_can_be_used(
 
 
 def test_unknown_log_levels_are_refused(fake: Make) -> None:
-    with pytest.raises(ValueError, match="log_level must be one of"):
+    with raises(ValueError):
         Client(fake(LEGACY).target, log_level="loud")
 
 

@@ -23,6 +23,7 @@ from lab.asking import (
 from lab.client import META, Run, fill, text_result, turns, until
 from lab.peer import Talk, with_client
 from lab.rounds import call, fail, name
+from lab.wording import raises
 
 from wirespeed.client.requests import rounds
 from wirespeed.errors import (
@@ -347,7 +348,7 @@ async def test_other_methods_cannot_ask(once: Run, tmp_path: Path) -> None:
     rules = modern([]) | dict.fromkeys(lists, result | items)
     async with with_client(tmp_path, rules, on_elicit=name) as (client, _):
         for request in (client.list_tools, client.list_prompts, client.list_resources):
-            with pytest.raises(InvalidResponse, match="'input_required'"):
+            with raises(InvalidResponse):
                 await request()
 
 
@@ -523,7 +524,7 @@ async def test_the_time_limit_covers_all_rounds(tmp_path: Path) -> None:
         await asyncio.sleep(0.3)
         assert not calling.done()
         gate.open.set()
-        with pytest.raises(CallTimeout, match=r"tool book: no answer within 0\.15 s"):
+        with raises(CallTimeout):
             await calling
         assert gate.cancelled == 0
         await peer.got("notifications/cancelled")
@@ -555,7 +556,7 @@ async def test_a_server_that_becomes_a_legacy_one_between_two_rounds(
         (await peer.talk(0)).vanish()
         await until(lambda: caplog.records)
         gate.open.set()
-        with pytest.raises(InvalidResponse, match="now speaks a legacy revision"):
+        with raises(InvalidResponse):
             await task
 
 

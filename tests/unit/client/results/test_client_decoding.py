@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from lab.client import Run
 from lab.feature import peer
 from lab.rows import every
+from lab.wording import raises
 
 from wirespeed import Client
 from wirespeed.client import feature_requests as lists
@@ -194,9 +195,9 @@ async def test_a_block_whose_type_is_no_string(
     }
     server = peer(tmp_path, era, rules)
     async with server, Client(server.url, era=era) as client:  # type: ignore[arg-type]
-        with pytest.raises(InvalidResponse, match="tools/call is not valid"):
+        with raises(InvalidResponse):
             await client.call_tool("t")
-        with pytest.raises(InvalidResponse, match="prompts/get is not valid"):
+        with raises(InvalidResponse):
             await client.get_prompt("p")
 
 

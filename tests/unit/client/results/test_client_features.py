@@ -11,6 +11,7 @@ import pytest
 from lab.client import META, Run
 from lab.feature import FETCHES, LISTS, MEMBERS, MODERN_FETCHES, URI, Message, paged, peer
 from lab.peer import LinePeer, Talk, nothing
+from lab.wording import raises
 
 from wirespeed import Client
 from wirespeed.errors import CallTimeout, InvalidResponse, RemoteError
@@ -148,10 +149,10 @@ async def test_a_cursor_that_is_refused_begins_again_once(
 async def test_a_cursor_that_is_always_refused(once: Run, tmp_path: Path) -> None:
     server = peer(tmp_path, "modern", {"prompts/list": paged("prompts", {None: ("a", "x")})})
     async with server, Client(server.url) as client:
-        with pytest.raises(RemoteError, match="Invalid cursor"):
+        with raises(RemoteError, code=-32602):
             await client.list_prompts()
         assert len(server.sent("prompts/list")) == 4
-        with pytest.raises(RemoteError, match="Invalid cursor"):
+        with raises(RemoteError, code=-32602):
             await client.list_prompts_page("made up")  # a page is not another page
 
 
@@ -198,7 +199,7 @@ def test_the_bytes_of_a_resource() -> None:
 async def test_invalid_contents(once: Run, tmp_path: Path, era: Any, contents: Any) -> None:
     server = peer(tmp_path, era, {"resources/read": {"contents": contents}})
     async with server, Client(server.url, era=era) as client:
-        with pytest.raises(InvalidResponse, match="resources/read is not valid"):
+        with raises(InvalidResponse):
             await client.read_resource(URI)
 
 
@@ -220,7 +221,7 @@ async def test_other_errors_of_reading(once: Run, tmp_path: Path, era: Any) -> N
         with pytest.raises(RemoteError) as caught:
             await client.read_resource(URI)
         assert not caught.value.resource_missing
-        with pytest.raises(TypeError, match="uri must be a string"):
+        with raises(TypeError):
             await client.read_resource(Path("/x"))  # type: ignore[arg-type]
         assert len(server.sent("resources/read")) == 1
 
@@ -233,7 +234,7 @@ async def test_reading_what_a_template_gives(once: Run, tmp_path: Path, era: Any
         # names that are no keywords, or those of our own parameters
         await client.read_template("x://{timeout}/{a.b}", {"timeout": "1", "a.b": "ü"})
         assert params_of(server, "resources/read") == {"uri": "x://1/%C3%BC"}
-        with pytest.raises(ValueError, match="template"):
+        with raises(ValueError):
             await client.read_template("x://{", id=1)
         with pytest.raises(TypeError):
             await client.read_template("x://{id}", id=object())
@@ -279,18 +280,18 @@ async def test_prompts(once: Run, tmp_path: Path, era: Any) -> None:
 async def test_invalid_prompts(once: Run, tmp_path: Path, era: Any, messages: Any) -> None:
     server = peer(tmp_path, era, {"prompts/get": {"messages": messages}})
     async with server, Client(server.url, era=era) as client:
-        with pytest.raises(InvalidResponse, match="prompts/get is not valid"):
+        with raises(InvalidResponse):
             await client.get_prompt("p")
 
 
 async def test_arguments_of_prompts_are_strings(once: Run, tmp_path: Path) -> None:
     server = peer(tmp_path, "modern")
     async with server, Client(server.url) as client:
-        with pytest.raises(TypeError, match="the item 'n' does not"):
+        with raises(TypeError):
             await client.get_prompt("p", {"s": "1", "n": 1})  # type: ignore[dict-item]
-        with pytest.raises(TypeError, match="context"):
+        with raises(TypeError):
             await client.complete(PromptRef("p"), "a", "b", context={"n": 1})  # type: ignore[dict-item]
-        with pytest.raises(TypeError, match="PromptRef"):
+        with raises(TypeError):
             await client.complete("p", "a", "b")  # type: ignore[arg-type]
         assert not server.sent("prompts/get") and not server.sent("completion/complete")
 
@@ -454,11 +455,11 @@ async def test_what_the_client_writes_itself_is_refused(
     server = peer(tmp_path, era)
     async with server, Client(server.url, era=era) as client:
         for call in (client.call_tool("t", meta={key: 1}), client.list_tools(meta={key: 1})):
-            with pytest.raises(ValueError, match="the client itself writes"):
+            with raises(ValueError):
                 await call
-        with pytest.raises(TypeError, match="mapping"):
+        with raises(TypeError):
             await client.call_tool("t", meta=[1])  # type: ignore[arg-type]
-        with pytest.raises(TypeError, match="strings"):
+        with raises(TypeError):
             await client.call_tool("t", meta={1: 1})  # type: ignore[dict-item]
         assert not server.sent("tools/call") and not server.sent("tools/list")
 

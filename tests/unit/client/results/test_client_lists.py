@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from lab.client import LEGACY, MODERN, Fake, Run, text_result, turns, until
+from lab.wording import raises
 
 from wirespeed import Client, Server
 from wirespeed.client import feature_requests as lists_module
@@ -96,7 +97,7 @@ async def test_pages_without_end(once: Run, fake: Make, monkeypatch: pytest.Monk
     monkeypatch.setattr(lists_module, "MAX_PAGES", 5)
     server = fake(paged(*(page("t", cursor=str(i)) for i in range(10))))
     async with Client(server.target, era="legacy") as client:
-        with pytest.raises(InvalidResponse, match="more than 5 pages"):
+        with raises(InvalidResponse):
             await client.list_tools()
     assert len(cursors(server)) == 5
 
@@ -135,7 +136,7 @@ async def test_what_a_tool_says(once: Run, fake: Make) -> None:
 async def test_an_invalid_list(once: Run, fake: Make, result: Any) -> None:
     server = fake(LEGACY | {"tools/list": [["result", result]]})
     async with Client(server.target, era="legacy") as client:
-        with pytest.raises(InvalidResponse, match="tools/list is not valid"):
+        with raises(InvalidResponse):
             await client.list_tools()
 
 

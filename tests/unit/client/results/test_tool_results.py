@@ -12,6 +12,7 @@ import pydantic
 import pytest
 from lab.client import text_result
 from lab.peer import MODERN_PEER, Rules, Talk, with_client
+from lab.wording import raises
 
 from wirespeed import TASKS, Client, Context, Server
 from wirespeed.errors import CallTimeout, InputNeeded, InvalidResponse, RemoteError, ToolError
@@ -148,10 +149,10 @@ def test_raise_for_error() -> None:
     good = CallToolResult([Text("a")])
     assert good.raise_for_error() is good
     bad = CallToolResult([Text("no such city"), Text("try Bonn")], is_error=True)
-    with pytest.raises(ToolError, match=r"^no such city\ntry Bonn$") as caught:
+    with raises(ToolError) as caught:
         bad.raise_for_error()
     assert caught.value.result is bad
-    with pytest.raises(ToolError, match="the tool failed, and said nothing"):
+    with raises(ToolError):
         CallToolResult([], is_error=True).raise_for_error()
 
 
@@ -239,7 +240,7 @@ async def test_a_list_that_fails_leaves_the_result_as_it_is(
 async def test_a_wrapped_value_without_a_marker_fits_too(tmp_path: Path) -> None:
     async with with_client(tmp_path, rules({"result": [1]})) as (client, _):
         assert await client.call_tool("t", type=list[int]) == [1]
-        with pytest.raises(InvalidResponse, match="tool t did not return str: result: Expected"):
+        with raises(InvalidResponse):
             await client.call_tool("t", type=str)
 
 
@@ -289,6 +290,6 @@ async def test_a_failed_tool_raises(tmp_path: Path) -> None:
 async def test_a_type_without_a_json_form_is_refused_before_the_call() -> None:
     async with Client(server) as client:
         sent = client.counters["messages_out"]
-        with pytest.raises(TypeError, match="the type of the result: type `type` has no JSON"):
+        with raises(TypeError):
             await client.call_tool("add", {"a": 1, "b": 2}, type=type(Client))
         assert client.counters["messages_out"] == sent

@@ -24,6 +24,7 @@ from lab.feature import (
     updated,
 )
 from lab.peer import Talk, nothing
+from lab.wording import raises
 
 from wirespeed import Client, Socket
 from wirespeed.errors import CallTimeout, NotHonoured, RemoteError
@@ -228,7 +229,7 @@ async def test_a_resource_that_is_refused(tmp_path: Path, era: Any) -> None:
         await client.subscribe_resource("x://a")
         if era == "modern":
             server.rules[LISTEN] = Listener({"resourceSubscriptions": ["x://a"]}).listen
-            with pytest.raises(NotHonoured, match="does not report changes of x://b"):
+            with raises(NotHonoured):
                 await client.subscribe_resource("x://b")
             server.rules[LISTEN] = (-32603, "no more")
         else:

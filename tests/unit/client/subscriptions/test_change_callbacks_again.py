@@ -29,6 +29,7 @@ from lab.feature import (
     updated,
 )
 from lab.peer import Talk, nothing
+from lab.wording import raises
 
 from wirespeed import Client, Socket
 from wirespeed.client.subscriptions import callbacks
@@ -477,11 +478,11 @@ async def test_what_a_legacy_server_has_not_declared_is_not_asked_for(
     server = peer(tmp_path, "legacy")
     server.rules = declaring(server.rules, {"resources": {"listChanged": True}})
     async with server, Client(server.url, era="legacy") as client:
-        with pytest.raises(NotHonoured, match=r"has not declared resources\.subscribe"):
+        with raises(NotHonoured):
             await client.subscribe_resource("x://a")
-        with pytest.raises(Unsupported, match="has not declared logging"):
+        with raises(Unsupported):
             await client.set_log_level("info")
-        with pytest.raises(Unsupported, match="2025-11-25, which the server speaks"):
+        with raises(Unsupported):
             await client.discover()
         await client.ping()
         methods = [message["method"] for message in server.talks[0].messages]
@@ -507,7 +508,7 @@ async def test_waiting_for_others_is_part_of_the_time_limit(tmp_path: Path, era:
     async with server, Client(server.url, era=era, on_resource_updated=print) as client:
         first = asyncio.ensure_future(client.subscribe_resource("x://a", timeout=None))
         await server.got(LISTEN if era == "modern" else "resources/subscribe")
-        with pytest.raises(CallTimeout, match="other subscriptions were under way"):
+        with raises(CallTimeout):
             await client.subscribe_resource("x://a", timeout=0.02)
         assert not first.done()
         first.cancel()

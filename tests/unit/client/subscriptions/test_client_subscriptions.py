@@ -28,6 +28,7 @@ from lab.feature import (
     updated,
 )
 from lab.peer import Talk, nothing
+from lab.wording import raises
 
 from wirespeed import Client, Socket
 from wirespeed.errors import (
@@ -311,7 +312,7 @@ async def test_a_server_without_subscriptions(once: Run, tmp_path: Path) -> None
 async def test_a_server_that_ends_it_at_once(once: Run, tmp_path: Path) -> None:
     server = peer(tmp_path, "modern", {LISTEN: {"resultType": "complete"}})
     async with server, Client(server.url) as client:
-        with pytest.raises(NotHonoured, match="at once"):
+        with raises(NotHonoured):
             async with client.subscribe(tools=True):
                 pass
 
@@ -320,7 +321,7 @@ async def test_a_server_that_does_not_acknowledge(tmp_path: Path, era: Any) -> N
     server = peer(tmp_path, era, {LISTEN: nothing, "resources/subscribe": nothing})
     async with server, Client(server.url, era=era) as client:
         events = client.subscribe(uris=["x://a"], timeout=0.02)
-        with pytest.raises(CallTimeout, match="acknowledge"):
+        with raises(CallTimeout):
             await events.__aenter__()
         asked = server.sent(LISTEN) + server.sent("resources/subscribe")
         [cancelled] = await server.got("notifications/cancelled")
@@ -455,7 +456,7 @@ async def test_too_many_events_become_one(once: Run, tmp_path: Path) -> None:
 async def test_waiting_for_an_event(tmp_path: Path) -> None:
     server = peer(tmp_path, "modern")
     async with server, Client(server.url) as client, client.subscribe(tools=True) as events:
-        with pytest.raises(CallTimeout, match="nothing changed"):
+        with raises(CallTimeout):
             await events.next_event(0.01)
         waiting = [asyncio.ensure_future(events.next_event()) for _ in range(2)]
         await turns()
@@ -472,25 +473,25 @@ async def test_a_subscription_is_used_once(once: Run, tmp_path: Path) -> None:
     server = peer(tmp_path, "modern")
     async with server, Client(server.url) as client:
         events = client.subscribe(tools=True)
-        with pytest.raises(RuntimeError, match="async with"):
+        with raises(RuntimeError):
             await anext(events)
         async with events:
-            with pytest.raises(RuntimeError, match="once"):
+            with raises(RuntimeError):
                 await events.__aenter__()
-        with pytest.raises(RuntimeError, match="once"):
+        with raises(RuntimeError):
             await events.__aenter__()
         assert "over" in repr(events) and "toolsListChanged" in repr(events)
-        with pytest.raises(TypeError, match="not one string"):
+        with raises(TypeError):
             client.subscribe(uris="x://a")
-        with pytest.raises(TypeError, match="strings"):
+        with raises(TypeError):
             client.subscribe(uris=[Path("/x")])  # type: ignore[list-item]
-        with pytest.raises(ValueError, match="max_events"):
+        with raises(ValueError):
             client.subscribe(tools=True, max_events=0)
-        with pytest.raises(ValueError, match="subscribe to something"):
+        with raises(ValueError):
             client.subscribe()
-        with pytest.raises(ValueError, match="toolsListChanged"):
+        with raises(ValueError):
             client.subscribe(more={"toolsListChanged": False})
-        with pytest.raises(ValueError, match="the client itself writes"):
+        with raises(ValueError):
             client.subscribe(tools=True, meta={"progressToken": 1})
 
 
@@ -565,9 +566,9 @@ async def test_closing_the_client_ends_it(tmp_path: Path, era: Any) -> None:
             waiting = asyncio.ensure_future(anext(events))
             await turns()
             await client.close()
-            with pytest.raises(ConnectionClosed, match="client was closed"):
+            with raises(ConnectionClosed):
                 await waiting
-        with pytest.raises(ConnectionClosed, match="not open"):
+        with raises(ConnectionClosed):
             await client.subscribe(tools=True).__aenter__()
         # opened anew it has nothing to do with what was before
         await client.open()

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from lab.rows import every
+from lab.wording import raises
 from rich.pretty import pretty_repr
 
 from wirespeed import Client, Http, Socket, Stdio, WebSocket
@@ -211,7 +212,7 @@ def test_a_client_takes_credentials_for_a_url(kind: type[Http | WebSocket]) -> N
             with pytest.raises((TypeError, ValueError)) as caught:
                 Client(target, **{name: value})
             assert "s3cret" not in str(caught.value)
-        with pytest.raises(TypeError, match="headers, token and auth are for a client of a URL"):
+        with raises(TypeError):
             Client(kind(url), **{name: value})
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from lab.rows import every
+from lab.wording import raises
 from msgspec import UNSET
 
 from wirespeed.client.validation import check_of
@@ -38,7 +39,7 @@ def test_failures_are_not_checked() -> None:
 
 def test_structured_content_must_be_there() -> None:
     for schema in (SCHEMA, {}, {"type": "null"}):
-        with pytest.raises(InvalidResponse, match="has no structuredContent, which its"):
+        with raises(InvalidResponse):
             checked(schema)
 
 
@@ -76,7 +77,7 @@ def test_errors_are_short() -> None:
 def test_large_values_are_checked_but_not_explained() -> None:
     schema = {"items": {"type": "integer"}}
     checked(schema, list(range(20_000)))
-    with pytest.raises(InvalidResponse, match="not valid; it is too large to name the place"):
+    with raises(InvalidResponse):
         checked(schema, [*range(20_000), "x"])
 
 
@@ -161,7 +162,7 @@ def test_references_inside_a_schema_are_followed() -> None:
         {"allOf": [{"type": "string"}, {"$ref": "#/allOf/0"}]},
     ):
         checked(schema, "x")
-        with pytest.raises(InvalidResponse, match='is not of type "string"'):
+        with raises(InvalidResponse):
             checked(schema, 1)
 
 
@@ -178,20 +179,20 @@ DRAFTS = [
 @every("dialect", DRAFTS)
 def test_known_dialects(dialect: str) -> None:
     checked({"$schema": dialect, "type": "object"}, {})
-    with pytest.raises(InvalidResponse, match="is not of type"):
+    with raises(InvalidResponse):
         checked({"$schema": dialect, "type": "object"}, 1)
 
 
 def test_the_dialect_is_2020_12_unless_a_schema_says_otherwise() -> None:
     checked({"prefixItems": [{"type": "string"}]}, ["x"])
-    with pytest.raises(InvalidResponse, match=r"structuredContent\[0\]"):
+    with raises(InvalidResponse):
         checked({"prefixItems": [{"type": "string"}]}, [1])
     checked({"$schema": DRAFTS[2], "prefixItems": [{"type": "string"}]}, [1])  # not in draft 7
 
 
 @pytest.mark.parametrize("dialect", ["http://example.com/schema", "", 7, None, DRAFTS[0] + "x"])
 def test_unknown_dialects_are_refused(dialect: Any) -> None:
-    with pytest.raises(InvalidResponse, match="dialect that is not supported"):
+    with raises(InvalidResponse):
         checked({"$schema": dialect}, {})
 
 
@@ -207,7 +208,7 @@ def test_names_of_properties_and_data_are_not_keywords() -> None:
     schema["$defs"] = {"n": {"type": "number"}}
     checked(schema, dict.fromkeys(words, 1))
     for word in words:
-        with pytest.raises(InvalidResponse, match='"x" is not of type "number"'):
+        with raises(InvalidResponse):
             checked(schema, {word: "x"})
     remote = {"$ref": "http://example.com/"}
     for keyword in ({"const": remote}, {"enum": [remote]}, {"default": remote}):
@@ -277,7 +278,7 @@ def test_a_value_whose_check_would_take_too_long() -> None:
     value: dict[str, Any] = {}
     for _ in range(60):
         value = {"x": value}
-    with pytest.raises(InvalidResponse, match="nested too deep to be checked"):
+    with raises(InvalidResponse):
         checked(two, value)
     checked(two, {"x": {"x": {}}})
 
@@ -330,13 +331,13 @@ EMAIL = (  # as zod writes it
 
 def test_regular_expressions() -> None:
     checked({"items": {"pattern": EMAIL}}, ["some.body@long.example.com"] * 1000)
-    with pytest.raises(InvalidResponse, match=r"structuredContent\[1\]: .* does not match"):
+    with raises(InvalidResponse):
         checked({"items": {"pattern": EMAIL}}, ["a@b.cc", "a..b@example.com"])
     for pattern in (r"^(a+)+$", r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$", r"^.{1,100}$"):
-        with pytest.raises(InvalidResponse, match="does not match"):
+        with raises(InvalidResponse):
             checked({"pattern": pattern}, "a" * 90 + "!" * 20)
 
 
 def test_regular_expressions_give_up() -> None:
-    with pytest.raises(InvalidResponse, match="structuredContent"):
+    with raises(InvalidResponse):
         checked({"pattern": r"(?=(a+)+\1$)b"}, "a" * 5000)

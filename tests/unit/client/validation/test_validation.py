@@ -11,6 +11,7 @@ import pytest
 from lab.asking import elicit, legacy, required
 from lab.client import Run, text_result
 from lab.peer import MODERN_PEER, Rules, Talk, nothing, with_client
+from lab.wording import raises
 
 from wirespeed import Client
 from wirespeed.client import validation as validation
@@ -63,7 +64,7 @@ async def test_what_was_not_listed_is_looked_for_if_checks_are_wanted(
     once: Run, tmp_path: Path
 ) -> None:
     async with with_client(tmp_path, rules(BAD), validate=True) as (client, peer):
-        with pytest.raises(InvalidResponse, match=r"rows\[1\]"):
+        with raises(InvalidResponse):
             await client.call_tool("t")
         peer.rules |= rules(GOOD)
         seen = len(peer.sent("tools/list"))
@@ -116,7 +117,7 @@ async def test_null_is_kept_apart_from_absent(once: Run, tmp_path: Path, value: 
     ):
         peer.rules |= {"tools/call": result}
         if value == "absent":
-            with pytest.raises(InvalidResponse, match="has no structuredContent"):
+            with raises(InvalidResponse):
                 await client.call_tool("t")
         else:
             assert (await client.call_tool("t")).structured_content is None
@@ -146,7 +147,7 @@ async def test_without_the_package(
 
 @pytest.mark.parametrize("bad", [None, "yes", 2, 0, 1])
 def test_a_bad_option(bad: Any) -> None:
-    with pytest.raises(ValueError, match="validate must be"):
+    with raises(ValueError):
         Client("tcp://127.0.0.1:1", validate=bad)
 
 
@@ -161,7 +162,7 @@ async def test_results_of_later_rounds_are_checked(once: Run, tmp_path: Path) ->
         tmp_path, all_rules, on_elicit=lambda request: {"name": "x"}, validate="auto"
     ) as (client, _):
         await client.list_tools()
-        with pytest.raises(InvalidResponse, match=r"rows\[1\]"):
+        with raises(InvalidResponse):
             await client.call_tool("t")
 
 
@@ -179,7 +180,7 @@ async def test_results_of_rounds_by_hand_are_checked(once: Run, tmp_path: Path) 
         await client.list_tools()
         with pytest.raises(InputNeeded) as caught:
             await client.call_tool("t")
-        with pytest.raises(InvalidResponse, match=r"rows\[1\]"):
+        with raises(InvalidResponse):
             await client.resume(caught.value)
 
 
@@ -230,7 +231,7 @@ async def test_a_tool_that_was_called_before_it_was_there_is_checked_later(
             else:
                 assert (await client.call_tool("t")).is_error
         peer.rules |= rules(BAD)
-        with pytest.raises(InvalidResponse, match=r"rows\[1\]"):
+        with raises(InvalidResponse):
             await client.call_tool("t")
 
 
@@ -265,7 +266,7 @@ async def test_tools_that_cannot_be_listed_again(
     async with with_client(tmp_path, rules(BAD), validate="auto") as (client, peer):
         await client.list_tools()
         peer.rules |= {"tools/list": (-32603, "not now")}
-        with pytest.raises(InvalidResponse, match=r"rows\[1\]"):
+        with raises(InvalidResponse):
             await client.call_tool("t")
     assert [r.getMessage() for r in caplog.records if r.levelno == logging.WARNING] == [
         "the tools cannot be listed again: not now (code -32603)"

@@ -27,6 +27,7 @@ from lab.questions import (
 )
 from lab.raw import META, call, cancel, modern
 from lab.server import MODERN, text_of
+from lab.wording import raises
 
 from wirespeed import Context, Server
 from wirespeed.errors import LocalError, MissingCapability
@@ -444,7 +445,7 @@ def test_a_state_for_single_use_is_taken_once(connect: Any) -> None:
 
 @pytest.mark.parametrize("options", [{"state_secret": b"short"}, {"state_ttl": 0}])
 def test_options_of_the_state_are_checked_when_the_server_is_made(options: Any) -> None:
-    with pytest.raises(ValueError, match="state_"):
+    with raises(ValueError):
         Server("lab", **options)
 
 

@@ -10,6 +10,7 @@ import pytest
 from lab.questions import SAMPLED, enter, play, reply, tool_request
 from lab.raw import call, cancel, notification
 from lab.server import LEGACY, LatePeer, text_of
+from lab.wording import raises
 
 from wirespeed import Context, Server
 from wirespeed.errors import CallTimeout, RemoteError
@@ -57,7 +58,7 @@ def told(server: Server) -> list[Any]:
         async def later(*how: Any) -> None: ...
 
         for function in (later, 5):
-            with pytest.raises(TypeError, match="on_progress must be a plain function"):
+            with raises(TypeError):
                 await ctx.sample("Hi", max_tokens=9, on_progress=function)  # type: ignore[arg-type]
         return "refused"
 
@@ -72,7 +73,7 @@ def told(server: Server) -> list[Any]:
     @server.tool
     def blocking(ctx: Context) -> str:
         coroutine = ctx.ping()
-        with pytest.raises(RuntimeError, match="thread can ask the client"):
+        with raises(RuntimeError):
             coroutine.send(None)
         return "refused"
 

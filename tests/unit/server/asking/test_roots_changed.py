@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from lab.raw import CHILDREN, call, initialize, modern, notification, surroundings
 from lab.server import LEGACY, LatePeer, Peer
+from lab.wording import raises
 
 from wirespeed import Client, Server, Stdio
 from wirespeed.types import RootsChange
@@ -296,7 +297,7 @@ async def lifespan(server: Server) -> AsyncIterator[str]:
 
 
 def test_a_handler_must_be_callable(server: Server) -> None:
-    with pytest.raises(TypeError, match="must be callable, not str"):
+    with raises(TypeError):
         server.on_roots_changed("x")  # type: ignore[type-var]
 
 

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import msgspec
 import pytest
 from lab.dependency import Database, Session, Settings, get_db, make_coroutine, make_plain, served
+from lab.wording import raises
 
 from wirespeed import Server
 from wirespeed.errors import DependencyError, SignatureError, StartupError
@@ -57,10 +58,7 @@ def test_a_missing_provider_is_said_at_registration(server: Server) -> None:
 
 def test_a_type_that_is_no_argument_and_that_nothing_provides(server: Server) -> None:
     server.provide(make_coroutine)
-    with pytest.raises(
-        SignatureError,
-        match="`Session` has no JSON form, and nothing provides it: an argument takes a JSON type",
-    ):
+    with raises(SignatureError):
         server.add_tool(takes_session)
 
 

@@ -15,6 +15,7 @@ import anyio
 import pytest
 from lab.raw import CHILDREN, Raw, call
 from lab.server import text_of
+from lab.wording import raises
 
 import wirespeed
 from wirespeed import Client, Context, Server, SyncClient
@@ -284,7 +285,7 @@ def test_an_annotation_that_cannot_be_read_does_no_harm(run: Any) -> None:
 
 @pytest.mark.parametrize("wrong", [42, "lifespan"])
 def test_a_lifespan_is_a_function(wrong: Any) -> None:
-    with pytest.raises(TypeError, match="a lifespan is a function"):
+    with raises(TypeError):
         Server("wrong", lifespan=wrong)
 
 
@@ -292,7 +293,7 @@ def test_a_function_that_is_no_context_manager_is_told_at_the_start(run: Any) ->
     wrong: Any = lambda server: [server]  # noqa: E731
 
     async def main() -> None:
-        with pytest.raises(StartupError, match=r"async generator function.* returned list"):
+        with raises(StartupError):
             async with Server("wrong", lifespan=wrong).running():
                 pass
 
@@ -313,9 +314,9 @@ def test_a_second_loop_at_the_same_time_is_refused(story: Story) -> None:
 
     async def main() -> None:
         async with asyncio.timeout(FOREVER), server.running():
-            with pytest.raises(RuntimeError, match=r"one at a time: .*SyncClient\(server\)"):
+            with raises(RuntimeError):
                 await asyncio.to_thread(asyncio.run, elsewhere())
-            with pytest.raises(RuntimeError, match="served in another event loop"):
+            with raises(RuntimeError):
                 await asyncio.to_thread(SyncClient(server).__enter__)
 
     asyncio.run(main())

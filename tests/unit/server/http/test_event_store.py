@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import pytest
+from lab.wording import raises
 
 from wirespeed import EventStore, MemoryEventStore, SQLiteEventStore
 
@@ -134,9 +135,9 @@ async def test_a_store_may_be_used_after_its_end(new_store: MakeStore) -> None:
 
 @pytest.mark.parametrize("name", ["max_bytes", "max_stream_bytes", "max_stream_events"])
 def test_limits_are_checked(new_store: MakeStore, name: str) -> None:
-    with pytest.raises(ValueError, match="at least 1"):
+    with raises(ValueError):
         new_store(**{name: 0})
-    with pytest.raises(ValueError, match="seconds above 0"):
+    with raises(ValueError):
         new_store(max_age=0)
 
 
@@ -166,12 +167,12 @@ async def test_two_stores_share_a_file(tmp_path: Path) -> None:
 def test_a_file_that_cannot_be_used_is_refused_at_once(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         SQLiteEventStore(tmp_path / "missing" / "events.db")
-    with pytest.raises(ValueError, match="a SQLiteEventStore needs the path of a file"):
+    with raises(ValueError):
         SQLiteEventStore(":memory:")
     other = sqlite3.connect(tmp_path / "other.db")
     other.execute("PRAGMA user_version = 7")
     other.close()
-    with pytest.raises(ValueError, match="has version 7 of the event tables"):
+    with raises(ValueError):
         SQLiteEventStore(tmp_path / "other.db")
 
 

@@ -13,6 +13,7 @@ import pytest
 from lab.questions import Asked, enter, reply
 from lab.raw import META, call, cancel, modern, notification, request
 from lab.server import MODERN, pass_on, text_of, tool_call
+from lab.wording import raises
 
 from wirespeed import Context, Server
 from wirespeed.errors import ProtocolError
@@ -267,10 +268,10 @@ def test_a_reply_must_be_a_json_object() -> None:
     assert Reply.result(bytearray(b" {} ")).decode() == {}
     assert repr(Reply.result({})) == "<Reply of 2 bytes>"
     for bad in (b"[]", b"{", b"", b'{"a":1}{}', b"\xff"):
-        with pytest.raises(ValueError, match="JSON text of an object"):
+        with raises(ValueError):
             Reply.result(bad)
     for wrong in ([1], "text", 5):
-        with pytest.raises(TypeError, match="must be a JSON object"):
+        with raises(TypeError):
             Reply.result(wrong)
     with pytest.raises(TypeError):
         Reply()
@@ -436,7 +437,7 @@ def test_another_request_is_not_passed_on(peer: Any, server: Server, caplog: Any
 
 def test_a_middleware_must_be_callable(server: Server) -> None:
     for add in (server.add_middleware, server.add_ask_middleware):
-        with pytest.raises(TypeError, match="must be callable, not str"):
+        with raises(TypeError):
             add("mw")  # type: ignore[arg-type]
 
 

@@ -11,6 +11,7 @@ import msgspec
 import pytest
 from lab.raw import call, notification, request
 from lab.server import text_of
+from lab.wording import raises
 
 from wirespeed import Context, Server
 from wirespeed.errors import ProtocolError, StartupError
@@ -260,7 +261,7 @@ def test_unmounting_takes_everything_away(peer: Any, server: Server) -> None:
     calc.remove_tool("add")
     calc.add_resource("calc://later", "later")
     assert server.resources == {}
-    with pytest.raises(ValueError, match="is not mounted on"):
+    with raises(ValueError):
         server.unmount(calc)
     server.mount("calc", calc)
     assert list(server.resources) == ["calc://about", "calc://fixed", "calc://later"]
@@ -287,7 +288,7 @@ def nothing() -> str:
 def test_a_name_that_is_taken_refuses_the_mount(connect: Any, server: Server) -> None:
     server.add_tool(nothing, name="calc_add")
     calc = calculator()
-    with pytest.raises(ValueError, match="has 'calc_add' already"):
+    with raises(ValueError):
         server.mount("calc", calc)
     assert list(server.tools) == ["calc_add"]
     assert server.prompts == {}
@@ -298,7 +299,7 @@ def test_a_name_that_is_taken_refuses_the_mount(connect: Any, server: Server) ->
 
 def test_a_uri_that_is_taken_refuses_the_mount(server: Server) -> None:
     server.add_resource("calc://about", "mine")
-    with pytest.raises(ValueError, match="has 'calc://about' already"):
+    with raises(ValueError):
         server.mount("calc", calculator())
     server.mount("calc", calculator(), uri_prefix="c+")
 
@@ -308,13 +309,13 @@ def test_a_name_that_is_taken_is_refused_where_it_is_registered(server: Server) 
     server.mount("outer", middle)
     middle.mount("calc", calc)
     server.add_tool(nothing, name="outer_calc_nothing")
-    with pytest.raises(ValueError, match="has 'outer_calc_nothing' already"):
+    with raises(ValueError):
         calc.add_tool(nothing)
     for each, shown in ((calc, "add"), (middle, "calc_add"), (server, "outer_calc_add")):
         assert shown in each.tools
     assert "nothing" not in calc.tools
     assert "calc_nothing" not in middle.tools
-    with pytest.raises(ValueError, match="there is a tool 'outer_calc_add' already"):
+    with raises(ValueError):
         server.add_tool(nothing, name="outer_calc_add")
 
 
@@ -334,7 +335,7 @@ def test_no_circles(server: Server) -> None:
     other = Server("other")
     server.mount("other", other)
     for one, two in ((server, server), (other, server)):
-        with pytest.raises(ValueError, match="mounted on itself"):
+        with raises(ValueError):
             one.mount("circle", two)
 
 

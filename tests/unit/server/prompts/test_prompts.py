@@ -17,6 +17,7 @@ import pydantic
 import pytest
 from lab.caller import Caller, before, since
 from lab.server import MODERN
+from lab.wording import raises
 
 from wirespeed import Context, Server
 from wirespeed.errors import ProtocolError, SignatureError
@@ -455,15 +456,15 @@ def test_what_cannot_be_a_prompt(server: Server) -> None:
     def strange(x: object, y: asyncio.Event) -> str:
         return ""
 
-    with pytest.raises(SignatureError, match=r"prompt 'stars'.*'\*args'"):
+    with raises(SignatureError):
         server.prompt(stars)
-    with pytest.raises(SignatureError, match=r"prompt 'strange'.*'y'"):
+    with raises(SignatureError):
         server.prompt(strange)
-    with pytest.raises(SignatureError, match="give the prompt one"):
+    with raises(SignatureError):
         server.prompt(lambda: "")
-    with pytest.raises(SignatureError, match="a prompt is a function"):
+    with raises(SignatureError):
         server.prompt("x")(5)  # type: ignore[type-var]
-    with pytest.raises(ValueError, match="timeout"):
+    with raises(ValueError):
         server.add_prompt(lambda: "", name="x", timeout=-1)
     assert not server.prompts and not server.service.discovery.offered("prompts")
 
@@ -484,5 +485,5 @@ def test_the_decorator_gives_the_function_back(server: Server) -> None:
 
 
 def test_roles() -> None:
-    with pytest.raises(ValueError, match='role must be "user" or "assistant"'):
+    with raises(ValueError):
         PromptMessage("system", "x")  # type: ignore[arg-type]

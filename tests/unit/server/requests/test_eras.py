@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from lab.raw import META, call, envelope, initialize, modern, notification, request
 from lab.server import LEGACY, MODERN, text_of
+from lab.wording import raises
 
 from wirespeed import Context, Server
 from wirespeed.types import Icon
@@ -501,7 +502,7 @@ def test_a_legacy_only_server_has_no_modern_version(connect: Any) -> None:
 
 @pytest.mark.parametrize("versions", [[], ["2020-01-01"], ["2025-06-18", "x"]])
 def test_unknown_versions_are_refused_when_the_server_is_made(versions: list[str]) -> None:
-    with pytest.raises(ValueError, match="unknown versions"):
+    with raises(ValueError):
         Server("x", versions=versions)
 
 

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import pytest
 from lab.raw import call, cancel, request
 from lab.server import text_of
+from lab.wording import raises
 
 from wirespeed import Server
 from wirespeed.errors import ProtocolError
@@ -357,7 +358,7 @@ def test_completions_can_be_limited_each(peer: Any, server: Server, gate: Gate) 
     assert gate.started == [1, 5]
     with pytest.raises(ValueError, match="queue goes with max_concurrency"):
         server.completion("ask", "m", queue=1)(numbers)
-    with pytest.raises(ValueError, match="timeout must be"):
+    with raises(ValueError):
         server.completion("ask", "m", timeout=0)(numbers)
 
 

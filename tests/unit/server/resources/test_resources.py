@@ -20,6 +20,7 @@ import pytest
 from lab.caller import Caller, before, code_of_missing, since
 from lab.raw import META, modern
 from lab.server import LEGACY, MODERN
+from lab.wording import raises
 
 from wirespeed import Context, Server
 from wirespeed.errors import ProtocolError, ResourceNotFound, SignatureError
@@ -496,9 +497,7 @@ def test_a_list_in_a_query_needs_a_parameter_of_such_a_type(server: Server) -> N
     def some(tags: str = "") -> str:
         return tags
 
-    with pytest.raises(
-        SignatureError, match=r"\{tags\*\} of .* annotate parameter 'tags' as one, su"
-    ):
+    with raises(SignatureError):
         server.add_resource("a://x{?tags*}", some)
 
 
@@ -706,7 +705,7 @@ def test_a_parameter_that_no_variable_fills(server: Server) -> None:
     def some(x: int, y: int) -> str:
         return ""
 
-    with pytest.raises(SignatureError, match="parameter 'y' is not a variable of a"):
+    with raises(SignatureError):
         server.resource("a://{x}")(some)
 
 
@@ -755,9 +754,9 @@ def test_names_of_meta_that_are_free(key: str, caller: Any, server: Server) -> N
 
 @pytest.mark.parametrize("key", ["dev.mcp/x", "com.mcp.tools/x", "progressToken", "a b", "1a/x"])
 def test_names_of_meta_that_are_not(key: str, server: Server) -> None:
-    with pytest.raises(ValueError, match="_meta"):
+    with raises(ValueError):
         server.add_resource("a://1", "x", meta={key: 1})
-    with pytest.raises(ValueError, match="_meta"):
+    with raises(ValueError):
         server.prompt(meta={key: 1})(nothing)
 
 

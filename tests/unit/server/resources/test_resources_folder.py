@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from lab.caller import Caller, code_of_missing
 from lab.rows import every
 from lab.server import MODERN
+from lab.wording import raises
 
 from wirespeed import Server
 from wirespeed.server.resources.folder import Folder, relative_path
@@ -275,10 +276,10 @@ def test_what_cannot_be_served(server: Server, tree: Path) -> None:
         server.add_folder("docs://", tree / "a.txt")
     with pytest.raises(NotADirectoryError):
         server.add_folder("docs://", tree / "nothing")
-    with pytest.raises(ValueError, match="does not begin with a scheme"):
+    with raises(ValueError):
         server.add_folder("docs", tree)
     server.add_folder("docs://", tree)
-    with pytest.raises(ValueError, match="already"):
+    with raises(ValueError):
         server.add_folder("docs://", tree)
 
 
@@ -323,7 +324,7 @@ def test_plain_relative_paths(text: str) -> None:
     "text", ["", "/", "/a", "a/", "a//b", ".", "./a", "a/.", "..", "a/..", "a\\b", "a\0", "../a"]
 )
 def test_paths_that_are_not(text: str) -> None:
-    with pytest.raises(ValueError, match="path"):
+    with raises(ValueError):
         relative_path(text)
 
 

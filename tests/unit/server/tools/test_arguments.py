@@ -14,6 +14,7 @@ import pydantic
 import pytest
 from lab.raw import call
 from lab.server import MODERN, Peer, pass_on, text_of, tool_call
+from lab.wording import raises
 
 from wirespeed import Client, Server
 from wirespeed.errors import RemoteError
@@ -391,11 +392,11 @@ async def test_extra_ignore_drops_them(where: str, caplog: pytest.LogCaptureFixt
 
 
 def test_an_extra_that_is_neither_is_refused() -> None:
-    with pytest.raises(ValueError, match='extra must be "forbid" or "ignore", not \'allow\''):
+    with raises(ValueError):
         Server("lab", extra="allow")  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="extra must be"):
+    with raises(ValueError):
         Server("lab").add_tool(search, extra=None)  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="coerce"):
+    with raises(TypeError):
         Server("lab").tool_raw("raw", {"type": "object"}, print, coerce=True)  # type: ignore[call-arg]
 
 
@@ -407,7 +408,7 @@ async def test_prompts_ignore_other_names(server: Server) -> None:
     async with Client(server) as client:
         prompt = await client.get_prompt("hello", {"name": "a", "other": "b"})
         assert prompt.messages[0].content.text == "a"
-        with pytest.raises(RemoteError, match="missing argument: name"):
+        with raises(RemoteError, code=-32602):
             await client.get_prompt("hello", {"nam": "a"})
 
 

@@ -19,6 +19,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from lab.rows import every
+from lab.wording import raises
 
 from wirespeed.errors import SignatureError
 from wirespeed.protocol.blocks import (
@@ -276,9 +277,9 @@ def test_structured_option() -> None:
     assert encode({"a": 1}, structured=False) == (texts('{"a":1}'), msgspec.UNSET)
     assert encode(Point(1), Point, structured=False)[1] is msgspec.UNSET
     assert plan(int, structured=False).output_schema is None
-    with pytest.raises(SignatureError, match=r"structured=True needs a return annotation"):
+    with raises(SignatureError):
         plan(structured=True)
-    with pytest.raises(SignatureError, match=r"content blocks have no structured form"):
+    with raises(SignatureError):
         plan(list[Image], structured=True)
 
 
@@ -311,7 +312,7 @@ def test_types_that_only_pydantic_knows() -> None:
     assert encode(Right(1), tp) == (texts('{"y":1}'), {"result": {"y": 1}})
     assert encode(Right(1), tp, structured=False) == (texts('{"y":1}'), msgspec.UNSET)
     assert encode(1j, complex, structured=False) == (texts("1j"), msgspec.UNSET)
-    with pytest.raises(ResultError, match="cannot be sent as JSON"):
+    with raises(ResultError):
         plan(tp).encode("x")
 
 
@@ -320,13 +321,13 @@ def test_types_that_only_pydantic_knows() -> None:
 
 @pytest.mark.parametrize("tp", [bytes, bytearray, bytes | None, Annotated[bytes, "x"], memoryview])
 def test_bytes_annotations_are_refused(tp: Any) -> None:
-    with pytest.raises(SignatureError, match=r"^tool 'f': return value: bytes have no media type"):
+    with raises(SignatureError):
         plan(tp)
 
 
 @pytest.mark.parametrize("value", [b"a", bytearray(b"a"), memoryview(b"a"), [Text("a"), b"b"]])
 def test_bytes_values_are_refused(value: Any) -> None:
-    with pytest.raises(ResultError, match="return Image, Audio or EmbeddedResource"):
+    with raises(ResultError):
         plan().encode(value)
 
 
@@ -340,7 +341,7 @@ def test_bytes_inside_objects_are_base64() -> None:
 
 def test_annotation_without_a_json_form_is_refused() -> None:
     for options in (None, False):
-        with pytest.raises(SignatureError, match="type `Opaque` has no JSON form"):
+        with raises(SignatureError):
             plan(Opaque, structured=options)
 
 
@@ -370,19 +371,19 @@ def test_error_content_never_fails() -> None:
 
 
 def test_values_without_a_json_form() -> None:
-    with pytest.raises(ResultError, match=r"cannot be sent as JSON: Opaque has no JSON form"):
+    with raises(ResultError):
         plan().encode([Opaque()])
-    with pytest.raises(ResultError, match=r"as JSON: .*; return JSON values, dataclasses or con"):
+    with raises(ResultError):
         plan().encode({(1, 2): 3})
     loop: list[Any] = []
     loop.append(loop)
-    with pytest.raises(ResultError, match="contains itself"):
+    with raises(ResultError):
         plan().encode(loop)
 
     async def later() -> None: ...
 
     coroutine = later()
-    with pytest.raises(ResultError, match="coroutine has no JSON form"):
+    with raises(ResultError):
         plan().encode(coroutine)
     coroutine.close()
 
@@ -461,7 +462,7 @@ def test_nan_in_a_model_is_an_error() -> None:
     class Loose(pydantic.BaseModel, ser_json_inf_nan="constants"):
         f: float
 
-    with pytest.raises(ResultError, match="holds NaN at f"):
+    with raises(ResultError):
         encode(Loose(f=math.nan))
 
 
@@ -477,7 +478,7 @@ def test_classes_with_validating_code_are_checked_by_class_only() -> None:
 
     assert encode(Checked(1), Checked)[1] == {"n": 1}
     assert runs == [1]
-    with pytest.raises(ResultError, match=r"expected .*Checked, got dict"):
+    with raises(ResultError):
         plan(Checked).encode({"n": 1})
 
     class Holder(TypedDict):
@@ -485,9 +486,9 @@ def test_classes_with_validating_code_are_checked_by_class_only() -> None:
 
     globals()["Checked"] = Checked
     assert encode({"it": Checked(1)}, Holder)[1] == {"it": {"n": 1}}
-    with pytest.raises(ResultError, match="expected dict, got list"):
+    with raises(ResultError):
         plan(Holder).encode([])
-    with pytest.raises(ResultError, match="return annotation: not an object"):
+    with raises(ResultError):
         plan(dict[str, Checked]).encode([Checked(1)])
     del globals()["Checked"]
 
@@ -500,7 +501,7 @@ def test_code_of_the_author_that_fails_while_encoding() -> None:
         def boom(self) -> int:
             raise LookupError("gone")
 
-    with pytest.raises(ResultError, match=r"cannot be sent as JSON.*gone"):
+    with raises(ResultError):
         plan(Bad).encode(Bad(n=1))
 
 
@@ -527,15 +528,15 @@ def test_tool_result_without_an_object() -> None:
         text = texts(json.dumps(value))
         assert encode(result, msgspec.UNSET, "2026-07-28") == (text, value)
         assert encode(result, msgspec.UNSET, "2025-11-25") == (text, msgspec.UNSET)
-    with pytest.raises(ResultError, match="meta is an object, not list"):
+    with raises(ResultError):
         plan().encode(ToolResult(meta=[]))
 
 
 def test_tool_result_of_a_tool_with_an_output_schema() -> None:
     made = plan(int)
-    with pytest.raises(ResultError, match="has an output schema, but its result is not structured"):
+    with raises(ResultError):
         made.encode(ToolResult(content="3"))
-    with pytest.raises(ResultError, match="structured content 'result': Expected `int`"):
+    with raises(ResultError):
         made.encode(ToolResult(structured_content={"result": "x"}))
     good = ToolResult(content="three", structured_content={"result": 3})
     assert made.encode(good)[:2] == (b'[{"type":"text","text":"three"}]', b'{"result":3}')
@@ -593,7 +594,7 @@ def test_values_without_a_declared_type(value: Any, shown: str | None) -> None:
 
 
 def test_a_fragment_cannot_end_the_line() -> None:
-    with pytest.raises(ResultError, match="a fragment is not JSON"):
+    with raises(ResultError):
         encode([orjson.Fragment(b'1]}\n{"jsonrpc":"2.0"}')])
 
 

@@ -32,6 +32,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from lab.examples import examples
 from lab.rows import every
+from lab.wording import raises
 
 from wirespeed import HeaderParam
 from wirespeed.errors import SignatureError
@@ -339,7 +340,7 @@ def test_methods() -> None:
 
 
 def test_callable_objects_need_a_name() -> None:
-    with pytest.raises(SignatureError, match="an instance of Adder has no name"):
+    with raises(SignatureError):
         tool(Adder(1))
     spec = tool(Adder(1), name="adder")
     assert (spec.description, spec.is_async) == ("Class text.", False)
@@ -349,9 +350,9 @@ def test_callable_objects_need_a_name() -> None:
 
 
 def test_lambdas_need_a_name() -> None:
-    with pytest.raises(SignatureError, match="a lambda has no name"):
+    with raises(SignatureError):
         tool(lambda a: a)
-    with pytest.raises(SignatureError, match="non-empty string"):
+    with raises(SignatureError):
         tool(lambda a: a, name="")
     spec = tool(lambda a: a, name="same")
     assert spec.input_schema["properties"] == {"a": {}}
@@ -396,13 +397,13 @@ def test_builtins_and_compiled_callables() -> None:
     spec = tool(math.sqrt)
     assert spec.input_schema["required"] == ["x"]
     assert run(spec, {"x": 4}) == 2.0
-    with pytest.raises(SignatureError, match="its signature cannot be read"):
+    with raises(SignatureError):
         tool(max)
 
 
 @pytest.mark.parametrize("thing", [int, Adder, 3, None, classmethod(lambda cls: 1)])
 def test_what_is_no_function_is_refused(thing: Any) -> None:
-    with pytest.raises(SignatureError, match="a tool is a function or a callable object"):
+    with raises(SignatureError):
         tool(thing, name="x")
 
 
@@ -412,10 +413,7 @@ def test_unbound_methods_are_refused() -> None:
             return a
 
     for function in (Adder.method, Local.method):
-        with pytest.raises(
-            SignatureError,
-            match=r"'self': not bound; register .* as in server\.add_tool\(instance\.method\)",
-        ):
+        with raises(SignatureError):
             tool(function)
 
     def free(self: int) -> int:
@@ -432,7 +430,7 @@ def test_endless_wrappers_are_refused() -> None:
     def loop() -> None: ...
 
     loop.__wrapped__ = loop  # type: ignore[attr-defined]
-    with pytest.raises(SignatureError, match="more than 64 wrappers"):
+    with raises(SignatureError):
         tool(loop)
 
 
@@ -479,7 +477,7 @@ def test_kinds_of_functions() -> None:
     def not_a_generator() -> Iterator[int]:
         return iter([1])
 
-    with pytest.raises(SignatureError, match=r"return value: .*Iterator` has no JSON form"):
+    with raises(SignatureError):
         tool(not_a_generator)
 
 
@@ -490,9 +488,9 @@ def test_stars_are_refused() -> None:
     def many(a: int, *rest: int) -> None: ...
     def named(**options: int) -> None: ...
 
-    with pytest.raises(SignatureError, match=r"tool 'many' \(.*many\): parameter '\*rest': "):
+    with raises(SignatureError):
         tool(many)
-    with pytest.raises(SignatureError, match=r"tool 'named' \(.*named\): parameter '\*\*options'"):
+    with raises(SignatureError):
         tool(named)
 
 
@@ -537,14 +535,14 @@ def test_context_in_every_place_and_form() -> None:
 
     def two(a: Context, b: Context) -> None: ...
 
-    with pytest.raises(SignatureError, match="parameter 'b': a second context"):
+    with raises(SignatureError):
         tool(two)
-    with pytest.raises(SignatureError, match="type `Context` has no JSON form"):
+    with raises(SignatureError):
         inspect_tool(first)
 
     def mixed(a: Context | int) -> None: ...
 
-    with pytest.raises(SignatureError, match="parameter 'a'"):
+    with raises(SignatureError):
         tool(mixed)
 
 
@@ -563,7 +561,7 @@ def test_context_known_to_type_checkers_only() -> None:
         assert (spec.context_param, run(spec, {"a": 2})) == ("ctx", 2)
     for text in ('"Contexts"', '"MyContext"', '"list[Context]"'):
         exec(code.format(text), namespace)
-        with pytest.raises(SignatureError, match="parameter 'ctx': cannot resolve annotation"):
+        with raises(SignatureError):
             tool(namespace["f"])
 
 
@@ -586,11 +584,7 @@ def test_string_annotations() -> None:
 
     def hidden(a: OnlyForCheckers) -> None: ...
 
-    with pytest.raises(
-        SignatureError,
-        match=r"parameter 'a': cannot resolve annotation 'OnlyForCheckers': name 'OnlyForCheckers' "
-        r"is not defined; import or define OnlyForCheckers first, and not for type checkers alone$",
-    ):
+    with raises(SignatureError):
         tool(hidden)
     assert tool(hidden, localns={"OnlyForCheckers": int}).input_schema["properties"]["a"] == {
         "type": "integer"
@@ -599,7 +593,7 @@ def test_string_annotations() -> None:
     def nested(a) -> None: ...  # type: ignore[no-untyped-def]
 
     nested.__annotations__["a"] = list["Missing"]  # type: ignore[name-defined]  # noqa: F821
-    with pytest.raises(SignatureError, match=r"cannot resolve annotation .*'Missing'"):
+    with raises(SignatureError):
         tool(nested)
 
     def uses_later(a: int) -> None:
@@ -610,7 +604,7 @@ def test_string_annotations() -> None:
 
     def hidden_result() -> OnlyForCheckers: ...
 
-    with pytest.raises(SignatureError, match="return value: cannot resolve annotation"):
+    with raises(SignatureError):
         tool(hidden_result)
     assert tool(hidden_result, returns=str).result.kind is ResultKind.TEXT
 
@@ -879,7 +873,7 @@ def test_pydantic_fields() -> None:
 
     def clash(a: int, b: int = pydantic.Field(alias="a")) -> None: ...
 
-    with pytest.raises(SignatureError, match="parameter 'b': a second argument named 'a'"):
+    with raises(SignatureError):
         tool(clash)
 
     def required(a: Annotated[int, pydantic.Field(default=4)]) -> int:
@@ -891,13 +885,13 @@ def test_pydantic_fields() -> None:
 def test_refusals_name_function_and_parameter() -> None:
     def f(a: int, b: complex | Left | set[int] | list[str] | Odd) -> None: ...
 
-    with pytest.raises(SignatureError, match=r"^tool 'f' \(.*<locals>\.f\): parameter 'b': "):
+    with raises(SignatureError):
         tool(f)
 
     def g() -> bytes:
         return b""
 
-    with pytest.raises(SignatureError, match=r"^tool 'g' \(.*\): return value: bytes have no"):
+    with raises(SignatureError):
         tool(g)
 
 
@@ -905,7 +899,7 @@ def test_refusals_name_function_and_parameter() -> None:
     "options", [{"name": "a\ud800"}, {"title": "a\ud800"}, {"description": "a\ud800"}]
 )
 def test_texts_that_cannot_be_sent_are_refused(options: Any) -> None:
-    with pytest.raises(SignatureError, match="is not valid text: it has the lone surrogate"):
+    with raises(SignatureError):
         tool(add, **options)
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from lab.raw import META, call, cancel, modern, request
 from lab.server import MODERN, Peer, pass_on, text_of, tool_call
+from lab.wording import raises
 
 from wirespeed import Context, Server
 from wirespeed.errors import ProtocolError
@@ -115,7 +116,7 @@ def test_inline_is_for_plain_functions_only(server: Server) -> None:
         yield 1
 
     for function in (coroutine, generator):
-        with pytest.raises(ValueError, match="inline"):
+        with raises(ValueError):
             server.add_tool(function, inline=True)
 
 
@@ -254,7 +255,7 @@ def test_a_raw_schema_that_is_no_json_is_refused_when_it_is_registered(server: S
 
 @pytest.mark.parametrize("schema", [{}, {"type": "array"}, {"type": ["object"]}, {"$ref": "#"}])
 def test_a_raw_schema_is_one_of_an_object(schema: Any, server: Server) -> None:
-    with pytest.raises(ValueError, match='the type of its schema must be "object"'):
+    with raises(ValueError):
         server.tool_raw("raw", schema, len)
     assert server.tools == {}
 

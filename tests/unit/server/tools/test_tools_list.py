@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from lab.raw import META, cancel, initialize, modern, notification, request
 from lab.server import MODERN
+from lab.wording import raises
 
 from wirespeed import Server
 from wirespeed.server.subscriptions import MAX_LISTENS
@@ -38,7 +39,7 @@ def numbered(n: int, **options: Any) -> Server:
 
 
 def test_a_page_size_below_one_is_refused() -> None:
-    with pytest.raises(ValueError, match="page_size"):
+    with raises(ValueError):
         Server("x", page_size=0)
 
 

@@ -29,6 +29,7 @@ from lab.child import (
     wait_dead,
     wait_reaped,
 )
+from lab.wording import raises
 
 from wirespeed.errors import LaunchError
 from wirespeed.transport.child import process as process_module
@@ -430,7 +431,7 @@ async def test_pipes_that_cannot_be_opened(monkeypatch: Any) -> None:
     before = open_fds()
     with monkeypatch.context() as patch:
         patch.setattr(os, "pipe", pipe)
-        with pytest.raises(LaunchError, match="Too many open files: command true, dir"):
+        with raises(LaunchError):
             await Child.launch(Stdio("true", stderr="discard"))
     assert open_fds() <= before
 

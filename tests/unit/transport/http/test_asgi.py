@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from lab.asgi import FOREVER, Request, call, message
 from lab.rows import every
+from lab.wording import raises
 
 from wirespeed import Context, HttpOptions, HttpRequest, HttpResponse, Limits, Server
 from wirespeed.litemcp import LiteServer
@@ -359,7 +360,7 @@ async def test_routes_and_health_are_there_too() -> None:
         assert (request.status, request.body) == (200, b"/version x=%20")
         request = await Request(app, "HEAD", "/healthz").whole()
         assert (request.status, request.ended, request.body) == (200, True, b"")
-    with pytest.raises(ValueError, match="/healthz is the path of a route"):
+    with raises(ValueError):
         lab().asgi("/healthz")
 
 

@@ -16,6 +16,7 @@ import pytest
 from lab.origin import JSON, SSE, Origin, Request, Told, chunk, ok, pool_for, post
 from lab.rows import every
 from lab.serve import descriptors
+from lab.wording import raises
 
 from wirespeed.errors import TransportError
 from wirespeed.limits import Limits
@@ -261,7 +262,7 @@ async def test_closing_the_pool_ends_its_calls() -> None:
             assert isinstance(one.exc, TransportError)
             assert str(one.exc) == f"the connection to {origin.address} was closed"
             assert one.sent == sent
-        with pytest.raises(RuntimeError, match="closed"):
+        with raises(RuntimeError):
             post(pool)
         await origin.gone.wait()
 
@@ -471,12 +472,12 @@ async def test_a_receiver_that_fails(caplog: pytest.LogCaptureFixture) -> None:
 @every("target", ["/a b", "/a\r\nX: y", "/ü", "/\x7f"])
 async def test_targets_that_are_none(target: str) -> None:
     async with pool_for(parse("http://127.0.0.1:1/")) as pool:
-        with pytest.raises(ValueError, match="a character that a URI does not have"):
+        with raises(ValueError):
             post(pool, target=target)
 
 
 async def test_a_url_that_is_not_of_http() -> None:
-    with pytest.raises(ValueError, match="HTTP is not spoken at ws://h/"):
+    with raises(ValueError):
         HttpPool(parse("ws://h/"), loop=asyncio.get_running_loop())
 
 

@@ -22,6 +22,7 @@ from lab.serve import (
     serving,
     upgrade,
 )
+from lab.wording import raises
 
 from wirespeed import Http, HttpOptions, HttpRequest, HttpResponse, Refusal, Server
 from wirespeed.errors import TransportError
@@ -623,5 +624,5 @@ async def test_litemcp_over_tls(server_ssl: ssl.SSLContext, client_ssl: ssl.SSLC
         async with LiteClient(Http(place.url, ssl=client_ssl)) as client:
             assert (await client.call("a")).text == "A"
         async with LiteClient(place.url) as client:
-            with pytest.raises(TransportError, match="certificate"):
+            with raises(TransportError):
                 await client.info()

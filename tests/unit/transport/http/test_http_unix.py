@@ -18,6 +18,7 @@ from urllib.parse import quote
 import pytest
 from lab.raw import without_sanitizers
 from lab.rows import every
+from lab.wording import raises
 
 from wirespeed import Client, Http, ListenOptions, Server, serve
 from wirespeed.errors import TransportError
@@ -106,17 +107,17 @@ async def test_the_mode_of_the_file_and_one_that_was_left(tmp_path: Path) -> Non
     async with at(file, socket_mode=0o660) as url, Client(url) as client:
         assert stat.S_IMODE(file.stat().st_mode) == 0o660
         assert (await client.call_tool("add", {"a": 2, "b": 3})).data == 5
-        with pytest.raises(TransportError, match="another server does"):
+        with raises(TransportError):
             async with at(file):
                 pass
     file.write_text("no socket")
-    with pytest.raises(TransportError, match="not a socket"):
+    with raises(TransportError):
         async with at(file):
             pass
 
 
 async def test_nobody_listens(tmp_path: Path) -> None:
-    with pytest.raises(TransportError, match="no such file"):
+    with raises(TransportError):
         async with Client(url_of(tmp_path / "none")):
             pass
 
@@ -202,6 +203,6 @@ async def test_the_commands(tmp_path: Path) -> None:
 
 
 def test_workers_cannot_share_it(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="need a port"):
+    with raises(ValueError):
         adder().run(url_of(tmp_path / "s"), workers=2)
     assert os.listdir(tmp_path) == []

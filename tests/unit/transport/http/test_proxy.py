@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from lab.origin import Origin, Request, ok, pool_for, post
 from lab.rows import every
+from lab.wording import raises
 
 from wirespeed.errors import TransportError
 from wirespeed.transport.address import parse
@@ -59,7 +60,7 @@ def test_urls_of_no_proxies(url: str, words: str) -> None:
         parse_proxy(url)
     assert words in str(caught.value)
     assert "s3cret" not in str(caught.value)
-    with pytest.raises(ValueError, match=r"^all_proxy: ") as caught:
+    with raises(ValueError) as caught:
         proxy_of(parse("http://h/"), {"all_proxy": url})
     assert "s3cret" not in str(caught.value)
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from lab.wording import raises
 
 from wirespeed import Client, Server, Socket, WebSocket
 from wirespeed.transport.options import User
@@ -63,5 +64,5 @@ async def test_a_line_at_both_ends(
 
 
 async def test_other_words_are_refused() -> None:
-    with pytest.raises(ValueError, match="access_log must be"):
+    with raises(ValueError):
         await server.serve("ws://127.0.0.1:0/mcp", access_log="xml")  # type: ignore[arg-type]

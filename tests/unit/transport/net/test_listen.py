@@ -18,6 +18,7 @@ from lab.child import Run
 from lab.raw import encode, initialize, strict
 from lab.rows import every
 from lab.serve import Bare, Place, descriptors, exchange, lab_server, serving, upgrade
+from lab.wording import raises
 from rich.pretty import pretty_repr
 
 import wirespeed
@@ -66,12 +67,12 @@ def test_ipv6_beside_ipv4() -> None:
 
 
 def test_an_address_that_this_machine_does_not_have() -> None:
-    with pytest.raises(TransportError, match=r"cannot listen at tcp://192\.0\.2\.1:0: cannot ass"):
+    with raises(TransportError):
         bind.listen(parse("tcp://192.0.2.1:0"), resolved("x", "192.0.2.1"), ListenOptions())
 
 
 def test_a_name_that_nobody_knows(run: Run) -> None:
-    with pytest.raises(TransportError, match=r"cannot listen at ws://nobody\.invalid:0/: "):
+    with raises(TransportError):
         run(wirespeed.serve("ws://nobody.invalid:0", Server("x")))
 
 
@@ -233,7 +234,7 @@ async def test_a_file_that_a_dead_server_left_is_taken_over(tmp_path: Path) -> N
 async def test_a_live_server_is_not_pushed_aside(tmp_path: Path) -> None:
     path = tmp_path / "s"
     async with serving(lab_server(), f"unix:{path}"):
-        with pytest.raises(TransportError, match="another server does"):
+        with raises(TransportError):
             await lab_server().serve(f"unix:{path}")
         assert (await talk(path))["id"] == 0
 
@@ -241,7 +242,7 @@ async def test_a_live_server_is_not_pushed_aside(tmp_path: Path) -> None:
 def test_a_file_that_is_no_socket_is_left_alone(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "s"
     path.write_text("precious")
-    with pytest.raises(TransportError, match="the file there is not a socket"):
+    with raises(TransportError):
         run(lab_server().serve(f"unix:{path}"))
     assert path.read_text() == "precious"
 
@@ -255,9 +256,9 @@ async def test_somebody_elses_file_is_not_removed(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_is_not_there(run: Run, tmp_path: Path) -> None:
-    with pytest.raises(TransportError, match="no such file or directory"):
+    with raises(TransportError):
         run(lab_server().serve(f"unix:{tmp_path}/no/s"))
-    with pytest.raises(TransportError, match="too long"):
+    with raises(TransportError):
         run(lab_server().serve(f"unix:{tmp_path}/{'x' * 200}"))
 
 
@@ -327,9 +328,9 @@ def test_options_and_their_fields_together() -> None:
 
 
 def test_stdio_has_no_options(run: Run) -> None:
-    with pytest.raises(ValueError, match="workers"):
+    with raises(ValueError):
         Server("x").run(workers=2)
-    with pytest.raises(ValueError, match="token"):
+    with raises(ValueError):
         run(Server("x").serve(token="t"))
 
 

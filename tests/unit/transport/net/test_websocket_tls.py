@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from lab.raw import call, initialize
 from lab.serve import Answer, Bare, Place, descriptors, frame, lab_server, serving, slabs, upgrade
+from lab.wording import raises
 from websockets.asyncio.client import connect
 
 from wirespeed import Client, WebSocket
@@ -235,7 +236,7 @@ async def test_tls_that_fails_leaves_nothing(server_ssl: Any, client_ssl: Any) -
 async def test_our_client_checks_the_certificate(server_ssl: Any, client_ssl: Any) -> None:
     async with serving(lab_server(), SECURE, ssl=server_ssl, token="t") as place:
         address = parse(place.url)
-        with pytest.raises(TransportError, match=r"not accepted: self-signed .*; ssl="):
+        with raises(TransportError):
             await connect_websocket(address)
         other = parse(f"wss://127.0.0.2:{place.port}/mcp")
         with pytest.raises(TransportError):

@@ -14,6 +14,7 @@ import pytest
 from lab.raw import encode, initialize
 from lab.rows import every
 from lab.serve import lab_server, serving
+from lab.wording import raises
 from websockets.utils import accept_key
 
 from wirespeed._core.framing.line import LineFramer
@@ -125,7 +126,7 @@ async def test_compression() -> None:
         opened = await connect_websocket(address, compression=True)
         assert isinstance(opened.extension, MessageDeflate)
         opened.close()
-        with pytest.raises(TransportError, match="no extensions supported"):
+        with raises(TransportError):
             await connect_websocket(address)
 
 
@@ -223,7 +224,7 @@ async def test_nobody_there(tmp_path: Path) -> None:
 
 async def test_a_server_that_says_nothing() -> None:
     async with answering(b"", close=False) as address:
-        with pytest.raises(TransportError, match=r"no answer within 0\.05 s"):
+        with raises(TransportError):
             await connect_websocket(address, open_timeout=0.05)
 
 
