@@ -73,10 +73,11 @@ from wirespeed._core.envelope cimport (
     valid_id,
 )
 from wirespeed._core.streams cimport FrameStream, MessageStream
-from wirespeed._core.framing.base cimport FRAME_MORE, FRAME_OVERSIZE, FRAME_READY, Framer, Inlet
+from wirespeed._core.framing.base cimport (
+    FRAME_MORE, FRAME_OVERSIZE, FRAME_READY, FrameWriter, Framer, Inlet,
+)
 from wirespeed._core.framing.line cimport LineFramer
 from wirespeed._core.framing.websocket cimport WebSocketFramer
-from wirespeed._core.framing.writer cimport FrameWriter
 from wirespeed._core.inflight cimport InFlight, InFlightSlot, inflight_id
 from wirespeed._core.reply_route cimport MemoryReply, ReplyRoute
 from wirespeed._core.outbox cimport (

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from model import blank_lines
 from model.streams import cuts
 
-from wirespeed._core.framing.blankline import BlankLineFramer
+from wirespeed._core.framing.line import BlankLineFramer
 from wirespeed._core.streams import FrameStream
 
 PIECES = (

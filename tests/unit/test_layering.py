@@ -54,15 +54,11 @@ INSIDE = {
         _simd span spares
         slab
         outbox
-        framing.rfc6455 framing.http.rfc9112
-        framing.http.fields
-        framing.http.head framing.http.chunks
-        framing.writer
+        framing.base framing.rfc6455 framing.http.rfc9112
         reply_route
-        framing.websocket_writer framing.http.writer
-        framing.base
-        framing.line framing.blankline
-        framing.websocket framing.http.framer
+        framing.http.head framing.http.chunks
+        framing.http.writer
+        framing.line framing.websocket framing.http.framer
         wire
         envelope
         splice
@@ -169,7 +165,7 @@ INSIDE = {
         upstream
         downstream
         flow
-        supervision operation.totals
+        supervision
         operation.meter
         isolation
         access

@@ -1,4 +1,4 @@
-from wirespeed._core.framing.writer cimport FrameWriter
+from wirespeed._core.framing.base cimport FrameWriter
 
 
 # A route of one's own: a compiled subclass sets `out` (an Outbox, its own or another wire's) in its

@@ -3,7 +3,7 @@ from typing import final
 
 from typing_extensions import disjoint_base
 
-from wirespeed._core.framing.writer import FrameWriter
+from wirespeed._core.framing.base import FrameWriter
 
 @disjoint_base
 class ReplyRoute(FrameWriter):

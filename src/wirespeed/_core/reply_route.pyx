@@ -6,7 +6,7 @@ route is open until it is read to its end and all its requests are answered or d
 
 cimport cython
 
-from wirespeed._core.framing.writer cimport FrameWriter
+from wirespeed._core.framing.base cimport FrameWriter
 from wirespeed._core.outbox cimport Outbox
 
 

@@ -1,7 +1,7 @@
 from libc.stdint cimport uint64_t
 
 from wirespeed._core.envelope cimport Message
-from wirespeed._core.framing.writer cimport FrameWriter
+from wirespeed._core.framing.base cimport FrameWriter
 from wirespeed._core.inflight cimport InFlight, InFlightSlot
 from wirespeed._core.outbox cimport Outbox
 from wirespeed._core.reply_route cimport ReplyRoute

@@ -12,7 +12,7 @@ import msgspec
 
 from wirespeed._core._simd cimport WS_ID
 from wirespeed._core.envelope cimport Message
-from wirespeed._core.framing.writer cimport FrameWriter
+from wirespeed._core.framing.base cimport FrameWriter
 from wirespeed._core.inflight cimport InFlight, InFlightSlot, inflight_id
 from wirespeed._core.outbox cimport Outbox, json_line, parts_of
 from wirespeed._core.reply_route cimport ReplyRoute

@@ -49,9 +49,8 @@ from wirespeed._core.envelope cimport (
     BATCH, FAULT_NONE, FAULT_PARSE, FAULT_REQUEST, FAULT_RESPONSE, INVALID, NOTIFICATION, REQUEST,
     RESULT, Message, method_is, nothing_c, poi_is, span_of, valid_id, values_shown,
 )
-from wirespeed._core.framing.base cimport Framer
+from wirespeed._core.framing.base cimport FrameWriter, Framer
 from wirespeed._core.framing.line cimport LineFramer
-from wirespeed._core.framing.writer cimport FrameWriter
 from wirespeed._core.inflight cimport InFlightSlot, says_same_c
 from wirespeed._core.outbox cimport Outbox, json_line
 from wirespeed._core.pending cimport Pending

@@ -1,7 +1,7 @@
 from libc.stdint cimport int64_t
 
 from wirespeed._core.envelope cimport Message
-from wirespeed._core.framing.writer cimport FrameWriter
+from wirespeed._core.framing.base cimport FrameWriter
 from wirespeed._core.span cimport Span
 
 cdef enum:

@@ -1,7 +1,6 @@
 from libc.stdint cimport uint8_t
 
-from wirespeed._core.framing.base cimport Framer
-from wirespeed._core.framing.writer cimport FrameWriter
+from wirespeed._core.framing.base cimport FrameWriter, Framer
 from wirespeed._core.outbox cimport Outbox
 
 

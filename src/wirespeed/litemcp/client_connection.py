@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from wirespeed._core.framing.blankline import BlankLineFramer
+from wirespeed._core.framing.line import BlankLineFramer
 from wirespeed._core.streams import FrameStream
 from wirespeed.client.connection import channels
 from wirespeed.client.connection.lifecycle import Lifecycle

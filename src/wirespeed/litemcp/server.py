@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, overload
 
 import msgspec
 
-from wirespeed._core.framing.blankline import BlankLineFramer
+from wirespeed._core.framing.line import BlankLineFramer
 from wirespeed._exports import set_public_home
 from wirespeed.limits import Limits
 from wirespeed.litemcp.connection import LiteConnection

@@ -9,41 +9,39 @@ Sides whose requests go to the same server take turns there while that has no ro
 """
 
 cimport cython
+import logging
+import msgspec
+
 from libc.math cimport INFINITY
 from libc.stdint cimport int64_t, uint32_t, uint64_t
+from math import ceil
 
 from wirespeed._core._simd cimport (
     WS_META_LOG_LEVEL, WS_META_PROGRESS_TOKEN, WS_META_SUBSCRIPTION_ID, WS_METHOD, WS_NAME,
     WS_PARAMS, WS_PROGRESS_TOKEN, WS_REQUEST_ID, WS_RESULT,
 )
 from wirespeed._core.envelope cimport (
-    ERROR, INVALID, NOTIFICATION, REQUEST, RESULT, Message, is_modern, method_is, poi_is,
-    span_of,
+    ERROR, INVALID, Message, NOTIFICATION, REQUEST, RESULT, is_modern, method_is, poi_is, span_of,
 )
+from wirespeed._core.envelope import parse
 from wirespeed._core.inflight cimport InFlight, InFlightSlot, inflight_id
 from wirespeed._core.reply_route cimport ReplyRoute
 from wirespeed._core.session cimport Session
 from wirespeed._core.span cimport Span
-from wirespeed._core.splice cimport MAX_MORE, Edit, edit_of, splice_c
+from wirespeed._core.splice cimport Edit, MAX_MORE, edit_of, splice_c
+from wirespeed.errors import ProtocolError
 from wirespeed.peer.connection cimport DRAINING, SessionConnection
+from wirespeed.protocol import codes
+from wirespeed.proxy.affinity import (
+    OTHER_CODE, SUBSCRIPTION_OVER, about_subscription, code_of, replaced, whole,
+)
 from wirespeed.proxy.flow.turns cimport Turn, Turns
+from wirespeed.proxy.own_requests import ProxyRequest
 from wirespeed.proxy.trace_context cimport with_fields_c, with_meta_c
 from wirespeed.server.http.headers cimport check_headers_c
 from wirespeed.server.requests.observer cimport CANCELLED, now_c
 from wirespeed.server.requests.params cimport check_envelope_c
 
-import logging
-from math import ceil
-
-import msgspec
-
-from wirespeed._core.envelope import parse
-from wirespeed.errors import ProtocolError
-from wirespeed.protocol import codes
-from wirespeed.proxy.affinity import (
-    OTHER_CODE, SUBSCRIPTION_OVER, about_subscription, code_of, replaced, whole,
-)
-from wirespeed.proxy.own_requests import ProxyRequest
 
 logger = logging.getLogger("wirespeed.proxy")
 
@@ -957,3 +955,39 @@ cdef class Side(SessionConnection):
     def awaits(self, int64_t id):
         """Return whether a request that this side was asked waits for its answer."""
         return self.session.pending.is_live_c(id)
+
+
+def totals(sides):
+    """Sum up the counters of sides, and what they hold now. A proxy may have thousands of clients, and
+    is not to stop for a scrape.
+
+    ``waiting``: requests of these sides that were not passed on yet; ``asked``: requests that these
+    sides are asked; ``unsent``: bytes; ``turns``: those that these sides have given.
+    """
+    cdef Side side
+    cdef long long messages_in = 0, messages_out = 0, bytes_in = 0, bytes_out = 0, faults = 0
+    cdef long long refused = 0, late = 0, dropped = 0, passed = 0, waiting = 0, asked = 0
+    cdef long long unsent = 0, over_rate = 0, turns = 0
+    for side in sides:
+        messages_in += side.session.messages_in
+        messages_out += side.session.messages_out
+        bytes_in += side.session.bytes_in
+        bytes_out += side.session.bytes_out
+        faults += side.session.faults
+        refused += side.session.refused
+        late += side.n_late + side.session.late_responses
+        dropped += side.n_dropped
+        passed += side.n_passed
+        over_rate += side.n_over_rate
+        turns += side.n_turns
+        if side.session.inflight.live:
+            waiting += side.session.inflight.live
+            for token in side.session.inflight.tokens:
+                waiting -= type(token) is Route
+        asked += side.session.pending.live
+        unsent += <long long> side.session.outbox.size
+    return dict(
+        messages_in=messages_in, messages_out=messages_out, bytes_in=bytes_in, bytes_out=bytes_out,
+        faults=faults, refused=refused, late=late, dropped=dropped, passed=passed,
+        over_rate=over_rate, turns=turns, waiting=waiting, asked=asked, unsent=unsent,
+    )

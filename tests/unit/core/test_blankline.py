@@ -7,7 +7,7 @@ from lab.core import chunkings
 from lab.rows import every
 from lab.wording import raises
 
-from wirespeed._core.framing.blankline import BlankLineFramer
+from wirespeed._core.framing.line import BlankLineFramer
 from wirespeed._core.streams import FrameStream
 from wirespeed.limits import Limits
 

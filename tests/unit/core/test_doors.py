@@ -8,7 +8,7 @@ import pytest
 from lab.core import feed_buffer, outcomes, request, take
 from lab.wording import raises
 
-from wirespeed._core.framing.blankline import BlankLineFramer
+from wirespeed._core.framing.line import BlankLineFramer
 from wirespeed._core.slab import ReadBuffer, slabs_live
 from wirespeed.core import Limits, LineFramer, Session, WebSocketFramer
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from lab.rows import every
 from lab.wording import raises
 
-from wirespeed._core.framing.blankline import BlankLineFramer
+from wirespeed._core.framing.line import BlankLineFramer
 from wirespeed._core.streams import FrameStream
 from wirespeed.litemcp import Parameter, Tool, VersionTuple
 from wirespeed.litemcp.envelope import BadMessage, SeenIds, id_of

@@ -3,6 +3,9 @@ from typing_extensions import disjoint_base
 from wirespeed._core.slab import InputBudget
 
 @disjoint_base
+class FrameWriter: ...
+
+@disjoint_base
 class Inlet:
     eof: bool
     budget: InputBudget | None

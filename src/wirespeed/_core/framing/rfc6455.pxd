@@ -17,7 +17,7 @@ The events that lead to a close code, and the places that decide:
     VANISHED         never sent: the stream ended without a close frame, or no ping was answered
 
 A close frame of the peer is answered with the code of that frame. All close frames are written in
-framing/websocket_writer, by `write_close_c`.
+framing/websocket, by `write_close_c`.
 """
 
 from libc.stdint cimport uint8_t

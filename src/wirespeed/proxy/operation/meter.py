@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, TypeVar
 import msgspec
 
 from wirespeed.protocol.revisions import REQUEST_METHODS
-from wirespeed.proxy.operation.totals import totals
+from wirespeed.proxy.side import totals
 from wirespeed.proxy.upstream import BAD_MESSAGE, UNKNOWN_ID
 from wirespeed.server.requests.observer import BUCKETS, Observer
 

@@ -11,7 +11,7 @@ from libc.stdint cimport uint8_t, uint64_t
 from libc.string cimport memcmp
 
 from wirespeed._core.envelope cimport INVALID, REQUEST, Message, is_modern, method_is
-from wirespeed._core.framing.http.fields cimport (
+from wirespeed._core.framing.http.rfc9112 cimport (
     ACCEPT,
     CONTENT_ENCODING,
     CONTENT_TYPE,

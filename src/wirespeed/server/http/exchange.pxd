@@ -1,4 +1,4 @@
-from wirespeed._core.framing.writer cimport FrameWriter
+from wirespeed._core.framing.base cimport FrameWriter
 from wirespeed._core.outbox cimport Mark
 from wirespeed.peer.connection cimport SessionConnection
 from wirespeed.transport.http.exchange cimport Exchange

@@ -2,7 +2,7 @@ import asyncio
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, final
 
-from wirespeed._core.framing.writer import FrameWriter
+from wirespeed._core.framing.base import FrameWriter
 from wirespeed.peer.connection import SessionConnection
 from wirespeed.server.http.http_session import HttpSession
 from wirespeed.transport.http.exchange import Exchange

@@ -14,7 +14,7 @@ import time
 
 import msgspec
 
-from wirespeed._core.framing.writer cimport FrameWriter
+from wirespeed._core.framing.base cimport FrameWriter
 from wirespeed._core.outbox cimport Outbox
 from wirespeed._core.wire cimport Wire
 from wirespeed.peer.connection cimport SessionConnection

@@ -23,14 +23,10 @@ from wirespeed._core._simd cimport (
     WS_URI,
 )
 from wirespeed._core.envelope cimport Message, poi_is, span_of
-from wirespeed._core.framing.http.fields cimport (
-    MCP_METHOD,
-    MCP_NAME,
-    MCP_PROTOCOL_VERSION,
-    KnownField,
+from wirespeed._core.framing.http.rfc9112 cimport (
+    KnownField, MCP_METHOD, MCP_NAME, MCP_PROTOCOL_VERSION, is_word,
 )
 from wirespeed._core.framing.http.head cimport HttpField, HttpHead
-from wirespeed._core.framing.http.rfc9112 cimport is_word
 from wirespeed._core.slab cimport Lease
 from wirespeed._core.span cimport Span
 

@@ -1,6 +1,6 @@
 from libc.stdint cimport uint8_t
 
-from wirespeed._core.framing.http.fields cimport Method
+from wirespeed._core.framing.http.rfc9112 cimport Method
 from wirespeed._core.framing.http.framer cimport HttpFramer
 from wirespeed._core.framing.http.head cimport HttpHead
 from wirespeed._core.slab cimport Slab

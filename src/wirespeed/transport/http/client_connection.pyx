@@ -10,10 +10,11 @@ from libc.stdint cimport uint8_t
 from libc.string cimport memcmp
 
 from wirespeed._core.framing.base cimport FRAME_MORE
-from wirespeed._core.framing.http.fields cimport CONTENT_ENCODING, CONTENT_TYPE, LOCATION, method_of
+from wirespeed._core.framing.http.rfc9112 cimport (
+    CONTENT_ENCODING, CONTENT_TYPE, LOCATION, is_blank, method_of, same_name,
+)
 from wirespeed._core.framing.http.framer cimport BODY, HEAD_ALONE, PIECE, HttpFramer, Part
 from wirespeed._core.framing.http.head cimport HttpHead
-from wirespeed._core.framing.http.rfc9112 cimport is_blank, same_name
 from wirespeed._core.framing.http.writer cimport HttpWriter
 from wirespeed._core.slab cimport Slab
 from wirespeed._core.span cimport Span

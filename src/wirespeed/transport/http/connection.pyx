@@ -14,7 +14,7 @@ import inspect
 import logging
 
 from wirespeed._core.framing.base cimport FRAME_READY
-from wirespeed._core.framing.http.fields cimport (
+from wirespeed._core.framing.http.rfc9112 cimport (
     AUTHENTICATION,
     AUTHORIZATION,
     HEAD,
@@ -27,9 +27,8 @@ from wirespeed._core.framing.http.head cimport HttpHead
 from wirespeed._core.slab cimport Lease
 from wirespeed._core.span cimport Span
 from wirespeed._core.wire cimport Wire
-from wirespeed.transport.http.cors cimport PageOrigin
 from wirespeed.transport.http.exchange cimport Carrier, Exchange, HttpTarget, headers_c
-from wirespeed.transport.http.targets cimport Admitted, HttpSite, value_of
+from wirespeed.transport.http.targets cimport Admitted, HttpSite, PageOrigin, value_of
 
 from wirespeed._core.framing.http.writer import field_lines
 from wirespeed.errors import shortened

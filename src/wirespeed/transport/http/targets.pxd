@@ -1,7 +1,7 @@
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.string cimport memcmp
 
-from wirespeed._core.framing.http.fields cimport KnownField
+from wirespeed._core.framing.http.rfc9112 cimport KnownField
 from wirespeed._core.framing.http.head cimport HttpHead
 from wirespeed._core.slab cimport InputBudget
 from wirespeed._core.span cimport Span
@@ -25,6 +25,16 @@ cdef inline bytes value_of(HttpHead head, KnownField field):
     if not head.value_c(field, &value):
         return None
     return PyBytes_FromStringAndSize(<const char *> value.p, <Py_ssize_t> value.n)
+
+
+# The origin of a web page that the gate let in.
+cdef class PageOrigin:
+    cdef bytes origin, host            # header fields of its requests
+    cdef tuple fields                  # of responses to it: names and values
+    cdef bytes lines                   # the same
+
+    # Whether a request with this head comes from it.
+    cdef bint sends_c(self, HttpHead head) noexcept
 
 
 # What the gate decided about a request: who its client is.

@@ -13,6 +13,10 @@ MAX_ADMITTED_HEAD: int
 KEEP_ADMITTED: int
 
 @final
+class PageOrigin:
+    def __init__(self, origin: bytes, host: bytes | None) -> None: ...
+
+@final
 class Admitted: ...
 
 @final

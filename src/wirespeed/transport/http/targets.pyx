@@ -1,9 +1,9 @@
-"""The targets of an HTTP listener by path, and the requests that its gate has let in."""
+"""The targets of an HTTP listener by path, and the requests and web pages that its gate has let in."""
 
 cimport cython
 from cpython.time cimport time
 
-from wirespeed._core.framing.http.fields cimport AUTHENTICATION, AUTHORIZATION, HOST, ORIGIN
+from wirespeed._core.framing.http.rfc9112 cimport AUTHENTICATION, AUTHORIZATION, HOST, ORIGIN
 from wirespeed._core.framing.http.head cimport HttpHead
 from wirespeed.transport.http.exchange cimport HttpTarget
 
@@ -11,6 +11,8 @@ import asyncio
 import email.utils
 import logging
 
+from wirespeed._core.framing.http.writer import field_lines
+from wirespeed.transport.http.cors import response_fields
 from wirespeed.transport.rate_limited_log import RateLimitedLog
 from wirespeed.transport.taskpool_choice import LAST_WAIT
 
@@ -19,6 +21,29 @@ logger = logging.getLogger("wirespeed.server")
 MAX_ADMITTED = 4096  # verdicts of the gate that a listener keeps
 MAX_ADMITTED_HEAD = 8192  # bytes of the head of a request that one of them is about
 KEEP_ADMITTED = 60  # seconds after which all of them are forgotten
+
+
+@cython.final
+cdef class PageOrigin:
+    """The origin of a web page that the gate let in.
+
+    Args:
+        origin: The header field of its requests.
+        host: The same; None where the target of the request has the host.
+    """
+
+    def __init__(self, bytes origin not None, bytes host):
+        self.origin = origin
+        self.host = host
+        self.fields = tuple(response_fields(origin.decode("latin-1")))
+        self.lines = field_lines(self.fields)
+
+    cdef bint sends_c(self, HttpHead head) noexcept:
+        return (
+            head.n_authority == 0 and not head.twice_c(ORIGIN)
+            and is_known(head, ORIGIN, self.origin)
+            and is_known(head, HOST, self.host)
+        )
 
 
 @cython.final

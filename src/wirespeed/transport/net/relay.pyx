@@ -6,8 +6,7 @@ the other. An end is read while less than `output_high` bytes wait at the other 
 
 cimport cython
 
-from wirespeed._core.framing.base cimport FRAME_MORE, FRAME_READY, Framer
-from wirespeed._core.framing.writer cimport FrameWriter
+from wirespeed._core.framing.base cimport FRAME_MORE, FRAME_READY, FrameWriter, Framer
 from wirespeed._core.span cimport Span
 from wirespeed._core.wire cimport Wire
 from wirespeed.transport.fd cimport FdLink

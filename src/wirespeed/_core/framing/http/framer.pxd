@@ -2,10 +2,9 @@ from libc.stdint cimport uint64_t
 
 from wirespeed._core.framing.base cimport Framer
 from wirespeed._core.framing.http.chunks cimport Chunks
-from wirespeed._core.framing.http.fields cimport Method
+from wirespeed._core.framing.http.rfc9112 cimport Fault, Method
 from wirespeed._core.framing.http.head cimport HttpHead
 from wirespeed._core.framing.http.writer cimport HttpWriter
-from wirespeed._core.framing.http.rfc9112 cimport Fault
 from wirespeed._core.span cimport Span
 
 

@@ -17,18 +17,12 @@ from wirespeed._core.framing.http.chunks cimport (
     begin_chunks,
     take_chunks,
 )
-from wirespeed._core.framing.http.fields cimport CONNECT, HEAD, OTHER_METHOD, Method, method_of
+from wirespeed._core.framing.http.rfc9112 cimport (
+    CONNECT, CR, CUT_SHORT, Fault, HEAD, LF, LONG_BODY, Method, NO_FAULT, OTHER_METHOD, failure_of,
+    method_of,
+)
 from wirespeed._core.framing.http.head cimport HEAD_BAD, HEAD_READY, HttpHead
 from wirespeed._core.framing.http.writer cimport HttpWriter
-from wirespeed._core.framing.http.rfc9112 cimport (
-    CR,
-    CUT_SHORT,
-    LF,
-    LONG_BODY,
-    NO_FAULT,
-    Fault,
-    failure_of,
-)
 from wirespeed._core.span cimport Span
 
 from wirespeed._core.framing.http.writer import field_lines

@@ -1,7 +1,6 @@
 from libc.stdint cimport int16_t, uint16_t, uint32_t, uint64_t, uint8_t
 
-from wirespeed._core.framing.http.fields cimport N_KNOWN, KnownField, Method
-from wirespeed._core.framing.http.rfc9112 cimport Fault
+from wirespeed._core.framing.http.rfc9112 cimport Fault, KnownField, Method, N_KNOWN
 from wirespeed._core.span cimport Span
 
 

@@ -1,8 +1,13 @@
-"""HTTP/1.1 as data (RFC 9110, RFC 9112): classes of bytes, and the faults of a message."""
+"""HTTP/1.1 as data: classes of bytes, the faults of a message, the methods and header fields that the
+protocol needs, and the values that say how a message ends.
+
+Sources: RFC 9110, RFC 9112; MCP, basic/transports (Streamable HTTP); LiteMCP, transmission/http.
+"""
 
 cimport cython
 from libc.stdint cimport uint32_t, uint64_t, uint8_t
 from libc.string cimport memcpy
+
 
 cdef enum:
     # What a byte may be a part of: bits of `classes`.
@@ -12,6 +17,9 @@ cdef enum:
     IN_HOST = 8           # of a registered name or an IPv4 address (RFC 3986 section 3.2.2)
     IN_LITERAL = 16       # of an address in brackets
     IN_QUOTES = 32        # of a quoted string, but for the backslash (RFC 9110 section 5.6.4)
+
+    MIN_NAME = 4          # bytes of the shortest known name of a field
+    MAX_NAME = 30         # and of the longest
 
     SPACE = 0x20
     TAB = 0x09
@@ -170,3 +178,79 @@ cdef inline bint is_word(const uint8_t *p, const uint8_t *word, size_t n) noexce
         if c != word[i]:
             return False
     return True
+
+
+cdef enum Method:
+    OTHER_METHOD
+    POST
+    GET
+    DELETE
+    HEAD
+    OPTIONS
+    PUT
+    PATCH
+    CONNECT
+    N_METHODS
+
+# In the order of their names in the .pyx file.
+cdef enum KnownField:
+    UNKNOWN_FIELD = -1
+    HOST
+    DATE
+    ACCEPT
+    EXPECT
+    ORIGIN
+    UPGRADE
+    MCP_NAME
+    LOCATION
+    FORWARDED
+    CONNECTION
+    MCP_METHOD
+    RETRY_AFTER
+    CONTENT_TYPE
+    AUTHORIZATION
+    LAST_EVENT_ID
+    CONTENT_LENGTH
+    MCP_SESSION_ID
+    AUTHENTICATION
+    X_FORWARDED_FOR
+    CONTENT_ENCODING
+    WWW_AUTHENTICATE
+    X_FORWARDED_HOST
+    TRANSFER_ENCODING
+    X_FORWARDED_PROTO
+    MCP_PROTOCOL_VERSION
+    ACCESS_CONTROL_REQUEST_METHOD
+    ACCESS_CONTROL_REQUEST_HEADERS
+    N_KNOWN
+
+# Members of Connection (RFC 9110 section 7.6.1): bits.
+cdef enum:
+    SAYS_CLOSE = 1
+    SAYS_KEEP_ALIVE = 2
+    SAYS_UPGRADE = 4
+
+cdef struct KnownNames:
+    const uint8_t *text[N_KNOWN]
+    int first[MAX_NAME + 1]   # the first known name of a length, or -1
+    int next[N_KNOWN]         # the next one of the same length, or -1
+
+
+cdef const KnownNames *known_names
+
+cdef int method_of(const uint8_t *p, size_t n) noexcept
+cdef Fault read_length(const uint8_t *p, size_t n, uint64_t *length) noexcept
+cdef Fault check_coding(const uint8_t *p, size_t n) noexcept
+cdef int connection_members(const uint8_t *p, size_t n) noexcept
+cdef bint is_host(const uint8_t *p, size_t n) noexcept
+
+
+cdef inline int known_field(const uint8_t *p, size_t n) noexcept:
+    """The KnownField with a name of n bytes at p, or UNKNOWN_FIELD."""
+    cdef int known
+    if not MIN_NAME <= n <= MAX_NAME:
+        return UNKNOWN_FIELD
+    known = known_names.first[n]
+    while known >= 0 and not same_name(p, known_names.text[known], n):
+        known = known_names.next[known]
+    return known

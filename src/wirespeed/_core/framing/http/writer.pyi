@@ -1,7 +1,7 @@
 from collections.abc import Iterable
 from typing import final
 
-from wirespeed._core.framing.writer import FrameWriter
+from wirespeed._core.framing.base import FrameWriter
 
 def field_lines(fields: Iterable[tuple[str, str]], /) -> bytes: ...
 

@@ -6,7 +6,7 @@ from libc.stdint cimport uint8_t
 from libc.string cimport memcpy
 
 from wirespeed._core.framing.http.rfc9112 cimport IN_TOKEN, IN_VALUE, classes, is_blank
-from wirespeed._core.framing.writer cimport FrameWriter
+from wirespeed._core.framing.base cimport FrameWriter
 from wirespeed._core.outbox cimport locate_c, payload_of
 
 cdef enum:

@@ -1,15 +1,13 @@
-"""CORS (WHATWG Fetch, "CORS protocol"): the web pages whose requests a connection takes, and what
-they may see. The gate has checked their Origin."""
+"""CORS (WHATWG Fetch, "CORS protocol"): what web pages may see of a server, and which requests they
+may send. The gate has checked their Origin."""
 
-cimport cython
+from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping
+from typing import TypeAlias
 
-from wirespeed._core.framing.http.fields cimport HOST, ORIGIN
-from wirespeed._core.framing.http.head cimport HttpHead
-from wirespeed.transport.http.targets cimport is_known
-
-from wirespeed._core.framing.http.writer import field_lines
+Fields: TypeAlias = list[tuple[str, str]]
 
 METHODS = ("GET", "POST", "DELETE")  # of MCP
 PREFLIGHT_AGE = 7200  # seconds; Chromium keeps the answer of a preflight no longer
@@ -28,12 +26,12 @@ EXPOSED = "Mcp-Session-Id, MCP-Protocol-Version, WWW-Authenticate, Retry-After"
 _PARAM = re.compile(r"mcp-param-[!#$%&'*+\-.^_`|~0-9a-z]+")
 
 
-def is_preflight(headers):
+def is_preflight(headers: Mapping[str, str]) -> bool:
     """Whether by OPTIONS a browser asks if a page may send a request."""
     return "origin" in headers and "access-control-request-method" in headers
 
 
-def preflight_fields(headers, methods):
+def preflight_fields(headers: Mapping[str, str], methods: Iterable[str]) -> Fields:
     """The header fields of the answer to a preflight. ``methods``: those of the path.
 
     All fields of MCP are allowed. The names of ``Mcp-Param-*`` depend on the tools, so those are
@@ -50,7 +48,7 @@ def preflight_fields(headers, methods):
     ]
 
 
-def public_preflight_fields(methods):
+def public_preflight_fields(methods: Iterable[str]) -> Fields:
     """The same, of a path that every page may read, without credentials."""
     return [
         ("Allow", ", ".join((*methods, "OPTIONS"))),
@@ -61,33 +59,10 @@ def public_preflight_fields(methods):
     ]
 
 
-def response_fields(str origin not None):
+def response_fields(origin: str) -> Fields:
     """The header fields of every other answer to a page of an origin that may connect."""
     return [
         ("Access-Control-Allow-Origin", origin),
         ("Access-Control-Expose-Headers", EXPOSED),
         ("Vary", "Origin"),
     ]
-
-
-@cython.final
-cdef class PageOrigin:
-    """The origin of a web page that the gate let in.
-
-    Args:
-        origin: The header field of its requests.
-        host: The same; None where the target of the request has the host.
-    """
-
-    def __init__(self, bytes origin not None, bytes host):
-        self.origin = origin
-        self.host = host
-        self.fields = tuple(response_fields(origin.decode("latin-1")))
-        self.lines = field_lines(self.fields)
-
-    cdef bint sends_c(self, HttpHead head) noexcept:
-        return (
-            head.n_authority == 0 and not head.twice_c(ORIGIN)
-            and is_known(head, ORIGIN, self.origin)
-            and is_known(head, HOST, self.host)
-        )
