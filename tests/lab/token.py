@@ -8,7 +8,7 @@ from lab.http import Response
 
 from wirespeed import Context, Server, User
 from wirespeed.auth import AccessToken, ResourceServer
-from wirespeed.auth.challenge import Challenge, read_challenges
+from wirespeed.auth.metadata import Challenge, read_challenges
 
 RESOURCE = "https://notes.example/mcp"
 ISSUER = "https://login.example"

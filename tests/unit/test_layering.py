@@ -88,7 +88,7 @@ INSIDE = {
         stdio
     """,
     "auth": """
-        challenge access_token jose
+        access_token jose
         dpop_proofs
         fetch
         metadata

@@ -26,9 +26,13 @@ import msgspec
 
 from wirespeed._exports import set_public_home
 from wirespeed.auth.access_token import AccessToken, Verifier
-from wirespeed.auth.challenge import write_challenge
 from wirespeed.auth.fetch import FetchError, checked_url
-from wirespeed.auth.metadata import RESOURCE, ResourceMetadata, resource_metadata_urls
+from wirespeed.auth.metadata import (
+    RESOURCE,
+    ResourceMetadata,
+    resource_metadata_urls,
+    write_challenge,
+)
 from wirespeed.errors import CannotVerify, InvalidToken
 from wirespeed.protocol.scopes import checked_scopes
 from wirespeed.transport.gate import NOBODY, Admission, Gate, Refused, digest

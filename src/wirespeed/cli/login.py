@@ -21,7 +21,7 @@ from wirespeed.config import AuthConfig
 
 if TYPE_CHECKING:
     from wirespeed import Http, WebSocket
-    from wirespeed.auth.client.grant import TokenGrant
+    from wirespeed.auth.client.session import TokenGrant
 
 SECRET = "WIRESPEED_CLIENT_SECRET"
 _TIMEOUT = 300.0

@@ -15,8 +15,7 @@ from wirespeed.errors import AuthorizationError
 
 if TYPE_CHECKING:
     from wirespeed.auth.client.discovery import Found
-    from wirespeed.auth.client.grant import TokenGrant
-    from wirespeed.auth.client.session import TokenSession
+    from wirespeed.auth.client.session import TokenGrant, TokenSession
 
 
 class StoredLogin(OAuth):

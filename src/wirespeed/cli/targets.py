@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ssl import SSLContext
 
     from wirespeed import Http, Socket, Stdio, WebSocket
-    from wirespeed.auth.client.grant import TokenGrant
+    from wirespeed.auth.client.session import TokenGrant
     from wirespeed.config import AuthConfig, ServerConfig
 
     Endpoint: TypeAlias = Stdio | Http | WebSocket | Socket

@@ -73,7 +73,7 @@ if TYPE_CHECKING:
     import msgspec
 
     from wirespeed import Server
-    from wirespeed.auth.client.authorization import Authorization
+    from wirespeed.auth.client.session import Authorization
     from wirespeed.client.answering.answerer import AnyRoot
     from wirespeed.client.targets import Http, Socket, WebSocket
     from wirespeed.client.tasks.messages import TaskState

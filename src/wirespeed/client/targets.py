@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ssl import SSLContext
 
     from wirespeed import Server
-    from wirespeed.auth.client.authorization import Authorization
+    from wirespeed.auth.client.session import Authorization
     from wirespeed.transport.child.command import Stdio
 
 __all__ = ["RECONNECTS", "Http", "Socket", "Target", "WebSocket", "as_target", "from_url"]

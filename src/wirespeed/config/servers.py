@@ -12,8 +12,8 @@ from wirespeed.transport.options import Names
 from wirespeed.transport.schemes import public
 
 if TYPE_CHECKING:
-    from wirespeed.auth.client.grant import TokenGrant
     from wirespeed.auth.client.oauth import OAuth
+    from wirespeed.auth.client.session import TokenGrant
     from wirespeed.client.client import Client
     from wirespeed.client.targets import Http, Socket, WebSocket
     from wirespeed.transport.child.command import StderrTarget, Stdio

@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from wirespeed.auth.verifiers.hashes import PREFIX as PREFIX_OF_HASHES
-from wirespeed.auth.verifiers.hashes import hash_token
+from wirespeed.auth.access_token import PREFIX as PREFIX_OF_HASHES
+from wirespeed.auth.access_token import hash_token
 from wirespeed.config import ServerConfig
 from wirespeed.config.document import Document
 from wirespeed.errors import ConfigError

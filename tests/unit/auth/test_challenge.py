@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from lab.rows import every
 from lab.wording import raises
 
-from wirespeed.auth.challenge import (
+from wirespeed.auth.metadata import (
     MAX_CHALLENGES,
     Challenge,
     find_challenge,

@@ -10,7 +10,6 @@ from lab.rows import every
 from lab.wording import raises
 
 from wirespeed.auth import AccessToken, TokenHash, TokenHashes, hash_token, new_token
-from wirespeed.auth.verifiers import hashes
 from wirespeed.errors import InvalidToken
 
 pytestmark = pytest.mark.smoke
@@ -81,7 +80,7 @@ def test_entries_that_are_refused(entries: list[dict[str, Any]], reason: str) ->
 
 
 def test_tokens_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hashes, "MAX_HASHES", 2)
+    monkeypatch.setattr(access_token, "MAX_HASHES", 2)
     entries = [TokenHash(hash=hash_token(new_token()), subject="a") for _ in range(3)]
     TokenHashes(entries[:2])
     with raises(ValueError):

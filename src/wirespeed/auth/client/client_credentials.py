@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 import msgspec
 
 from wirespeed._exports import set_public_home
-from wirespeed.auth.client.grant import TokenGrant
+from wirespeed.auth.client.session import TokenGrant
 from wirespeed.auth.client.tokens import BASIC, POST, ClientIdentity, request_tokens
 
 if TYPE_CHECKING:

@@ -23,8 +23,8 @@ from wirespeed.errors import AuthorizationError, shortened
 from wirespeed.transport.address import as_http, parse
 
 if TYPE_CHECKING:
-    from wirespeed.auth.challenge import Challenge
     from wirespeed.auth.fetch import Fetcher
+    from wirespeed.auth.metadata import Challenge
 
 __all__ = ["Found", "canonical", "discover", "server_metadata"]
 

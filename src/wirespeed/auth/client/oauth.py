@@ -1,5 +1,5 @@
 """The authorization code grant: `OAuth`, and one authorization request with its response (OAuth 2.1
-section 4.1, RFC 7636, RFC 9207)."""
+section 4.1, RFC 7636, RFC 9207), and the registration of the client (RFC 7591)."""
 
 from __future__ import annotations
 
@@ -11,25 +11,40 @@ import hmac
 import inspect
 import logging
 import secrets
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import parse_qs, parse_qsl, urlencode, urlsplit
 
+import msgspec
+
 from wirespeed._exports import set_public_home
 from wirespeed.auth.client import browser
 from wirespeed.auth.client.browser import Loopback, check_endpoint, is_loopback_redirect, port_of
-from wirespeed.auth.client.grant import TokenGrant
-from wirespeed.auth.client.registration import give_client, is_current, register
-from wirespeed.auth.client.tokens import ClientIdentity, oauth_words, request_tokens
+from wirespeed.auth.client.session import TokenGrant
+from wirespeed.auth.client.tokens import (
+    BASIC,
+    NONE,
+    POST,
+    ClientIdentity,
+    _Refusal,
+    oauth_words,
+    refused,
+    request_tokens,
+)
+from wirespeed.auth.fetch import FetchError
 from wirespeed.errors import AuthorizationError
+from wirespeed.transport.schemes import public
 
 if TYPE_CHECKING:
     from wirespeed.auth.client.discovery import Found
     from wirespeed.auth.client.session import Login, TokenSession
     from wirespeed.auth.client.storage import TokenStorage
     from wirespeed.auth.client.tokens import Tokens
+    from wirespeed.auth.fetch import Fetcher
+    from wirespeed.auth.metadata import ServerMetadata
 
-__all__ = ["AuthorizationRequest", "OAuth", "OpenUrl", "Redirect"]
+__all__ = ["AuthorizationRequest", "OAuth", "OpenUrl", "Redirect", "is_current", "register"]
 
 logger = logging.getLogger("wirespeed.client")
 
@@ -416,6 +431,83 @@ def _check_metadata_url(url: str) -> None:
             "client_metadata_url is an https URL with a path, such as "
             "https://app.example.com/client.json"
         )
+
+
+class _Registered(msgspec.Struct):
+    client_id: str
+    client_secret: str | None = None
+    client_secret_expires_at: float | None = None
+    token_endpoint_auth_method: str | None = None
+
+
+def is_current(client: ClientIdentity) -> bool:
+    """Whether the secret of a registered client is still valid."""
+    return client.secret_expires == 0 or client.secret_expires > time.time()
+
+
+async def register(
+    fetcher: Fetcher,
+    server: ServerMetadata,
+    *,
+    name: str,
+    redirect_uri: str,
+    scopes: tuple[str, ...],
+) -> ClientIdentity:
+    """Register this client. AuthorizationError: the server refused."""
+    endpoint = server.registration_endpoint
+    assert endpoint is not None
+    where = f"the registration endpoint {public(endpoint)}"
+    method = _method(server)
+    asked = {
+        "client_name": name,
+        "redirect_uris": [redirect_uri],
+        "application_type": "native",
+        "grant_types": ["authorization_code", "refresh_token"],
+        "response_types": ["code"],
+        "token_endpoint_auth_method": method,
+    }
+    if scopes:
+        asked["scope"] = " ".join(scopes)
+    try:
+        found = await fetcher.post(endpoint, json=asked)
+    except FetchError as exc:
+        raise AuthorizationError(f"this client cannot be registered: {exc}") from exc
+    if found.status not in (200, 201):
+        try:
+            refusal = msgspec.json.decode(found.body, type=_Refusal)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            refusal = _Refusal("")
+        failed = refused(where, found.status, refusal)
+        raise AuthorizationError(f"{failed}; {give_client(server)}", failed.error)
+    try:
+        answer = msgspec.json.decode(found.body, type=_Registered)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        raise AuthorizationError(f"{where} answered without a client_id") from None
+    return ClientIdentity(
+        client_id=answer.client_id,
+        issuer=server.issuer,
+        client_secret=answer.client_secret,
+        method=answer.token_endpoint_auth_method or method,
+        secret_expires=answer.client_secret_expires_at or 0,
+        redirect_uri=redirect_uri,
+    )
+
+
+def give_client(server: ServerMetadata) -> str:
+    """The advice to a user where a client cannot register itself."""
+    return (
+        f"register a client at {server.issuer} by hand, and give its id: "
+        "OAuth(client_id=…, client_secret=…)"
+    )
+
+
+def _method(server: ServerMetadata) -> str:
+    """The method by which a registered client authenticates itself: none if the server allows that,
+    because a program on a user's machine cannot keep a secret (RFC 8252 section 8.4)."""
+    supported = server.token_endpoint_auth_methods_supported
+    if supported is None:
+        return BASIC  # RFC 8414 section 2
+    return next((one for one in (NONE, BASIC, POST) if one in supported), NONE)
 
 
 set_public_home(globals())

@@ -1,31 +1,88 @@
-"""The authorization of one connection: its token, where it comes from, and when it is renewed."""
+"""The authorization of one connection over HTTP or WebSocket: its interface (`Client(url, auth=…)`),
+its token and when that is renewed, and the base of all grants, which are the ways to get tokens."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
-from wirespeed.auth.challenge import read_challenges
+from wirespeed._exports import set_public_home
 from wirespeed.auth.client.discovery import Found, canonical, discover, server_metadata
-from wirespeed.auth.client.tokens import ClientIdentity, Tokens
+from wirespeed.auth.client.storage import MemoryStorage, TokenStorage
+from wirespeed.auth.client.tokens import ClientIdentity, Tokens, request_tokens
 from wirespeed.auth.fetch import Fetcher, FetchError
+from wirespeed.auth.metadata import read_challenges
 from wirespeed.errors import AuthorizationError, shortened
 from wirespeed.transport.address import as_http
 
 if TYPE_CHECKING:
     from ssl import SSLContext
 
-    from wirespeed.auth.challenge import Challenge
-    from wirespeed.auth.client.grant import TokenGrant
-    from wirespeed.auth.client.storage import TokenStorage
     from wirespeed.auth.client.tokens import Proofs
+    from wirespeed.auth.metadata import Challenge
     from wirespeed.transport.options import Headers
 
-__all__ = ["Login", "TokenSession", "revoke", "stored_login"]
+__all__ = [
+    "Authorization",
+    "AuthorizationSession",
+    "Login",
+    "TokenGrant",
+    "TokenSession",
+    "revoke",
+    "stored_login",
+]
+
+
+class Authorization(Protocol):
+    """A way to get tokens, as ``Client(url, auth=…)`` takes it. One value may serve several clients
+    and servers: all that belongs to one connection is in its session."""
+
+    def session(self, url: str, *, ssl: SSLContext | None = None) -> AuthorizationSession:
+        """The authorization of one connection to the server at ``url``; for a WebSocket, that of
+        the request that opens it, with ``http:`` or ``https:``. Nothing is sent yet."""
+
+
+class AuthorizationSession(Protocol):
+    """The authorization of one connection. All methods are called on the connection's loop."""
+
+    n_tokens: int
+    """The number of tokens so far. It changes whenever `fields` has another token."""
+
+    def fields(self, method: str, url: str, *, long: bool = False) -> bytes | None:
+        """The header lines of a request, each with its CR LF; empty while no token is known. None:
+        `prepare` must run first. ``long``: the answer is a stream that lasts, so that the token
+        must not end soon."""
+
+    async def prepare(self) -> None:
+        """Load the token, or refresh it. The user is not asked."""
+
+    def answered(self, headers: Headers) -> None:
+        """Read the header fields of an answer of any status: they may have a nonce for further
+        requests (RFC 9449 section 8.2)."""
+
+    async def challenged(self, status: int, headers: Headers, n_tokens: int, n: int) -> bool:
+        """The server answered 401 or 403. Returns whether the request is to be sent again.
+
+        AuthorizationError: a token was needed, and there is none.
+
+        Args:
+            status: The status.
+            headers: The header fields of the answer.
+            n_tokens: `n_tokens` at the time when the request was sent.
+            n: How often the same request was challenged before.
+        """
+
+    def secrets(self) -> list[str]:
+        """The secrets that no text may show."""
+
+    async def close(self) -> None:
+        """Release what is held. Tokens are kept in their storage."""
+
 
 logger = logging.getLogger("wirespeed.client")
 
@@ -383,3 +440,116 @@ def _challenge(headers: Headers) -> Challenge | None:
         if one.scheme in ("bearer", "dpop")
     ]
     return next((one for one in found if one.params), found[0] if found else None)
+
+
+class TokenGrant:
+    """A way to get tokens: the base of `OAuth`, `ClientCredentials` and the others.
+
+    A subclass implements `obtain`, which gets tokens, and `client`, which names the OAuth client.
+
+    Attributes:
+        origin: The part of a configuration that it was made of; None without one.
+    """
+
+    origin: object = None
+
+    def __init__(
+        self,
+        *,
+        scopes: Sequence[str] | None = None,
+        storage: TokenStorage | None = None,
+        issuer: str | None = None,
+        dpop: bool = False,
+        allow_private: bool = False,
+    ) -> None:
+        if isinstance(scopes, str):
+            raise TypeError("scopes is a sequence of strings, not one string")
+        self.scopes = None if scopes is None else tuple(scopes)
+        self.storage: TokenStorage = MemoryStorage() if storage is None else storage
+        self.issuer = issuer
+        self.dpop = dpop
+        self.allow_private = allow_private
+
+    def session(self, url: str, *, ssl: SSLContext | None = None) -> TokenSession:
+        """As `Authorization.session`."""
+        return TokenSession(self, url, ssl)
+
+    async def log_out(self, url: str, *, ssl: SSLContext | None = None) -> bool | None:
+        """Delete the stored login at a server, and revoke its tokens (RFC 7009) where the
+        authorization server can. Returns whether the tokens were revoked; None if there was no
+        login. A connected client keeps the token until the server refuses it."""
+        session = self.session(url, ssl=ssl)
+        try:
+            return await session.end()
+        finally:
+            await session.close()
+
+    # -- what subclasses change ------------------------------------------------------------------
+
+    async def obtain(self, session: TokenSession, found: Found, scopes: tuple[str, ...]) -> Tokens:
+        """Get tokens from the authorization server. ``scopes``: the scopes to ask for; if empty,
+        the request has no such parameter. AuthorizationError: the server issued no tokens."""
+        raise NotImplementedError
+
+    def client(self, login: Login, issuer: str) -> ClientIdentity | None:
+        """The identity of this client at an authorization server; None if it has none there."""
+        raise NotImplementedError
+
+    def can_renew(self, tokens: Tokens) -> bool:
+        """Whether tokens can be replaced without asking the user."""
+        return tokens.refresh_token is not None
+
+    async def renew(self, session: TokenSession, found: Found, tokens: Tokens) -> Tokens:
+        """Replace tokens without asking the user: by their refresh token (RFC 6749 section 6)."""
+        client = self.client(session.login, found.server.issuer)
+        if client is None or tokens.refresh_token is None:
+            raise AuthorizationError("the client is no longer registered", "invalid_client")
+        form = {
+            "grant_type": "refresh_token",
+            "refresh_token": tokens.refresh_token,
+            "resource": found.resource,
+        }
+        return await request_tokens(
+            session.fetcher,
+            found.server,
+            form,
+            client.authenticate,
+            scopes=tokens.scopes,
+            proofs=session.proofs,
+        )
+
+    def accepts(self, login: Login) -> bool:
+        """Whether this value can use a stored login: the client is the same, and the tokens are
+        bound to a key only if ``dpop`` is True."""
+        return login.tokens is None or login.is_bound == self.dpop
+
+    def proofs(self, login: Login, before: Proofs | None) -> Proofs | None:
+        """The proofs of possession for the tokens of a login, which keeps their key; None for
+        bearer tokens. ``before``: the previous ones of the session, which remember nonces."""
+        if not self.dpop:
+            return None
+        from wirespeed.auth.client.dpop import DpopKey
+
+        if isinstance(before, DpopKey) and login.key in (None, before.jwk):
+            login.key = before.jwk
+            return before
+        found = DpopKey(login.key)
+        login.key = found.jwk
+        return found
+
+    def choose_scopes(
+        self, found: Found, asked: Sequence[str], before: tuple[str, ...]
+    ) -> tuple[str, ...]:
+        """The scopes to ask for (2026-07-28 basic/authorization, "Scope Selection Strategy",
+        "Step-Up Authorization Flow").
+
+        Args:
+            found: What discovery found.
+            asked: The scopes of the challenge.
+            before: The scopes that were asked for before.
+        """
+        wanted = list(self.scopes or asked or found.scopes or ())
+        return tuple(dict.fromkeys([*before, *wanted, *asked]))
+
+
+set_public_home(globals())

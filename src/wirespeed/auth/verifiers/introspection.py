@@ -16,9 +16,8 @@ from urllib.parse import quote_plus
 import msgspec
 
 from wirespeed._exports import set_public_home
-from wirespeed.auth.access_token import AccessToken
+from wirespeed.auth.access_token import AccessToken, ClaimRules, audiences_of
 from wirespeed.auth.fetch import Fetcher, FetchError, named_url
-from wirespeed.auth.verifiers.claims import ClaimRules, audiences_of
 from wirespeed.errors import CannotVerify, InvalidToken
 from wirespeed.transport.options import is_token
 

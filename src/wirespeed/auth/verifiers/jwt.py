@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from wirespeed._exports import set_public_home
-from wirespeed.auth.access_token import AccessToken
+from wirespeed.auth.access_token import AccessToken, ClaimRules, audiences_of
 from wirespeed.auth.fetch import Fetcher, FetchError, checked_url, named_url
 from wirespeed.auth.jose import (
     ASYMMETRIC,
@@ -26,7 +26,6 @@ from wirespeed.auth.jose import (
     verify,
 )
 from wirespeed.auth.metadata import fetch_server_metadata
-from wirespeed.auth.verifiers.claims import ClaimRules, audiences_of
 from wirespeed.errors import CannotVerify, InvalidToken
 from wirespeed.transport.backoff import Backoff
 

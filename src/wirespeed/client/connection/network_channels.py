@@ -23,7 +23,7 @@ from wirespeed.transport.options import Headers
 if TYPE_CHECKING:
     from wirespeed._core.framing.base import Framer
     from wirespeed._core.framing.websocket import WebSocketFramer
-    from wirespeed.auth.client.authorization import AuthorizationSession
+    from wirespeed.auth.client.session import AuthorizationSession
     from wirespeed.client.connection.channels import Join
     from wirespeed.client.connection.connection import ClientConnection
     from wirespeed.client.http.link import HttpLink

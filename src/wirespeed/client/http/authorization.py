@@ -13,7 +13,7 @@ from wirespeed.errors import AuthorizationError, WirespeedError
 if TYPE_CHECKING:
     import asyncio
 
-    from wirespeed.auth.client.authorization import AuthorizationSession
+    from wirespeed.auth.client.session import AuthorizationSession
     from wirespeed.client.http.exchanges import ClientExchange
     from wirespeed.client.http.link import HttpLink
 

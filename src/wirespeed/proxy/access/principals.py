@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from wirespeed.auth.access_token import AccessToken, AnyOf
+from wirespeed.auth.access_token import PREFIX, AccessToken, AnyOf, TokenHash, TokenHashes
 from wirespeed.auth.resource_server import ResourceServer
-from wirespeed.auth.verifiers.hashes import PREFIX, TokenHash, TokenHashes
 from wirespeed.proxy.access.grants import Grants, PrincipalGrant
 from wirespeed.transport.gate import Admission, Refused, digest
 from wirespeed.transport.options import Refusal, User
