@@ -16,9 +16,9 @@ from lab.raw import call, encode, initialize, strict
 from wirespeed import Server
 from wirespeed._core.slab import slabs_live
 from wirespeed.core import Session
-from wirespeed.transport.net import bind
 from wirespeed.transport.net.listener import Listener
 from wirespeed.transport.net.serve import plan
+from wirespeed.transport.net.sockets import listen, resolve
 
 LOOPBACK = "ws://127.0.0.1:0/mcp"
 KEY = "dGhlIHNhbXBsZSBub25jZQ=="
@@ -61,7 +61,7 @@ async def serving(services: Any, url: str = LOOPBACK, **options: Any) -> AsyncIt
     """Serve at a URL meanwhile; ends in order, and nothing may be left."""
     address, by_path, chosen = plan(url, services, None, options)
     tasks = asyncio.all_tasks()
-    with bind.listen(address, bind.resolve(address), chosen) as listening:
+    with listen(address, resolve(address), chosen) as listening:
         listener = Listener(listening, by_path, chosen)
         listens: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         task = asyncio.create_task(listener.serve(listens.set_result))

@@ -203,8 +203,8 @@ class ProxyListeners:
             ConfigError: An option does not fit.
             TransportError: A URL cannot be listened at.
         """
-        from wirespeed.transport.net import bind
         from wirespeed.transport.net.serve import plan, planned
+        from wirespeed.transport.net.sockets import listen, resolve
 
         moves = Moves()
         if not self._open:
@@ -230,7 +230,7 @@ class ProxyListeners:
         freed = {_place_of(self._open[number][1].address) for number in moves.end}
         for (_, base, _), one in zip(new, plans, strict=True):
             if _place_of(one.address) not in freed or not _place_of(one.address):
-                with bind.listen(one.address, bind.resolve(one.address), one.options):
+                with listen(one.address, resolve(one.address), one.options):
                     moves.begin.append((base, one))
             else:
                 moves.begin.append((base, one))

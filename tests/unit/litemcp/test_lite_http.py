@@ -27,9 +27,9 @@ from wirespeed.errors import (
 )
 from wirespeed.litemcp import LiteClient, LiteServer, SyncLiteClient
 from wirespeed.litemcp.bridge import as_lite_server, as_mcp_tool
-from wirespeed.transport.net import bind
 from wirespeed.transport.net.listener import serve_at
 from wirespeed.transport.net.serve import plan
+from wirespeed.transport.net.sockets import resolve
 
 pytestmark = pytest.mark.compiled
 
@@ -440,7 +440,7 @@ async def test_running_calls_have_the_grace_time_of_a_shutdown(end: str, caplog:
     address, by_path, options = plan(URL, waiting.server, None, {})
     ready: asyncio.Future[tuple[str, ...]] = asyncio.get_running_loop().create_future()
     task = asyncio.ensure_future(
-        serve_at(address, bind.resolve(address), by_path, options, ready.set_result, obey=obey)
+        serve_at(address, resolve(address), by_path, options, ready.set_result, obey=obey)
     )
     async with talking((await ready)[0]) as peer:
         peer.send("POST", "/calc", body("wait"))

@@ -106,7 +106,7 @@ def listening_at(
     server's own. There are none for most addresses.
 
     Args:
-        found: The results of `bind.resolve`.
+        found: The results of `sockets.resolve`.
         shared: Leave out the sockets of single workers.
     """
     if address.file:

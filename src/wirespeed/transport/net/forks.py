@@ -28,9 +28,10 @@ import msgspec
 from wirespeed.errors import TransportError
 from wirespeed.transport.address import urls_of
 from wirespeed.transport.backoff import Backoff
-from wirespeed.transport.net import activation, bind
+from wirespeed.transport.net import activation
 from wirespeed.transport.net.group import ListenerGroup, ListenerObserver, ListenPlan
 from wirespeed.transport.net.handover import FLAGS, Mailboxes
+from wirespeed.transport.net.sockets import listen, resolve
 from wirespeed.transport.service import Forked, HasSessions, has_capability
 
 if TYPE_CHECKING:
@@ -128,7 +129,7 @@ class _Place:
 
     def __init__(self, n: int, plan: ListenPlan) -> None:
         options = msgspec.structs.replace(plan.options, reuse_port=True)
-        self.reserved = bind.listen(plan.address, bind.resolve(plan.address), options, reserve=True)
+        self.reserved = listen(plan.address, resolve(plan.address), options, reserve=True)
         self.plan = plan._replace(address=self.reserved.address, options=options)
         shares_sessions = (
             plan.address.is_http

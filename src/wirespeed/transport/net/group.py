@@ -10,9 +10,9 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from wirespeed.transport.address import Address, is_name
-from wirespeed.transport.net import bind
 from wirespeed.transport.net.activation import LINGER, HotRestart
 from wirespeed.transport.net.listener import Listener, Obey, serve_at
+from wirespeed.transport.net.sockets import resolve
 from wirespeed.transport.options import ListenOptions, OnListening
 from wirespeed.transport.service import DrainsLast, Service, has_capability
 from wirespeed.transport.signals import Drainable, Together, signals_drain
@@ -175,9 +175,9 @@ class ListenerGroup:
     async def _serve(self, plan: ListenPlan, number: int) -> None:
         if is_name(plan.address.host):
             loop = asyncio.get_running_loop()
-            found = await loop.run_in_executor(None, bind.resolve, plan.address)
+            found = await loop.run_in_executor(None, resolve, plan.address)
         else:
-            found = bind.resolve(plan.address)
+            found = resolve(plan.address)
 
         last = all(
             has_capability(one, DrainsLast) and one.drains_last for one in plan.services.values()

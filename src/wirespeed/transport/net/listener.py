@@ -18,9 +18,9 @@ import msgspec
 from wirespeed._core.slab import InputBudget, give_back
 from wirespeed.transport.address import Address, urls_of
 from wirespeed.transport.http.options import default_name
-from wirespeed.transport.net import bind
 from wirespeed.transport.net.connections import ServedConnection, ServedHttp
 from wirespeed.transport.net.keepalive import KeepAlive
+from wirespeed.transport.net.sockets import ListeningSockets, listen
 from wirespeed.transport.net.stream import (
     SocketStream,
     Stream,
@@ -74,7 +74,7 @@ class Listener:
 
     def __init__(
         self,
-        listening: bind.ListeningSockets,
+        listening: ListeningSockets,
         services: Mapping[str, Service],
         options: ListenOptions,
         mailbox: Mailbox | None = None,
@@ -592,7 +592,7 @@ async def serve_at(
 ) -> None:
     """Serve with checked and resolved arguments. ``obey``: the source of the signals to end.
     ``mailbox``: where other workers pass on connections to this one."""
-    with bind.listen(address, found, options) as listening:
+    with listen(address, found, options) as listening:
         # outside of `obey`: a signal ends a start, or an end, that takes too long
         async with Alive(services.values()) as alive:
             listener = Listener(listening, services, options, mailbox, alive)

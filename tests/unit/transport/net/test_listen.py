@@ -25,8 +25,9 @@ import wirespeed
 from wirespeed import ListenOptions, Refusal, Server
 from wirespeed.errors import TransportError
 from wirespeed.transport.address import parse
-from wirespeed.transport.net import bind, listener
+from wirespeed.transport.net import listener
 from wirespeed.transport.net.serve import plan
+from wirespeed.transport.net.sockets import listen, resolve
 from wirespeed.transport.options import Headers, HttpRequest, ListenFields
 
 
@@ -47,7 +48,7 @@ def place(address: str) -> tuple[Any, ...]:
 
 def test_a_name_is_listened_at_with_all_its_addresses_and_one_port(run: Run) -> None:
     found = resolved("both", "127.0.0.1", "127.0.0.2", "127.0.0.1")
-    with bind.listen(parse("ws://both:0/mcp"), found, ListenOptions()) as listening:
+    with listen(parse("ws://both:0/mcp"), found, ListenOptions()) as listening:
         names = [sock.getsockname() for sock in listening.sockets]
         assert [host for host, _ in names] == ["127.0.0.1", "127.0.0.2"]
         assert {port for _, port in names} == {listening.address.port} != {0}
@@ -60,7 +61,7 @@ def test_ipv6_beside_ipv4() -> None:
         found = resolved("both", "127.0.0.1")
     else:
         found = resolved("both", "::1", "127.0.0.1")
-    with bind.listen(parse("tcp://localhost:0"), found, ListenOptions()) as listening:
+    with listen(parse("tcp://localhost:0"), found, ListenOptions()) as listening:
         for sock in listening.sockets:
             with socket.create_connection(sock.getsockname()[:2], timeout=10):
                 pass
@@ -68,7 +69,7 @@ def test_ipv6_beside_ipv4() -> None:
 
 def test_an_address_that_this_machine_does_not_have() -> None:
     with raises(TransportError):
-        bind.listen(parse("tcp://192.0.2.1:0"), resolved("x", "192.0.2.1"), ListenOptions())
+        listen(parse("tcp://192.0.2.1:0"), resolved("x", "192.0.2.1"), ListenOptions())
 
 
 def test_a_name_that_nobody_knows(run: Run) -> None:
@@ -91,7 +92,7 @@ async def test_a_port_that_is_taken() -> None:
 def test_local_or_not() -> None:
     for host, local in (("127.0.0.1", True), ("0.0.0.0", False)):
         address = parse(f"ws://{host}:0")
-        with bind.listen(address, bind.resolve(address), ListenOptions()) as listening:
+        with listen(address, resolve(address), ListenOptions()) as listening:
             assert listening.local == local
 
 
