@@ -69,14 +69,14 @@ INSIDE = {
         session
     """,
     "transport": """
-        backoff rate_limited_log wire_trace schemes
+        backoff wire_trace schemes
         signals link address _task_api
         http.options
         options
         loop fd memory
         taskpool
         service
-        access_log
+        logs
         pooled_tasks
         taskpool_choice
         gate

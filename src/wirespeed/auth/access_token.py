@@ -1,5 +1,5 @@
-"""Access tokens as a server sees them: the interface of verifiers, `AnyOf`, which joins verifiers, the
-rules for claims, and tokens that an operator hands out, of which the server knows only hashes."""
+"""Access tokens as a server sees them: the interface of verifiers, `AnyOf`, which joins verifiers,
+the rules for claims, and tokens that an operator hands out, of which a server knows only hashes."""
 
 from __future__ import annotations
 

@@ -34,11 +34,10 @@ from wirespeed.auth.metadata import (
     write_challenge,
 )
 from wirespeed.errors import CannotVerify, InvalidToken
-from wirespeed.protocol.scopes import checked_scopes
 from wirespeed.transport.gate import NOBODY, Admission, Gate, Refused, digest
 from wirespeed.transport.http.exchange import Exchange, HttpTarget
-from wirespeed.transport.options import HttpRequest, Refusal, User
-from wirespeed.transport.rate_limited_log import RateLimitedLog
+from wirespeed.transport.logs import RateLimitedLog
+from wirespeed.transport.options import HttpRequest, Refusal, User, checked_scopes
 
 if TYPE_CHECKING:
     from wirespeed.auth.dpop_proofs import DpopProofs

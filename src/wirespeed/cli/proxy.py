@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from wirespeed.cli import credentials, logs
+from wirespeed.cli import credentials
 from wirespeed.cli.failures import Exit, Failure, complain, usage
 from wirespeed.cli.serve import (
     ListenSpec,
@@ -19,6 +19,8 @@ from wirespeed.cli.serve import (
     places_of,
     renew,
     serve_at,
+    set_up_log,
+    show_access_log,
 )
 from wirespeed.errors import ConfigError
 from wirespeed.proxy.config import ListenConfig
@@ -63,7 +65,7 @@ def run_proxy(
     """
     from wirespeed.proxy import Proxy
 
-    logs.set_up(log_level, log_format)
+    set_up_log(log_level, log_format)
     for variable in (credentials.ENVIRONMENT, TOKEN):
         credentials.taken(variable)  # servers must not inherit it, whether it is used or not
 
@@ -134,7 +136,7 @@ def run_proxy(
     observer.serves(proxy, places, _traced(file, proxy) if config.tracing else None)
     if places or configured:
         for form in {one.access_log for one in config.listeners if one.access_log is not None}:
-            logs.show_requests(form)
+            show_access_log(form)
         places += [ListenSpec(url, settings, None, one) for url, one in configured]
         proxy.listening.expect(place.url for place in places)
         found: list[Any] = []

@@ -23,13 +23,13 @@ from wirespeed.errors import ProtocolError, SignatureError, shortened
 from wirespeed.protocol import codes, shapes
 from wirespeed.protocol.messages import CompleteContext, CompleteParams, PromptReference, given
 from wirespeed.protocol.results import Completion
-from wirespeed.protocol.scopes import checked_scopes
 from wirespeed.server.catalog import Registrar, check_options
 from wirespeed.server.permissions import check_scopes
 from wirespeed.server.requests.call import context_class
 from wirespeed.server.requests.operation import LimitOptions, invoke, make_feature, params_of
 from wirespeed.server.tools.results import ResultError, to_json
 from wirespeed.server.tools.signature import inspect_tool
+from wirespeed.transport.options import checked_scopes
 
 if TYPE_CHECKING:
     from wirespeed._core.envelope import Message

@@ -1,5 +1,7 @@
 """Options of listening: who may come in, how many, and how long each may keep a server waiting."""
 
+from __future__ import annotations
+
 import math
 import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
@@ -196,7 +198,7 @@ class ListenOptions(msgspec.Struct, frozen=True, kw_only=True):
         http: What is for ``http://`` and ``https://`` alone.
     """
 
-    ssl: "SSLContext | None" = None
+    ssl: SSLContext | None = None
     token: str | Sequence[str] | None = None
     authenticate: Authenticate | None = None
     on_refused: OnRefused | None = None
@@ -286,7 +288,7 @@ class ListenFields(AsgiOptions, total=False):
     """The fields of a `ListenOptions` as keyword arguments; `ListenOptions` describes them."""
 
     on_refused: OnRefused | None
-    ssl: "SSLContext | None"
+    ssl: SSLContext | None
     require_subprotocol: bool
     headers: Mapping[str, str]
     open_timeout: float
@@ -371,6 +373,24 @@ def check_headers(headers: object, reserved: Sequence[str] = HANDSHAKE) -> dict[
                 "(printable ASCII is)"
             )
     return {name: value.strip(" \t") for name, value in headers.items()}
+
+
+# RFC 6749 section 3.3, scope-token
+_SCOPE = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+")
+
+
+def checked_scopes(scopes: Iterable[str]) -> tuple[str, ...]:
+    """The scopes that something needs, each once. TypeError, ValueError: one cannot be a scope."""
+    if isinstance(scopes, str):
+        raise TypeError("scopes is a sequence of strings, not one string")
+    found = tuple(dict.fromkeys(scopes))
+    for scope in found:
+        if not isinstance(scope, str) or not _SCOPE.fullmatch(scope):
+            raise ValueError(f"{scope!r} is not a scope: printable ASCII without blanks and quotes")
+        if scope == "offline_access":
+            # MCP 2026-07-28 basic/authorization: it asks for a refresh token, at the issuer alone
+            raise ValueError("offline_access is not a scope of a server")
+    return found
 
 
 set_public_home(globals())

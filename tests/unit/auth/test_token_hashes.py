@@ -80,7 +80,7 @@ def test_entries_that_are_refused(entries: list[dict[str, Any]], reason: str) ->
 
 
 def test_tokens_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(access_token, "MAX_HASHES", 2)
+    monkeypatch.setattr("wirespeed.auth.access_token.MAX_HASHES", 2)
     entries = [TokenHash(hash=hash_token(new_token()), subject="a") for _ in range(3)]
     TokenHashes(entries[:2])
     with raises(ValueError):

@@ -1,5 +1,6 @@
-"""The authorization of one connection over HTTP or WebSocket: its interface (`Client(url, auth=…)`),
-its token and when that is renewed, and the base of all grants, which are the ways to get tokens."""
+"""The authorization of one connection over HTTP or WebSocket: its interface, its token, and when it
+is renewed; and the base of all grants, the ways to get tokens, which ``Client(url, auth=…)`` takes.
+"""
 
 from __future__ import annotations
 

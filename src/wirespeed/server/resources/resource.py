@@ -26,7 +26,6 @@ from wirespeed.protocol.messages import ResourceParams
 from wirespeed.protocol.meta import check_meta
 from wirespeed.protocol.results import ReadResourceResult
 from wirespeed.protocol.revisions import REVISIONS
-from wirespeed.protocol.scopes import checked_scopes
 from wirespeed.protocol.uri_template import Matcher, UriTemplate, check_uri
 from wirespeed.schema.from_strings import TextSlot, slots_of
 from wirespeed.server.catalog import Registrar, ResourceEntry, TemplateEntry
@@ -45,6 +44,7 @@ from wirespeed.server.requests.operation import (
 from wirespeed.server.resources.contents import ContentsPlan, cache_hints
 from wirespeed.server.resources.folder import Folder, relative_path
 from wirespeed.server.tools.signature import ToolSpec, inspect_tool
+from wirespeed.transport.options import checked_scopes
 
 if TYPE_CHECKING:
     from wirespeed._core.envelope import Message

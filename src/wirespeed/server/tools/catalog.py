@@ -12,7 +12,6 @@ import msgspec
 from wirespeed.protocol import shapes
 from wirespeed.protocol.blocks import Icon, Text
 from wirespeed.protocol.meta import check_meta
-from wirespeed.protocol.scopes import checked_scopes
 from wirespeed.server.catalog import Catalog, Registrar, ToolEntry, check_options
 from wirespeed.server.requests import launchers
 from wirespeed.server.requests.call import context_class
@@ -23,6 +22,7 @@ from wirespeed.server.tools.results import ResultPlan, ToolResult, plan_result
 from wirespeed.server.tools.signature import Extra, inspect_tool
 from wirespeed.server.tools.tool import Tool
 from wirespeed.transport.loop import is_coroutine_function
+from wirespeed.transport.options import checked_scopes
 
 if TYPE_CHECKING:
     from wirespeed.server.requests.launchers import Launch
