@@ -326,11 +326,7 @@ class UpgradeRefused(TransportError):
     """
 
     def __init__(
-        self,
-        message: str,
-        status: int,
-        reason: str = "",
-        headers: Mapping[str, str] | None = None,
+        self, message: str, status: int, reason: str = "", headers: Mapping[str, str] | None = None
     ) -> None:
         super().__init__(message, status, reason)
         self.status = status

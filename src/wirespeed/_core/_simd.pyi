@@ -24,12 +24,7 @@ def utf8_valid(data: Buffer, *, level: str | None = None) -> bool: ...
 def json_escape(data: Buffer, *, level: str | None = None) -> bytes: ...
 def json_plain(data: Buffer, *, level: str | None = None) -> tuple[int, bool]: ...
 def mask(
-    data: Buffer,
-    key: Buffer,
-    at: int = 0,
-    *,
-    to: Buffer | None = None,
-    level: str | None = None,
+    data: Buffer, key: Buffer, at: int = 0, *, to: Buffer | None = None, level: str | None = None
 ) -> None: ...
 def scan(
     data: Buffer, *, max_depth: int = 128, prefix: bool = False, level: str | None = None

@@ -201,11 +201,7 @@ class ResourceServer:
         return self._admit(request, field, self._note(request, key, verified))
 
     async def _wait(
-        self,
-        request: HttpRequest,
-        field: str,
-        key: bytes,
-        verified: Awaitable[AccessToken | None],
+        self, request: HttpRequest, field: str, key: bytes, verified: Awaitable[AccessToken | None]
     ) -> Admission:
         try:
             found = await verified

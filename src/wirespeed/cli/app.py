@@ -276,24 +276,14 @@ def proxy(
 @json_option
 @debug_option
 def top(
-    url: str,
-    token: str | None,
-    token_file: str | None,
-    interval: float,
-    once: bool,
-    as_json: bool,
+    url: str, token: str | None, token_file: str | None, interval: float, once: bool, as_json: bool
 ) -> int:
     """Show what the proxy with an admin listener at URL does, the busiest server first; q ends
     it, and Ctrl-C."""
     from wirespeed.cli.top import top as work
 
     return work(
-        url,
-        token=token,
-        token_file=token_file,
-        interval=interval,
-        once=once,
-        as_json=as_json,
+        url, token=token, token_file=token_file, interval=interval, once=once, as_json=as_json
     )
 
 

@@ -63,8 +63,7 @@ def find(option: str | None, path: str | None, *, serves: bool = False) -> Secre
     if option is not None:
         if serves or sys.stderr.isatty():
             complain(
-                f"process lists show --token; use {ENVIRONMENT} or --token-file",
-                level="warning",
+                f"process lists show --token; use {ENVIRONMENT} or --token-file", level="warning"
             )
         return _checked((option,), "--token")
     if path is not None:

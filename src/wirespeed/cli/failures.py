@@ -11,12 +11,7 @@ from collections.abc import Callable
 from enum import IntEnum
 from typing import Any
 
-from wirespeed.errors import (
-    CallTimeout,
-    InvalidResponse,
-    RemoteError,
-    WirespeedError,
-)
+from wirespeed.errors import CallTimeout, InvalidResponse, RemoteError, WirespeedError
 
 # How the first line of an error of wirespeed.transport.child.process may end. Lines of the server's
 # stderr follow the first of these.

@@ -47,10 +47,7 @@ def installation() -> dict[str, Any]:
     return {
         "wirespeed": __version__,
         "python": f"{platform.python_implementation()} {platform.python_version()}",
-        "core": {
-            "cython": _cython(core.simd_level),
-            "path": os.path.dirname(_simd.__file__),
-        },
+        "core": {"cython": _cython(core.simd_level), "path": os.path.dirname(_simd.__file__)},
         "simd": {
             "level": core.simd_level(),
             "available": list(_simd.levels()),

@@ -365,10 +365,7 @@ def _config(
 
 
 def _with_admin(
-    config: ProxyConfig,
-    url: str | None,
-    token: Callable[[], str | None],
-    token_file: str | None,
+    config: ProxyConfig, url: str | None, token: Callable[[], str | None], token_file: str | None
 ) -> ProxyConfig:
     """The configuration with what the command line says of the admin listener."""
     from wirespeed.proxy import AdminConfig

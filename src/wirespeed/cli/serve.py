@@ -319,8 +319,7 @@ class ListenSpec:
         if "token" in self.options and not self.address.secure:
             plain, secure = f"{self.scheme}://", f"{self.scheme}s://"
             complain(
-                f"{plain} is not encrypted, and neither is the token: use {secure}",
-                level="warning",
+                f"{plain} is not encrypted, and neither is the token: use {secure}", level="warning"
             )
 
     # -- TLS ---------------------------------------------------------------------------------------

@@ -17,10 +17,7 @@ from wirespeed.config.shapes import ASKED, FOLDERS
 _COMMENT = re.compile(r'"(?:[^"\\\n]|\\.)*"|//[^\n]*|/\*.*?\*/', re.DOTALL)
 _COMMA = re.compile(r'"(?:[^"\\\n]|\\.)*"|,(?=\s*[}\]])')
 _NOT_A_LINE = re.compile(r"[^\n]")
-_HINTS = (
-    ("#", "a comment begins with //"),
-    ("'", 'strings and keys go in double quotes (")'),
-)
+_HINTS = (("#", "a comment begins with //"), ("'", 'strings and keys go in double quotes (")'))
 _TOML_PLACE = re.compile(r" \(at (.*)\)\Z")
 
 # ``{env:NAME}`` and ``{file:PATH}`` are OpenCode's.

@@ -19,10 +19,7 @@ from wirespeed.transport.loop import run
 
 async def main() -> None:
     """Serve until stdin ends."""
-    services: dict[str, Server | LiteServer] = {
-        "/mcp": calculator.server,
-        "/lite": convert.server,
-    }
+    services: dict[str, Server | LiteServer] = {"/mcp": calculator.server, "/lite": convert.server}
     serving = asyncio.ensure_future(serve("ws://127.0.0.1:0", services, on_listening=_tell))
     parent = asyncio.ensure_future(asyncio.to_thread(sys.stdin.buffer.read))
     await asyncio.wait((serving, parent), return_when=asyncio.FIRST_COMPLETED)

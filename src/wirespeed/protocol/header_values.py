@@ -59,13 +59,7 @@ _ONE_SCHEMA = (
     "unevaluatedProperties",
 )
 _SCHEMAS = ("allOf", "anyOf", "oneOf", "prefixItems")
-_NAMED_SCHEMAS = (
-    "$defs",
-    "definitions",
-    "dependencies",
-    "dependentSchemas",
-    "patternProperties",
-)
+_NAMED_SCHEMAS = ("$defs", "definitions", "dependencies", "dependentSchemas", "patternProperties")
 
 
 # -- values ----------------------------------------------------------------------------------------

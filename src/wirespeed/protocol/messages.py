@@ -172,8 +172,6 @@ class TaskInput(msgspec.Struct):
         return CallInput(task={} if isinstance(self.task, tuple) else self.task)
 
 
-def given(
-    arguments: dict[str, str | None] | tuple[()] | None,
-) -> dict[str, str]:
+def given(arguments: dict[str, str | None] | tuple[()] | None) -> dict[str, str]:
     """The arguments of a prompt or of a completion that have a value: a null has none."""
     return {name: value for name, value in dict(arguments or ()).items() if value is not None}

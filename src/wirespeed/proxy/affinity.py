@@ -159,10 +159,7 @@ def about_subscription(result: Lease, id: bytes) -> bytes:
 
 
 def replaced(
-    result: Lease,
-    tags: Tags | None,
-    client: Any,
-    filter: Callable[[Lease | bytes], bytes] | None,
+    result: Lease, tags: Tags | None, client: Any, filter: Callable[[Lease | bytes], bytes] | None
 ) -> bytes | None:
     """Return a result with the marks of its server, and filtered; None: it is the same."""
     text = None if tags is None else tags.marked(result, client)

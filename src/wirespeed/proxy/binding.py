@@ -50,10 +50,7 @@ class Binding(NamedTuple):
 
     @classmethod
     def to_router(
-        cls,
-        router: Any,
-        admission: AdmissionControl | None,
-        refusal: tuple[int, str] | None = None,
+        cls, router: Any, admission: AdmissionControl | None, refusal: tuple[int, str] | None = None
     ) -> Binding:
         """Return the state without a server, in which the router is shown each request: it refuses
         the request, lets it wait, answers it or finds a server.

@@ -28,12 +28,7 @@ if TYPE_CHECKING:
     from wirespeed.proxy.merge.merged import Merged
     from wirespeed.proxy.operation.admin import AdminService
     from wirespeed.proxy.operation.snapshot import Facts
-    from wirespeed.transport.options import (
-        HttpRequest,
-        ListenFields,
-        OnListening,
-        Refusal,
-    )
+    from wirespeed.transport.options import HttpRequest, ListenFields, OnListening, Refusal
 
 logger = logging.getLogger("wirespeed.proxy")
 
@@ -248,11 +243,7 @@ class Proxy:
         from wirespeed.transport.net.serve import serve_together
 
         places: list[Any] = [
-            (
-                *self.routes(one.url),
-                on_listening,
-                {**self.listen_fields, **options_of(one)[0]},
-            )
+            (*self.routes(one.url), on_listening, {**self.listen_fields, **options_of(one)[0]})
             for one in self.config.listeners
         ]
         if self.config.admin is not None:

@@ -60,11 +60,7 @@ class Completer:
     __slots__ = ("feature", "spec")
 
     def __init__(
-        self,
-        function: Callable[..., Any],
-        where: str,
-        service: Registrar,
-        options: LimitOptions,
+        self, function: Callable[..., Any], where: str, service: Registrar, options: LimitOptions
     ) -> None:
         self.spec = inspect_tool(
             function,
@@ -81,13 +77,7 @@ class Completer:
             )
         self.feature = make_feature(self.spec, "completion", _encode, service, options)
 
-    def start(
-        self,
-        call: Call,
-        message: Message,
-        value: str,
-        others: Mapping[str, str],
-    ) -> None:
+    def start(self, call: Call, message: Message, value: str, others: Mapping[str, str]) -> None:
         """Begin the call that answers."""
         call.begin(self.feature, message)
         values = dict(zip(self.spec.fields, (value, others), strict=False))
@@ -158,11 +148,7 @@ class Completable:
         if self.completes:
             service.enable("completions")
 
-    def complete(
-        self,
-        argument: str,
-        **options: Unpack[LimitOptions],
-    ) -> Callable[[F], F]:
+    def complete(self, argument: str, **options: Unpack[LimitOptions]) -> Callable[[F], F]:
         """Complete an argument by a function: ``@prompt.complete("language")``.
 
         A second function replaces the first. The options are those of `Server.completion`.
@@ -190,12 +176,7 @@ class Completable:
         """Remove the function of an argument. KeyError: it has none."""
         del self._completers[argument]
 
-    def answer(
-        self,
-        call: Call,
-        message: Message,
-        params: CompleteParams,
-    ) -> Body | None:
+    def answer(self, call: Call, message: Message, params: CompleteParams) -> Body | None:
         """Answer a request, now or later (None). ProtocolError -32602: no such argument."""
         name, value = params.argument.name, params.argument.value
         if name not in self._names:

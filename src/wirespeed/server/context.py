@@ -14,11 +14,7 @@ import msgspec
 from wirespeed._exports import set_public_home
 from wirespeed.errors import Unsupported
 from wirespeed.protocol.capabilities import understood
-from wirespeed.protocol.revisions import (
-    LOG_LEVELS,
-    META_CLIENT_CAPABILITIES,
-    META_CLIENT_INFO,
-)
+from wirespeed.protocol.revisions import LOG_LEVELS, META_CLIENT_CAPABILITIES, META_CLIENT_INFO
 from wirespeed.server.requests.call import use_contexts
 
 if TYPE_CHECKING:
@@ -590,10 +586,7 @@ class Context:
         return asker
 
     async def _ask(
-        self,
-        question: InputRequest,
-        timeout: float | None,
-        on_progress: OnProgress | None = None,
+        self, question: InputRequest, timeout: float | None, on_progress: OnProgress | None = None
     ) -> Any:
         from wirespeed.server.asking.asker import QuestionOptions, checked
 

@@ -210,11 +210,7 @@ _SHOWN_AS: dict[str, Callable[[str, Any], Shown]] = {
 }
 
 # The catalogs that change with each kind of `McpService.list_changed`.
-_LISTS = {
-    "tools": ("tools",),
-    "prompts": ("prompts",),
-    "resources": ("resources", "templates"),
-}
+_LISTS = {"tools": ("tools",), "prompts": ("prompts",), "resources": ("resources", "templates")}
 
 
 # -- the middleware of mounted servers ------------------------------------------------------------

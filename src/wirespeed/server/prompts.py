@@ -121,12 +121,7 @@ class Prompt(Completable):
     def __repr__(self) -> str:
         return f"<Prompt {self.key!r}>"
 
-    def get(
-        self,
-        call: "Call",
-        message: "Message",
-        arguments: Mapping[str, str],
-    ) -> None:
+    def get(self, call: "Call", message: "Message", arguments: Mapping[str, str]) -> None:
         """Begin the call that answers. ProtocolError -32602: the arguments do not fit."""
         values = self._decode(arguments)
         call.begin(self._feature, message)

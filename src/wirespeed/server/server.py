@@ -540,10 +540,7 @@ class Server:
 
     @overload
     def provide(
-        self,
-        function: None = None,
-        /,
-        **options: Unpack[ProviderOptions],
+        self, function: None = None, /, **options: Unpack[ProviderOptions]
     ) -> Callable[[F], F]: ...
 
     def provide(

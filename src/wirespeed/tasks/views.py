@@ -106,8 +106,7 @@ def not_found(*, expired: bool = False) -> ProtocolError:
 def cannot_cancel(task: Task) -> ProtocolError:
     """The error of tasks/cancel for a task that has ended."""
     return ProtocolError(
-        codes.INVALID_PARAMS,
-        f"Cannot cancel task: already in terminal status '{status_of(task)}'",
+        codes.INVALID_PARAMS, f"Cannot cancel task: already in terminal status '{status_of(task)}'"
     )
 
 

@@ -85,11 +85,7 @@ class MachineGrant(TokenGrant):
         return await self.obtain(session, found, session.login.asked)
 
     async def request(
-        self,
-        session: TokenSession,
-        found: Found,
-        scopes: tuple[str, ...],
-        form: Mapping[str, str],
+        self, session: TokenSession, found: Found, scopes: tuple[str, ...], form: Mapping[str, str]
     ) -> Tokens:
         """Ask for tokens by a grant: ``form`` has its parameters."""
         full = {**form, "resource": found.resource}

@@ -216,11 +216,7 @@ class OAuth(TokenGrant):
                 + give_client(server)
             )
         client = await register(
-            session.fetcher,
-            server,
-            name=self.client_name,
-            redirect_uri=redirect_uri,
-            scopes=scopes,
+            session.fetcher, server, name=self.client_name, redirect_uri=redirect_uri, scopes=scopes
         )
         login.keep_client(server.issuer, client)
         session.save()

@@ -8,10 +8,7 @@ from wirespeed.proxy.side import AccessCheck
 @final
 class PrincipalGrant:
     def __init__(
-        self,
-        name: str,
-        servers: Callable[[str], bool],
-        allows: Callable[[str], bool] | None,
+        self, name: str, servers: Callable[[str], bool], allows: Callable[[str], bool] | None
     ) -> None: ...
     @property
     def name(self) -> str: ...

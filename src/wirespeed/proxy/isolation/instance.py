@@ -191,9 +191,7 @@ class Instance:
         """Count a failure."""
         if self.breaker is None and (self.config.breaker is not None or self._ejects):
             self.breaker = CircuitBreaker(
-                self.config.breaker or BreakerConfig(),
-                asyncio.get_running_loop(),
-                self._update,
+                self.config.breaker or BreakerConfig(), asyncio.get_running_loop(), self._update
             )
         if self.breaker is not None:
             self.breaker.failed(self.n_answered)

@@ -164,10 +164,7 @@ class Pool:
         self._homes: dict[Downstream, Legacy | None] = {}
         self._waiting = Waiting()  # until the eras are known
         self._refusal: tuple[int, str] | None = None
-        self.requests: Functions = {
-            "initialize": self._initialize,
-            "ping": pong,
-        }
+        self.requests: Functions = {"initialize": self._initialize, "ping": pong}
         self._running: dict[UpstreamOwner, RunningServer] = {}
         self._replacing: dict[UpstreamOwner, asyncio.Task[None]] = {}
         self._retiring: set[asyncio.Task[None]] = set()  # of servers that were replaced

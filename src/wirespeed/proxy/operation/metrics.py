@@ -128,10 +128,7 @@ def families(snapshot: Snapshot, facts: Facts) -> Iterator[Family]:
     for name, text in (
         ("starts", "Starts of servers."),
         ("restarts", "Starts of servers that had ended, or had failed to start."),
-        (
-            "replacements",
-            "Servers that were replaced because of their age, size or work.",
-        ),
+        ("replacements", "Servers that were replaced because of their age, size or work."),
     ):
         samples = [_total(one.supervision[name], backend=one.name) for one in of_backends]
         yield counter(f"server_{name}", text, *samples)

@@ -138,11 +138,7 @@ class Provider:
     """
 
     def __init__(
-        self,
-        function: Callable[..., Any],
-        scope: Scope,
-        inline: bool,
-        threads: launchers.Threads,
+        self, function: Callable[..., Any], scope: Scope, inline: bool, threads: launchers.Threads
     ) -> None:
         if not callable(function):
             raise DependencyError(f"{function!r} cannot be called: it provides nothing")

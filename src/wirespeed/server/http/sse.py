@@ -168,9 +168,7 @@ class SseEndpoint(HttpTarget):
 
         def make(id: str) -> SseSession:
             connection = self._service.connect(
-                lambda endpoint: SessionLink(self._loop, endpoint),
-                loop=self._loop,
-                pool=self._pool,
+                lambda endpoint: SessionLink(self._loop, endpoint), loop=self._loop, pool=self._pool
             )
             connection.principal = exchange.principal
             connection.peer = Peer(exchange.address, exchange.user, lambda: exchange.headers)

@@ -52,12 +52,7 @@ class Serving(SessionConnection):
     @property
     def observer(self) -> Observer | None: ...
     def ask(
-        self,
-        method: str,
-        params: bytes | None,
-        *,
-        timeout: float | None = None,
-        about: int = 0,
+        self, method: str, params: bytes | None, *, timeout: float | None = None, about: int = 0
     ) -> Future[bytes]: ...
     def ask_client(
         self, method: str, params: bytes | None, timeout: float | None, about: int

@@ -204,23 +204,13 @@ class _Reader:
     __slots__ = ("_feature", "_plan", "_spec")
 
     def __init__(
-        self,
-        spec: ToolSpec,
-        plan: ContentsPlan,
-        service: Registrar,
-        options: LimitOptions,
+        self, spec: ToolSpec, plan: ContentsPlan, service: Registrar, options: LimitOptions
     ) -> None:
         self._spec = spec
         self._plan = plan
         self._feature = make_feature(spec, "resource", _as_it_is, service, options)
 
-    def start(
-        self,
-        call: Call,
-        message: Message,
-        uri: str,
-        values: Mapping[str, Any],
-    ) -> None:
+    def start(self, call: Call, message: Message, uri: str, values: Mapping[str, Any]) -> None:
         """Begin the call that answers."""
         call.begin(self._feature, message)
         work = invoke(self._feature, self._spec, values, call.context)
@@ -377,13 +367,7 @@ class ResourceTemplate(Completable):
         """The function's arguments for a URI; None if the URI does not match this template."""
         return self._arguments.match(uri)
 
-    def read(
-        self,
-        call: Call,
-        message: Message,
-        uri: str,
-        values: Mapping[str, Any],
-    ) -> None:
+    def read(self, call: Call, message: Message, uri: str, values: Mapping[str, Any]) -> None:
         """Begin the call that answers."""
         self._reader.start(call, message, uri, values)
 

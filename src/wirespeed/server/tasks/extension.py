@@ -102,9 +102,7 @@ def as_task_if_declared(book: TaskRuntime, support: TaskTool, message: Message) 
 def tasks_extension(service: TaskService) -> Extension:
     """Return the extension for the tasks of one server."""
     extension = Extension(
-        TASKS_EXTENSION,
-        result_types=["task"],
-        listening={"taskIds": _Listening(service)},
+        TASKS_EXTENSION, result_types=["task"], listening={"taskIds": _Listening(service)}
     )
 
     def requests(work: Any, decoder: msgspec.json.Decoder[Any]) -> Handler:

@@ -13,12 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from wirespeed.errors import (
-    InvalidResponse,
-    LocalError,
-    ProtocolError,
-    RemoteError,
-)
+from wirespeed.errors import InvalidResponse, LocalError, ProtocolError, RemoteError
 from wirespeed.protocol import codes
 from wirespeed.protocol.asking import PARAMS, missing_capability
 from wirespeed.server.requests.call import Handshake

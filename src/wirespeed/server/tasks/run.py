@@ -181,11 +181,7 @@ def _taken(text: bytes) -> bytes:
 
 
 async def run_now(
-    book: TaskRuntime,
-    form: TaskForm,
-    ttl: float | None,
-    call: Call,
-    work: Coroutine[Any, Any, Any],
+    book: TaskRuntime, form: TaskForm, ttl: float | None, call: Call, work: Coroutine[Any, Any, Any]
 ) -> Any:
     """Run the handler of a call as a task. The handler starts once the task is stored."""
     connection: Any = call.connection
@@ -202,11 +198,7 @@ async def run_now(
 
 
 async def run_soon(
-    book: TaskRuntime,
-    form: TaskForm,
-    after: float,
-    call: Call,
-    work: Coroutine[Any, Any, Any],
+    book: TaskRuntime, form: TaskForm, after: float, call: Call, work: Coroutine[Any, Any, Any]
 ) -> Any:
     """Run the handler of a call. After ``after`` seconds the call becomes a task."""
     over = False

@@ -18,14 +18,7 @@ __all__ = ["EventStore", "HttpOptions", "RouteHandler"]
 RouteHandler: TypeAlias = "Callable[[HttpRequest], Awaitable[HttpResponse]]"
 
 # Seconds, and counts, that have to be above 0. Those that may be None have no limit then.
-_SECONDS = (
-    "retry",
-    "session_ttl",
-    "sse_keepalive",
-    "head_timeout",
-    "body_timeout",
-    "idle_timeout",
-)
+_SECONDS = ("retry", "session_ttl", "sse_keepalive", "head_timeout", "body_timeout", "idle_timeout")
 _COUNTS = (
     "max_sessions",
     "max_sessions_per_principal",

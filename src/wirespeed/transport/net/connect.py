@@ -21,12 +21,7 @@ from wirespeed._core.framing.http.framer import HttpFramer
 from wirespeed._core.streams import FrameStream
 from wirespeed.errors import TransportError, UpgradeRefused
 from wirespeed.transport.address import Address, is_loopback, is_name
-from wirespeed.transport.net.sockets import (
-    OUT_OF_REACH,
-    ConnectFailure,
-    connect_host,
-    sockets_of,
-)
+from wirespeed.transport.net.sockets import OUT_OF_REACH, ConnectFailure, connect_host, sockets_of
 from wirespeed.transport.net.stream import SocketStream, Stream, address_name, start
 from wirespeed.transport.net.tls import TlsStream
 from wirespeed.transport.schemes import public
@@ -215,13 +210,7 @@ _REMEDIES = {
 
 
 async def _open(stream: Stream, handshake: ClientHandshake, address: Address) -> ConnectedWebSocket:
-    from wirespeed.transport.websocket.upgrade import (
-        END,
-        MAX_BODY,
-        MAX_HEAD,
-        BadAnswer,
-        opens,
-    )
+    from wirespeed.transport.websocket.upgrade import END, MAX_BODY, MAX_HEAD, BadAnswer, opens
 
     await stream.write(handshake.request)
     head, rest = bytearray(), b""

@@ -32,11 +32,7 @@ class ServedConnection(WatchedConnection):
     __slots__ = ("connection", "expires", "listener", "origin", "since", "stream")
 
     def __init__(
-        self,
-        listener: Listener,
-        connection: Any,
-        framer: WebSocketFramer | None,
-        stream: Stream,
+        self, listener: Listener, connection: Any, framer: WebSocketFramer | None, stream: Stream
     ) -> None:
         super().__init__(connection, framer)
         self.connection: Connection = connection

@@ -309,11 +309,7 @@ class Listener:
         since = self.loop.time()
         try:
             stream = await TlsStream.accept(
-                self.loop,
-                sock,
-                self.options.ssl,
-                peer=peer,
-                timeout=self.options.open_timeout,
+                self.loop, sock, self.options.ssl, peer=peer, timeout=self.options.open_timeout
             )
         except OSError as exc:
             why = reason_of(exc)

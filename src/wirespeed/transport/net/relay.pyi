@@ -26,13 +26,7 @@ class Relay(RelayEnd):
     principal: bytes | None
     peer: Peer | None
     def __init__(
-        self,
-        limits: Limits,
-        *,
-        loop: AbstractEventLoop,
-        fd: int,
-        patience: float,
-        grace: float,
+        self, limits: Limits, *, loop: AbstractEventLoop, fd: int, patience: float, grace: float
     ) -> None: ...
     @property
     def closed(self) -> Future[BaseException | None]: ...

@@ -54,10 +54,7 @@ class SocketStream:
     __slots__ = ("_loop", "certificate", "socket")
 
     def __init__(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        sock: socket.socket,
-        certificate: bytes | None = None,
+        self, loop: asyncio.AbstractEventLoop, sock: socket.socket, certificate: bytes | None = None
     ) -> None:
         self._loop = loop
         self.socket = sock

@@ -236,10 +236,7 @@ class TlsLink(Link):
     """Joins an endpoint to a transport of the event loop. Made by `TlsStream.make_link`."""
 
     def __init__(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        endpoint: Endpoint,
-        transport: asyncio.Transport,
+        self, loop: asyncio.AbstractEventLoop, endpoint: Endpoint, transport: asyncio.Transport
     ) -> None:
         super().__init__(loop, endpoint)
         self.arrived = b""  # before there was a link

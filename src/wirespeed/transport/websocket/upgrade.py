@@ -77,9 +77,7 @@ class ServerHandshake:
             compress_settings=DEFLATE,
         )
         self._protocol = ServerProtocol(
-            extensions=[factory] if compression else None,
-            select_subprotocol=note,
-            logger=_silent,
+            extensions=[factory] if compression else None, select_subprotocol=note, logger=_silent
         )
         self._response = self._protocol.accept(Request("/", HandshakeHeaders(headers)))
         if self._response.status_code != 101:
