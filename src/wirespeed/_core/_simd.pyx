@@ -7,12 +7,7 @@ whole process; it is read when this module is imported. An unknown name does not
 import os
 from typing import NamedTuple
 
-from cpython.buffer cimport (
-    PyBUF_SIMPLE,
-    PyBUF_WRITABLE,
-    PyBuffer_Release,
-    PyObject_GetBuffer,
-)
+from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stdint cimport SIZE_MAX, UINT32_MAX
 from libc.stdlib cimport free, malloc

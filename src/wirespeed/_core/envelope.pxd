@@ -3,11 +3,7 @@ from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.string cimport memchr, memcmp
 
 from wirespeed._core._simd cimport (
-    WS_META_CLIENT_CAPABILITIES,
-    WS_META_CLIENT_INFO,
-    WS_META_PROTOCOL_VERSION,
-    WS_METHOD,
-    ws_scan,
+    WS_META_CLIENT_CAPABILITIES, WS_META_CLIENT_INFO, WS_META_PROTOCOL_VERSION, WS_METHOD, ws_scan,
     ws_status,
 )
 from wirespeed._core.slab cimport Lease, Slab

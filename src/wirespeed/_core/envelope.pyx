@@ -15,28 +15,9 @@ import msgspec
 from wirespeed._core._simd import POINTS
 
 from wirespeed._core._simd cimport (
-    WS_DEPTH,
-    WS_EMPTY,
-    WS_ERROR,
-    WS_ARGUMENTS,
-    WS_ID,
-    WS_ID_ABSENT,
-    WS_ID_INTEGER,
-    WS_ID_INVALID,
-    WS_ID_STRING,
-    WS_JSONRPC,
-    WS_METHOD,
-    WS_OK,
-    WS_PARAMS,
-    WS_RESULT,
-    WS_ROOT_ARRAY,
-    WS_ROOT_OBJECT,
-    WS_SYNTAX,
-    WS_UTF8,
-    kernels,
-    ws_scan,
-    ws_span,
-    ws_status,
+    WS_DEPTH, WS_EMPTY, WS_ERROR, WS_ARGUMENTS, WS_ID, WS_ID_ABSENT, WS_ID_INTEGER, WS_ID_INVALID,
+    WS_ID_STRING, WS_JSONRPC, WS_METHOD, WS_OK, WS_PARAMS, WS_RESULT, WS_ROOT_ARRAY, WS_ROOT_OBJECT,
+    WS_SYNTAX, WS_UTF8, kernels, ws_scan, ws_span, ws_status,
 )
 from wirespeed._core.slab cimport Lease, Slab
 from wirespeed._core.span cimport Span

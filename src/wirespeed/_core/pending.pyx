@@ -13,14 +13,7 @@ from cpython.mem cimport PyMem_RawFree, PyMem_RawRealloc
 from libc.math cimport INFINITY
 from libc.stdint cimport int64_t, uint8_t, uint32_t
 
-from wirespeed._core._simd cimport (
-    WS_ID,
-    WS_ID_INTEGER,
-    WS_ID_STRING,
-    WS_OK,
-    kernels,
-    ws_scan,
-)
+from wirespeed._core._simd cimport WS_ID, WS_ID_INTEGER, WS_ID_STRING, WS_OK, kernels, ws_scan
 from wirespeed._core.span cimport Span
 
 cdef enum:

@@ -10,12 +10,7 @@ from libc.string cimport memchr
 
 from wirespeed._core._simd cimport WS_OK, kernels, ws_status
 from wirespeed._core.envelope cimport (
-    BATCH,
-    FAULT_PARSE,
-    FAULT_REQUEST,
-    FAULT_RESPONSE,
-    INVALID,
-    Message,
+    BATCH, FAULT_PARSE, FAULT_REQUEST, FAULT_RESPONSE, INVALID, Message,
 )
 from wirespeed._core.framing.base cimport FRAME_MORE, FRAME_OVERSIZE, Framer
 from wirespeed._core.framing.line cimport LineFramer

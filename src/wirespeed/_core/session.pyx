@@ -59,9 +59,7 @@ from wirespeed._core.reply_route cimport BatchReply, ReplyRoute
 from wirespeed._core.responder cimport Responder, ref_of
 from wirespeed._core.slab cimport Slab, slabs_live
 from wirespeed._core.span cimport Span
-from wirespeed._core.splice cimport (
-    DIGITS, MAX_MORE, Edit, digits_of, edit_of, insert_c, splice_c,
-)
+from wirespeed._core.splice cimport DIGITS, MAX_MORE, Edit, digits_of, edit_of, insert_c, splice_c
 from wirespeed._core.wire cimport show_whole_c
 
 from wirespeed.limits import Limits

@@ -15,16 +15,7 @@ import msgspec
 
 from wirespeed._core._simd cimport WS_ARGUMENTS, WS_META_PROTOCOL_VERSION, WS_METHOD, WS_NAME
 from wirespeed._core.envelope cimport (
-    ERROR,
-    INVALID,
-    NOTIFICATION,
-    REQUEST,
-    RESULT,
-    Message,
-    is_modern,
-    method_is,
-    poi_is,
-    span_of,
+    ERROR, INVALID, NOTIFICATION, REQUEST, RESULT, Message, is_modern, method_is, poi_is, span_of,
 )
 from wirespeed._core.slab cimport Lease
 from wirespeed._core.span cimport Span, span_equals

@@ -33,10 +33,9 @@ cimport cython
 from cpython.object cimport PyObject
 
 from wirespeed.transport._task_api cimport (
-    PyCFunction, PyContext_Copy, PyErr_Clear,
-    PYGEN_ERROR, PYGEN_NEXT, PYGEN_RETURN, PyGetSetDef, PySendResult, ws_call0, ws_call2, ws_enter,
-    ws_get, ws_getter, ws_has_attributes, ws_leave, ws_method, ws_refs, ws_step, ws_take_error,
-    ws_try_call2, ws_weakrefs,
+    PyCFunction, PyContext_Copy, PyErr_Clear, PYGEN_ERROR, PYGEN_NEXT, PYGEN_RETURN, PyGetSetDef,
+    PySendResult, ws_call0, ws_call2, ws_enter, ws_get, ws_getter, ws_has_attributes, ws_leave,
+    ws_method, ws_refs, ws_step, ws_take_error, ws_try_call2, ws_weakrefs,
 )
 
 from wirespeed.transport.taskpool cimport (

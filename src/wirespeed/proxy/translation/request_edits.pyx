@@ -17,15 +17,8 @@ from libc.stdint cimport uint8_t
 from libc.string cimport memcmp
 
 from wirespeed._core._simd cimport (
-    WS_META,
-    WS_META_CLIENT_CAPABILITIES,
-    WS_META_CLIENT_INFO,
-    WS_META_LOG_LEVEL,
-    WS_META_PROGRESS_TOKEN,
-    WS_META_PROTOCOL_VERSION,
-    WS_METHOD,
-    WS_PARAMS,
-    WS_RESULT,
+    WS_META, WS_META_CLIENT_CAPABILITIES, WS_META_CLIENT_INFO, WS_META_LOG_LEVEL,
+    WS_META_PROGRESS_TOKEN, WS_META_PROTOCOL_VERSION, WS_METHOD, WS_PARAMS, WS_RESULT,
 )
 from wirespeed._core.envelope cimport Message, RESULT, is_modern, nothing_c, poi_is, span_of
 from wirespeed._core.span cimport Span, memmem, span_holds

@@ -12,15 +12,8 @@ from libc.string cimport memcmp
 
 from wirespeed._core.envelope cimport INVALID, REQUEST, Message, is_modern, method_is
 from wirespeed._core.framing.http.rfc9112 cimport (
-    ACCEPT,
-    CONTENT_ENCODING,
-    CONTENT_TYPE,
-    DELETE,
-    GET,
-    LAST_EVENT_ID,
-    MCP_PROTOCOL_VERSION,
-    MCP_SESSION_ID,
-    POST,
+    ACCEPT, CONTENT_ENCODING, CONTENT_TYPE, DELETE, GET, LAST_EVENT_ID, MCP_PROTOCOL_VERSION,
+    MCP_SESSION_ID, POST,
 )
 from wirespeed._core.framing.http.head cimport HttpHead
 from wirespeed._core.framing.line cimport LineFramer

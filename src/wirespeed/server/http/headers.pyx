@@ -16,12 +16,7 @@ import re
 
 import msgspec
 
-from wirespeed._core._simd cimport (
-    WS_META_PROTOCOL_VERSION,
-    WS_METHOD,
-    WS_NAME,
-    WS_URI,
-)
+from wirespeed._core._simd cimport WS_META_PROTOCOL_VERSION, WS_METHOD, WS_NAME, WS_URI
 from wirespeed._core.envelope cimport Message, poi_is, span_of
 from wirespeed._core.framing.http.rfc9112 cimport (
     KnownField, MCP_METHOD, MCP_NAME, MCP_PROTOCOL_VERSION, is_word,

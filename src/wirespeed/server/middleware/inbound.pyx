@@ -5,12 +5,8 @@ cimport cython
 import msgspec
 
 from wirespeed._core._simd cimport (
-    WS_ARGUMENTS,
-    WS_META,
-    WS_META_CLIENT_CAPABILITIES,
-    WS_META_CLIENT_INFO,
-    WS_META_PROTOCOL_VERSION,
-    WS_PARAMS,
+    WS_ARGUMENTS, WS_META, WS_META_CLIENT_CAPABILITIES, WS_META_CLIENT_INFO,
+    WS_META_PROTOCOL_VERSION, WS_PARAMS,
 )
 from wirespeed._core.envelope cimport REQUEST, Message, is_modern
 from wirespeed.server.requests.params cimport name_of

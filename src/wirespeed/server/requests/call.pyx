@@ -25,14 +25,8 @@ from wirespeed.server.requests.observer cimport CANCELLED, Series, now_c
 from wirespeed.transport.taskpool cimport Completion, TaskPool
 
 from wirespeed.errors import (
-    CallTimeout,
-    ConnectionClosed,
-    InvalidResponse,
-    LimitExceeded,
-    ProtocolError,
-    RemoteError,
-    ResourceNotFound,
-    ToolError,
+    CallTimeout, ConnectionClosed, InvalidResponse, LimitExceeded, ProtocolError, RemoteError,
+    ResourceNotFound, ToolError,
 )
 from wirespeed.protocol import codes
 from wirespeed.protocol.messages import ErrorObject

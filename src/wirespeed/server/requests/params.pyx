@@ -3,17 +3,8 @@
 import msgspec
 
 from wirespeed._core._simd cimport (
-    WS_ARGUMENTS,
-    WS_ID,
-    WS_META,
-    WS_META_CLIENT_CAPABILITIES,
-    WS_META_CLIENT_INFO,
-    WS_META_LOG_LEVEL,
-    WS_META_PROTOCOL_VERSION,
-    WS_METHOD,
-    WS_NAME,
-    WS_PARAMS,
-    WS_URI,
+    WS_ARGUMENTS, WS_ID, WS_META, WS_META_CLIENT_CAPABILITIES, WS_META_CLIENT_INFO,
+    WS_META_LOG_LEVEL, WS_META_PROTOCOL_VERSION, WS_METHOD, WS_NAME, WS_PARAMS, WS_URI,
 )
 from wirespeed._core.envelope cimport Message, nothing_c, poi_is, span_of
 from wirespeed._core.span cimport Span
@@ -22,11 +13,7 @@ from wirespeed.errors import ProtocolError
 from wirespeed.protocol import codes
 from wirespeed.protocol.messages import RoundInput, TaskInput
 from wirespeed.protocol.revisions import (
-    LOG_LEVELS,
-    META_CLIENT_CAPABILITIES,
-    META_CLIENT_INFO,
-    META_PROTOCOL_VERSION,
-    MODERN_VERSIONS,
+    LOG_LEVELS, META_CLIENT_CAPABILITIES, META_CLIENT_INFO, META_PROTOCOL_VERSION, MODERN_VERSIONS,
 )
 
 cdef enum:

@@ -19,11 +19,7 @@ from wirespeed._core._simd cimport WS_OK, kernels, ws_scan
 from wirespeed._core.slab cimport Lease
 from wirespeed.server.requests.call cimport TIMED_OUT, Call, Operation, Serving
 from wirespeed.server.tools.encode cimport (
-    answer_content_c,
-    answer_text_c,
-    content_result_c,
-    object_line_c,
-    text_result_c,
+    answer_content_c, answer_text_c, content_result_c, object_line_c, text_result_c,
 )
 
 from wirespeed.errors import MissingCapability, ProtocolError, ToolError
@@ -31,12 +27,7 @@ from wirespeed.protocol import codes
 from wirespeed.schema.json_schema import describe_validation_error
 from wirespeed.server.requests import launchers
 from wirespeed.server.requests.reply import (
-    Whole,
-    describe,
-    masks_errors,
-    merged_meta,
-    report,
-    report_end,
+    Whole, describe, masks_errors, merged_meta, report, report_end,
 )
 from wirespeed.server.tools.results import RawResult, ResultKind, error_content
 from wirespeed.transport.loop import is_coroutine_function

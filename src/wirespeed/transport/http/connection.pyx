@@ -15,12 +15,7 @@ import logging
 
 from wirespeed._core.framing.base cimport FRAME_READY
 from wirespeed._core.framing.http.rfc9112 cimport (
-    AUTHENTICATION,
-    AUTHORIZATION,
-    HEAD,
-    HOST,
-    OPTIONS,
-    ORIGIN,
+    AUTHENTICATION, AUTHORIZATION, HEAD, HOST, OPTIONS, ORIGIN,
 )
 from wirespeed._core.framing.http.framer cimport HttpFramer
 from wirespeed._core.framing.http.head cimport HttpHead

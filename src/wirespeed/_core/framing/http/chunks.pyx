@@ -8,27 +8,9 @@ from libc.stdint cimport uint64_t, uint8_t
 from libc.string cimport memmove
 
 from wirespeed._core.framing.http.rfc9112 cimport (
-    BAD_CHUNK_END,
-    BAD_CHUNK_EXTENSION,
-    BAD_CHUNK_SIZE,
-    BAD_NAME,
-    BAD_VALUE,
-    BARE_CR,
-    BARE_LF,
-    CR,
-    FOLDED_LINE,
-    IN_QUOTES,
-    IN_TOKEN,
-    IN_VALUE,
-    LF,
-    LONG_BODY,
-    LONG_CHUNK_LINES,
-    NO_FAULT,
-    SPACE_BEFORE_COLON,
-    Fault,
-    classes,
-    is_blank,
-    skip_value,
+    BAD_CHUNK_END, BAD_CHUNK_EXTENSION, BAD_CHUNK_SIZE, BAD_NAME, BAD_VALUE, BARE_CR, BARE_LF, CR,
+    FOLDED_LINE, IN_QUOTES, IN_TOKEN, IN_VALUE, LF, LONG_BODY, LONG_CHUNK_LINES, NO_FAULT,
+    SPACE_BEFORE_COLON, Fault, classes, is_blank, skip_value,
 )
 
 cdef enum:

@@ -11,12 +11,7 @@ from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stdint cimport uint64_t, uint8_t
 
 from wirespeed._core.framing.base cimport FRAME_MORE, FRAME_READY, Framer, Inlet
-from wirespeed._core.framing.http.chunks cimport (
-    CHUNKS_BAD,
-    CHUNKS_DONE,
-    begin_chunks,
-    take_chunks,
-)
+from wirespeed._core.framing.http.chunks cimport CHUNKS_BAD, CHUNKS_DONE, begin_chunks, take_chunks
 from wirespeed._core.framing.http.rfc9112 cimport (
     CONNECT, CR, CUT_SHORT, Fault, HEAD, LF, LONG_BODY, Method, NO_FAULT, OTHER_METHOD, failure_of,
     method_of,
