@@ -958,8 +958,8 @@ cdef class Side(SessionConnection):
 
 
 def totals(sides):
-    """Sum up the counters of sides, and what they hold now. A proxy may have thousands of clients, and
-    is not to stop for a scrape.
+    """Sum up the counters of sides, and what they hold now. A proxy may have thousands of clients,
+    and is not to stop for a scrape.
 
     ``waiting``: requests of these sides that were not passed on yet; ``asked``: requests that these
     sides are asked; ``unsent``: bytes; ``turns``: those that these sides have given.

@@ -1,8 +1,9 @@
 """Framings by newlines: one message a line (MCP over stdio and over byte streams), and frames that
 end with three newlines in a row (LiteMCP 1.0.0 over the same).
 
-Lines. Source: basic/transports/stdio of every revision. Only the byte 0x0A ends a message; a carriage
-return before it, blank lines, and one byte order mark before the first message are tolerated.
+Lines. Source: basic/transports/stdio of every revision. Only the byte 0x0A ends a message; a
+carriage return before it, blank lines, and one byte order mark before the first message are
+tolerated.
 
 A chunk that is fed is framed in place. The search for the newline of an unfinished line continues
 where it stopped.

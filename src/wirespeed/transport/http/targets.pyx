@@ -1,4 +1,4 @@
-"""The targets of an HTTP listener by path, and the requests and web pages that its gate has let in."""
+"""The targets of an HTTP listener by path, and the requests and web pages that its gate let in."""
 
 cimport cython
 from cpython.time cimport time

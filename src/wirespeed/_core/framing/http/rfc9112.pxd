@@ -1,5 +1,5 @@
-"""HTTP/1.1 as data: classes of bytes, the faults of a message, the methods and header fields that the
-protocol needs, and the values that say how a message ends.
+"""HTTP/1.1 as data: classes of bytes, the faults of a message, the methods and header fields that
+the protocol needs, and the values that say how a message ends.
 
 Sources: RFC 9110, RFC 9112; MCP, basic/transports (Streamable HTTP); LiteMCP, transmission/http.
 """
