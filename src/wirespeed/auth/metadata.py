@@ -5,7 +5,7 @@ Discovery 1.0): the documents, where they lie, and how they are fetched; and the
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
 import msgspec
@@ -176,27 +176,39 @@ async def fetch_document(fetcher: Fetcher, url: str, type: type[T]) -> T | None:
         raise FetchError(f"the document at {address} is not metadata: {reason}") from None
 
 
-async def fetch_server_metadata(fetcher: Fetcher, issuer: str) -> ServerMetadata | None:
-    """The metadata of an authorization server from the first place that has some; None where no
-    place has. FetchError: a document is of another issuer (RFC 8414 section 3.3), or no place has a
-    document and one of them failed."""
+async def first_document(
+    fetcher: Fetcher, urls: Iterable[str], type: type[T]
+) -> tuple[str, T] | None:
+    """The first of several URLs that has a document, and the document; None where none has one.
+    FetchError: none has one, and one of them failed."""
     failure: FetchError | None = None
-    for url in server_metadata_urls(issuer):
+    for url in urls:
         try:
-            found = await fetch_document(fetcher, url, ServerMetadata)
+            found = await fetch_document(fetcher, url, type)
         except FetchError as exc:  # servers answer unknown paths with pages and redirects, too
             failure = failure or exc
             continue
         if found is not None:
-            if found.issuer != issuer:
-                raise FetchError(
-                    f"the metadata at {checked_url(url)} has the issuer {found.issuer[:256]!r}, "
-                    f"not {issuer!r}"
-                )
-            return found
+            return url, found
     if failure is not None:
         raise failure
     return None
+
+
+async def fetch_server_metadata(fetcher: Fetcher, issuer: str) -> ServerMetadata | None:
+    """The metadata of an authorization server from the first place that has some; None where no
+    place has. FetchError: a document is of another issuer (RFC 8414 section 3.3), or no place has a
+    document and one of them failed."""
+    first = await first_document(fetcher, server_metadata_urls(issuer), ServerMetadata)
+    if first is None:
+        return None
+    url, found = first
+    if found.issuer != issuer:
+        raise FetchError(
+            f"the metadata at {checked_url(url)} has the issuer {found.issuer[:256]!r}, "
+            f"not {issuer!r}"
+        )
+    return found
 
 
 def _split(url: str) -> tuple[str, str]:

@@ -42,8 +42,6 @@ from wirespeed.transport.options import HttpRequest, Refusal, User, checked_scop
 if TYPE_CHECKING:
     from wirespeed.auth.dpop_proofs import DpopProofs
 
-__all__ = ["ResourceServer"]
-
 logger = logging.getLogger("wirespeed.server")
 
 KEEP = 60.0  # seconds

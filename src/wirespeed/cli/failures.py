@@ -90,17 +90,14 @@ def exit_code(exc: BaseException) -> int:
         return Exit.TIMEOUT
     if isinstance(exc, RemoteError | InvalidResponse):
         return Exit.REMOTE
-    if isinstance(exc, WirespeedError) or _lacks_package(exc):
+    lacks_package = isinstance(exc, ModuleNotFoundError) and exc.name in _PACKAGES
+    if lacks_package or isinstance(exc, WirespeedError):
         return Exit.UNREACHABLE
     if isinstance(exc, KeyboardInterrupt):
         return Exit.INTERRUPTED
     if isinstance(exc, Terminated):
         return 128 + exc.number
     return Exit.FAULT
-
-
-def _lacks_package(exc: BaseException) -> bool:
-    return isinstance(exc, ModuleNotFoundError) and exc.name in _PACKAGES
 
 
 def printable(text: str, *, lines: bool = False) -> str:

@@ -137,7 +137,7 @@ def _remote(
     # A command makes one connection. The loss of its link is reported at once.
     options: dict[str, Any] = {
         "restart": False,
-        "open_timeout": _open_timeout(access.timeout),
+        "open_timeout": _OPEN_TIMEOUT if access.timeout is None else access.timeout or FOREVER,
         "shown": shown,
     }
     try:
@@ -192,12 +192,6 @@ def _grant(url: str, access: RemoteAccess, auth: AuthConfig | None) -> TokenGran
 def _without_logins(url: str, auth: AuthConfig | None) -> None:
     if auth is not None:
         raise usage(f'--lite: LiteMCP has no logins, and "auth" has the type "{auth.type}"')
-
-
-def _open_timeout(timeout: float | None) -> float:
-    if timeout is None:
-        return _OPEN_TIMEOUT
-    return timeout or FOREVER
 
 
 def _trusting(path: str) -> SSLContext:

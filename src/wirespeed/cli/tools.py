@@ -13,8 +13,6 @@ from wirespeed.cli.failures import Exit, complain, print_json, printable, usage
 from wirespeed.cli.session import Options, connected, run
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from wirespeed.types import CallToolResult
 
 
@@ -164,12 +162,7 @@ class ProgressLine:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exc: object) -> None:
         if self._bar is not None:
             self._bar.stop()
 

@@ -153,9 +153,10 @@ def _screen(status: dict[str, Any], url: str, width: int, note: str = "") -> Gro
     from rich.text import Text
 
     totals = status["totals"]
+    not_ready = "shutting down" if status["draining"] else "not ready"
     head = Text.assemble(
         (f"wirespeed proxy {printable(status['name'])} ", "bold"),
-        ("ready", "bold green") if status["ready"] else (_not_ready(status), "bold red"),
+        ("ready", "bold green") if status["ready"] else (not_ready, "bold red"),
         f"  {url}  up {span(status['uptime'])}",
         (f"  {len(status['workers'])} workers" if len(status["workers"]) > 1 else ""),
     )
@@ -179,10 +180,6 @@ def _screen(status: dict[str, Any], url: str, width: int, note: str = "") -> Gro
         for event in status["events"][:MAX_EVENTS]
     ]
     return Group(*parts, *(["", *events] if events else []))
-
-
-def _not_ready(status: dict[str, Any]) -> str:
-    return "shutting down" if status["draining"] else "not ready"
 
 
 def _table(rows: list[dict[str, Any]], width: int, *columns: str) -> Table:

@@ -22,36 +22,6 @@ from wirespeed.protocol.capabilities import CAPABILITY_OF
 from wirespeed.protocol.revisions import REVISIONS
 from wirespeed.protocol.shapes import fit_struct
 
-__all__ = [
-    "CREATE_MESSAGE",
-    "ELICIT",
-    "LIST_ROOTS",
-    "PARAMS",
-    "RULES",
-    "AskingRules",
-    "CreateMessageResult",
-    "ElicitRequestParams",
-    "ElicitResult",
-    "ListRootsParams",
-    "ListRootsResult",
-    "ModelHint",
-    "ModelPreferences",
-    "Params",
-    "Root",
-    "SampleParams",
-    "SamplingBlock",
-    "SamplingMessage",
-    "ToolChoice",
-    "ToolResultContent",
-    "ToolUseContent",
-    "blocks_of",
-    "elicit_fault",
-    "fit_content",
-    "fit_message",
-    "messages_fault",
-    "missing_capability",
-]
-
 ELICIT = "elicitation/create"
 CREATE_MESSAGE = "sampling/createMessage"
 LIST_ROOTS = "roots/list"

@@ -14,21 +14,6 @@ from msgspec import field
 from wirespeed._exports import set_public_home
 from wirespeed.protocol import shapes
 
-__all__ = [
-    "Annotations",
-    "Audio",
-    "Block",
-    "ContentBlock",
-    "EmbeddedResource",
-    "Icon",
-    "Image",
-    "ResourceContents",
-    "ResourceLink",
-    "Text",
-    "UnknownContent",
-    "fit_block",
-]
-
 _BYTES = (bytes, bytearray, memoryview)
 
 

@@ -12,8 +12,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["ANSWERED", "CAPABILITIES", "CAPABILITY_OF", "declared", "offers", "understood"]
-
 # Their members have settings that only those who know the member can read.
 _FREE = frozenset({"experimental", "extensions"})
 

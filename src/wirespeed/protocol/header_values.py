@@ -8,20 +8,6 @@ from binascii import a2b_base64, b2a_base64
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-__all__ = [
-    "KEYWORD",
-    "MAX_INTEGER",
-    "NAMED_BY",
-    "ParamField",
-    "decode",
-    "encode",
-    "encode_text",
-    "param_fields",
-    "same_value",
-    "value_at",
-    "values_of",
-]
-
 KEYWORD = "x-mcp-header"
 MAX_INTEGER = 2**53 - 1  # what a double holds exactly ("Schema Extension")
 

@@ -9,8 +9,6 @@ from typing import Any
 
 import msgspec
 
-__all__ = ["META_PREFIX", "TASKS_EXTENSION", "check_json", "check_meta", "is_reserved", "passed_on"]
-
 META_PREFIX = "io.modelcontextprotocol/"
 TASKS_EXTENSION = META_PREFIX + "tasks"  # the extension for tasks of 2026-07-28
 

@@ -15,18 +15,6 @@ from wirespeed._exports import set_public_home
 from wirespeed.errors import ToolError
 from wirespeed.protocol.blocks import Block, ResourceContents, Text, UnknownContent
 
-__all__ = [
-    "WHOLE",
-    "WRAP_MARKER",
-    "CallToolResult",
-    "Completion",
-    "GetPromptResult",
-    "PromptMessage",
-    "ReadResourceResult",
-    "Role",
-    "is_wrap",
-]
-
 Role = Literal["user", "assistant"]
 
 _ROLES = ("user", "assistant")

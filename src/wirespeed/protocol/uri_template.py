@@ -15,8 +15,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 from urllib.parse import quote, unquote_to_bytes
 
-__all__ = ["MAX_URI", "Matcher", "UriTemplate", "check_uri", "is_path_escape"]
-
 MAX_URI = 16384  # characters; a longer URI matches no template
 
 _UNRESERVED = "-._~"  # beside letters and digits: RFC 3986 section 2.3

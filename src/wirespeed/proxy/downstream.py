@@ -177,10 +177,6 @@ class Downstream(Side):
         self.audit, self.tracer = audit, tracer
         self.audits = 0 if audit is None else audit.requests
 
-    def came_with(self, request_id: str | None) -> None:
-        """A request has come over HTTP, and the client has given it this id."""
-        self.request_id = request_id
-
     def turn_away(self, code: int, text: str) -> None:
         """Refuse all requests from now on."""
         self.session.refusal = (code, text)

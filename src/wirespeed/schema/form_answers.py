@@ -13,8 +13,6 @@ from collections.abc import Callable, Mapping
 from datetime import date, datetime
 from typing import Any, TypeGuard
 
-__all__ = ["check", "defaults", "fill"]
-
 _EMAIL = re.compile(r"[^@\s]+@[^@\s]+\Z")
 _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[^\s<>\"{}|\\^`]+\Z")
 _DATE = re.compile(r"\d{4}-\d\d-\d\d\Z", re.ASCII)
@@ -111,14 +109,10 @@ def _type_fault(kind: Any, value: Any) -> str | None:
     return None if None in faults or not faults else f"must be {' or '.join(map(str, faults))}"
 
 
-def _is_whole(value: Any) -> bool:
-    return _is_number(value) and value == math.floor(value)
-
-
 _TYPES: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "string": ("a string", lambda value: isinstance(value, str)),
     "number": ("a number", _is_number),
-    "integer": ("a whole number", _is_whole),
+    "integer": ("a whole number", lambda value: _is_number(value) and value == math.floor(value)),
     "boolean": ("true or false", lambda value: isinstance(value, bool)),
     "array": ("a list", lambda value: isinstance(value, list)),
 }

@@ -52,8 +52,6 @@ from wirespeed.schema.json_schema import (
 )
 from wirespeed.schema.python_types import dec_hook
 
-__all__ = ["Email", "Form", "SchemaForm", "Uri", "form_of", "titles"]
-
 T = TypeVar("T")
 
 Email = Annotated[

@@ -19,8 +19,6 @@ from wirespeed.schema.python_types import dec_hook, is_model, lax_dec_hook
 if TYPE_CHECKING:
     from wirespeed.schema.whole_numbers import WholeNumbers
 
-__all__ = ["ArgumentError", "TextSlot", "decode_strings", "slots_of", "text_of", "type_text"]
-
 _SHOWN = 80  # characters of an argument that an error quotes
 _DEPTH = 3  # levels of a type that its text shows
 _FLOAT = re.compile(r"[0-9][.eE]")

@@ -51,20 +51,6 @@ from wirespeed.schema.python_types import (
     type_name,
 )
 
-__all__ = [
-    "DEFS",
-    "build_schemas",
-    "default_form",
-    "describe_validation_error",
-    "input_schema",
-    "may_keep",
-    "nonfinite",
-    "nonfinite_in",
-    "one_line",
-    "prepare_type",
-    "smallest",
-]
-
 _encode = msgspec.json.Encoder().encode
 DEFS = "#/$defs/"
 _PLACEHOLDER = DEFS + "\0"  # no class is named so: replaced before a schema leaves this module

@@ -20,8 +20,6 @@ from wirespeed.errors import SignatureError
 from wirespeed.schema.json_schema import DEFS
 from wirespeed.schema.python_types import HeaderParam, adapter_of, note_of
 
-__all__ = ["place_marks"]
-
 # A part of a TypedDict's field, of the same type as the field.
 _QUALIFIERS = {"Required", "NotRequired", "ReadOnly"}
 

@@ -14,21 +14,6 @@ import msgspec
 
 from wirespeed._exports import set_public_home
 
-__all__ = [
-    "HeaderParam",
-    "Normaliser",
-    "adapted_by",
-    "adapter_of",
-    "dec_hook",
-    "enc_hook",
-    "is_field_info",
-    "is_model",
-    "is_path",
-    "lax_dec_hook",
-    "note_of",
-    "type_name",
-]
-
 _JSON_TYPES = {str: "string", int: "integer", bool: "boolean"}
 _UNIONS = (Union, types.UnionType)
 _encode = msgspec.json.Encoder().encode

@@ -18,8 +18,6 @@ import msgspec
 
 from wirespeed.schema.json_schema import DEFS
 
-__all__ = ["MAX_DIGITS", "MAX_NUMBERS", "WholeNumbers", "digits_of"]
-
 # Digits of a whole number that is not written in digits: ``1e999999999`` must not fill the memory.
 # The integers of 128 bits have at most 39.
 MAX_DIGITS = 40

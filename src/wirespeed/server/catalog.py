@@ -24,9 +24,6 @@ if TYPE_CHECKING:
     from wirespeed.server.requests.launchers import Threads
     from wirespeed.server.requests.operation import Injector
 
-__all__ = ["Entry", "PromptEntry", "ResourceEntry", "TemplateEntry", "ToolEntry"]
-
-
 T = TypeVar("T")
 
 Fit = Callable[[dict[str, Any], str], dict[str, Any]]

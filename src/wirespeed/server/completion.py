@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from wirespeed.server.requests.call import Call
     from wirespeed.server.requests.reply import Body
 
-__all__ = ["MAX_VALUES", "Completable", "complete"]
-
 F = TypeVar("F", bound=Callable[..., Any])
 
 MAX_VALUES = 100  # in one answer (server/utilities/completion, "Completion Results")

@@ -61,8 +61,6 @@ if TYPE_CHECKING:
     from wirespeed.server.requests.call import Call
     from wirespeed.server.requests.reply import Body
 
-__all__ = ["Prompt", "PromptResult", "make_prompt"]
-
 
 class PromptOptions(LimitOptions, total=False):
     """The options of `Server.prompt`; `Server.add_prompt` describes them."""

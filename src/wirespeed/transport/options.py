@@ -15,21 +15,6 @@ from wirespeed.transport.http.options import HttpOptions
 if TYPE_CHECKING:
     from ssl import SSLContext
 
-__all__ = [
-    "AsgiOptions",
-    "Authenticate",
-    "Headers",
-    "HttpRequest",
-    "ListenFields",
-    "ListenOptions",
-    "OnListening",
-    "OnRefused",
-    "Refusal",
-    "RunOptions",
-    "ServeOptions",
-    "User",
-]
-
 OnListening: TypeAlias = Callable[[tuple[str, ...]], object]
 """Called with the URLs of a server, with their bound ports, as soon as clients can connect."""
 

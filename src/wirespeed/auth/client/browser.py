@@ -18,8 +18,6 @@ from urllib.parse import urlsplit
 from wirespeed.errors import AuthorizationError
 from wirespeed.transport.address import is_loopback, parse
 
-__all__ = ["Loopback", "browser", "check_endpoint", "from_terminal", "has_terminal"]
-
 T = TypeVar("T")
 
 MAX_URL = 16384  # characters of an address that is opened

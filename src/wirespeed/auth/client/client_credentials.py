@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from wirespeed.auth.client.tokens import Authenticate, Tokens
     from wirespeed.auth.metadata import ServerMetadata
 
-__all__ = ["JWT_BEARER", "ClientCredentials", "MachineGrant", "MachineOptions", "authentication"]
-
 JWT_BEARER = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 CLIENT_ASSERTION = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 ASSERTION_SECONDS = 60  # that a client assertion is valid

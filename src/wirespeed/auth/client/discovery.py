@@ -17,6 +17,7 @@ from wirespeed.auth.metadata import (
     ServerMetadata,
     fetch_document,
     fetch_server_metadata,
+    first_document,
     resource_metadata_urls,
 )
 from wirespeed.errors import AuthorizationError, shortened
@@ -25,8 +26,6 @@ from wirespeed.transport.address import as_http, parse
 if TYPE_CHECKING:
     from wirespeed.auth.fetch import Fetcher
     from wirespeed.auth.metadata import Challenge
-
-__all__ = ["Found", "canonical", "discover", "server_metadata"]
 
 
 class Found(msgspec.Struct, frozen=True, kw_only=True):
@@ -126,18 +125,8 @@ async def _resource_metadata(
                 "there is none"
             )
         return _checked(found, url)
-    failure: FetchError | None = None
-    for place in resource_metadata_urls(url):
-        try:
-            found = await fetch_document(fetcher, place, ResourceMetadata)
-        except FetchError as exc:  # servers answer unknown paths with pages and redirects, too
-            failure = failure or exc
-            continue
-        if found is not None:
-            return _checked(found, url)
-    if failure is not None:
-        raise failure
-    return None
+    first = await first_document(fetcher, resource_metadata_urls(url), ResourceMetadata)
+    return None if first is None else _checked(first[1], url)
 
 
 def _checked(found: ResourceMetadata, url: str) -> ResourceMetadata:

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from wirespeed.auth.client.session import TokenSession
     from wirespeed.auth.client.tokens import Tokens
 
-__all__ = ["EnterpriseManaged", "JwtBearer"]
-
 TOKEN_EXCHANGE = "urn:ietf:params:oauth:grant-type:token-exchange"
 TOKEN_TYPE = "urn:ietf:params:oauth:token-type:"
 MAX_REFUSED = 16  # assertions that are not sent again

@@ -44,8 +44,6 @@ if TYPE_CHECKING:
     from wirespeed.auth.fetch import Fetcher
     from wirespeed.auth.metadata import ServerMetadata
 
-__all__ = ["AuthorizationRequest", "OAuth", "OpenUrl", "Redirect", "is_current", "register"]
-
 logger = logging.getLogger("wirespeed.client")
 
 OpenUrl: TypeAlias = Callable[[str], object]

@@ -28,16 +28,6 @@ if TYPE_CHECKING:
     from wirespeed.auth.metadata import Challenge
     from wirespeed.transport.options import Headers
 
-__all__ = [
-    "Authorization",
-    "AuthorizationSession",
-    "Login",
-    "TokenGrant",
-    "TokenSession",
-    "revoke",
-    "stored_login",
-]
-
 
 class Authorization(Protocol):
     """A way to get tokens, as ``Client(url, auth=…)`` takes it. One value may serve several clients

@@ -22,9 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from contextlib import AbstractAsyncContextManager
 
-__all__ = ["FileStorage", "KeyringStorage", "MemoryStorage", "TokenStorage"]
-
-
 MAX_FILE = 1 << 20  # bytes of a login
 _POLL = 0.05  # seconds between two attempts to lock a file
 _INDEX = "servers"  # a keyring does not list its entries

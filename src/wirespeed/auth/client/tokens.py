@@ -20,15 +20,6 @@ if TYPE_CHECKING:
     from wirespeed.auth.metadata import ServerMetadata
     from wirespeed.transport.options import Headers
 
-__all__ = [
-    "Authenticate",
-    "ClientIdentity",
-    "Proofs",
-    "Tokens",
-    "ask_token_endpoint",
-    "request_tokens",
-]
-
 MAX_TOKEN = 16384  # characters of an access token, which is sent with every request
 NONE, BASIC, POST = "none", "client_secret_basic", "client_secret_post"
 # Parameters of token requests that no text shows.

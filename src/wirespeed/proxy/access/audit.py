@@ -125,7 +125,7 @@ class AuditLog:
     def arrive(self, asker: Downstream) -> None:
         """A request has come over HTTP from a client without a session. It may have to wait before
         it is passed on, and its header fields are gone then."""
-        asker.came_with(_given_id(asker))
+        asker.request_id = _given_id(asker)
 
     def begin(self, asker: Downstream, answerer: Upstream, message: Message, size: int) -> Record:
         """A request is passed on to a server."""

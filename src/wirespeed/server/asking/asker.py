@@ -53,22 +53,6 @@ if TYPE_CHECKING:
     from wirespeed.server.requests.call import Call, Serving
     from wirespeed.server.requests.launchers import InspectedFunction
 
-__all__ = [
-    "MAX_ROUNDS",
-    "Asker",
-    "DirectAsker",
-    "InputRequest",
-    "InputRequired",
-    "OnProgress",
-    "QuestionOptions",
-    "RootsRequest",
-    "checked",
-    "explicit",
-    "heard",
-    "missing",
-    "split_annotation",
-]
-
 logger = logging.getLogger("wirespeed.server")
 
 MAX_ROUNDS = 10
@@ -227,7 +211,10 @@ class Asker:
             for one in waiting:  # after an error the others are withdrawn
                 one.cancel()
         self.responses = dict(zip(encoded, answers, strict=True))
-        self.state = None if required.state is None else _as_json(required.state)
+        if required.state is None:
+            self.state = None
+        else:  # after a round trip through JSON, as in the modern era
+            self.state = msgspec.json.decode(_encode(required.state))
         return True
 
     async def _send(self, question: InputRequest, params: bytes) -> Any:
@@ -257,11 +244,6 @@ class DirectAsker(Asker):
 
     async def put(self, question: InputRequest, params: bytes, how: QuestionOptions) -> Any:
         return question.answer(await self._request(question, params, how))
-
-
-def _as_json(value: Any) -> Any:
-    """A value after a round trip through JSON, as in the modern era."""
-    return msgspec.json.decode(_encode(value))
 
 
 # -- progress of the client with a request (legacy eras) -------------------------------------------

@@ -14,15 +14,6 @@ from wirespeed.protocol.asking import ELICIT, RULES, ElicitRequestParams, Elicit
 from wirespeed.schema.forms import form_of
 from wirespeed.server.asking.asker import InputRequest, missing
 
-__all__ = [
-    "AcceptedElicitation",
-    "CancelledElicitation",
-    "DeclinedElicitation",
-    "ElicitRequest",
-    "Elicited",
-    "links_required",
-]
-
 T = TypeVar("T")
 U = TypeVar("U")
 

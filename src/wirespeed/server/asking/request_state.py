@@ -36,8 +36,6 @@ from msgspec import UNSET, Raw, UnsetType
 from wirespeed.errors import LimitExceeded, ProtocolError
 from wirespeed.protocol import codes
 
-__all__ = ["DEFAULT_TTL", "MAX_STATE", "RequestState", "Sealer", "digest", "state_secrets"]
-
 logger = logging.getLogger("wirespeed.server")
 
 DEFAULT_TTL = 600.0  # seconds

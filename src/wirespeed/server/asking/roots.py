@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from wirespeed.protocol.asking import Root
     from wirespeed.server.requests.call import Serving
 
-__all__ = ["RootsChange", "RootsListeners"]
-
 F = TypeVar("F", bound=Callable[["RootsChange"], Any])
 
 METHOD = "notifications/roots/list_changed"

@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from wirespeed.server.asking.asker import InputRequired
     from wirespeed.server.requests.call import Call
 
-__all__ = ["RoundsAsker"]
-
 logger = logging.getLogger("wirespeed.server")
 
 # The methods of operations whose requests may be answered with questions.

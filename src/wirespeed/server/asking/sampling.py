@@ -26,8 +26,6 @@ from wirespeed.schema.python_types import enc_hook
 from wirespeed.server.asking.asker import InputRequest
 from wirespeed.server.catalog import check_options
 
-__all__ = ["SampleOptions", "SampleRequest", "Sampled"]
-
 _result = msgspec.json.Decoder(CreateMessageResult).decode
 
 

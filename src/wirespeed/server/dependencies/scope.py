@@ -21,8 +21,6 @@ from wirespeed.errors import ConnectionClosed
 from wirespeed.server.requests.launchers import Threads
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from wirespeed.server.requests.call import Call
 
 logger = logging.getLogger("wirespeed.server")
@@ -86,13 +84,8 @@ class InThread:
             job.add_done_callback(self._leave_late)
             raise
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> Any:
-        return await self._threads.in_thread(self._manager.__exit__, [kind, exc, traceback], None)
+    async def __aexit__(self, *exc: object) -> Any:
+        return await self._threads.in_thread(self._manager.__exit__, [*exc], None)
 
     def _leave_late(self, job: Job[Any]) -> None:
         if not job.cancelled() and job.exception() is None:
@@ -114,13 +107,8 @@ class AtOnce:
     async def __aenter__(self) -> Any:
         return self._manager.__enter__()
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> Any:
-        return self._manager.__exit__(kind, exc, traceback)
+    async def __aexit__(self, *exc: object) -> Any:
+        return self._manager.__exit__(*exc)  # type: ignore[arg-type]
 
 
 # -- the scope of a request -----------------------------------------------------------------------

@@ -8,8 +8,6 @@ from typing import TypeAlias
 from wirespeed.server.middleware.inbound import InboundRequest, Reply
 from wirespeed.server.middleware.stack import ServerRequest
 
-__all__ = ["AskMiddleware", "AskNext", "CallNext", "Middleware"]
-
 CallNext: TypeAlias = Callable[[InboundRequest], Awaitable[Reply | None]]
 """The function that a middleware calls for the answer of the next one, or of the handler. The
 answer is None for subscriptions/listen alone."""

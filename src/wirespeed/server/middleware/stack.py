@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from wirespeed.server.requests.call import Serving
     from wirespeed.server.requests.observer import Observer
 
-__all__ = ["MiddlewareStack", "ServerRequest"]
-
 Function = TypeVar("Function", bound="Middleware")
 AskFunction = TypeVar("AskFunction", bound="AskMiddleware")
 

@@ -24,20 +24,6 @@ if TYPE_CHECKING:
     from wirespeed.server.requests.call import Call
     from wirespeed.server.requests.reply import Body
 
-__all__ = [
-    "HandlerContext",
-    "Injected",
-    "Injector",
-    "LimitOptions",
-    "call_from",
-    "check_timeout",
-    "cursor_of",
-    "invoke",
-    "make_feature",
-    "params_of",
-    "unknown",
-]
-
 Handler: TypeAlias = "Callable[[Call, Message], Body | Coroutine[Any, Any, Body] | None]"
 
 # Names that an unknown one is compared with: each costs some 10 µs.

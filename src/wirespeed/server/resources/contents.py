@@ -36,8 +36,6 @@ from wirespeed.protocol.revisions import LATEST_MODERN, Revision
 from wirespeed.server.requests.reply import Body
 from wirespeed.server.tools.results import ResultError, to_json
 
-__all__ = ["ContentsPlan", "ResourceResult", "cache_hints"]
-
 _BYTES = (bytes, bytearray, memoryview)
 _READ = "resources/read"
 _LONGEST_MS = 2**53 - 1  # the largest integer that every reader of JSON has

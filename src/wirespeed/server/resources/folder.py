@@ -15,8 +15,6 @@ from pathlib import PurePosixPath
 
 from wirespeed.protocol.uri_template import is_path_escape
 
-__all__ = ["MAX_FILE", "Folder", "FolderFile", "relative_path"]
-
 MAX_FILE = 16 << 20  # bytes of a file that is served, by default
 _MAX_NAMES = 1000  # entries of one directory that are looked at to complete a path
 

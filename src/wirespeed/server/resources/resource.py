@@ -52,16 +52,6 @@ if TYPE_CHECKING:
     from wirespeed.server.requests.call import Call
     from wirespeed.server.requests.reply import Body
 
-__all__ = [
-    "Resource",
-    "ResourceTemplate",
-    "TemplateArguments",
-    "check_fixed",
-    "defaults",
-    "folder_template",
-    "make_resource",
-]
-
 
 class FolderOptions(TypedDict, total=False):
     """The options that resources and folders share; `Server.add_resource` describes them."""
@@ -208,7 +198,7 @@ class _Reader:
     ) -> None:
         self._spec = spec
         self._plan = plan
-        self._feature = make_feature(spec, "resource", _as_it_is, service, options)
+        self._feature = make_feature(spec, "resource", lambda body, _: body, service, options)
 
     def start(self, call: Call, message: Message, uri: str, values: Mapping[str, Any]) -> None:
         """Begin the call that answers."""
@@ -235,10 +225,6 @@ class _Reader:
             return self._plan.encode(uri, value, call.revision, retried=retried)
         except ResourceNotFound as exc:
             raise not_found(exc.uri or uri, call.revision, exc.message) from exc
-
-
-def _as_it_is(body: Body, revision: Revision) -> Body:
-    return body
 
 
 def not_found(uri: str, revision: Revision, message: str = "Resource not found") -> ProtocolError:

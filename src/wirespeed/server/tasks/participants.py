@@ -9,8 +9,6 @@ from collections.abc import Callable, Iterable, Iterator
 from wirespeed.tasks.model import Task
 from wirespeed.tasks.store import now_ms
 
-__all__ = ["TaskWorker", "TaskWorkers", "seconds_until"]
-
 
 class TaskWorker:
     """A handler that works on one task.

@@ -62,20 +62,6 @@ from wirespeed.schema.json_schema import (
 from wirespeed.schema.python_types import adapter_of, dec_hook, enc_hook, is_model, is_path
 from wirespeed.server.tools.encode import fast_json, text_content
 
-__all__ = [
-    "Encoded",
-    "RawResult",
-    "ResultError",
-    "ResultKind",
-    "ResultPlan",
-    "ToolResult",
-    "as_block",
-    "check_finite",
-    "error_content",
-    "plan_result",
-    "to_json",
-]
-
 # Found out before, as in `wirespeed.schema.json_schema`.
 _outputs: dict[tuple[Any, str], "Output"] = {}
 

@@ -73,8 +73,6 @@ if typing.TYPE_CHECKING:
 
 logger = logging.getLogger("wirespeed.server")
 
-__all__ = ["ToolSpec", "inspect_tool", "parse_docstring"]
-
 Extra: TypeAlias = Literal["forbid", "ignore"]
 
 _IMMUTABLE = (type(None), bool, int, float, complex, str, bytes, Enum, types.FunctionType, type)

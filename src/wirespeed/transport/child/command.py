@@ -22,18 +22,6 @@ from msgspec.structs import force_setattr
 from wirespeed._exports import set_public_home
 from wirespeed.transport.options import Names
 
-__all__ = [
-    "SAFE_ENV",
-    "SAFE_ENV_PREFIXES",
-    "ProcessLimits",
-    "StderrTarget",
-    "Stdio",
-    "account_of",
-    "command_of",
-    "identity_of",
-    "safe_environment",
-]
-
 StderrTarget: TypeAlias = "str | os.PathLike[str] | IO[bytes] | IO[str] | Callable[[str], object]"
 
 # The official SDKs let a server inherit the first six. The others change the form of text and

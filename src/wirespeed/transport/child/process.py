@@ -39,8 +39,6 @@ from wirespeed.transport.fd import enlarge_pipe
 if TYPE_CHECKING:
     from wirespeed.transport.child.command import Stdio
 
-__all__ = ["Child", "describe_status", "launch_faults", "launch_reason"]
-
 log = logging.getLogger("wirespeed.stdio")
 
 

@@ -19,8 +19,6 @@ import threading
 from collections.abc import Callable
 from typing import IO, Any, Protocol
 
-__all__ = ["MAX_LINE", "MAX_RATE", "TAIL_BYTES", "TAIL_LINES", "Drain", "Sink", "open_sink"]
-
 log = logging.getLogger("wirespeed.stdio")
 
 TAIL_LINES = 20

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from wirespeed.transport.service import Service
     from wirespeed.transport.taskpool import TaskPool
 
-__all__ = ["AsgiApp"]
-
 logger = logging.getLogger("wirespeed.server")
 
 Scope: TypeAlias = MutableMapping[str, Any]

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from wirespeed.transport.http.routes import HttpResponse
     from wirespeed.transport.options import HttpRequest
 
-__all__ = ["EventStore", "HttpOptions", "RouteHandler"]
-
 RouteHandler: TypeAlias = "Callable[[HttpRequest], Awaitable[HttpResponse]]"
 
 # Seconds, and counts, that have to be above 0. Those that may be None have no limit then.

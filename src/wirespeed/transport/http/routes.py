@@ -21,8 +21,6 @@ from wirespeed.transport.service import has_capability
 from wirespeed.transport.taskpool import TaskPool
 from wirespeed.transport.taskpool_choice import LAST_WAIT
 
-__all__ = ["HttpResponse"]
-
 logger = logging.getLogger("wirespeed.server")
 
 

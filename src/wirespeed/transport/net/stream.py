@@ -136,10 +136,7 @@ def make_prompt(sock: socket.socket, place: Any) -> None:
     for name, value in _KEEPALIVE.items():
         if hasattr(socket, name):  # where the system supports it
             sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
-    if _is_loopback(place[0]) and hasattr(socket, "TCP_CONGESTION"):
+    is_local = place[0].startswith(("127.", "::ffff:127.")) or place[0] == "::1"
+    if is_local and hasattr(socket, "TCP_CONGESTION"):
         with contextlib.suppress(OSError):  # it is faster with it, and right without it
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, b"reno")
-
-
-def _is_loopback(host: str) -> bool:
-    return host.startswith(("127.", "::ffff:127.")) or host == "::1"
