@@ -69,14 +69,14 @@ INSIDE = {
         session
     """,
     "transport": """
-        backoff wire_trace schemes
+        backoff rate_limited_log wire_trace schemes
         signals link address _task_api
         http.options
         options
         loop fd memory
         taskpool
         service
-        logs
+        access_log
         pooled_tasks
         taskpool_choice
         gate

@@ -1,8 +1,6 @@
 """Access tokens as a server sees them: the interface of verifiers, `AnyOf`, which joins verifiers,
 the rules for claims, and tokens that an operator hands out, of which a server knows only hashes."""
 
-from __future__ import annotations
-
 import hashlib
 import math
 import secrets

@@ -36,8 +36,8 @@ from wirespeed.auth.metadata import (
 from wirespeed.errors import CannotVerify, InvalidToken
 from wirespeed.transport.gate import NOBODY, Admission, Gate, Refused, digest
 from wirespeed.transport.http.exchange import Exchange, HttpTarget
-from wirespeed.transport.logs import RateLimitedLog
 from wirespeed.transport.options import HttpRequest, Refusal, User, checked_scopes
+from wirespeed.transport.rate_limited_log import RateLimitedLog
 
 if TYPE_CHECKING:
     from wirespeed.auth.dpop_proofs import DpopProofs

@@ -34,7 +34,7 @@ from wirespeed.litemcp.tool import parameter_of
 from wirespeed.protocol.blocks import Audio, Image, Text, UnknownContent
 from wirespeed.schema.from_strings import ArgumentError, text_of, type_text
 from wirespeed.server.tools.results import ToolResult
-from wirespeed.transport.logs import RateLimitedLog
+from wirespeed.transport.rate_limited_log import RateLimitedLog
 
 if TYPE_CHECKING:
     from wirespeed.client.client import Client

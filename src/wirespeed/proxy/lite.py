@@ -30,8 +30,8 @@ from wirespeed.proxy.flow.rates import host_of
 from wirespeed.server.server import Server
 from wirespeed.transport.gate import Admission, Refused
 from wirespeed.transport.http.exchange import HttpTarget
-from wirespeed.transport.logs import RateLimitedLog
 from wirespeed.transport.options import Headers, Refusal
+from wirespeed.transport.rate_limited_log import RateLimitedLog
 from wirespeed.transport.service import Peer
 from wirespeed.transport.taskpool_choice import LAST_WAIT
 

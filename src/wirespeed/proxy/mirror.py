@@ -24,7 +24,7 @@ from wirespeed.proxy.upstream import told
 from wirespeed.server.context import Context
 from wirespeed.server.server import Server
 from wirespeed.server.tools.signature import WireName
-from wirespeed.transport.logs import RateLimitedLog
+from wirespeed.transport.rate_limited_log import RateLimitedLog
 
 if TYPE_CHECKING:
     from wirespeed._core.slab import Lease

@@ -29,7 +29,7 @@ from wirespeed.proxy.binding import UNBOUND
 from wirespeed.proxy.own_requests import ProxyRequest, envelope
 from wirespeed.proxy.side import Route, Side
 from wirespeed.proxy.upstream_side import UpstreamSide
-from wirespeed.transport.logs import RateLimitedLog
+from wirespeed.transport.rate_limited_log import RateLimitedLog
 
 if TYPE_CHECKING:
     from collections.abc import Callable

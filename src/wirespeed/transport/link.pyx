@@ -15,7 +15,7 @@ import logging
 import os
 from weakref import WeakKeyDictionary
 
-from wirespeed.transport.logs import RateLimitedLog
+from wirespeed.transport.rate_limited_log import RateLimitedLog
 
 _quiet = RateLimitedLog(logging.getLogger("wirespeed.transport"))
 if os.environ.get("WIRESPEED_TRACE") == "1":

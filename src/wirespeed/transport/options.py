@@ -1,7 +1,5 @@
 """Options of listening: who may come in, how many, and how long each may keep a server waiting."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence

@@ -19,7 +19,7 @@ from wirespeed.transport.child import stderr
 from wirespeed.transport.child.stderr import Drain
 from wirespeed.transport.fd import FdLink
 from wirespeed.transport.link import Endpoint
-from wirespeed.transport.logs import RateLimitedLog
+from wirespeed.transport.rate_limited_log import RateLimitedLog
 from wirespeed.transport.stdio import FileLink
 
 pytestmark = [pytest.mark.both_loops]

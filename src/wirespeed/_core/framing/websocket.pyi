@@ -3,11 +3,21 @@ from typing import Literal, Protocol, final
 
 from typing_extensions import Buffer
 
-from wirespeed._core.framing.base import Framer
+from wirespeed._core.framing.base import Framer, FrameWriter
 
 class _Deflate(Protocol):
     def encode(self, data: bytes, /) -> Buffer: ...
     def decode(self, data: bytes, max_size: int, /) -> Buffer | None: ...
+
+@final
+class WebSocketWriter(FrameWriter):
+    def __new__(
+        cls,
+        masks: bool = False,
+        raw: bool = False,
+        deflate: _Deflate | None = None,
+        random: Callable[[int], bytes] | None = None,
+    ) -> WebSocketWriter: ...
 
 @final
 class WebSocketFramer(Framer):

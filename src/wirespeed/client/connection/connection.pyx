@@ -34,7 +34,7 @@ from wirespeed.client.timeouts import timed_out
 from wirespeed.errors import InvalidResponse, LimitExceeded, RemoteError
 from wirespeed.protocol import codes
 from wirespeed.protocol.messages import ErrorObject
-from wirespeed.transport.logs import RateLimitedLog
+from wirespeed.transport.rate_limited_log import RateLimitedLog
 
 logger = logging.getLogger("wirespeed.client")
 

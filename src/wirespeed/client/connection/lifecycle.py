@@ -30,7 +30,7 @@ from wirespeed.errors import (
     WirespeedError,
 )
 from wirespeed.transport.backoff import Backoff
-from wirespeed.transport.logs import RateLimitedLog
+from wirespeed.transport.rate_limited_log import RateLimitedLog
 
 if TYPE_CHECKING:
     from wirespeed._core.envelope import Message

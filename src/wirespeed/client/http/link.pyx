@@ -52,7 +52,7 @@ from wirespeed.errors import (
 from wirespeed.protocol import codes
 from wirespeed.protocol.header_values import NAMED_BY
 from wirespeed.protocol.messages import ErrorObject
-from wirespeed.transport.logs import RateLimitedLog
+from wirespeed.transport.rate_limited_log import RateLimitedLog
 
 logger = logging.getLogger("wirespeed.client")
 

@@ -24,7 +24,7 @@ from wirespeed.protocol.results import (
     ReadResourceResult,
     Role,
 )
-from wirespeed.transport.logs import RateLimitedLog
+from wirespeed.transport.rate_limited_log import RateLimitedLog
 
 __all__ = [
     "PageDecoder",

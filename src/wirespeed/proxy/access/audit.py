@@ -23,7 +23,7 @@ from wirespeed.errors import TransportError
 from wirespeed.protocol import codes
 from wirespeed.proxy.flow.rates import host_of
 from wirespeed.proxy.side import Audits
-from wirespeed.transport.logs import RateLimitedLog
+from wirespeed.transport.rate_limited_log import RateLimitedLog
 
 if TYPE_CHECKING:
     from wirespeed._core.envelope import Message

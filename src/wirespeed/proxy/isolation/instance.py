@@ -13,7 +13,7 @@ from wirespeed.proxy.binding import UNBOUND, Binding
 from wirespeed.proxy.downstream import outermost, principal_of
 from wirespeed.proxy.supervision.resilience import MAX_KEPT, CircuitBreaker, Retries
 from wirespeed.proxy.upstream import is_down
-from wirespeed.transport.logs import RateLimitedLog
+from wirespeed.transport.rate_limited_log import RateLimitedLog
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator

@@ -28,7 +28,7 @@ from wirespeed.proxy.supervision.resilience import CircuitBreaker
 from wirespeed.proxy.supervision.supervisor import RunningServer, Supervisor
 from wirespeed.proxy.upstream import is_down, remote_error, told
 from wirespeed.transport.child.command import Stdio
-from wirespeed.transport.logs import RateLimitedLog
+from wirespeed.transport.rate_limited_log import RateLimitedLog
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -23,7 +23,7 @@ from wirespeed._exports import set_public_home
 if TYPE_CHECKING:
     from wirespeed.server.http.exchange import McpExchange
     from wirespeed.transport.http.options import EventStore
-    from wirespeed.transport.logs import RateLimitedLog
+    from wirespeed.transport.rate_limited_log import RateLimitedLog
 
 MAX_UNWRITTEN = 4 * 1024 * 1024  # bytes of events that wait for a store
 

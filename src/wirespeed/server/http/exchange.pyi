@@ -7,7 +7,7 @@ from wirespeed.peer.connection import SessionConnection
 from wirespeed.server.http.http_session import HttpSession
 from wirespeed.transport.http.exchange import Exchange
 from wirespeed.transport.http.options import EventStore, HttpOptions
-from wirespeed.transport.logs import RateLimitedLog
+from wirespeed.transport.rate_limited_log import RateLimitedLog
 
 LAST_WAIT: float
 

@@ -29,7 +29,7 @@ from wirespeed.server.tasks.participants import (
 from wirespeed.tasks.model import Task, TaskLimit, TaskStateError, new_task_id
 from wirespeed.tasks.store import TaskStore, now_ms
 from wirespeed.tasks.views import CANCELLED, not_found
-from wirespeed.transport.logs import RateLimitedLog
+from wirespeed.transport.rate_limited_log import RateLimitedLog
 
 if TYPE_CHECKING:
     from wirespeed.server.requests.call import Serving

@@ -13,7 +13,7 @@ import logging
 
 from wirespeed._core.framing.http.writer import field_lines
 from wirespeed.transport.http.cors import response_fields
-from wirespeed.transport.logs import RateLimitedLog
+from wirespeed.transport.rate_limited_log import RateLimitedLog
 from wirespeed.transport.taskpool_choice import LAST_WAIT
 
 logger = logging.getLogger("wirespeed.server")
@@ -103,7 +103,7 @@ cdef class HttpSite:
 
             self.forwarded = Forwarded(options.trusted_proxies)
         if options.access_log is not None:
-            from wirespeed.transport.logs import AccessLog
+            from wirespeed.transport.access_log import AccessLog
 
             self.log = AccessLog(options.access_log, options.access_log_sample)
 

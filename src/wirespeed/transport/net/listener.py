@@ -18,7 +18,6 @@ import msgspec
 from wirespeed._core.slab import InputBudget, give_back
 from wirespeed.transport.address import Address, urls_of
 from wirespeed.transport.http.options import default_name
-from wirespeed.transport.logs import RateLimitedLog
 from wirespeed.transport.net.connections import ServedConnection, ServedHttp
 from wirespeed.transport.net.keepalive import KeepAlive
 from wirespeed.transport.net.sockets import ListeningSockets, listen
@@ -31,6 +30,7 @@ from wirespeed.transport.net.stream import (
     start,
 )
 from wirespeed.transport.options import ListenOptions, OnListening
+from wirespeed.transport.rate_limited_log import RateLimitedLog
 from wirespeed.transport.service import Alive, Connecting, Peer, Service, has_capability
 from wirespeed.transport.signals import Drainable, signals_drain
 from wirespeed.transport.taskpool_choice import close_pool, open_pool
@@ -39,10 +39,10 @@ if TYPE_CHECKING:
     from wirespeed._core.framing.base import Framer
     from wirespeed._core.framing.websocket import WebSocketFramer
     from wirespeed.limits import Limits
+    from wirespeed.transport.access_log import ConnectionLog
     from wirespeed.transport.gate import Admission
     from wirespeed.transport.http.exchange import HttpTarget
     from wirespeed.transport.http.targets import HttpSite
-    from wirespeed.transport.logs import ConnectionLog
     from wirespeed.transport.net.handover import Mailbox
     from wirespeed.transport.websocket.target import Opening
 
@@ -106,7 +106,7 @@ class Listener:
         self._quiet = RateLimitedLog(logger)
         self._log: ConnectionLog | None = None
         if options.access_log is not None:
-            from wirespeed.transport.logs import ConnectionLog
+            from wirespeed.transport.access_log import ConnectionLog
 
             self._log = ConnectionLog(options.access_log, self.address.scheme)
         limit = options.open_timeout

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from wirespeed.transport.logs import AccessLog
+from wirespeed.transport.access_log import AccessLog
 
 
 @pytest.fixture

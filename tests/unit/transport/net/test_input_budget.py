@@ -17,7 +17,7 @@ from lab.serve import Answer, Bare, lab_server, serving
 from wirespeed import HttpRequest, Limits, Server
 from wirespeed.litemcp import LiteServer
 from wirespeed.transport import link as link_module
-from wirespeed.transport.logs import RateLimitedLog
+from wirespeed.transport.rate_limited_log import RateLimitedLog
 
 HTTP = "http://127.0.0.1:0/mcp"
 SIZE = 200_000

@@ -1,49 +1,15 @@
-"""Logs with a limit, for events that a peer can cause as often as it likes, and the access log: one
-line a request over HTTP; for a WebSocket or a stream socket a line when the connection is opened,
-and one when it has ended. No line has a query, header fields or tokens."""
+"""The access log: one line a request over HTTP; for a WebSocket or a stream socket a line when the
+connection is opened, and one when it has ended. No line has a query, header fields or tokens."""
 
 from __future__ import annotations
 
 import json
 import logging
-import time
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from wirespeed.transport.service import Peer
-
-
-class RateLimitedLog:
-    """Logs at most ``lines`` lines in ``seconds`` seconds, then the number of lines left out.
-
-    Args:
-        logger: The logger that gets the lines.
-        lines: The lines that are logged in one period.
-        seconds: The length of a period.
-    """
-
-    def __init__(self, logger: logging.Logger, *, lines: int = 20, seconds: float = 10.0) -> None:
-        self._logger = logger
-        self._lines = lines
-        self._seconds = seconds
-        self._began = 0.0
-        self._said = 0
-
-    def log(self, level: int, text: str, *args: Any, exc_info: BaseException | None = None) -> None:
-        """Log a line; count it only, if the period has had its lines."""
-        if not self._logger.isEnabledFor(level):
-            return
-        now = time.monotonic()
-        if self._said == 0 or now - self._began >= self._seconds:
-            if self._said > self._lines:
-                left_out = self._said - self._lines
-                self._logger.log(level, "%d similar lines were left out", left_out)
-            self._began, self._said = now, 0
-        self._said += 1
-        if self._said <= self._lines:
-            self._logger.log(level, text, *args, exc_info=exc_info)
-
 
 logger = logging.getLogger("wirespeed.access")
 
