@@ -40,8 +40,9 @@ from wirespeed.client.results.features import (
 )
 from wirespeed.client.timeouts import CLIENT_DEFAULT, Timeout
 from wirespeed.errors import InvalidResponse, RemoteError, Unsupported
-from wirespeed.protocol import codes, shapes
+from wirespeed.protocol import codes
 from wirespeed.protocol.results import Completion, GetPromptResult, ReadResourceResult
+from wirespeed.protocol.revisions import fit
 
 __all__ = ["FeatureRequests"]
 
@@ -291,7 +292,7 @@ class FeatureRequests:
         if context is not None:
             params["context"] = {"arguments": _strings(context, "context")}
             revision = await self._sender.revision()
-            params = shapes.fit("CompleteParams", params, revision.version)
+            params = fit("CompleteParams", params, revision.version)
         return await self._sender.send(
             method, params_text(method, params), decode_completion, timeout, meta=meta
         )

@@ -18,9 +18,7 @@ from msgspec import UNSET, field
 
 from wirespeed._exports import set_public_home
 from wirespeed.protocol.blocks import Audio, Block, ContentBlock, Image, Text, fit_block
-from wirespeed.protocol.capabilities import CAPABILITY_OF
-from wirespeed.protocol.revisions import REVISIONS
-from wirespeed.protocol.shapes import fit_struct
+from wirespeed.protocol.revisions import CAPABILITY_OF, REVISIONS, fit_struct
 
 ELICIT = "elicitation/create"
 CREATE_MESSAGE = "sampling/createMessage"

@@ -3,7 +3,7 @@ both sides.
 
 Sources: server/tools, "Tool Result", server/resources, "Resource Contents", and the ``schema.ts``
 of each revision. Audio is from 2025-03-26 on, links to resources from 2025-06-18 on; which members
-a revision does not have is in `wirespeed.protocol.shapes`.
+a revision does not have is in `wirespeed.protocol.revisions`.
 """
 
 from typing import Any, Literal
@@ -12,7 +12,7 @@ import msgspec
 from msgspec import field
 
 from wirespeed._exports import set_public_home
-from wirespeed.protocol import shapes
+from wirespeed.protocol.revisions import fit_struct, has_kind
 
 _BYTES = (bytes, bytearray, memoryview)
 
@@ -144,9 +144,9 @@ class UnknownContent(msgspec.Struct):
 def fit_block(block: ContentBlock | UnknownContent, version: str) -> ContentBlock:
     """A block as a revision has it: without the members that it does not know; a text that says
     what it was, where the revision does not have the kind."""
-    if isinstance(block, UnknownContent) or not shapes.has_kind(type(block).__name__, version):
+    if isinstance(block, UnknownContent) or not has_kind(type(block).__name__, version):
         return Text(block.describe())
-    return shapes.fit_struct(block, version)
+    return fit_struct(block, version)
 
 
 def _check_bytes(owner: object, data: object) -> None:

@@ -20,9 +20,10 @@ from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 import msgspec
 
 from wirespeed.errors import ProtocolError, SignatureError, shortened
-from wirespeed.protocol import codes, shapes
+from wirespeed.protocol import codes
 from wirespeed.protocol.messages import CompleteContext, CompleteParams, PromptReference, given
 from wirespeed.protocol.results import Completion
+from wirespeed.protocol.revisions import has_member
 from wirespeed.server.catalog import Registrar, check_options
 from wirespeed.server.permissions import check_scopes
 from wirespeed.server.requests.call import context_class
@@ -182,7 +183,7 @@ class Completable:
         completer = self._completers.get(name)
         if completer is not None:
             others: dict[str, str] = {}
-            if shapes.has("CompleteParams", "context", call.revision.version):
+            if has_member("CompleteParams", "context", call.revision.version):
                 others = _known(params.context)
             completer.start(call, message, value, others)
             return None

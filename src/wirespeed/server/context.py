@@ -13,8 +13,12 @@ import msgspec
 
 from wirespeed._exports import set_public_home
 from wirespeed.errors import Unsupported
-from wirespeed.protocol.capabilities import understood
-from wirespeed.protocol.revisions import LOG_LEVELS, META_CLIENT_CAPABILITIES, META_CLIENT_INFO
+from wirespeed.protocol.revisions import (
+    LOG_LEVELS,
+    META_CLIENT_CAPABILITIES,
+    META_CLIENT_INFO,
+    understood,
+)
 from wirespeed.server.requests.call import use_contexts
 
 if TYPE_CHECKING:

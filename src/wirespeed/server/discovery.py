@@ -7,10 +7,9 @@ from typing import Any
 
 import msgspec
 
-from wirespeed.protocol import shapes
 from wirespeed.protocol.blocks import Icon
 from wirespeed.protocol.meta import check_json
-from wirespeed.protocol.revisions import LEGACY_VERSIONS, MODERN_VERSIONS, REVISIONS, Revision
+from wirespeed.protocol.revisions import LEGACY_VERSIONS, MODERN_VERSIONS, REVISIONS, Revision, fit
 from wirespeed.server.requests.reply import Whole, modern_end
 
 # In the order in which clients see them.
@@ -136,7 +135,7 @@ class ServerDiscovery:
         result: dict[str, Any] = {
             "protocolVersion": revision.version,
             "capabilities": self.capabilities(revision),
-            "serverInfo": shapes.fit("Implementation", self._info, revision.version),
+            "serverInfo": fit("Implementation", self._info, revision.version),
         }
         if self.instructions is not None:
             result["instructions"] = self.instructions

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Unpack
 
 from wirespeed.errors import ResourceNotFound, shortened
-from wirespeed.protocol import shapes
+from wirespeed.protocol.revisions import fit
 from wirespeed.server.catalog import Catalog, Registrar, check_options
 from wirespeed.server.permissions import check_scopes
 from wirespeed.server.requests.operation import unknown
@@ -41,7 +41,7 @@ class PromptCatalog(Catalog["Prompt"]):
         super().__init__(
             "prompt",
             "prompts",
-            lambda entry, version: shapes.fit("Prompt", entry, version),
+            lambda entry, version: fit("Prompt", entry, version),
             discovery=service.discovery,
             page_size=service.page_size,
             changed=lambda: service.list_changed("prompts"),
@@ -88,7 +88,7 @@ class ResourceCatalog:
             return Catalog(
                 kind,
                 member,
-                lambda entry, version: shapes.fit(row, entry, version),
+                lambda entry, version: fit(row, entry, version),
                 discovery=service.discovery,
                 page_size=service.page_size,
                 changed=lambda: service.list_changed("resources"),

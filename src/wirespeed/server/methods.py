@@ -17,9 +17,8 @@ import msgspec
 
 from wirespeed.errors import ProtocolError, shortened
 from wirespeed.protocol import codes
-from wirespeed.protocol.capabilities import understood
 from wirespeed.protocol.messages import DiscoverParams, InitializeParams, SetLevelParams
-from wirespeed.protocol.revisions import LATEST_LEGACY, LOG_LEVELS, REVISIONS, Revision
+from wirespeed.protocol.revisions import LATEST_LEGACY, LOG_LEVELS, REVISIONS, Revision, understood
 from wirespeed.server.requests.call import Feature, Handshake
 from wirespeed.server.requests.operation import cursor_of, params_of
 from wirespeed.server.requests.reply import Body

@@ -18,7 +18,7 @@ anything else                     one of the user: its JSON as text
 
 Content that the client's revision does not have (audio before 2025-03-26, resource links before
 2025-06-18) becomes a text that says what it was; members that it does not have are left out
-(`wirespeed.protocol.shapes`).
+(`wirespeed.protocol.revisions`).
 
 Arguments are strings on the wire. Arguments of other types are decoded: numbers,
 ``true``, members of an `Enum` or ``Literal``, dates; lists, dicts and structs from their JSON.

@@ -12,11 +12,11 @@ import msgspec
 
 from wirespeed.errors import ProtocolError
 from wirespeed.protocol import codes
-from wirespeed.protocol.revisions import META
+from wirespeed.protocol.meta import META_PREFIX
 from wirespeed.tasks.model import Task, TaskStatus, timestamp
 from wirespeed.tasks.store import TaskStore, now_ms
 
-RELATED_TASK = META + "related-task"
+RELATED_TASK = META_PREFIX + "related-task"
 CANCELLED = "The task was cancelled by request"
 
 

@@ -44,8 +44,7 @@ from wirespeed.protocol.asking import (
     messages_fault,
     missing_capability,
 )
-from wirespeed.protocol.capabilities import CAPABILITY_OF
-from wirespeed.protocol.shapes import fit_struct
+from wirespeed.protocol.revisions import CAPABILITY_OF, fit_struct
 from wirespeed.transport.loop import Workers, is_coroutine_function
 
 __all__ = [

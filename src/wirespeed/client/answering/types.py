@@ -23,7 +23,7 @@ from wirespeed.protocol.asking import (
     fit_content,
 )
 from wirespeed.protocol.blocks import Audio, Text
-from wirespeed.protocol.shapes import has_kind
+from wirespeed.protocol.revisions import has_kind
 from wirespeed.schema.form_answers import defaults, fill
 
 __all__ = [

@@ -24,10 +24,10 @@ from wirespeed.errors import (
     VersionMismatch,
 )
 from wirespeed.protocol import codes
-from wirespeed.protocol.capabilities import ANSWERED, declared, understood
 from wirespeed.protocol.messages import DiscoverResult, InitializeResult
 from wirespeed.protocol.meta import TASKS_EXTENSION
 from wirespeed.protocol.revisions import (
+    ANSWERED,
     LATEST_LEGACY,
     LATEST_MODERN,
     LEGACY_VERSIONS,
@@ -39,6 +39,8 @@ from wirespeed.protocol.revisions import (
     MODERN_VERSIONS,
     REVISIONS,
     Revision,
+    declared,
+    understood,
 )
 
 if TYPE_CHECKING:

@@ -34,7 +34,7 @@ from wirespeed.errors import (
     RemoteError,
     TransportError,
 )
-from wirespeed.protocol.capabilities import offers
+from wirespeed.protocol.revisions import offers
 from wirespeed.transport.backoff import Backoff
 from wirespeed.transport.rate_limited_log import RateLimitedLog
 

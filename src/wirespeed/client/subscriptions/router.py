@@ -37,8 +37,7 @@ from wirespeed.errors import (
     TransportError,
     WirespeedError,
 )
-from wirespeed.protocol.capabilities import offers
-from wirespeed.protocol.revisions import META_SUBSCRIPTION_ID
+from wirespeed.protocol.revisions import META_SUBSCRIPTION_ID, offers
 from wirespeed.transport.backoff import Backoff
 from wirespeed.transport.rate_limited_log import RateLimitedLog
 

@@ -28,13 +28,13 @@ from wirespeed.errors import (
     WirespeedError,
 )
 from wirespeed.protocol import codes
-from wirespeed.protocol.capabilities import understood
 from wirespeed.protocol.revisions import (
     LATEST_LEGACY,
     LATEST_MODERN,
     LEGACY_VERSIONS,
     MODERN_VERSIONS,
     REVISIONS,
+    understood,
 )
 from wirespeed.proxy.own_requests import client_info, envelope, pages
 from wirespeed.proxy.supervision.supervisor import StartAgain

@@ -16,8 +16,13 @@ import msgspec
 
 from wirespeed.errors import RemoteError, VersionMismatch
 from wirespeed.protocol import codes
-from wirespeed.protocol.capabilities import CAPABILITY_OF, understood
-from wirespeed.protocol.revisions import LATEST_LEGACY, LEGACY_VERSIONS, LOG_LEVELS
+from wirespeed.protocol.revisions import (
+    CAPABILITY_OF,
+    LATEST_LEGACY,
+    LEGACY_VERSIONS,
+    LOG_LEVELS,
+    understood,
+)
 from wirespeed.proxy.binding import Binding
 from wirespeed.proxy.isolation.handshake import initialize, learn_tools
 from wirespeed.proxy.isolation.instance import Instance, guarded, pong, quiet

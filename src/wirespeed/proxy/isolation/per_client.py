@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Self, cast
 from wirespeed.client.targets import Http
 from wirespeed.errors import RemoteError, TransportError, WirespeedError
 from wirespeed.protocol import codes
-from wirespeed.protocol.capabilities import declared, understood
 from wirespeed.protocol.revisions import (
     LATEST_LEGACY,
     LATEST_MODERN,
     META_CLIENT_CAPABILITIES,
     META_CLIENT_INFO,
     REVISIONS,
+    declared,
+    understood,
 )
 from wirespeed.proxy.binding import Binding
 from wirespeed.proxy.flow.rates import credentials_of

@@ -13,8 +13,13 @@ import msgspec
 from wirespeed._core.envelope import parse
 from wirespeed.errors import ProtocolError, RemoteError, WirespeedError
 from wirespeed.protocol import codes
-from wirespeed.protocol.capabilities import offers
-from wirespeed.protocol.revisions import LATEST_LEGACY, LATEST_MODERN, LEGACY_VERSIONS, LOG_LEVELS
+from wirespeed.protocol.revisions import (
+    LATEST_LEGACY,
+    LATEST_MODERN,
+    LEGACY_VERSIONS,
+    LOG_LEVELS,
+    offers,
+)
 from wirespeed.proxy.binding import Binding
 from wirespeed.proxy.downstream import DeferredRequest
 from wirespeed.proxy.merge.catalog import (

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from wirespeed.errors import InvalidResponse, RemoteError, TransportError, WirespeedError
 from wirespeed.protocol import codes
-from wirespeed.protocol.capabilities import offers, understood
+from wirespeed.protocol.revisions import offers, understood
 from wirespeed.proxy.binding import Binding
 from wirespeed.proxy.merge.lists import Kind, ServerListing, ttl_of
 from wirespeed.proxy.own_requests import pages

@@ -21,8 +21,13 @@ from msgspec import Raw
 
 from wirespeed.errors import ProtocolError, RemoteError
 from wirespeed.protocol import codes
-from wirespeed.protocol.capabilities import CAPABILITY_OF, understood
-from wirespeed.protocol.revisions import LATEST_MODERN, META_CLIENT_CAPABILITIES, REVISIONS
+from wirespeed.protocol.revisions import (
+    CAPABILITY_OF,
+    LATEST_MODERN,
+    META_CLIENT_CAPABILITIES,
+    REVISIONS,
+    understood,
+)
 from wirespeed.proxy.downstream import principal_of
 from wirespeed.proxy.translation.request_edits import Suspended, open_requests
 from wirespeed.proxy.translation.results import encode, members_of

@@ -9,7 +9,6 @@ from msgspec import Raw
 
 from wirespeed.errors import ProtocolError, VersionMismatch
 from wirespeed.protocol import codes
-from wirespeed.protocol.capabilities import declared, offers, understood
 from wirespeed.protocol.revisions import (
     LATEST_LEGACY,
     LATEST_MODERN,
@@ -20,6 +19,9 @@ from wirespeed.protocol.revisions import (
     META_LOG_LEVEL,
     META_PROTOCOL_VERSION,
     REVISIONS,
+    declared,
+    offers,
+    understood,
 )
 from wirespeed.proxy.affinity import whole
 from wirespeed.proxy.backend_config import RetryConfig

@@ -9,8 +9,8 @@ import msgspec
 
 from wirespeed.errors import ProtocolError
 from wirespeed.protocol import codes
-from wirespeed.protocol.capabilities import CAPABILITY_OF, declared, understood
 from wirespeed.protocol.revisions import (
+    CAPABILITY_OF,
     LATEST_LEGACY,
     LATEST_MODERN,
     LEGACY_VERSIONS,
@@ -21,6 +21,8 @@ from wirespeed.protocol.revisions import (
     META_SERVER_INFO,
     MODERN_VERSIONS,
     REVISIONS,
+    declared,
+    understood,
 )
 from wirespeed.proxy.affinity import whole
 from wirespeed.proxy.isolation.handshake import initialize

@@ -10,9 +10,16 @@ from msgspec import Raw
 
 from wirespeed.errors import ProtocolError
 from wirespeed.protocol import codes
-from wirespeed.protocol.capabilities import understood
-from wirespeed.protocol.revisions import LATEST_MODERN, META_SERVER_INFO, MODERN_VERSIONS, REVISIONS
-from wirespeed.protocol.shapes import fit, fit_tool, has_kind
+from wirespeed.protocol.revisions import (
+    LATEST_MODERN,
+    META_SERVER_INFO,
+    MODERN_VERSIONS,
+    REVISIONS,
+    fit,
+    fit_tool,
+    has_kind,
+    understood,
+)
 
 if TYPE_CHECKING:
     from wirespeed._core.envelope import Message

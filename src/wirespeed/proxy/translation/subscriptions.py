@@ -15,8 +15,7 @@ from msgspec import Raw
 
 from wirespeed.errors import ProtocolError, RemoteError, WirespeedError
 from wirespeed.protocol import codes
-from wirespeed.protocol.capabilities import offers
-from wirespeed.protocol.revisions import META_SUBSCRIPTION_ID
+from wirespeed.protocol.revisions import META_SUBSCRIPTION_ID, offers
 from wirespeed.proxy.isolation.legacy import MAX_SUBSCRIPTIONS
 from wirespeed.proxy.own_requests import ProxyRequest, params_of
 from wirespeed.proxy.translation.results import encode, members_of

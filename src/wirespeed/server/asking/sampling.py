@@ -21,7 +21,7 @@ from wirespeed.protocol.asking import (
     messages_fault,
 )
 from wirespeed.protocol.blocks import Text
-from wirespeed.protocol.shapes import fit_tool
+from wirespeed.protocol.revisions import fit_tool
 from wirespeed.schema.python_types import enc_hook
 from wirespeed.server.asking.asker import InputRequest
 from wirespeed.server.catalog import check_options

@@ -13,7 +13,7 @@ from wirespeed.server.requests.params cimport name_of
 from wirespeed.server.tools.encode cimport object_line_c
 
 from wirespeed._core.envelope import parse
-from wirespeed.protocol.capabilities import understood
+from wirespeed.protocol.revisions import understood
 from wirespeed.server.requests.reply import COMPLETE
 from wirespeed.server.tools.results import check_finite, to_json
 

@@ -15,7 +15,7 @@ a list or tuple that holds        one for each item, by these rules; so is any l
 anything else                     one text: its JSON, ``application/json``
 ================================  =============================================================
 
-Members that a revision does not have are left out (`wirespeed.protocol.shapes`). JSON has no NaN
+Members that a revision does not have are left out (`wirespeed.protocol.revisions`). JSON has no NaN
 and no Infinity: they are an error.
 """
 
@@ -28,11 +28,10 @@ import msgspec
 
 from wirespeed._exports import set_public_home
 from wirespeed.errors import ResourceNotFound
-from wirespeed.protocol import shapes
 from wirespeed.protocol.blocks import ResourceContents
 from wirespeed.protocol.meta import passed_on
 from wirespeed.protocol.results import WHOLE, ReadResourceResult
-from wirespeed.protocol.revisions import LATEST_MODERN, Revision
+from wirespeed.protocol.revisions import LATEST_MODERN, Revision, fit_struct
 from wirespeed.server.requests.reply import Body
 from wirespeed.server.tools.results import ResultError, to_json
 
@@ -153,7 +152,7 @@ class ContentsPlan:
             found = msgspec.structs.replace(
                 value, uri=value.uri or uri, mime_type=value.mime_type or self._mime_type
             )
-            return shapes.fit_struct(found, version)
+            return fit_struct(found, version)
         if isinstance(value, str):
             return ResourceContents(uri, self._mime_type or "text/plain", text=value)
         if isinstance(value, _BYTES):

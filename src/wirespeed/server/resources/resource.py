@@ -20,12 +20,12 @@ import msgspec
 
 from wirespeed._exports import set_public_home
 from wirespeed.errors import ProtocolError, ResourceNotFound, SignatureError, shortened
-from wirespeed.protocol import codes, shapes
+from wirespeed.protocol import codes
 from wirespeed.protocol.blocks import Annotations, Icon, ResourceContents
 from wirespeed.protocol.messages import ResourceParams
 from wirespeed.protocol.meta import check_meta
 from wirespeed.protocol.results import ReadResourceResult
-from wirespeed.protocol.revisions import REVISIONS
+from wirespeed.protocol.revisions import REVISIONS, missing_members
 from wirespeed.protocol.uri_template import Matcher, UriTemplate, check_uri
 from wirespeed.schema.from_strings import TextSlot, slots_of
 from wirespeed.server.catalog import Registrar, ResourceEntry, TemplateEntry
@@ -307,7 +307,7 @@ class Resource:
         assert self._plan is not None
         key = (
             "resources/read" in revision.cached_methods,
-            shapes.missing("ResourceContents", revision.version),
+            missing_members("ResourceContents", revision.version),
         )
         page = self._pages.get(key)
         if page is None:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 import msgspec
 
-from wirespeed.protocol import shapes
 from wirespeed.protocol.blocks import Icon, Text
 from wirespeed.protocol.meta import check_meta
+from wirespeed.protocol.revisions import fit_tool
 from wirespeed.server.catalog import Catalog, Registrar, ToolEntry, check_options
 from wirespeed.server.requests import launchers
 from wirespeed.server.requests.call import context_class
@@ -71,7 +71,7 @@ class ToolCatalog(Catalog[Tool]):
         super().__init__(
             "tool",
             "tools",
-            shapes.fit_tool,
+            fit_tool,
             discovery=service.discovery,
             page_size=service.page_size,
             changed=lambda: service.list_changed("tools"),

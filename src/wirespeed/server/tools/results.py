@@ -32,7 +32,7 @@ none, or ``Any``                  by run-time type      objects only            
 
 Availability: audio from 2025-03-26; ``structuredContent`` and resource links from 2025-06-18; a
 ``structuredContent`` that is not an object from 2026-07-28.  For an older peer a newer block
-becomes a text block that says what it was; newer members of blocks (`wirespeed.protocol.shapes`)
+becomes a text block that says what it was; newer members of blocks (`wirespeed.protocol.revisions`)
 and newer structured content are left out.
 """
 
