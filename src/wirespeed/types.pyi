@@ -59,13 +59,13 @@ from wirespeed.protocol.results import ReadResourceResult as ReadResourceResult
 from wirespeed.schema.forms import Email as Email
 from wirespeed.schema.forms import Uri as Uri
 from wirespeed.schema.forms import titles as titles
-from wirespeed.server.asking.asker import InputRequired as InputRequired
 from wirespeed.server.asking.asker import RootsRequest as RootsRequest
 from wirespeed.server.asking.elicitation import AcceptedElicitation as AcceptedElicitation
 from wirespeed.server.asking.elicitation import CancelledElicitation as CancelledElicitation
 from wirespeed.server.asking.elicitation import DeclinedElicitation as DeclinedElicitation
 from wirespeed.server.asking.elicitation import Elicited as Elicited
 from wirespeed.server.asking.elicitation import ElicitRequest as ElicitRequest
+from wirespeed.server.asking.input_required import InputRequired as InputRequired
 from wirespeed.server.asking.roots import RootsChange as RootsChange
 from wirespeed.server.asking.sampling import Sampled as Sampled
 from wirespeed.server.asking.sampling import SampleRequest as SampleRequest

@@ -181,7 +181,7 @@ class ListenOptions(msgspec.Struct, frozen=True, kw_only=True):
         http: What is for ``http://`` and ``https://`` alone.
     """
 
-    ssl: SSLContext | None = None
+    ssl: "SSLContext | None" = None
     token: str | Sequence[str] | None = None
     authenticate: Authenticate | None = None
     on_refused: OnRefused | None = None
@@ -271,7 +271,7 @@ class ListenFields(AsgiOptions, total=False):
     """The fields of a `ListenOptions` as keyword arguments; `ListenOptions` describes them."""
 
     on_refused: OnRefused | None
-    ssl: SSLContext | None
+    ssl: "SSLContext | None"
     require_subprotocol: bool
     headers: Mapping[str, str]
     open_timeout: float

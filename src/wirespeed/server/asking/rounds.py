@@ -29,7 +29,7 @@ from wirespeed.server.asking.sampling import SampleRequest
 
 if TYPE_CHECKING:
     from wirespeed._core.slab import Lease
-    from wirespeed.server.asking.asker import InputRequired
+    from wirespeed.server.asking.input_required import InputRequired
     from wirespeed.server.requests.call import Call
 
 logger = logging.getLogger("wirespeed.server")

@@ -47,7 +47,7 @@ from wirespeed.errors import SignatureError
 from wirespeed.protocol.meta import check_json
 from wirespeed.schema.json_schema import input_schema, prepare_type
 from wirespeed.schema.python_types import adapter_of, dec_hook, is_field_info, lax_dec_hook
-from wirespeed.server.asking.asker import split_annotation
+from wirespeed.server.asking.input_required import split_annotation
 from wirespeed.server.requests.launchers import SHARED, Threads
 from wirespeed.server.tools.callables import (
     CO_ASYNC_GENERATOR,
@@ -342,7 +342,7 @@ def inspect_tool(
         returns = _result_type(scope.resolve(signature.return_annotation, where), spec)
         asks, returns = split_annotation(returns)
         if asks:
-            from wirespeed.server.asking.asker import explicit
+            from wirespeed.server.asking.input_required import explicit
 
             explicit(spec, label)
     spec.returns = returns
