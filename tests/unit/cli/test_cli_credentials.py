@@ -91,9 +91,8 @@ def test_headers() -> None:
 
 @pytest.mark.parametrize("line", [SECRET, "", f"Authorization {SECRET}: x", f": {SECRET}"])
 def test_what_is_no_header_is_not_repeated(line: str) -> None:
-    with pytest.raises(Failure) as caught:
+    with raises(Failure):
         credentials.headers(["A: b", line])
-    assert str(caught.value) == '--header number 2 is not of the form "Name: value"'
 
 
 WRONG = [

@@ -466,7 +466,7 @@ async def test_the_proxy_of_the_environment(monkeypatch: Any) -> None:
         async with Client(peer.url) as client:  # this machine
             await client.call_tool("echo")
         monkeypatch.setenv("http_proxy", "socks5://anne:s3cret@127.0.0.1:1")
-        with pytest.raises(TransportError) as caught:
+        with raises(TransportError):
             await Client("http://far.example/mcp").open()
     far, _, near, _ = peer.exchanges
     assert far.target == "http://far.example/mcp?a=b"
@@ -474,10 +474,6 @@ async def test_the_proxy_of_the_environment(monkeypatch: Any) -> None:
     assert far.headers["proxy-authorization"] == "Basic YW5uZTpzM2NyZXQ="
     assert near.target == "/mcp"
     assert "proxy-authorization" not in near.headers
-    assert str(caught.value) == (
-        "cannot connect to http://far.example/mcp: http_proxy: 'socks5://127.0.0.1:1': "
-        "only proxies at http:// URLs are supported"
-    )
 
 
 async def test_a_blocking_client() -> None:

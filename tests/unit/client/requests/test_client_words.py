@@ -228,9 +228,8 @@ async def test_a_version_that_is_refused_and_supported_is_asked_for_again(
 @pytest.mark.parametrize("era", ["auto", "modern"])
 async def test_a_version_that_is_always_refused(fake: Make, era: Any) -> None:
     server = fake(MODERN | {"server/discover": REFUSES})
-    with pytest.raises(VersionMismatch) as caught:
+    with raises(VersionMismatch) as caught:
         await Client(server.target, era=era).open()
-    assert str(caught.value) == ("the server refuses 2026-07-28, but lists it as supported")
     assert caught.value.supported == ["2026-07-28"]
     assert server.methods == ["server/discover", "server/discover"]
 

@@ -360,9 +360,8 @@ def test_annotation_without_a_json_form_is_refused() -> None:
     ],
 )
 def test_lone_surrogates_are_a_clean_error(annotation: Any, value: Any) -> None:
-    with pytest.raises(ResultError) as info:
+    with raises(ResultError) as info:
         plan(annotation).encode(value)
-    assert str(info.value) == "the result holds a lone surrogate (U+D800): not valid text"
     str(info.value).encode()
 
 
