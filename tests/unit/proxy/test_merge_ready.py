@@ -17,7 +17,6 @@ from lab.wording import raises
 from wirespeed import Client, Stdio
 from wirespeed.errors import RemoteError
 from wirespeed.proxy import BackendConfig
-from wirespeed.proxy.merge import merged
 
 TOOLS = {"tools/list": {"result": {"tools": [{"name": "x", "inputSchema": {"type": "object"}}]}}}
 CHANGING = {
@@ -282,14 +281,14 @@ async def test_many_servers(tmp_path: Path) -> None:
         assert "result" in await client.ask(call(2, "s29_x"))
 
 
-async def test_clients_of_many_kinds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_clients_of_many_kinds(tmp_path: Path) -> None:
     """Lists of a few of them are kept."""
-    monkeypatch.setattr(merged, "_MAX_CATALOGS", 3)
     lab = MergeLab(tmp_path)
     lab.backends = [lab.scripted(name, TOOLS, isolation="shared") for name in ("a", "b")]
     async with lab.serving():
         client = await lab.connect(None)
         endpoint: Any = lab.proxy.endpoints[-1].assignment
+        endpoint.max_catalogs = 3
         for n in range(10):
             request = modern(n, "tools/list")
             meta = request["params"]["_meta"]

@@ -15,7 +15,6 @@ from lab.serve import Bare, lab_server, serving
 
 from wirespeed.core import Limits, Session
 from wirespeed.transport import link as link_module
-from wirespeed.transport.child import stderr
 from wirespeed.transport.child.stderr import Drain
 from wirespeed.transport.fd import FdLink
 from wirespeed.transport.link import Endpoint
@@ -157,13 +156,11 @@ class Heap:
         pass
 
 
-async def test_a_flood_of_stderr_is_read_in_portions(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stderr, "MAX_RATE", 100_000)
-    monkeypatch.setattr(stderr, "_PERIOD", 0.1)
+async def test_a_flood_of_stderr_is_read_in_portions() -> None:
     loop = asyncio.get_running_loop()
     read, write = os.pipe()
     heap = Heap()
-    drain = Drain(loop, read, heap)
+    drain = Drain(loop, read, heap, max_rate=100_000, period=0.1)
     begun = loop.time()
     writing = asyncio.create_task(asyncio.to_thread(_write, write, b"x" * 1_000_000))
     await until(lambda: drain.closed)
@@ -181,12 +178,11 @@ def _write(fd: int, data: bytes) -> None:
 
 
 async def test_stderr_that_cannot_be_read_now_is_read_later(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr(stderr, "_PERIOD", 0.05)
     read, write = os.pipe()
     heap = Heap(1)
-    drain = Drain(asyncio.get_running_loop(), read, heap)
+    drain = Drain(asyncio.get_running_loop(), read, heap, period=0.05)
     os.write(write, b"one\n")
     await until(lambda: not heap.n_failures)
     os.write(write, b"two\n")
@@ -198,10 +194,9 @@ async def test_stderr_that_cannot_be_read_now_is_read_later(
 
 
 @pytest.mark.parametrize("paused", [False, True])
-async def test_a_drain_is_closed(paused: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stderr, "MAX_RATE", 1 if paused else 1000)
+async def test_a_drain_is_closed(paused: bool) -> None:
     read, write = os.pipe()
-    drain = Drain(asyncio.get_running_loop(), read, None)
+    drain = Drain(asyncio.get_running_loop(), read, None, max_rate=1 if paused else 1000)
     os.write(write, b"one\n")
     await until(lambda: drain.lines())
     drain.close()

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("wirespeed.proxy")
 
-# Kinds of clients whose lists are kept: the oldest goes.
-_MAX_CATALOGS = 64
 # Names of tools and prompts whose servers are kept, complaints that are not repeated, and names of
 # entries in one of these.
 _MAX_NAMES = 10_000
@@ -34,6 +32,7 @@ class Merged:
         offers: The servers, in the order of the configuration.
         page_size: Entries on a page of a list.
         ready_within: Seconds that clients wait for servers that are not ready.
+        max_catalogs: Kinds of clients whose lists are kept: the oldest goes.
 
     Attributes:
         access: What clients may use; None: everything.
@@ -43,10 +42,18 @@ class Merged:
     refuses_lanes = ""
     is_shared = True
 
-    def __init__(self, offers: list[Offer], page_size: int, ready_within: float) -> None:
+    def __init__(
+        self,
+        offers: list[Offer],
+        page_size: int,
+        ready_within: float,
+        *,
+        max_catalogs: int = 64,
+    ) -> None:
         self.offers = offers
         self.page_size = page_size
         self.ready_within = ready_within
+        self.max_catalogs = max_catalogs
         self.access: Grants | None = None
         self.collisions = 0
         self._held: list[MergedService] = []
@@ -153,7 +160,7 @@ class Merged:
         found = self._catalogs.pop(key, None)
         if found is None:
             found = MergedCatalog(self, key, loop, envelope)
-            if len(self._catalogs) >= _MAX_CATALOGS:
+            if len(self._catalogs) >= self.max_catalogs:
                 self._catalogs.pop(next(iter(self._catalogs))).retire()
         self._catalogs[key] = found
         return found

@@ -28,7 +28,6 @@ MAX_LINE = 65536
 
 # Bytes that are read in a second. A child that writes more waits, as at any pipe that is full.
 MAX_RATE = 1 << 20
-_PERIOD = 1.0  # seconds
 
 # Bytes of the one read in a turn of the loop. Line callbacks get less: 64 Ki empty lines in one
 # turn would stall the loop.
@@ -179,20 +178,30 @@ class Drain:
 
     The drain owns ``fd``: it makes ``fd`` non-blocking, and closes it at the end of file or in
     :meth:`close`. All code runs on the thread of the loop, with one bounded read in a turn, so a
-    flood neither blocks the writer for ever nor starves the loop. After `MAX_RATE` bytes in a
-    second the drain reads on in the next one.
+    flood neither blocks the writer for ever nor starves the loop. After *max_rate* bytes in a
+    period (seconds) the drain reads on in the next one.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, fd: int, sink: Sink | None) -> None:
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        fd: int,
+        sink: Sink | None,
+        *,
+        max_rate: int = MAX_RATE,
+        period: float = 1.0,
+    ) -> None:
         os.set_blocking(fd, False)
         self._loop = loop
         self._fd = fd
         self._sink = sink
+        self._max_rate = max_rate
+        self._period = period
         self._tail = bytearray()
         self._dropped = False
         self._buffer = bytearray(_LINES_CHUNK if isinstance(sink, _Lines) else _CHUNK)
         self._view = memoryview(self._buffer)
-        self._since = -_PERIOD  # the clock of the loop when this period began
+        self._since = -period  # the clock of the loop when this period began
         self._count = 0  # bytes of the period
         self._pause: asyncio.TimerHandle | None = None
         self._poller: _Poller | None = None
@@ -256,15 +265,15 @@ class Drain:
         if self._fd < 0 or self._pause is not None:
             return
         now = self._loop.time()
-        if now - self._since >= _PERIOD:
+        if now - self._since >= self._period:
             self._since, self._count = now, 0
         try:
             self._count += self._read()
         except Exception:  # no memory: the loop would call this again at once
             log.exception("reading a child's stderr failed")
-            self._count = MAX_RATE
-        if self._count >= MAX_RATE and self._fd >= 0:
-            self._wait(self._since + _PERIOD - now)
+            self._count = self._max_rate
+        if self._count >= self._max_rate and self._fd >= 0:
+            self._wait(self._since + self._period - now)
 
     def _wait(self, seconds: float) -> None:
         """Read nothing for some time."""
