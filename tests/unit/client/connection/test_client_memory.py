@@ -21,11 +21,6 @@ from wirespeed.protocol import codes
 pytestmark = [pytest.mark.smoke, pytest.mark.compiled]
 
 
-@pytest.fixture(params=["legacy", "modern"])
-def era(request: pytest.FixtureRequest) -> Any:
-    return request.param
-
-
 def lab(**options: Any) -> Server:
     server = Server("lab", "3", instructions="test", **options)
 
