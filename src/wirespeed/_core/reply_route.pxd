@@ -12,6 +12,9 @@ cdef class ReplyRoute(FrameWriter):
     # Answers stay until all are there (a batch): their bytes count against `max_in_flight_bytes`.
     # Set by `__cinit__` only.
     cdef readonly bint holds
+    # The fields of the HTTP request that brought the body (`HttpHead`), for those who serve it: set
+    # by who gives the body to the session, until the fields are gone; else None.
+    cdef object http_head
     cdef size_t n_counted        # bytes of `out` that the session counts; of a route that holds
     cdef int code                # of the error that is the answer, set before `finish_c`; else 0
     # The request was refused before the session's owner knew by which revision to serve it. Set

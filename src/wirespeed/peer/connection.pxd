@@ -47,13 +47,14 @@ cdef class AskingConnection(PeerConnection):
 cdef class SessionConnection(AnsweringConnection):
     cdef readonly Session session
     cdef Outbox outlet                 # where what it sends without a reason waits for the peer
-    cdef public HttpHead head          # of the HTTP request that is being read; None without one
     cdef public bint shared            # its requests come from different clients
     cdef public object revision        # what `initialize` negotiated, or None
     cdef size_t most_unread            # bytes; see `drops_c`
     cdef readonly long long n_dropped  # notifications that the peer did not read in time
     cdef list waiters                  # futures of who waits for the peer to read; or None
 
+    # The fields of the HTTP request that brought a request; None: there are none, or they are gone.
+    cdef HttpHead head_of_c(self, Message m)
     # A message arrived: an event of the session.
     cdef int take_c(self, Message m) except -1
     # Whether a notification about a request (by its `ref`, or 0) is dropped, because the peer does

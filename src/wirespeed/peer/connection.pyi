@@ -5,6 +5,7 @@ from typing import Any, ClassVar, Protocol, type_check_only
 
 from typing_extensions import disjoint_base
 
+from wirespeed._core.envelope import Message
 from wirespeed._core.framing.http.head import HttpHead
 from wirespeed._core.session import Session
 from wirespeed.transport.link import Endpoint
@@ -68,7 +69,6 @@ class AskingConnection(PeerConnection):
 
 @disjoint_base
 class SessionConnection(AnsweringConnection):
-    head: HttpHead | None
     revision: Any
     shared: bool
     def __init__(
@@ -78,6 +78,7 @@ class SessionConnection(AnsweringConnection):
     def session(self) -> Session: ...
     @property
     def n_dropped(self) -> int: ...
+    def head_of(self, m: Message, /) -> HttpHead | None: ...
     def wrote(self) -> None: ...
     def wait_for_room(self, about: int = 0) -> Future[None] | None: ...
     def cut_off(self, why: str) -> None: ...

@@ -8,7 +8,9 @@ phases.
 from libc.stdint cimport uint64_t
 
 from wirespeed._core.envelope cimport Message
+from wirespeed._core.framing.http.head cimport HttpHead
 from wirespeed._core.outbox cimport Outbox
+from wirespeed._core.reply_route cimport ReplyRoute
 from wirespeed._core.session cimport Session
 from wirespeed.transport.link cimport Link
 
@@ -280,6 +282,17 @@ cdef class SessionConnection(AnsweringConnection):
     cdef int take_c(self, Message m) except -1:
         raise NotImplementedError
 
+    cdef HttpHead head_of_c(self, Message m):
+        cdef ReplyRoute route = None
+        if self.session.inflight.routes is not None:
+            route = self.session.route_of_c(m.ref)
+        return None if route is None else <HttpHead> route.http_head
+
+    def head_of(self, Message m not None, /):
+        """Return the fields of the HTTP request that brought a request; None: there are none, or
+        they are gone."""
+        return self.head_of_c(m)
+
     # -- output --------------------------------------------------------------------------------
 
     def wrote(self):
@@ -337,7 +350,7 @@ cdef class SessionConnection(AnsweringConnection):
         return 0
 
     cdef bint renew_c(self) except -1:
-        self.revision = self.principal = self.peer = self.head = None
+        self.revision = self.principal = self.peer = None
         self.session.batches = False
         self.outlet = self.session.outbox
         self.release_waiters_c()           # for room at the client that was served

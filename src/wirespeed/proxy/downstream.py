@@ -266,7 +266,7 @@ class Downstream(Side):
     def answered(self, message: Message | None, token: Any) -> None:
         """Take the answer to a request of the proxy itself. A client without a session was asked
         nothing."""
-        if self.shared and self.head is not None:
+        if self.shared and message is not None:
             cast("McpExchange", self.peer).refuse_response()
         if not isinstance(token, asyncio.Future) or token.done():
             return

@@ -3,6 +3,7 @@ from libc.stdint cimport int64_t, uint8_t, uint64_t
 from libc.string cimport memchr, memcmp, memcpy
 
 from wirespeed._core.envelope cimport Message
+from wirespeed._core.framing.http.head cimport HttpHead
 from wirespeed._core.span cimport Span
 from wirespeed._core.splice cimport Edit
 from wirespeed.peer.connection cimport SessionConnection
@@ -174,7 +175,7 @@ cdef class Side(SessionConnection):
     cdef bint is_audited_c(self, Message m) except -1
     cdef int asked_c(self, Side asker) except -1
     cdef bint is_in_rate_c(self, Message m) except -1
-    cdef bint agrees_c(self, Message m, bint modern) except -1
+    cdef bint agrees_c(self, Message m, HttpHead head, bint modern) except -1
     cdef int hold_c(self, Side asker, size_t n) except -1
     cdef int give_turn_c(self) except -1
     cdef int end_turn_c(self) except -1

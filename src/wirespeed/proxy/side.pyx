@@ -24,6 +24,7 @@ from wirespeed._core.envelope cimport (
     ERROR, INVALID, Message, NOTIFICATION, REQUEST, RESULT, is_modern, method_is, poi_is, span_of,
 )
 from wirespeed._core.envelope import parse
+from wirespeed._core.framing.http.head cimport HttpHead
 from wirespeed._core.inflight cimport InFlight, InFlightSlot, inflight_id
 from wirespeed._core.reply_route cimport ReplyRoute
 from wirespeed._core.session cimport Session
@@ -313,7 +314,7 @@ cdef class Side(SessionConnection):
         )
         return False
 
-    cdef bint agrees_c(self, Message m, bint modern) except -1:
+    cdef bint agrees_c(self, Message m, HttpHead head, bint modern) except -1:
         """Whether a request that came over HTTP has a whole envelope, and says what the fields say,
         if it is one of 2026-07-28, as it must be where its client has no session. If not, it was
         refused."""
@@ -321,7 +322,7 @@ cdef class Side(SessionConnection):
             return True
         try:
             check_envelope_c(m)
-            check_headers_c(self.head, m)
+            check_headers_c(head, m)
         except ProtocolError as exc:
             self.refused_c(m, exc.code)
             self.session.refused_c(m.ref)
@@ -415,13 +416,14 @@ cdef class Side(SessionConnection):
         cdef bint modern = is_modern(m)
         cdef object function
         cdef Side to = self.across
+        cdef HttpHead head = self.head_of_c(m)
         self.newest = m.ref
         if self.rates is not None and not self.is_in_rate_c(m):
             return 0
-        if self.head is not None and not self.agrees_c(m, modern):
+        if head is not None and not self.agrees_c(m, head, modern):
             return 0
-        if self.audits and self.shared and self.head is not None:
-            self.audit.arrive(self)
+        if self.audits and self.shared and head is not None:
+            self.audit.arrive(self, m)
         if self.access is not None and not self.access.admits_c(self, m):
             return 0
         if not modern and not poi_is(m, WS_METHOD, b'"tools/call"'):
@@ -429,8 +431,8 @@ cdef class Side(SessionConnection):
             if function is not None:
                 function(self, m)
                 return 0
-        if self.head is not None:
-            m = with_fields_c(m, self.head)
+        if head is not None:
+            m = with_fields_c(m, head)
             if self.mirrored is not None and not self.mirrored.admits_c(self, m):
                 return 0
         if not (self.admits_modern if modern else self.admits_legacy) or (
@@ -854,7 +856,9 @@ cdef class Side(SessionConnection):
         cdef bint several = self.session.pending.live > 1
         cdef bint joined = several or self.joins
         if joined:
-            self.joins = several and (asker.head is not None or self.asked_by != <void *> asker)
+            self.joins = several and (
+                asker.session.inflight.routes is not None or self.asked_by != <void *> asker
+            )
         self.asked_by = <void *> asker
         return self.link.wrote_more_c() if joined else self.link.wrote_c()
 

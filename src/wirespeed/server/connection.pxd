@@ -1,4 +1,5 @@
 from wirespeed._core.envelope cimport Message
+from wirespeed._core.framing.http.head cimport HttpHead
 from wirespeed.server.requests.call cimport Call, Pipeline, Serving
 from wirespeed.server.tools.tool cimport Tool
 
@@ -23,8 +24,8 @@ cdef class ServerConnection(Serving):
     cdef int dispatch_c(self, Call call, Message m) except -1
     cdef object revision_for_c(self, Message m, bint modern)
     cdef object modern_revision_c(self, Message m)
-    cdef int check_http_c(self, Call call, Message m) except -1
-    cdef int check_arguments_c(self, Call call, Message m) except -1
+    cdef int check_http_c(self, Call call, Message m, HttpHead head) except -1
+    cdef int check_arguments_c(self, Call call, Message m, HttpHead head) except -1
     cdef int call_tool_c(self, Call call, Message m) except -1
     cdef object call_inline_c(self, Call call, Tool tool, object decoded)
     cdef int pin_modern_c(self) except -1

@@ -17,6 +17,7 @@ from wirespeed._core._simd cimport WS_ARGUMENTS, WS_META_PROTOCOL_VERSION, WS_ME
 from wirespeed._core.envelope cimport (
     ERROR, INVALID, NOTIFICATION, REQUEST, RESULT, Message, is_modern, method_is, poi_is, span_of,
 )
+from wirespeed._core.framing.http.head cimport HttpHead
 from wirespeed._core.slab cimport Lease
 from wirespeed._core.span cimport Span, span_equals
 from wirespeed.peer.connection cimport OPEN
@@ -71,13 +72,15 @@ cdef class ServerConnection(Serving):
 
     cdef int take_c(self, Message m) except -1:
         cdef Call call = None
+        cdef HttpHead head
         try:
             if m.kind_c == REQUEST:
                 call = self.call_c(m)
                 if self.observer is not None:
                     self.observe_c(call, m)
-                if self.head is not None:
-                    self.check_http_c(call, m)
+                head = self.head_of_c(m)
+                if head is not None:
+                    self.check_http_c(call, m, head)
                 if self.through is not None:
                     self.through.run_c(call)
                 else:
@@ -242,19 +245,19 @@ cdef class ServerConnection(Serving):
             )
         return revision
 
-    cdef int check_http_c(self, Call call, Message m) except -1:
+    cdef int check_http_c(self, Call call, Message m, HttpHead head) except -1:
         """Compare a request with the fields of the HTTP request that brought it, before middleware
         awaits anything or changes the request. The order is that of docs/explanation/readings.md:
         envelope, fields, version."""
         call.revision = None
         if is_modern(m):
             check_envelope_c(m)
-            check_headers_c(self.head, m)
+            check_headers_c(head, m)
             if self.through is not None and method_is(m, b'"tools/call"', "tools/call"):
-                self.check_arguments_c(call, m)
+                self.check_arguments_c(call, m, head)
         return 0
 
-    cdef int check_arguments_c(self, Call call, Message m) except -1:
+    cdef int check_arguments_c(self, Call call, Message m, HttpHead head) except -1:
         """The same for arguments that are mirrored."""
         cdef Tool tool
         try:
@@ -262,7 +265,7 @@ cdef class ServerConnection(Serving):
         except ProtocolError:
             return 0                    # middleware may know better
         if tool.header_params is not None:
-            check_params_c(self.head, tool.header_params, m.lease_c(WS_ARGUMENTS))
+            check_params_c(head, tool.header_params, m.lease_c(WS_ARGUMENTS))
         return 0
 
     # -- tools/call ----------------------------------------------------------------------------
@@ -298,6 +301,7 @@ cdef class ServerConnection(Serving):
         cdef Tool tool
         cdef Span s = span_of(m, WS_ARGUMENTS)
         cdef object decoded, value, as_task = None
+        cdef HttpHead head
         cdef Lease arguments = None
         call.revision = revision = self.revision_for_c(m, call.modern)
         tool = self.find_tool_c(call, m)
@@ -307,9 +311,10 @@ cdef class ServerConnection(Serving):
             if s.p[0] != c'{':
                 raise ProtocolError(codes.INVALID_PARAMS, "params.arguments must be an object")
             arguments = Lease.of(m.slab, s.p, s.n)
-        if tool.header_params is not None and self.head is not None and self.through is None:
-            if call.modern:
-                check_params_c(self.head, tool.header_params, arguments)
+        if tool.header_params is not None and call.modern and self.through is None:
+            head = self.head_of_c(m)
+            if head is not None:
+                check_params_c(head, tool.header_params, arguments)
         call.operation = tool
         if call.modern and self.handshake != MODERN:
             self.pin_modern_c()

@@ -122,10 +122,10 @@ class AuditLog:
 
     # -- requests --------------------------------------------------------------------------------
 
-    def arrive(self, asker: Downstream) -> None:
+    def arrive(self, asker: Downstream, message: Message) -> None:
         """A request has come over HTTP from a client without a session. It may have to wait before
         it is passed on, and its header fields are gone then."""
-        asker.request_id = _given_id(asker)
+        asker.request_id = _given_id(asker, message)
 
     def begin(self, asker: Downstream, answerer: Upstream, message: Message, size: int) -> Record:
         """A request is passed on to a server."""
@@ -144,7 +144,7 @@ class AuditLog:
             self._name,
             event,
             self._next_id(),
-            _given_id(asker),
+            _given_id(asker, message),
             _who(asker),
             getattr(asker.peer, "address", None),
             key,
@@ -361,11 +361,12 @@ def _text_of(at: float) -> str:
     return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds")
 
 
-def _given_id(asker: Downstream) -> str | None:
+def _given_id(asker: Downstream, message: Message) -> str | None:
     """The id that a client, or a proxy before this one, has given to its HTTP request."""
-    if asker.head is None:
+    head = asker.head_of(message)
+    if head is None:
         return asker.request_id if asker.shared else None
-    found = [value for name, value in asker.head.fields if name.lower() == "x-request-id"]
+    found = [value for name, value in head.fields if name.lower() == "x-request-id"]
     return found[0] if len(found) == 1 and _GIVEN_ID.fullmatch(found[0]) else None
 
 

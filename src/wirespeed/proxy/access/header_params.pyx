@@ -63,10 +63,10 @@ cdef class HeaderParams(AccessCheck):
                 return True                # the server says what is wrong
             fields = self.fields_c(asker, name)
             if fields is None:
-                self.hold_c(asker, m, copy_of(asker.head), name)
+                self.hold_c(asker, m, copy_of(asker.head_of_c(m)), name)
                 return False
             self.keep_c(m, fields)
-        return self.agrees_c(asker, m, asker.head, fields)
+        return self.agrees_c(asker, m, asker.head_of_c(m), fields)
 
     cdef int keep_c(self, Message m, tuple fields) except -1:
         """Know the tool of a call by the JSON text of its name."""

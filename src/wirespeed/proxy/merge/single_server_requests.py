@@ -52,7 +52,7 @@ class MergedRequests:
             client.refuse(message, codes.INVALID_PARAMS, "params.name must be a string")
             return
         found = self._candidates(kind, shown)
-        head = client.downstream.head if modern and kind.name == "tools" else None
+        head = client.downstream.head_of(message) if modern and kind.name == "tools" else None
         if len(found) == 1:
             offer, real = found[0]
             member = client.joined(offer)

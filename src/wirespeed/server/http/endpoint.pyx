@@ -221,7 +221,7 @@ cdef class StreamableHttp(HttpTarget):
         """Give a body to what serves it. ``m``: The message in it, where it was read."""
         ex.client = client
         client.session.null_ids = False
-        client.head = head
+        ex.http_head = head
         if client.shared:
             ex.is_lane = True
             client.principal = ex.principal
@@ -234,9 +234,9 @@ cdef class StreamableHttp(HttpTarget):
         else:
             client.session.receive_message_c(slab, p, n, ex)
         client.link.deliver_c()
-        client.head = None                     # its bytes may go
+        ex.http_head = None                    # its bytes may go
         if client.shared and client.session.pauses_requests and ex.n_open:
-            client.head = copy_of(head)         # for when it is read
+            ex.http_head = copy_of(head)        # for when it is read
         if ex.carrier is None:
             return 0
         if ex.response == EVENTS and ex.status == 0 and ex.n_open:
