@@ -20,8 +20,9 @@ from __future__ import annotations
 
 import base64
 import binascii
+import contextlib
 import logging
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -39,6 +40,7 @@ from wirespeed.transport.rate_limited_log import RateLimitedLog
 if TYPE_CHECKING:
     from wirespeed.client.client import Client
     from wirespeed.client.results.features import ToolInfo
+    from wirespeed.limits import Limits
     from wirespeed.litemcp.client import LiteClient
     from wirespeed.litemcp.messages import CallResult, Tool
     from wirespeed.protocol.results import CallToolResult
@@ -132,6 +134,27 @@ async def as_mcp_tool(
     if info.example:
         description = f"{description}\n\nExample: {info.example}".strip()
     return server.tool_raw(name or info.name, schema, handler, description=description or None)
+
+
+def as_mcp_server(name: str, target: Any, limits: Limits) -> Server:
+    """Return an MCP server that has the tool of a LiteMCP server. Its parameters are strings.
+
+    While it is served, it is a client of that server, which is started, or asked what its tool is,
+    at the start. A LiteMCP server that ended is started again at the next call.
+    """
+    from wirespeed.litemcp.client import LiteClient
+    from wirespeed.server.server import Server
+
+    @contextlib.asynccontextmanager
+    async def life(server: Server) -> AsyncIterator[None]:
+        async with LiteClient(target, limits=limits) as client:
+            tool = await as_mcp_tool(server, client)
+            try:
+                yield
+            finally:
+                server.remove_tool(tool.name)
+
+    return Server(name, lifespan=life)
 
 
 def _string_schema(parameter: Parameter) -> dict[str, Any]:

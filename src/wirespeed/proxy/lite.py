@@ -1,5 +1,5 @@
-"""LiteMCP at the proxy: servers of LiteMCP behind it (`lite_server`), and clients of LiteMCP in
-front of it, for which each tool of a server is at a path of its own (`LiteFronts`).
+"""Clients of LiteMCP in front of the proxy: each tool of a server is at a path of its own
+(`LiteFronts`).
 
 A client of LiteMCP is a client of the server's service, as every other one: what it may use, its
 rate and its turns are those of its principal and its address. It has one connection there for all
@@ -13,7 +13,7 @@ import contextlib
 import inspect
 import logging
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
@@ -21,13 +21,11 @@ import msgspec
 from wirespeed._core.framing.rfc6455 import CloseCode
 from wirespeed.client.client import Client
 from wirespeed.errors import WirespeedError
-from wirespeed.litemcp.bridge import as_lite_server, as_mcp_tool
-from wirespeed.litemcp.client import LiteClient
+from wirespeed.litemcp.bridge import as_lite_server
 from wirespeed.litemcp.endpoint import LiteEndpoint, refuse
 from wirespeed.litemcp.server import LiteServer
 from wirespeed.proxy.downstream import Downstream, DownstreamService
 from wirespeed.proxy.flow.rates import host_of
-from wirespeed.server.server import Server
 from wirespeed.transport.gate import Admission, Refused
 from wirespeed.transport.http.exchange import HttpTarget
 from wirespeed.transport.options import Headers, Refusal
@@ -47,25 +45,6 @@ if TYPE_CHECKING:
     from wirespeed.transport.link import Link
     from wirespeed.transport.options import HttpRequest, User
     from wirespeed.transport.taskpool import TaskPool
-
-
-def lite_server(name: str, target: Any, limits: Limits) -> Server:
-    """Return a server that has the tool of a LiteMCP server. Its parameters are strings.
-
-    While it is served, it is a client of that server, which is started, or asked what its tool is,
-    at the start. A LiteMCP server that ended is started again at the next call.
-    """
-
-    @contextlib.asynccontextmanager
-    async def life(server: Server) -> AsyncIterator[None]:
-        async with LiteClient(target, limits=limits) as client:
-            tool = await as_mcp_tool(server, client)
-            try:
-                yield
-            finally:
-                server.remove_tool(tool.name)
-
-    return Server(name, lifespan=life)
 
 
 logger = logging.getLogger("wirespeed.proxy")

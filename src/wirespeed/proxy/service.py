@@ -145,9 +145,9 @@ class ProxyService:
         )
         used = backend
         if backend.protocol == "litemcp":
-            from wirespeed.proxy.lite import lite_server
+            from wirespeed.litemcp.bridge import as_mcp_server
 
-            server: Any = lite_server(backend.name, backend.target, config.limits)
+            server: Any = as_mcp_server(backend.name, backend.target, config.limits)
             used = replace(backend, target=server, isolation="shared")
         assignment = assignment_of(used, limits, attached.meter)
         service = cls(config, backend.name, assignment, attached, backend)
