@@ -1,4 +1,4 @@
-"""The pauses between attempts."""
+"""The pauses between attempts, and when attempts count anew."""
 
 from __future__ import annotations
 
@@ -26,3 +26,9 @@ class Backoff(NamedTuple):
             return 0.0
         most: float = min(self.first * 2.0 ** min(n, 30), self.longest)
         return random.uniform(most / 2, most) if self.jitter else most
+
+
+# Before a child process that has ended twice in a row is started again.
+RESTARTS = Backoff(0.1, 30.0)
+# Seconds after which a connection counts as good: its loss is the first in a row.
+SETTLED = 60.0

@@ -29,7 +29,7 @@ from wirespeed.errors import (
     UpgradeRefused,
     WirespeedError,
 )
-from wirespeed.transport.backoff import Backoff
+from wirespeed.transport.backoff import RESTARTS, SETTLED, Backoff
 from wirespeed.transport.rate_limited_log import RateLimitedLog
 
 if TYPE_CHECKING:
@@ -45,14 +45,10 @@ logger = logging.getLogger("wirespeed.client")
 
 NOT_OPEN = 'the client is not open: use "async with Client(…) as client:", or await client.open()'
 
-# From the second restart in a row on.
-_RESTARTS = Backoff(0.1, 30.0)
 # The longest pause before the first reconnect in a row, and the pauses from the second one on. They
 # are random, as many clients may lose one server at the same moment.
 _FIRST_RECONNECT = 0.1
 _RECONNECTS = Backoff(0.25, 30.0, jitter=True)
-# Seconds after which a connection counts as good, even without a successful call.
-_SETTLED = 60.0
 # HTTP statuses of a refusal after which the client tries again: request timeout, too early, and too
 # many requests.
 _TRY_LATER = (408, 425, 429)
@@ -366,7 +362,7 @@ class Lifecycle:
             connection.fail(ConnectionClosed(reason))
         if connection is self.live:
             self._lost_at = connection.loop.time()
-            if self._elsewhere and self._lost_at - self._live_since >= _SETTLED:
+            if self._elsewhere and self._lost_at - self._live_since >= SETTLED:
                 self.crashes = 0
             self.crashes += 1
             logger.warning("%s", error)
@@ -426,7 +422,7 @@ class Lifecycle:
         """Seconds to wait before the next start."""
         again = self.crashes - 2
         if not self._elsewhere:
-            return _RESTARTS.pause(again)
+            return RESTARTS.pause(again)
         pause = _RECONNECTS.pause(again) if again >= 0 else random.uniform(0.0, _FIRST_RECONNECT)
         return pause - (now - self._lost_at)  # time since the loss counts
 

@@ -24,7 +24,7 @@ from wirespeed.client.targets import Http
 from wirespeed.errors import TransportError, WirespeedError
 from wirespeed.proxy.supervision.checks import Check, CheckTimer, Deadlines, LivenessCheck
 from wirespeed.proxy.upstream import Upstream, UpstreamOwner, is_down
-from wirespeed.transport.backoff import Backoff
+from wirespeed.transport.backoff import RESTARTS, SETTLED, Backoff
 from wirespeed.transport.child.command import Stdio
 
 if TYPE_CHECKING:
@@ -33,11 +33,8 @@ if TYPE_CHECKING:
     from wirespeed.limits import Limits
     from wirespeed.proxy.backend_config import BackendConfig
 
-# From the second start in a row on. The start of a server elsewhere is only an attempt to connect.
-_STARTS = Backoff(0.1, 30.0)
+# The start of a server elsewhere is only an attempt to connect.
 _CONNECTS = Backoff(0.1, 5.0)
-# Seconds after which a connection counts as good, whether or not it has answered.
-_SETTLED = 60.0
 # Seconds after which a server has not ended right after its start.
 _MOMENT = 0.5
 # Starts in a row, of servers that answered nothing, after which requests are refused until one
@@ -187,7 +184,7 @@ class Supervisor:
                     f"{self._down}: {'it could not be started' if first else 'it ended'}"
                 )
                 return
-            if self._answered or (self.status.state == "ready" and now - began >= _SETTLED):
+            if self._answered or (self.status.state == "ready" and now - began >= SETTLED):
                 self._failed, self._wasted = 1, 0.0
             else:
                 self._failed += 1
@@ -198,12 +195,12 @@ class Supervisor:
             else:
                 self._become("restarting")
             if self._failed > 1:
-                backoff = _STARTS if isinstance(self._target, Stdio) else _CONNECTS
+                backoff = RESTARTS if isinstance(self._target, Stdio) else _CONNECTS
                 await asyncio.sleep(backoff.pause(self._failed - 2))
             elif first:  # who waits for the start may end it
-                await asyncio.sleep(_STARTS.first)
+                await asyncio.sleep(RESTARTS.first)
             elif self._answered:  # the next request may be its end, too
-                await asyncio.sleep(max(0.0, began + _STARTS.first - self._loop.time()))
+                await asyncio.sleep(max(0.0, began + RESTARTS.first - self._loop.time()))
             self.status.restarts += 1
 
     @property
