@@ -37,7 +37,7 @@ DIES = LEGACY | {
 
 @pytest.fixture(autouse=True)
 def short_delays(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lifecycle, "_RESTARTS", Backoff(0.001, 30.0))
+    monkeypatch.setattr(lifecycle, "RESTARTS", Backoff(0.001, 30.0))
 
 
 async def outcome(client: Client, tool: str = "echo", **options: Any) -> Any:
@@ -272,7 +272,7 @@ async def test_a_failed_start_is_tried_again(once: Run, fake: Make) -> None:
 async def test_the_delay_doubles(once: Run, fake: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     broken = {"*": [["exit", 9]]}
     server = fake(DIES, broken, restart=8)
-    monkeypatch.setattr(lifecycle, "_RESTARTS", Backoff(0.1, 30.0))
+    monkeypatch.setattr(lifecycle, "RESTARTS", Backoff(0.1, 30.0))
     delays: list[float] = []
     sleep = asyncio.sleep
 
@@ -285,7 +285,7 @@ async def test_the_delay_doubles(once: Run, fake: Make, monkeypatch: pytest.Monk
     async with Client(server.target, era="legacy") as client:
         assert await outcome(client, "die") is ChildExited
         monkeypatch.setattr(lifecycle.asyncio, "sleep", counted)
-        monkeypatch.setattr(lifecycle, "_RESTARTS", Backoff(0.1, 2.0))
+        monkeypatch.setattr(lifecycle, "RESTARTS", Backoff(0.1, 2.0))
         assert await outcome(client) is ChildExited
         monkeypatch.undo()
     assert delays == [0.1, 0.2, 0.4, 0.8, 1.6, 2.0, 2.0]

@@ -311,7 +311,7 @@ async def test_a_legacy_client_that_listens_comes_back_where_it_may(peer: Any) -
 
 
 async def test_connections_that_lived_long_count_as_good(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lifecycle, "_SETTLED", 0.0)
+    monkeypatch.setattr(lifecycle, "SETTLED", 0.0)
     rules = MODERN_PEER | {"subscriptions/listen": listening}
     async with (
         WebPeer(rules) as peer,
