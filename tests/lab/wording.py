@@ -99,7 +99,7 @@ class Book:
         key = self.key_of(self.item)
         line = f"{where(self.item, place)}{type(exc).__name__}: {plain(str(exc))}"
         known = self.known.get(key, set())
-        fits = next((each for each in known if ANY in each and pattern(each).fullmatch(line)), line)
+        fits = max((each for each in known if fit(each, line)), key=len, default=line)
         self.seen[key].add(fits)
         if fits not in known and not self.renewing:
             raise AssertionError(
@@ -177,8 +177,10 @@ def exists(path: Path, key: str) -> bool:
     return test.is_file() and f"def {function}(" in test.read_text(encoding="utf-8")
 
 
-def pattern(line: str) -> re.Pattern[str]:
-    return re.compile(".*".join(map(re.escape, line.split(ANY))))
+def fit(known: str, line: str) -> bool:
+    """Whether a line of the file stands for what was seen: the longest one that does is meant."""
+    parts = map(re.escape, known.split(ANY))
+    return known == line or (ANY in known and bool(re.fullmatch(".*".join(parts), line)))
 
 
 def where(item: pytest.Item, place: Place) -> str:

@@ -129,11 +129,12 @@ def test_a_test_that_is_gone_loses_its_section(place: Path) -> None:
 
 
 def test_a_part_that_is_left_open(place: Path) -> None:
-    open_part = "ValueError: 127.0.0.1:<port> […] one"
-    (place / "wording.txt").write_text(f"{ONE}\n    {open_part}\n", encoding="utf-8")
+    """The longest line that fits is the one that is kept."""
+    lines = ("ValueError: […] one", "ValueError: 127.0.0.1:<port> […] one", "ValueError: a[…]")
+    (place / "wording.txt").write_text("\n    ".join((ONE, *lines)), encoding="utf-8")
     assert pytest_at(place, ONE) == "2 passed"
     assert pytest_at(place, "--renew-wording", ONE) == "2 passed"
-    assert texts(place) == {ONE: {open_part}}
+    assert texts(place) == {ONE: {lines[1]}}
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from lab import wording
 from lab.issuer import AUDIENCE, NOW, Clock, Issuer, public, signed, verified
 from lab.origin import Origin
 from lab.rows import every
@@ -52,7 +53,7 @@ def test_every_kind_of_key(algorithm: str) -> None:
     issuer = Issuer(algorithm)
     access = fixed(issuer).verify(issuer.token())
     assert isinstance(access, AccessToken)
-    with pytest.raises(InvalidToken, match="algorithm is not accepted"):
+    with wording.raises(InvalidToken):
         fixed(issuer, algorithms=["RS512"]).verify(issuer.token())
 
 
@@ -278,7 +279,7 @@ async def test_secrets() -> None:
     with raises(InvalidToken):
         await verified(verifier, other)
     asymmetric = signed({"alg": "ES256"}, claims, new_key("ES256"))
-    with pytest.raises(InvalidToken, match="algorithm is not accepted"):
+    with wording.raises(InvalidToken):
         verifier.verify(asymmetric)
 
 

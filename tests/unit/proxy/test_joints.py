@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from lab.proxy import MODERN, Lab, call, said
 from lab.translation import EraLab, request, tool
+from lab.wording import raises
 
 from wirespeed.errors import ProtocolError, RemoteError
 from wirespeed.protocol.revisions import META_SUBSCRIPTION_ID
@@ -452,7 +453,7 @@ async def test_a_clients_error_that_python_cannot_hold(tmp_path: Path) -> None:
         request = await one.recv()
         error = f'{{"code":-1,"message":{SURROGATE}}}'
         await one.send(f'{{"jsonrpc":"2.0","id":{json.dumps(request["id"])},"error":{error}}}')
-        with pytest.raises(RemoteError, match="not valid"):
+        with raises(RemoteError, code=-32603):
             await asked
 
 

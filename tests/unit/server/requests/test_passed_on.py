@@ -10,6 +10,7 @@ import msgspec
 import pytest
 from lab.caller import before, since
 from lab.server import FOREVER, LEGACY, MODERN
+from lab.wording import raises
 
 from wirespeed import Client, Server
 from wirespeed.protocol.blocks import Audio, ResourceContents, ResourceLink, Text, UnknownContent
@@ -192,7 +193,7 @@ def test_the_result_of_another_method_is_refused(
     server.add_prompt(lambda: called, name="p")
     server.add_prompt(lambda: ["a", ReadResourceResult([])], name="q")
     server.add_resource("a://1", lambda: called, name="r")
-    with pytest.raises(ValueError, match="CallToolResult is not what a resource returns"):
+    with raises(ValueError):
         server.add_resource("a://2", called)
     client = caller()
     for method, params in (
