@@ -52,6 +52,10 @@ SAMPLE = ("2025-11-25", "2026-07-28")
 # No test waits as long as this unless the code under test hangs.
 BOUND_SECONDS = 60.0
 
+# Rewriting the assertions of all files takes 20 s, in each process of a run, unless what an earlier
+# run has written is found: also where PYTHONDONTWRITEBYTECODE is set, as in many containers.
+sys.dont_write_bytecode = False
+
 TRANSCRIPT = pytest.StashKey[Transcript]()
 
 Run = Callable[[Coroutine[Any, Any, Any]], Any]

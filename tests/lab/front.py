@@ -13,15 +13,13 @@ from typing import Any, NamedTuple
 
 import websockets
 from lab.http import Peer, Response
-from lab.proxy import BACKEND, MODERN, Lab, Raw
+from lab.proxy import BACKEND, GRACE, MODERN, Lab, Raw
 from lab.raw import surroundings
 from websockets.typing import Subprotocol
 
 from wirespeed import HttpOptions, serve
 from wirespeed.proxy import Proxy
 
-# Seconds that requests in flight have when their client ends its side of a stream.
-GRACE = 0.2
 NAMES = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 
 
@@ -211,7 +209,6 @@ class FrontLab(Lab):
         self.case = case
         self.folder = folder
         versions = MODERN if case.is_modern else ""
-        options = {"shutdown_grace": GRACE, **options}
         super().__init__(folder, case.isolation, versions=versions, size=2, **options)
         if case.front in ("ws", "http"):
             listen = (f"{case.front}://127.0.0.1:0/mcp",)

@@ -6,21 +6,22 @@ import asyncio
 import contextlib
 import json
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from lab.proxy import Raw
 from lab.raw import surroundings
 
-from wirespeed import Stdio
+from wirespeed import Server, Socket, Stdio, serve
 from wirespeed.proxy import BackendConfig, Proxy, ProxyConfig
 
-SERVER = """
-import asyncio, os, sys
+# A server. It is given its name and where it writes what it does.
+TOOLS = """
+import asyncio, os
 from wirespeed import Context, Server
 
-me, log = sys.argv[1:]
 server = Server(me, instructions=f"Ask {me}.")
 
 def note(text):
@@ -88,9 +89,8 @@ def own() -> str:
 @server.resource("data://" + me + "/{key}")
 def keyed(key: str) -> str:
     return f"{key} of {me}"
-
-server.run()
 """
+SERVER = f"import sys\nme, log = sys.argv[1:]\n{TOOLS}\nserver.run()\n"
 
 SCRIPTED = """
 import json, os, sys
@@ -121,8 +121,23 @@ for line in sys.stdin:
 """
 
 
+@contextlib.asynccontextmanager
+async def _running(serve: Callable[..., Any]) -> AsyncIterator[tuple[str, ...]]:
+    """Something that listens. Gives its URLs."""
+    listening: asyncio.Future[tuple[str, ...]] = asyncio.get_running_loop().create_future()
+    task = asyncio.ensure_future(serve(on_listening=listening.set_result))
+    await asyncio.wait((task, listening), return_when=asyncio.FIRST_COMPLETED)
+    if task.done():
+        task.result()
+    try:
+        yield listening.result()
+    finally:
+        task.cancel()
+        await asyncio.wait((task,))
+
+
 class MergeLab:
-    """A proxy with several servers at a UNIX socket."""
+    """A proxy with several servers at a UNIX socket. ``names``: of servers in this process."""
 
     def __init__(self, folder: Path, *names: str, **options: Any) -> None:
         self.path = folder / "s"
@@ -132,14 +147,24 @@ class MergeLab:
         self.script = folder / "server.py"
         self.script.write_text(SERVER)
         self.options = {"ready_within": 60.0, **options}  # starts take long where much else runs
-        self.backends = [self.backend(name) for name in names]
         self.clients: list[Raw] = []
+        self.servers: dict[str, Server] = {}
+        self.backends = [self.inside(name) for name in names]
 
     def backend(self, name: str, **more: Any) -> BackendConfig:
-        """The configuration of one more server."""
+        """The configuration of one more server, a process."""
         arguments = [str(self.script), name, str(self.log)]
         target = Stdio(sys.executable, arguments, env=surroundings())
         return BackendConfig(target=target, name=name, **more)
+
+    def inside(self, name: str, **more: Any) -> BackendConfig:
+        """One more server, in this process behind a UNIX socket: a process takes long to start. It
+        must not be told to leave."""
+        names = {"me": name, "log": str(self.log)}
+        exec(TOOLS, names)
+        url = f"unix:{self.path}-{name}"
+        self.servers[url] = names["server"]
+        return BackendConfig(target=Socket(url), name=name, **more)
 
     def scripted(self, name: str, answers: dict[str, Any], **more: Any) -> BackendConfig:
         """One more server, of a legacy era. It answers a method as it is told: ``{"result": …}``,
@@ -169,18 +194,15 @@ class MergeLab:
             backends=tuple(self.backends), listen=listen or (self.url,), **self.options
         )
         self.proxy = Proxy(config)
-        listening: asyncio.Future[tuple[str, ...]] = asyncio.get_running_loop().create_future()
-        task = asyncio.ensure_future(self.proxy.serve(on_listening=listening.set_result))
-        await asyncio.wait((task, listening), return_when=asyncio.FIRST_COMPLETED)
-        if task.done():
-            task.result()
-        try:
-            yield listening.result()
-        finally:
-            for client in self.clients:
-                await client.close()
-            task.cancel()
-            await asyncio.wait((task,))
+        async with contextlib.AsyncExitStack() as stack:
+            for url, server in self.servers.items():
+                await stack.enter_async_context(_running(partial(serve, url, server)))
+            urls = await stack.enter_async_context(_running(self.proxy.serve))
+            try:
+                yield urls
+            finally:
+                for client in self.clients:
+                    await client.close()
 
     async def connect(self, version: str | None = "2025-11-25") -> Raw:
         """A client that sends and reads text."""

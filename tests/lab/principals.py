@@ -55,7 +55,7 @@ async def serving(
 ) -> AsyncIterator[str]:
     """Two servers, ``a`` and ``b``, behind one endpoint. Gives its URL."""
     lab = MergeLab(folder, principals=PRINCIPALS, **options)
-    lab.backends = [lab.backend(name, isolation=isolation) for name in ("a", "b")]
+    lab.backends = [lab.inside(name, isolation=isolation) for name in ("a", "b")]
     async with lab.serving(f"{scheme}://127.0.0.1:0/mcp") as urls:
         yield next(url for url in urls if url.endswith("/mcp"))
 

@@ -167,6 +167,8 @@ for line in sys.stdin:
 """
 
 
+# Seconds that requests in flight have when their client leaves, or the proxy ends.
+GRACE = 0.2
 MODERN = "2026-07-28"
 ENVELOPE = {
     "io.modelcontextprotocol/protocolVersion": MODERN,
@@ -291,6 +293,7 @@ class Lab:
             size=size,
             **{"translate": translate, **(config or {})},
         )
+        options = {"shutdown_grace": GRACE, **options}
         listen = (f"unix:{self.path}",)
         self.proxy = Proxy(ProxyConfig(backends=(backend,), listen=listen, **options))
 

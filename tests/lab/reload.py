@@ -23,12 +23,18 @@ class ReloadLab:
         urls: The URLs that clients connect to, of each listener.
     """
 
-    def __init__(self, folder: Path, *servers: BackendConfig, listen: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *servers: BackendConfig,
+        listen: tuple[str, ...] = (),
+        **options: Any,
+    ) -> None:
         self.folder = folder
         (folder / "backend.py").write_text(BACKEND)
         self.path = folder / "s"
         listen = listen or (f"unix:{self.path}",)
-        self.config = ProxyConfig(backends=servers, listen=listen, ready_within=60.0)
+        self.config = ProxyConfig(backends=servers, listen=listen, ready_within=60.0, **options)
         self.urls: list[tuple[str, ...]] = []
         self.clients: list[Raw] = []
 

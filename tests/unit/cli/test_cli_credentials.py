@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
-from lab.cli import wirespeed
+from lab.cli import wirespeed, wirespeed_each
 from lab.rows import every
 from lab.wording import raises
 
@@ -124,17 +125,31 @@ WRONG = [
 ]
 
 
-@every(("args", "text"), WRONG, ids=[text for _, text in WRONG])
-@every("more", [(), ("--debug",), ("--json",)], ids=["", "debug", "json"])
-def test_a_wrong_line_never_shows_the_secret(
-    args: list[str], text: str, more: tuple[str, ...]
-) -> None:
+MORE: list[tuple[str, ...]] = [(), ("--debug",), ("--json",)]
+
+
+def line(args: list[str], more: tuple[str, ...]) -> tuple[str, ...]:
     if more == ("--json",) and args[0] == "serve":
         more = ()
     at = args.index("--") if "--" in args else len(args)
-    done = wirespeed(*args[:at], *more, *args[at:])
+    return *args[:at], *more, *args[at:]
+
+
+@pytest.fixture(scope="module")
+def wrong(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """What the wrong lines give."""
+    lines = [line(args, more) for args, _ in WRONG for more in MORE]
+    return wirespeed_each(lines, tmp_path_factory.mktemp("wrong"))
+
+
+@every(("args", "text"), WRONG, ids=[text for _, text in WRONG])
+@every("more", MORE, ids=["", "debug", "json"])
+def test_a_wrong_line_never_shows_the_secret(
+    args: list[str], text: str, more: tuple[str, ...], wrong: Any
+) -> None:
+    done = wrong[line(args, more)]
     assert done.returncode == Exit.USAGE
-    assert text in (done.stdout if more == ("--json",) else done.stderr.splitlines()[-1])
+    assert text in (done.stdout if "--json" in done.args else done.stderr.splitlines()[-1])
     assert SECRET not in done.stdout + done.stderr
 
 

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from lab.cli import (
@@ -16,6 +17,7 @@ from lab.cli import (
     on_terminal,
     one_line,
     wirespeed,
+    wirespeed_each,
 )
 from lab.rows import every
 from lab.wording import raises
@@ -127,9 +129,15 @@ WRONG = [
 ]
 
 
+@pytest.fixture(scope="module")
+def wrong(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """What the wrong lines give."""
+    return wirespeed_each([args for args, _ in WRONG], tmp_path_factory.mktemp("wrong"))
+
+
 @every(("args", "text"), WRONG, ids=[" ".join(args) for args, _ in WRONG])
-def test_a_wrong_line_gets_one_line_and_exit_code_2(args: list[str], text: str) -> None:
-    done = wirespeed(*args)
+def test_a_wrong_line_gets_one_line_and_exit_code_2(args: list[str], text: str, wrong: Any) -> None:
+    done = wrong[tuple(args)]
     assert done.returncode == 2
     assert text in one_line(done)
 

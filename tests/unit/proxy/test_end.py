@@ -68,7 +68,9 @@ class Asker:
 
     def answers(self) -> dict[str, Any]:
         """The answer of each client, behind which its connection has ended in order."""
-        return {name: end() for name, end in self._ends}
+        found = {name: end() for name, end in self._ends}
+        self.close()  # else the process waits for that
+        return found
 
     def _http(self, front: str, name: str, modern: bool) -> Callable[[], Any]:
         one = http.client.HTTPConnection("127.0.0.1", self.ports["http"], timeout=FOREVER)

@@ -290,8 +290,8 @@ async def test_one_endpoint_of_shared_servers(tmp_path: Path) -> None:
     ):
         lab = MergeLab(tmp_path)
         lab.backends = [
-            lab.backend("red", isolation=one),
-            lab.backend("blue", isolation=other),
+            lab.inside("red", isolation=one),
+            lab.inside("blue", isolation=other),
         ]
         async with (
             lab.serving("http://127.0.0.1:0/mcp") as urls,
@@ -308,7 +308,7 @@ async def test_one_endpoint_of_shared_servers(tmp_path: Path) -> None:
 async def test_paths_of_several_servers(tmp_path: Path) -> None:
     """A slash behind a path changes nothing."""
     lab = MergeLab(tmp_path)
-    lab.backends = [lab.backend("red", isolation="shared"), lab.backend("blue")]
+    lab.backends = [lab.inside("red", isolation="shared"), lab.inside("blue")]
     async with lab.serving("http://127.0.0.1:0/mcp") as urls:
         front = Front(lab, urls[0])
         for slash in ("", "/"):
@@ -325,7 +325,7 @@ async def test_paths_of_several_servers(tmp_path: Path) -> None:
 async def test_the_endpoint_of_a_server_that_has_no_modern_clients(tmp_path: Path) -> None:
     """The refusal says which server it is, and what to set."""
     lab = MergeLab(tmp_path)
-    lab.backends = [lab.backend("red", isolation="session"), lab.backend("blue")]
+    lab.backends = [lab.inside("red", isolation="session"), lab.inside("blue")]
     async with lab.serving("http://127.0.0.1:0/mcp") as urls:
         front = Front(lab, urls[0])
         body = asked("tools/call", name="who", arguments={})

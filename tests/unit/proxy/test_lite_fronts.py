@@ -21,7 +21,7 @@ from lab.raw import surroundings
 from lab.reload import server as echo_server
 from lab.wording import raises
 
-from wirespeed import Client, Stdio
+from wirespeed import Client, Stdio, WebSocket
 from wirespeed.auth import hash_token, new_token
 from wirespeed.errors import (
     ConfigError,
@@ -58,13 +58,19 @@ def place(urls: tuple[str, ...], path: str) -> str:
     return f"{address.scheme}://{address.host}:{address.port}{path}"
 
 
-def lite_lab(folder: Path, *, names: tuple[str, ...] = ("a", "b"), **backend: Any) -> MergeLab:
+def lite_lab(
+    folder: Path, *, names: tuple[str, ...] = ("a", "b"), processes: bool = False, **backend: Any
+) -> MergeLab:
     """Two servers, of which clients of LiteMCP may use the tools of the first."""
     lab = MergeLab(folder)
-    lab.backends = [
-        lab.backend(name, lite=TOOLS if name == "a" else (), **backend) for name in names
-    ]
+    server = lab.backend if processes else lab.inside
+    lab.backends = [server(name, lite=TOOLS if name == "a" else (), **backend) for name in names]
     return lab
+
+
+def once(url: str) -> LiteClient:
+    """A client that does not connect again."""
+    return LiteClient(WebSocket(url, restart=0) if url.startswith("ws") else url)
 
 
 async def until(true: Callable[[], object]) -> None:
@@ -134,7 +140,7 @@ async def test_only_what_is_named(tmp_path: Path, scheme: str) -> None:
 async def test_a_tool_that_the_server_does_not_have(tmp_path: Path, scheme: str) -> None:
     lab = lite_lab(tmp_path, isolation="shared")
     async with lab.serving(f"{scheme}://127.0.0.1:0/mcp") as urls:
-        async with LiteClient(place(urls, "/lite/a/none")) as lite:
+        async with once(place(urls, "/lite/a/none")) as lite:
             with pytest.raises(TransportError, match=r"404|the server a has no tool none"):
                 await lite.info()
         async with LiteClient(place(urls, "/lite/a/who")) as lite:
@@ -155,7 +161,7 @@ async def test_cancellation(tmp_path: Path, scheme: str) -> None:
 
 @pytest.mark.parametrize("isolation", ["session", "shared"])
 async def test_a_server_that_ends(tmp_path: Path, scheme: str, isolation: Any) -> None:
-    lab = lite_lab(tmp_path, isolation=isolation)
+    lab = lite_lab(tmp_path, processes=True, isolation=isolation)
     async with (
         lab.serving(f"{scheme}://127.0.0.1:0/mcp") as urls,
         LiteClient(place(urls, "/lite/a/leave")) as leave,
@@ -176,7 +182,7 @@ async def test_a_server_that_is_down(tmp_path: Path, scheme: str) -> None:
     lab.backends.append(down)
     async with (
         lab.serving(f"{scheme}://127.0.0.1:0/mcp") as urls,
-        LiteClient(place(urls, "/lite/a/who")) as lite,
+        once(place(urls, "/lite/a/who")) as lite,
     ):
         with pytest.raises(TransportError, match=r"503|server.*down") as failed:
             await lite.info()
@@ -188,7 +194,7 @@ SILENT = "import time; time.sleep(60)"
 
 def silent(**fields: Any) -> BackendConfig:
     """A server that does not answer."""
-    target = Stdio(sys.executable, ["-c", SILENT])
+    target = Stdio(sys.executable, ["-c", SILENT], shutdown_grace=0.1)
     return BackendConfig(target=target, name="a", lite=("who",), isolation="shared", **fields)
 
 
@@ -197,7 +203,7 @@ async def test_a_server_that_does_not_answer(tmp_path: Path, scheme: str) -> Non
     lab.backends.append(silent(start_timeout=0.3))
     async with (
         lab.serving(f"{scheme}://127.0.0.1:0/mcp") as urls,
-        LiteClient(place(urls, "/lite/a/who")) as lite,
+        once(place(urls, "/lite/a/who")) as lite,
     ):
         with pytest.raises(TransportError):
             await lite.info()
@@ -209,7 +215,7 @@ async def test_the_end_while_a_server_does_not_answer(tmp_path: Path, scheme: st
     lab.backends.append(silent())
     async with (
         lab.serving(f"{scheme}://127.0.0.1:0/mcp") as urls,
-        LiteClient(place(urls, "/lite/a/who")) as lite,
+        once(place(urls, "/lite/a/who")) as lite,
     ):
         asking = asyncio.ensure_future(lite.info())
         await asyncio.sleep(0.3)
@@ -221,7 +227,7 @@ async def test_the_end_while_a_server_does_not_answer(tmp_path: Path, scheme: st
 
 async def test_a_call_that_outlives_the_grace_time(tmp_path: Path, scheme: str) -> None:
     """It is cut off with an answer."""
-    lab = lite_lab(tmp_path, isolation="shared")
+    lab = lite_lab(tmp_path, processes=True, isolation="shared")
     lab.options = {"shutdown_grace": 0.2}
     async with (
         lab.serving(f"{scheme}://127.0.0.1:0/mcp") as urls,
@@ -252,7 +258,7 @@ async def test_a_schema_that_is_not_valid(
     lab.backends.append(BackendConfig(target=target, name="a", lite=("who",), isolation="shared"))
     async with (
         lab.serving(f"{scheme}://127.0.0.1:0/mcp") as urls,
-        LiteClient(place(urls, "/lite/a/who")) as lite,
+        once(place(urls, "/lite/a/who")) as lite,
     ):
         with pytest.raises(TransportError, match=r"503|input schema of who is not valid"):
             await lite.info()

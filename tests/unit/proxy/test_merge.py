@@ -132,7 +132,7 @@ async def test_cancellation(tmp_path: Path) -> None:
 
 
 async def test_what_a_client_that_left_had_asked_is_cancelled(tmp_path: Path) -> None:
-    lab = MergeLab(tmp_path)
+    lab = MergeLab(tmp_path, shutdown_grace=0.2)
     lab.backends = [lab.backend(name, isolation="shared") for name in ("red", "blue")]
     async with lab.serving():
         client = await lab.connect()
@@ -196,7 +196,8 @@ async def test_a_shared_server_that_cannot_be_started(
 
 async def test_a_server_that_ends(tmp_path: Path, era: Any) -> None:
     """Its requests fail, those of others do not, and it is started for the next one."""
-    lab = MergeLab(tmp_path, "red", "blue")
+    lab = MergeLab(tmp_path)
+    lab.backends = [lab.backend("red"), lab.backend("blue")]
     async with lab.serving(), Client(lab.url, era=era) as client:
         hanging = asyncio.ensure_future(client.call_tool("blue_hang"))
         await lab.until_logged("blue hangs")
@@ -216,7 +217,7 @@ async def test_allow_deny_rename_describe(tmp_path: Path) -> None:
         rename={"who": "me"},
         describe={"hang": "Ours."},
     )
-    lab.backends = [lab.backend("red", tools=tools), lab.backend("blue")]
+    lab.backends = [lab.inside("red", tools=tools), lab.inside("blue")]
     async with lab.serving(), Client(lab.url) as client:
         listed = {tool.name: tool.description for tool in await client.list_tools()}
         assert {name for name in listed if not name.startswith("blue_")} == {"me", "red_hang"}
@@ -231,7 +232,7 @@ async def test_without_prefixes_the_first_server_wins(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     lab = MergeLab(tmp_path)
-    lab.backends = [lab.backend("red", prefix=""), lab.backend("blue", prefix="")]
+    lab.backends = [lab.inside("red", prefix=""), lab.inside("blue", prefix="")]
     async with lab.serving(), Client(lab.url) as client:
         assert (await client.call_tool("who")).data == "red:"
         assert sorted(tool.name for tool in await client.list_tools()) == TOOLS
@@ -290,7 +291,8 @@ async def test_one_handshake_for_all_who_wait(
 ) -> None:
     """Calls at once, after the loss of a server."""
     monkeypatch.setattr(member, "_RETRY", 0.0)
-    lab = MergeLab(tmp_path, "red", "blue")
+    lab = MergeLab(tmp_path)
+    lab.backends = [lab.backend("red"), lab.backend("blue")]
     async with lab.serving():
         client = await lab.connect()
         await client.send(call(0, "red_leave"))
@@ -384,7 +386,7 @@ async def test_rules_hold_at_each_endpoint(tmp_path: Path, era: Any, n: int) -> 
     """Also at the path of the server, whose tools have no prefix there, and after a reload."""
     lab = MergeLab(tmp_path, *["blue"][: n - 1])
     tools = ToolsConfig(deny=("se*", "leave"), rename={"who": "me"})
-    lab.backends.append(lab.backend("red", tools=tools))
+    lab.backends.append(lab.inside("red", tools=tools))
     async with lab.serving("ws://127.0.0.1:0/mcp") as (url, *_):
         at = url.replace("/mcp", "/servers/red")
         async with Client(at, era=era) as client:

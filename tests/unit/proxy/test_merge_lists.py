@@ -62,7 +62,7 @@ async def test_what_modern_results_say(tmp_path: Path) -> None:
 
 async def test_a_change_is_told_and_asked_for(tmp_path: Path) -> None:
     lab = MergeLab(tmp_path)
-    lab.backends = [lab.backend("red"), lab.backend("blue", isolation="shared")]
+    lab.backends = [lab.inside("red"), lab.inside("blue", isolation="shared")]
     async with lab.serving():
         client = await lab.connect()
         ask = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
@@ -77,7 +77,8 @@ async def test_a_change_is_told_and_asked_for(tmp_path: Path) -> None:
 
 
 async def test_the_end_of_a_server_is_a_change(tmp_path: Path) -> None:
-    lab = MergeLab(tmp_path, "red", "blue")
+    lab = MergeLab(tmp_path)
+    lab.backends = [lab.backend("red"), lab.inside("blue")]
     async with lab.serving():
         client = await lab.connect()
         await client.send(call(1, "red_leave"))
@@ -93,8 +94,8 @@ async def test_prompts(tmp_path: Path, era: Any) -> None:
     """Prompts have the prefix, and are not filtered as tools are."""
     lab = MergeLab(tmp_path)
     lab.backends = [
-        lab.backend("red", prefix="r-", tools=ToolsConfig(allow=())),
-        lab.backend("blue", isolation="shared" if era == "legacy" else "session"),
+        lab.inside("red", prefix="r-", tools=ToolsConfig(allow=())),
+        lab.inside("blue", isolation="shared" if era == "legacy" else "session"),
     ]
     async with lab.serving(), Client(lab.url, era=era) as client:
         assert [prompt.name for prompt in await client.list_prompts()] == ["r-greet", "blue_greet"]

@@ -256,7 +256,8 @@ server.run()
 
 async def test_apps(tmp_path: Path, era: Any) -> None:
     """The view that a tool names is read from the server of the tool."""
-    lab = MergeLab(tmp_path, "red", "blue")
+    lab = MergeLab(tmp_path)
+    lab.backends = [lab.backend("red"), lab.backend("blue")]
     lab.script.write_text(APP)
     async with lab.serving(), Client(lab.url, era=era) as client:
         for tool in await client.list_tools():

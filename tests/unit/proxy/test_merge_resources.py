@@ -58,7 +58,7 @@ async def test_completions(tmp_path: Path, era: Any) -> None:
 
 async def test_log_levels(tmp_path: Path) -> None:
     lab = MergeLab(tmp_path)
-    lab.backends = [lab.backend("red"), lab.backend("blue", isolation="shared")]
+    lab.backends = [lab.inside("red"), lab.inside("blue", isolation="shared")]
     async with lab.serving():
         client = await lab.connect()
         ask = {"jsonrpc": "2.0", "id": 1, "method": "logging/setLevel"}
@@ -76,7 +76,7 @@ async def test_log_levels(tmp_path: Path) -> None:
 
 async def test_subscriptions(tmp_path: Path) -> None:
     lab = MergeLab(tmp_path)
-    lab.backends = [lab.backend("red"), lab.backend("blue", isolation="shared")]
+    lab.backends = [lab.inside("red"), lab.inside("blue", isolation="shared")]
     async with lab.serving():
         client = await lab.connect()
         for name in ("red", "blue"):

@@ -320,7 +320,7 @@ async def test_a_proxy_that_nobody_serves_is_starting(tmp_path: Path) -> None:
 
 
 async def test_the_admin_listener_answers_until_the_others_have_drained(tmp_path: Path) -> None:
-    lab = Watched(tmp_path, "shared")
+    lab = Watched(tmp_path, "shared", shutdown_grace=5.0)
     async with lab.serving():
         client = await lab.connect()
         await client.send(call(1, "sleep", seconds=0.7))

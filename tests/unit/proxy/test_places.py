@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 from lab.http_front import Front, hello, serving
 from lab.merge import MergeLab
-from lab.principals import PRINCIPALS, client
+from lab.principals import PRINCIPALS, Requests, client
 from lab.proxy import call
 
 from wirespeed import Client
@@ -151,7 +152,7 @@ async def test_calls_of_a_session_that_makes_room_get_an_error(tmp_path: Path) -
 @pytest.mark.parametrize("path", ["/mcp", "/servers/a"])
 async def test_each_principal_has_a_share(tmp_path: Path, scheme: str, path: str) -> None:
     lab = MergeLab(tmp_path, principals=PRINCIPALS)
-    lab.backends = [lab.backend("a", isolation="session", max_clients=2), lab.backend("b")]
+    lab.backends = [lab.inside("a", isolation="session", max_clients=2), lab.inside("b")]
     async with (
         lab.serving(f"{scheme}://127.0.0.1:0/mcp") as urls,
         contextlib.AsyncExitStack() as up,
@@ -168,9 +169,18 @@ async def test_each_principal_has_a_share(tmp_path: Path, scheme: str, path: str
         assert lab.proxy.services["a"].cut["replaced"] == 0
         root = await connect("root")
         assert lab.proxy.services["a"].cut["replaced"] == 1
-        with pytest.raises(RemoteError) as refused:
-            await connect("anne")
-        assert refused.value.code == codes.OVERLOADED
+        if scheme == "http":  # a client of ours asks again, for 15 seconds
+            requests = await up.enter_async_context(Requests(urls[0]))
+            _, found, answer = await requests.post(json.dumps(hello()), "anne", path=path)
+            if path == "/mcp":  # it says hello before its servers do
+                session = f"Mcp-Session-Id: {found['mcp-session-id']}"
+                body = json.dumps(call(2, tool, nonce="anne"))
+                _, _, answer = await requests.post(body, "anne", session, path=path)
+            assert answer["error"]["code"] == codes.OVERLOADED
+        else:
+            with pytest.raises(RemoteError) as refused:
+                await connect("anne")
+            assert refused.value.code == codes.OVERLOADED
         assert (await root.call_tool(tool, {"nonce": "1"})).data == "a:1"
 
 

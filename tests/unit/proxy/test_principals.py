@@ -121,7 +121,7 @@ async def test_a_server_alone(tmp_path: Path, scheme: str, era: str, isolation: 
 async def test_a_deny_holds_by_both_names(tmp_path: Path, denied: str) -> None:
     anne = principal("anne", tools=ToolRules(deny=(denied,)))
     lab = MergeLab(tmp_path, principals=(anne,))
-    lab.backends = [lab.backend("a")]
+    lab.backends = [lab.inside("a")]
     async with lab.serving("http://127.0.0.1:0/mcp") as urls:
         url = next(url for url in urls if url.endswith("/mcp"))
 
@@ -162,7 +162,7 @@ async def test_a_reload_ends_the_streams_of_a_principal(
 ) -> None:
     """Those of a principal that it removes, or whose token it changes. Others keep theirs."""
     lab = MergeLab(tmp_path, principals=(principal("anne"), principal("root")))
-    lab.backends = [lab.backend(name, isolation="shared") for name in ("a", "b")]
+    lab.backends = [lab.inside(name, isolation="shared") for name in ("a", "b")]
     scheme = "ws" if kind == "ws" else "http"
     async with lab.serving(f"{scheme}://127.0.0.1:0/mcp") as urls, contextlib.AsyncExitStack() as s:
         url = next(url for url in urls if url.endswith("/mcp"))
@@ -201,7 +201,7 @@ async def test_a_reload_ends_the_streams_of_a_principal(
 async def test_a_reload_that_takes_one_server_from_a_principal(tmp_path: Path) -> None:
     """Its connection to all servers stays, and hears of this server no more."""
     lab = MergeLab(tmp_path, principals=(principal("anne"), principal("root")))
-    lab.backends = [lab.backend(name, isolation="shared") for name in ("a", "b")]
+    lab.backends = [lab.inside(name, isolation="shared") for name in ("a", "b")]
     async with lab.serving("ws://127.0.0.1:0/mcp") as urls:
         url = next(url for url in urls if url.endswith("/mcp"))
         async with (
@@ -360,7 +360,7 @@ async def test_subjects_of_access_tokens(tmp_path: Path, scheme: str) -> None:
             principal("root"),
         )
         lab = MergeLab(tmp_path, principals=principals, auth=auth, audit=str(tmp_path / "audit"))
-        lab.backends = [lab.backend(name, isolation="shared") for name in ("a", "b")]
+        lab.backends = [lab.inside(name, isolation="shared") for name in ("a", "b")]
         async with lab.serving(f"{scheme}://127.0.0.1:0/mcp") as urls:
             url = next(url for url in urls if url.endswith("/mcp"))
             kind = WebSocket if scheme == "ws" else Http
@@ -392,7 +392,7 @@ async def test_subjects_of_access_tokens(tmp_path: Path, scheme: str) -> None:
 async def test_where_clients_get_tokens(tmp_path: Path) -> None:
     auth = AuthorizationConfig(resource="https://tools.example", issuers=("https://auth.example",))
     lab = MergeLab(tmp_path, auth=auth)
-    lab.backends = [lab.backend("a", isolation="shared")]
+    lab.backends = [lab.inside("a", isolation="shared")]
     async with lab.serving(HTTP) as urls, Requests(urls[0]) as requests:
         body, *fields = modern("tools/list")
         status, found, _ = await requests.post(body, None, *fields)

@@ -108,7 +108,8 @@ async def test_servers_are_added_and_removed(tmp_path: Path) -> None:
 
 
 async def test_clients_of_all_servers_stay(tmp_path: Path) -> None:
-    lab = ReloadLab(tmp_path, server(tmp_path, "a"), server(tmp_path, "b"))
+    servers = server(tmp_path, "a"), server(tmp_path, "b")
+    lab = ReloadLab(tmp_path, *servers, shutdown_grace=0.5)
     async with lab.serving():
         client = await lab.connect()
         pids = [said(await client.ask(call(1, f"{name}_echo")))["pid"] for name in "ab"]

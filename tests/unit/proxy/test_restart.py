@@ -302,7 +302,7 @@ def test_workers_have_a_deadline(tmp_path: Path) -> None:
     listen = [f"tcp://127.0.0.1:{port}"]
     lab.write("a", isolation="session", listen=listen, watch=False, shutdownGrace=0.5)
     with lab.running("--workers", "2") as process, tcp(port) as client:
-        client.sendall(json.dumps(call("slow", "sleep", seconds=60)).encode() + b"\n")
+        client.sendall(json.dumps(call("slow", "hold", **{"as": "x"})).encode() + b"\n")
         process.send_signal(signal.SIGUSR2)
         successor = new_process(lab.until("takes the place of this one"))
         os.kill(successor, signal.SIGTERM)
@@ -438,7 +438,7 @@ def test_sigterm_has_a_deadline(tmp_path: Path) -> None:
     path = tmp_path / "s"
     lab.write("a", listen=[f"unix:{path}"], watch=False, shutdownGrace=0.5)
     with lab.running() as process, unix(path) as client:
-        client.sendall(json.dumps(call("slow", "sleep", seconds=60)).encode() + b"\n")
+        client.sendall(json.dumps(call("slow", "hold", **{"as": "x"})).encode() + b"\n")
         time.sleep(0.2)
         process.send_signal(signal.SIGTERM)
         assert json.loads(client.recv(65536))["error"]["code"] == -31006
@@ -451,7 +451,7 @@ def test_a_second_signal_ends_at_once(tmp_path: Path) -> None:
     path = tmp_path / "s"
     lab.write("a", listen=[f"unix:{path}"], watch=False, shutdownGrace=1000)
     with lab.running() as process, unix(path) as client:
-        client.sendall(json.dumps(call("slow", "sleep", seconds=60)).encode() + b"\n")
+        client.sendall(json.dumps(call("slow", "hold", **{"as": "x"})).encode() + b"\n")
         time.sleep(0.2)
         process.send_signal(signal.SIGTERM)
         lab.until("shutting down")

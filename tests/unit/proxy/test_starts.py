@@ -45,8 +45,8 @@ async def test_a_client_waits_for_one_start_at_most(
     """Of a server that says nothing, at the path of that server."""
     lab = Lab(tmp_path, isolation, era=era)
     mute = BackendConfig(
-        target=Stdio("sleep", ["1000"]), name="mute", isolation=isolation, era=era,
-        start_timeout=1.0,
+        target=Stdio("sleep", ["1000"], shutdown_grace=0.1), name="mute", isolation=isolation,
+        era=era, start_timeout=1.0,
     )  # fmt: skip
     object.__setattr__(lab.proxy.config, "backends", (lab.proxy.config.backends[0], mute))
     object.__setattr__(lab.proxy.config, "listen", ("ws://127.0.0.1:0/mcp",))
