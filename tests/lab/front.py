@@ -255,7 +255,7 @@ class FrontLab(Lab):
         (self.folder / "backend.py").write_text(BACKEND)
         server = {
             "command": sys.executable,
-            "args": [str(self.folder / "backend.py"), str(self.seen)],
+            "args": ["-S", str(self.folder / "backend.py"), str(self.seen)],
             "env": {"VERSIONS": MODERN if self.case.is_modern else ""},
             "proxy": {"isolation": self.case.isolation}
             | ({"size": 2} if self.case.isolation == "pool" else {}),

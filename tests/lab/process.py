@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import random
 import re
 import signal
 import socket
@@ -18,13 +19,15 @@ from typing import Any
 from lab.proxy import BACKEND
 from lab.raw import FOREVER, surroundings
 
+PORTS = random.SystemRandom()
+
 
 def free_port() -> int:
-    """A port that is free now."""
-    with socket.create_server(("127.0.0.1", 0)) as sock:
-        port = sock.getsockname()[1]
-        assert isinstance(port, int)
-        return port
+    """A port that is free now, of those that nobody gets who asks for any."""
+    while True:
+        port = PORTS.randrange(10_000, 32_768)
+        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
 
 
 class ProcessLab:
@@ -58,7 +61,7 @@ class ProcessLab:
         servers = {
             name: {
                 "command": sys.executable,
-                "args": [str(self.folder / "backend.py"), str(self.folder / f"seen-{name}")],
+                "args": ["-S", str(self.folder / "backend.py"), str(self.folder / f"seen-{name}")],
                 "env": {
                     "MARK": mark,
                     "VERSIONS": versions,

@@ -281,7 +281,7 @@ class Lab:
         self.urls: tuple[str, ...] = ()
         target = Stdio(
             sys.executable,
-            [str(script), str(self.seen), *arguments],
+            ["-S", str(script), str(self.seen), *arguments],
             {"VERSIONS": versions, **(env or {})},
             shutdown_grace=0.2,
         )

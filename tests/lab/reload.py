@@ -73,7 +73,7 @@ def server(
     folder: Path, name: str = "b", *, mark: str = "", versions: str = "", **fields: Any
 ) -> BackendConfig:
     """A server. Another ``mark`` makes it another one."""
-    arguments = [str(folder / "backend.py"), str(folder / f"seen-{name}")]
+    arguments = ["-S", str(folder / "backend.py"), str(folder / f"seen-{name}")]
     env = {"MARK": mark, "VERSIONS": versions}
     target = Stdio(sys.executable, arguments, env)
     return BackendConfig(target=target, name=name, **{"isolation": "shared", **fields})

@@ -49,11 +49,11 @@ from wirespeed.proxy import (
 
 pytestmark = [pytest.mark.compiled, pytest.mark.off_schema]
 
-SECONDS = float(os.environ.get("WIRESPEED_CHAOS_SECONDS", "20"))
+SECONDS = float(os.environ.get("WIRESPEED_CHAOS_SECONDS", "10"))
 N_CLIENTS = int(os.environ.get("WIRESPEED_CHAOS_CLIENTS", "60"))
 # Of one client: the seconds that a request may take. It covers restarts of the server.
 PATIENCE = 60.0
-RELOADS = 5.0  # seconds between two of them
+RELOADS = 2.5  # seconds between two of them
 # Resident memory that a run may add to what a shorter one before it has left behind: what the
 # allocators keep of a busier moment. With 200 clients, 60 s after 8 s add 4 MiB.
 MAX_GROWTH = 16 * 1024 * 1024

@@ -33,7 +33,7 @@ def era(request: pytest.FixtureRequest) -> Any:
 
 def mute(**more: Any) -> BackendConfig:
     """A server that says nothing."""
-    return BackendConfig(target=Stdio("sleep", ["1000"]), name="mute", **more)
+    return BackendConfig(target=Stdio("sleep", ["1000"], shutdown_grace=0.1), name="mute", **more)
 
 
 async def until_ready(lab: MergeLab, name: str) -> None:
