@@ -324,7 +324,7 @@ def test_another_project_can_cimport_the_core(tmp_path: Path) -> None:
     extension.build(tmp_path, "events", example("events.pyx"))
     (tmp_path / "echo.pyx").write_text(example("echo.pyx"))
     (tmp_path / "setup.py").write_text(example("setup.py"))
-    run(sys.executable, "setup.py", "-q", "build_ext", "--inplace", cwd=tmp_path)
+    run(sys.executable, "setup.py", "-q", "build_ext", "--inplace", cwd=tmp_path, CFLAGS="-O0")
     (tmp_path / "use.py").write_text(USE)
     assert run(sys.executable, "use.py", cwd=tmp_path) == SAID
 

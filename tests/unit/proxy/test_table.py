@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -107,35 +108,36 @@ async def by_process(clients: list[Raw]) -> dict[int, list[Raw]]:
 
 
 @every_case
-@pytest.mark.parametrize("kind", IDS)
-async def test_ids(tmp_path: Path, case: Case, kind: str) -> None:
+async def test_ids(tmp_path: Path, case: Case) -> None:
     lab = FrontLab(tmp_path, case)
     async with lab.serving():
         clients = await connected(lab, 3)
+        for n, ids in enumerate(IDS.values(), 1):
 
-        async def work(client: Raw, name: str) -> None:
-            for turn in range(2):
-                for id in IDS[kind]:
-                    await echoed(client, id, f"{name}/{turn}")
+            async def work(client: Raw, name: str, ids: tuple[str, ...] = ids) -> None:
+                for turn in range(2):
+                    for id in ids:
+                        await echoed(client, id, f"{name}/{turn}")
 
-        await asyncio.gather(*(work(client, str(n)) for n, client in enumerate(clients)))
-        if case.front == "stdio":
-            return
-        for client in clients[:2]:  # they leave with requests in flight
-            await held(client, IDS[kind][0], "left")
-            await client.close()
-            lab.clients.remove(client)
-        await asyncio.gather(work(clients[2], "stayed"), work(await lab.connect(), "new"))
-        await lab.until_read("notifications/cancelled", 2)
+            await asyncio.gather(*(work(client, str(n)) for n, client in enumerate(clients)))
+            if case.front == "stdio":
+                continue
+            for client in clients[:2]:  # they leave with requests in flight
+                await held(client, ids[0], "left")
+                await client.close()
+                lab.clients.remove(client)
+            clients = [clients[2], await lab.connect()]
+            await asyncio.gather(work(clients[0], "stayed"), work(clients[1], "new"))
+            await lab.until_read("notifications/cancelled", 2 * n)
+            clients.append(await lab.connect())
 
 
 @every_case
-@pytest.mark.parametrize("kind", IDS)
-async def test_progress(tmp_path: Path, case: Case, kind: str) -> None:
+async def test_progress(tmp_path: Path, case: Case) -> None:
     lab = FrontLab(tmp_path, case)
     async with lab.serving():
         clients = await connected(lab, 2)
-        for token in IDS[kind]:
+        for token in chain.from_iterable(IDS.values()):
             for n, client in enumerate(clients):
                 await held(client, "5", f"{n}", token)
             for n, client in reversed(list(enumerate(clients))):
