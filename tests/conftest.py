@@ -203,11 +203,14 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """With ``-m compiled``, files without such tests are not read: that takes long under ASAN."""
-    if config.option.markexpr != "compiled" or not collection_path.match("test_*.py"):
+    """With ``-m compiled`` and ``-m smoke``, files without such tests are not read: that takes
+    long."""
+    mark = config.option.markexpr
+    if mark not in ("compiled", "smoke") or not collection_path.match("test_*.py"):
         return None
-    whole = not COMPILED.isdisjoint(collection_path.relative_to(HERE).parts)
-    return None if whole or "compiled" in collection_path.read_text() else True
+    parts = collection_path.relative_to(HERE).parts
+    whole = mark == "compiled" and not COMPILED.isdisjoint(parts)
+    return None if whole or mark in collection_path.read_text() else True
 
 
 @cache
