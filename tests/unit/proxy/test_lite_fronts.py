@@ -21,7 +21,7 @@ from lab.raw import surroundings
 from lab.reload import server as echo_server
 from lab.wording import raises
 
-from wirespeed import Client, Stdio, WebSocket
+from wirespeed import Client, Stdio
 from wirespeed.auth import hash_token, new_token
 from wirespeed.errors import (
     ConfigError,
@@ -66,11 +66,6 @@ def lite_lab(
     server = lab.backend if processes else lab.inside
     lab.backends = [server(name, lite=TOOLS if name == "a" else (), **backend) for name in names]
     return lab
-
-
-def once(url: str) -> LiteClient:
-    """A client that does not connect again."""
-    return LiteClient(WebSocket(url, restart=0) if url.startswith("ws") else url)
 
 
 async def until(true: Callable[[], object]) -> None:
@@ -140,7 +135,7 @@ async def test_only_what_is_named(tmp_path: Path, scheme: str) -> None:
 async def test_a_tool_that_the_server_does_not_have(tmp_path: Path, scheme: str) -> None:
     lab = lite_lab(tmp_path, isolation="shared")
     async with lab.serving(f"{scheme}://127.0.0.1:0/mcp") as urls:
-        async with once(place(urls, "/lite/a/none")) as lite:
+        async with LiteClient(place(urls, "/lite/a/none")) as lite:
             with pytest.raises(TransportError, match=r"404|the server a has no tool none"):
                 await lite.info()
         async with LiteClient(place(urls, "/lite/a/who")) as lite:
@@ -182,7 +177,7 @@ async def test_a_server_that_is_down(tmp_path: Path, scheme: str) -> None:
     lab.backends.append(down)
     async with (
         lab.serving(f"{scheme}://127.0.0.1:0/mcp") as urls,
-        once(place(urls, "/lite/a/who")) as lite,
+        LiteClient(place(urls, "/lite/a/who")) as lite,
     ):
         with pytest.raises(TransportError, match=r"503|server.*down") as failed:
             await lite.info()
@@ -203,7 +198,7 @@ async def test_a_server_that_does_not_answer(tmp_path: Path, scheme: str) -> Non
     lab.backends.append(silent(start_timeout=0.3))
     async with (
         lab.serving(f"{scheme}://127.0.0.1:0/mcp") as urls,
-        once(place(urls, "/lite/a/who")) as lite,
+        LiteClient(place(urls, "/lite/a/who")) as lite,
     ):
         with pytest.raises(TransportError):
             await lite.info()
@@ -215,7 +210,7 @@ async def test_the_end_while_a_server_does_not_answer(tmp_path: Path, scheme: st
     lab.backends.append(silent())
     async with (
         lab.serving(f"{scheme}://127.0.0.1:0/mcp") as urls,
-        once(place(urls, "/lite/a/who")) as lite,
+        LiteClient(place(urls, "/lite/a/who")) as lite,
     ):
         asking = asyncio.ensure_future(lite.info())
         await asyncio.sleep(0.3)
@@ -258,7 +253,7 @@ async def test_a_schema_that_is_not_valid(
     lab.backends.append(BackendConfig(target=target, name="a", lite=("who",), isolation="shared"))
     async with (
         lab.serving(f"{scheme}://127.0.0.1:0/mcp") as urls,
-        once(place(urls, "/lite/a/who")) as lite,
+        LiteClient(place(urls, "/lite/a/who")) as lite,
     ):
         with pytest.raises(TransportError, match=r"503|input schema of who is not valid"):
             await lite.info()
