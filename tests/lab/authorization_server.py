@@ -19,7 +19,7 @@ from urllib.parse import parse_qsl, unquote_plus, urlencode, urlsplit
 from lab.web import LEGACY_HTTP, MODERN_HTTP, Exchange, HttpPeer, listening
 
 from wirespeed.auth import FileStorage, MemoryStorage, OAuth
-from wirespeed.auth.dpop_proofs import DpopProofs, InvalidProof
+from wirespeed.auth.dpop import DpopProofs, InvalidProof
 
 OAUTH = "/.well-known/oauth-authorization-server"
 OPENID = "/.well-known/openid-configuration"

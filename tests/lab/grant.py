@@ -14,7 +14,7 @@ from lab.peer import MODERN_PEER
 
 from wirespeed import Client
 from wirespeed.auth import Authorization
-from wirespeed.auth.dpop_proofs import DpopProofs, InvalidProof
+from wirespeed.auth.dpop import DpopProofs, InvalidProof
 from wirespeed.transport.options import Headers
 
 Answer = tuple[int, dict[str, Any]]

@@ -89,9 +89,8 @@ INSIDE = {
     """,
     "auth": """
         access_token jose
-        dpop_proofs
         fetch
-        metadata
+        dpop metadata
         verifiers
         resource_server client
     """,
@@ -172,7 +171,7 @@ INSIDE = {
         translation
         merge
         operation
-        keys lite
+        lite
         service mirror file
         reload
         listening

@@ -40,7 +40,7 @@ from wirespeed.transport.options import HttpRequest, Refusal, User, checked_scop
 from wirespeed.transport.rate_limited_log import RateLimitedLog
 
 if TYPE_CHECKING:
-    from wirespeed.auth.dpop_proofs import DpopProofs
+    from wirespeed.auth.dpop import DpopProofs
 
 logger = logging.getLogger("wirespeed.server")
 
@@ -158,7 +158,7 @@ class ResourceServer:
         self._certificate_bound = certificate_bound
         self._proofs: DpopProofs | None = None
         if dpop != "off":
-            from wirespeed.auth.dpop_proofs import DpopProofs, Nonces
+            from wirespeed.auth.dpop import DpopProofs, Nonces
 
             self._proofs = DpopProofs(nonces=Nonces() if dpop_nonces else None)
         if verifier is None:

@@ -14,7 +14,7 @@ from lab.http import Peer, Response, call, message, serving
 from lab.token import RESOURCE, bearer, notes, token
 
 from wirespeed import Client, Context, Http, WebSocket
-from wirespeed.auth.client.dpop import DpopKey
+from wirespeed.auth.dpop import DpopKey
 from wirespeed.auth.metadata import find_challenge
 from wirespeed.errors import AuthorizationError, WirespeedError
 

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 from joserfc.util import urlsafe_b64decode
 
-from wirespeed.auth.client.dpop import MAX_NONCES, DpopKey
-from wirespeed.auth.dpop_proofs import DpopProofs, InvalidProof, Nonces
+from wirespeed.auth.dpop import MAX_NONCES, DpopKey, DpopProofs, InvalidProof, Nonces
 from wirespeed.transport.options import Headers
 
 MCP = "https://mcp.example.com/mcp"

@@ -14,8 +14,7 @@ from lab.http import Place, serving
 
 from wirespeed import Client, Context, Server, User
 from wirespeed.auth import AccessToken, ClientCredentials, ResourceServer
-from wirespeed.auth.client.dpop import DpopKey
-from wirespeed.auth.dpop_proofs import DpopProofs
+from wirespeed.auth.dpop import DpopKey, DpopProofs
 from wirespeed.errors import InvalidToken
 
 pytestmark = pytest.mark.smoke

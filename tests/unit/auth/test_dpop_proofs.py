@@ -15,8 +15,7 @@ from lab import wording
 from lab.rows import every
 from lab.wording import raises
 
-from wirespeed.auth.client.dpop import DpopKey
-from wirespeed.auth.dpop_proofs import ALGORITHMS, DpopProofs, InvalidProof, Nonces
+from wirespeed.auth.dpop import ALGORITHMS, DpopKey, DpopProofs, InvalidProof, Nonces
 from wirespeed.errors import CannotVerify, InvalidToken
 
 URL = "https://mcp.example.com/mcp"

@@ -23,8 +23,7 @@ from wirespeed.auth import (
     JwtBearer,
     MemoryStorage,
 )
-from wirespeed.auth.client.dpop import DpopKey
-from wirespeed.auth.dpop_proofs import DpopProofs, Nonces
+from wirespeed.auth.dpop import DpopKey, DpopProofs, Nonces
 from wirespeed.errors import AuthorizationError
 from wirespeed.proxy import BackendConfig, Proxy, ProxyConfig
 

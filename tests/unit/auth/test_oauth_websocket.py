@@ -23,7 +23,7 @@ from lab.wording import raises
 from wirespeed import Client, Context, Server, SyncClient, WebSocket
 from wirespeed import User as Caller
 from wirespeed.auth import AccessToken, ClientCredentials, MemoryStorage, OAuth, ResourceServer
-from wirespeed.auth.dpop_proofs import DpopProofs
+from wirespeed.auth.dpop import DpopProofs
 from wirespeed.errors import (
     AuthorizationError,
     ConnectionLost,

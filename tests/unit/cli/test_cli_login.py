@@ -22,7 +22,7 @@ from lab.serve import serving
 
 from wirespeed import Server
 from wirespeed.auth import AccessToken, FileStorage, ResourceServer
-from wirespeed.auth.dpop_proofs import DpopProofs
+from wirespeed.auth.dpop import DpopProofs
 from wirespeed.cli.failures import Exit
 from wirespeed.errors import InvalidToken
 

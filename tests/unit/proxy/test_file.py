@@ -24,8 +24,7 @@ from wirespeed.proxy import (
     ToolRules,
     ToolsConfig,
 )
-from wirespeed.proxy.file import load
-from wirespeed.proxy.keys import schema
+from wirespeed.proxy.file import load, schema
 
 pytestmark = pytest.mark.smoke
 

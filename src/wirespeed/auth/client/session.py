@@ -519,7 +519,7 @@ class TokenGrant:
         bearer tokens. ``before``: the previous ones of the session, which remember nonces."""
         if not self.dpop:
             return None
-        from wirespeed.auth.client.dpop import DpopKey
+        from wirespeed.auth.dpop import DpopKey
 
         if isinstance(before, DpopKey) and login.key in (None, before.jwk):
             login.key = before.jwk
