@@ -14,7 +14,7 @@ from msgspec import field
 from wirespeed._exports import set_public_home
 from wirespeed.protocol.revisions import fit_struct, has_kind
 
-_BYTES = (bytes, bytearray, memoryview)
+BYTES = (bytes, bytearray, memoryview)
 
 
 class Annotations(msgspec.Struct, omit_defaults=True, rename="camel", kw_only=True):
@@ -150,7 +150,7 @@ def fit_block(block: ContentBlock | UnknownContent, version: str) -> ContentBloc
 
 
 def _check_bytes(owner: object, data: object) -> None:
-    if not isinstance(data, _BYTES):
+    if not isinstance(data, BYTES):
         raise TypeError(f"{type(owner).__name__} takes bytes, not {type(data).__name__}")
 
 

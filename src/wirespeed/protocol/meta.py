@@ -21,9 +21,9 @@ _encode = msgspec.json.Encoder().encode
 
 _RESERVED_LABELS = ("modelcontextprotocol", "mcp")
 _BARE = frozenset({"progressToken", "traceparent", "tracestate", "baggage"})
-_LABEL = r"[A-Za-z](?:[A-Za-z0-9-]*[A-Za-z0-9])?"
+LABEL = r"[A-Za-z](?:[A-Za-z0-9-]*[A-Za-z0-9])?"
 _KEY = re.compile(
-    rf"(?:(?P<prefix>{_LABEL}(?:\.{_LABEL})*)/)?(?:[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)?"
+    rf"(?:(?P<prefix>{LABEL}(?:\.{LABEL})*)/)?(?:[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)?"
 )
 
 

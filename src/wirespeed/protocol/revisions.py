@@ -87,7 +87,7 @@ _SAID_BY_CLIENTS = frozenset(
         "notifications/roots/list_changed",
     }
 )
-_CHANGES = frozenset(
+CHANGES = frozenset(
     {
         "notifications/tools/list_changed",
         "notifications/prompts/list_changed",
@@ -95,7 +95,7 @@ _CHANGES = frozenset(
         "notifications/resources/updated",
     }
 )
-_SAID_BY_SERVERS = _CHANGES | {
+_SAID_BY_SERVERS = CHANGES | {
     "notifications/cancelled",
     "notifications/progress",
     "notifications/message",

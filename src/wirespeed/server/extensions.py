@@ -18,7 +18,7 @@ import msgspec
 from wirespeed._exports import set_public_home
 from wirespeed.errors import ProtocolError
 from wirespeed.protocol import codes
-from wirespeed.protocol.meta import check_json
+from wirespeed.protocol.meta import LABEL, check_json
 from wirespeed.protocol.revisions import MODERN_VERSIONS, REVISIONS, Revision
 from wirespeed.server.requests.call import Feature, context_class
 from wirespeed.server.requests.reply import COMPLETE, Body
@@ -31,8 +31,7 @@ if TYPE_CHECKING:
     from wirespeed.server.requests.operation import Handler, HandlerContext
     from wirespeed.server.subscriptions import ListenStream
 
-_LABEL = r"[A-Za-z](?:[A-Za-z0-9-]*[A-Za-z0-9])?"
-_NAME = re.compile(rf"{_LABEL}(?:\.{_LABEL})*/[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
+_NAME = re.compile(rf"{LABEL}(?:\.{LABEL})*/[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
 
 logger = logging.getLogger("wirespeed.server")
 

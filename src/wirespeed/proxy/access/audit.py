@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 from wirespeed.errors import TransportError
 from wirespeed.protocol import codes
 from wirespeed.proxy.flow.rates import host_of
+from wirespeed.proxy.own_requests import CANCELLED
 from wirespeed.proxy.side import Audits
 from wirespeed.transport.rate_limited_log import RateLimitedLog
 
@@ -46,7 +47,6 @@ _REQUESTS = {
     "prompts/get": ("prompt", "prompt"),
 }
 _BITS = {"call": Audits.CALLS, "read": Audits.READS, "prompt": Audits.PROMPTS}
-_CANCELLED = 1  # as of `wirespeed.server.requests.observer`
 
 
 class AuditLog:
@@ -289,7 +289,7 @@ class Record:
         """The request is over: see `wirespeed.server.requests.observer` for the codes."""
         ms = round((monotonic() - self._began) * 1000, 3)
         outcome = "error" if code else "ok"
-        if code == _CANCELLED:
+        if code == CANCELLED:
             outcome, code = "cancelled", 0
         elif code == codes.SERVER_LOST:
             outcome = "lost"

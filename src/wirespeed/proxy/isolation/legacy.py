@@ -18,6 +18,7 @@ from wirespeed.errors import RemoteError, VersionMismatch
 from wirespeed.protocol import codes
 from wirespeed.protocol.revisions import (
     CAPABILITY_OF,
+    CHANGES,
     LATEST_LEGACY,
     LEGACY_VERSIONS,
     LOG_LEVELS,
@@ -45,9 +46,7 @@ if TYPE_CHECKING:
 
 # The first revision that knows a capability of servers.
 _SINCE = {"completions": "2025-03-26", "tasks": "2025-11-25"}
-_LIST_CHANGES = frozenset(
-    f"notifications/{kind}/list_changed" for kind in ("tools", "prompts", "resources")
-)
+_LIST_CHANGES = CHANGES - {"notifications/resources/updated"}
 # What a server that may ask is told of its client.
 QUESTIONS: dict[str, Any] = {"sampling": {}, "elicitation": {}, "roots": {"listChanged": True}}
 # Resources that one client may be subscribed to.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from wirespeed.errors import ProtocolError, WirespeedError
 from wirespeed.protocol import codes
-from wirespeed.protocol.revisions import LEGACY_VERSIONS, MODERN_VERSIONS
+from wirespeed.protocol.revisions import CHANGES, LEGACY_VERSIONS, MODERN_VERSIONS
 from wirespeed.proxy.affinity import Seals, addressed
 from wirespeed.proxy.backend_config import RecycleConfig
 from wirespeed.proxy.binding import Binding
@@ -46,16 +46,6 @@ WAIT = 0.2
 # Changes that wait at once; further ones do not.
 MAX_GATHERED = 1000
 
-# What says that something is to be read again. The state of a task is of one server alone.
-_CHANGES = frozenset(
-    {
-        "notifications/tools/list_changed",
-        "notifications/prompts/list_changed",
-        "notifications/resources/list_changed",
-        "notifications/resources/updated",
-    }
-)
-
 
 class _Change:
     """A change that waits, as the first server has told of it."""
@@ -86,7 +76,7 @@ class GatheredChanges:
         """Return whether a change was taken, to be told once."""
         method = message.method or ""
         n_servers = self._n_servers()
-        if n_servers < 2 or method not in _CHANGES:
+        if n_servers < 2 or method not in CHANGES:  # the state of a task is of one server
             return False
         uri = params_of(message).get("uri")
         key = route.asker, route.ref, method, uri if isinstance(uri, str) else ""

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, TypeVar
 import msgspec
 
 from wirespeed.protocol.revisions import REQUEST_METHODS
+from wirespeed.proxy.own_requests import CANCELLED
 from wirespeed.proxy.side import totals
 from wirespeed.proxy.upstream import BAD_MESSAGE, UNKNOWN_ID
 from wirespeed.server.requests.observer import BUCKETS, Observer
@@ -34,8 +35,6 @@ Steps = Generator[None, None, _T]  # work in steps, one for each turn of the loo
 PART = 256  # clients that are looked at in one step
 TICK = 2.0  # seconds of one sample
 TICKS = 90  # samples that are kept
-
-CANCELLED = 1  # by the client: as of `Series`
 
 # Of the sums, what is there now: it goes with its side.
 _HELD = ("waiting", "asked", "unsent")

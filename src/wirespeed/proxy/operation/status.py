@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from wirespeed.proxy.operation.meter import CANCELLED, TICK, TICKS, Sample, current_tick
+from wirespeed.proxy.operation.meter import TICK, TICKS, Sample, current_tick
 from wirespeed.proxy.operation.metrics import code_text, dropped
 from wirespeed.proxy.operation.snapshot import READY, columns, grouped
+from wirespeed.proxy.own_requests import CANCELLED
 from wirespeed.server.requests.observer import BUCKETS
 
 if TYPE_CHECKING:

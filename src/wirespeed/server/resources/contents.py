@@ -28,14 +28,13 @@ import msgspec
 
 from wirespeed._exports import set_public_home
 from wirespeed.errors import ResourceNotFound
-from wirespeed.protocol.blocks import ResourceContents
+from wirespeed.protocol.blocks import BYTES, ResourceContents
 from wirespeed.protocol.meta import passed_on
 from wirespeed.protocol.results import WHOLE, ReadResourceResult
 from wirespeed.protocol.revisions import LATEST_MODERN, Revision, fit_struct
 from wirespeed.server.requests.reply import Body
 from wirespeed.server.tools.results import ResultError, to_json
 
-_BYTES = (bytes, bytearray, memoryview)
 _READ = "resources/read"
 _LONGEST_MS = 2**53 - 1  # the largest integer that every reader of JSON has
 
@@ -145,7 +144,7 @@ class ContentsPlan:
     def _is_many(self, value: Any) -> bool:
         if not isinstance(value, (list, tuple)):
             return False
-        return self._many or any(isinstance(v, (ResourceContents, *_BYTES)) for v in value)
+        return self._many or any(isinstance(v, (ResourceContents, *BYTES)) for v in value)
 
     def _one(self, value: Any, uri: str, version: str) -> ResourceContents:
         if isinstance(value, ResourceContents):
@@ -155,7 +154,7 @@ class ContentsPlan:
             return fit_struct(found, version)
         if isinstance(value, str):
             return ResourceContents(uri, self._mime_type or "text/plain", text=value)
-        if isinstance(value, _BYTES):
+        if isinstance(value, BYTES):
             mime_type = self._mime_type or "application/octet-stream"
             return ResourceContents(uri, mime_type, blob=value)  # type: ignore[arg-type]
         if value is None:

@@ -47,7 +47,7 @@ from msgspec import UNSET
 
 from wirespeed._exports import set_public_home
 from wirespeed.errors import SignatureError
-from wirespeed.protocol.blocks import Block, ContentBlock, Text, UnknownContent, fit_block
+from wirespeed.protocol.blocks import BYTES, Block, ContentBlock, Text, UnknownContent, fit_block
 from wirespeed.protocol.meta import passed_on
 from wirespeed.protocol.results import WRAP_MARKER, CallToolResult
 from wirespeed.schema.json_schema import (
@@ -214,7 +214,6 @@ Encoded = tuple[bytes, bytes | None, bool, bytes | None]
 
 _encode = msgspec.json.Encoder(enc_hook=enc_hook).encode
 _DYNAMIC = (dict, list)
-_BYTES = (bytes, bytearray, memoryview)
 _BLOCKS = (ContentBlock, UnknownContent)
 _PLAIN = frozenset({str, int, float, bool, dict})  # known at once to be none of these
 
@@ -308,7 +307,7 @@ def as_block(item: Any, revision: str) -> ContentBlock:
         return fit_block(item, revision)
     if isinstance(item, str):
         return Text(item)
-    if isinstance(item, _BYTES):
+    if isinstance(item, BYTES):
         raise _bytes_error()
     data = _dumps(item)
     return Text(msgspec.json.decode(data) if data[0] == 0x22 else data.decode())
@@ -417,7 +416,7 @@ def _dynamic_encoder(plan: ResultPlan) -> Callable[..., Encoded]:
                 type(item) not in _PLAIN and isinstance(item, _BLOCKS) for item in value
             ):
                 return _blocks(value, revision), None, False, None
-            if isinstance(value, _BYTES):
+            if isinstance(value, BYTES):
                 raise _bytes_error()
         data = _dumps(value, dump)
         structured = data if data[0] == 0x7B and plan.kind is ResultKind.DYNAMIC else None
@@ -539,7 +538,7 @@ def plan_result(annotation: Any, where: str, structured: bool | None = None) -> 
             raise SignatureError(f"{where}: content blocks have no structured form")
         return ResultPlan(ResultKind.BLOCKS, None)
     for member in _members(annotation):
-        if isinstance(member, type) and issubclass(member, _BYTES):
+        if isinstance(member, type) and issubclass(member, BYTES):
             raise SignatureError(
                 f"{where}: bytes have no media type: return Image, Audio or EmbeddedResource"
             )
