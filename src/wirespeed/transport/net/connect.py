@@ -21,8 +21,16 @@ from wirespeed._core.framing.http.framer import HttpFramer
 from wirespeed._core.streams import FrameStream
 from wirespeed.errors import TransportError, UpgradeRefused
 from wirespeed.transport.address import Address, is_loopback, is_name
-from wirespeed.transport.net.sockets import OUT_OF_REACH, ConnectFailure, connect_host, sockets_of
-from wirespeed.transport.net.stream import SocketStream, Stream, address_name, start
+from wirespeed.transport.net.sockets import (
+    OUT_OF_REACH,
+    ConnectFailure,
+    SocketStream,
+    Stream,
+    address_name,
+    connect_host,
+    sockets_of,
+    start,
+)
 from wirespeed.transport.net.tls import TlsStream
 from wirespeed.transport.schemes import public
 

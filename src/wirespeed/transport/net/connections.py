@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from wirespeed._core.framing.rfc6455 import CloseCode
 from wirespeed.transport.net.keepalive import WatchedConnection
-from wirespeed.transport.net.stream import SocketStream, Stream
+from wirespeed.transport.net.sockets import SocketStream, Stream
 from wirespeed.transport.service import Graceful, has_capability
 
 if TYPE_CHECKING:

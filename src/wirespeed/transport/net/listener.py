@@ -20,11 +20,12 @@ from wirespeed.transport.address import Address, urls_of
 from wirespeed.transport.http.options import default_name
 from wirespeed.transport.net.connections import ServedConnection, ServedHttp
 from wirespeed.transport.net.keepalive import KeepAlive
-from wirespeed.transport.net.sockets import ListeningSockets, listen
-from wirespeed.transport.net.stream import (
+from wirespeed.transport.net.sockets import (
+    ListeningSockets,
     SocketStream,
     Stream,
     address_name,
+    listen,
     make_prompt,
     read_opening,
     start,

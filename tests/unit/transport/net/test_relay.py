@@ -15,7 +15,7 @@ import pytest
 
 from wirespeed import Limits
 from wirespeed.transport.net.relay import Relay
-from wirespeed.transport.net.stream import SocketStream, start
+from wirespeed.transport.net.sockets import SocketStream, start
 
 HIGH = 100_000  # bytes that may wait at each end
 BUFFERED = 4_000_000  # more than the system keeps in the buffers of two sockets, and HIGH

@@ -11,7 +11,7 @@ from lab.serve import lab_server, serving
 
 from wirespeed import Client
 from wirespeed.transport.net import listener, sockets
-from wirespeed.transport.net.stream import make_prompt
+from wirespeed.transport.net.sockets import make_prompt
 
 
 def congestion_control(sock: socket.socket) -> bytes:
