@@ -153,10 +153,13 @@ def _screen(status: dict[str, Any], url: str, width: int, note: str = "") -> Gro
     from rich.text import Text
 
     totals = status["totals"]
-    not_ready = "shutting down" if status["draining"] else "not ready"
+    if status["ready"]:
+        state = ("ready", "bold green")
+    else:
+        state = ("shutting down" if status["draining"] else "not ready", "bold red")
     head = Text.assemble(
         (f"wirespeed proxy {printable(status['name'])} ", "bold"),
-        ("ready", "bold green") if status["ready"] else (not_ready, "bold red"),
+        state,
         f"  {url}  up {span(status['uptime'])}",
         (f"  {len(status['workers'])} workers" if len(status["workers"]) > 1 else ""),
     )
