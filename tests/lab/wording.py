@@ -46,7 +46,7 @@ HEAD = """\
 # What differs from run to run or from machine to machine, in the order in which it is replaced.
 TEMPORARY = "|".join(re.escape(f(tempfile.gettempdir())) for f in (str, os.path.realpath))
 VARYING = [
-    (re.compile(re.escape(sys.executable)), "<python>"),
+    (re.compile(rf"{re.escape(sys.executable)}(?: -[IS])*"), "<python>"),
     (re.compile(rf"{re.escape(str(TESTS.parent))}(?=/|\b)"), "<root>"),
     (re.compile(rf"(?:{TEMPORARY})/pytest-of-[^/\s]+/[^/\s]+/(?:popen-gw\d+/)?[\w.-]+"), "<tmp>"),
     (re.compile(rf"(?:{TEMPORARY})/[\w.-]+"), "<tmp>"),

@@ -141,7 +141,7 @@ def test_a_part_that_is_left_open(place: Path) -> None:
     ("text", "line"),
     [
         (f"{TESTS}/children/a.py ended", "<root>/tests/children/a.py ended"),
-        (f"command {sys.executable} -I", "command <python> -I"),
+        (f"command {sys.executable} -I -S -c", "command <python> -c"),
         (
             "http://localhost:8123/mcp and [::1]:4567",
             "http://localhost:<port>/mcp and [::1]:<port>",
