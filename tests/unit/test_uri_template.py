@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from lab import wording
 from lab.rows import every
 from lab.wording import raises
 
@@ -191,7 +190,7 @@ def test_expansion_beyond_the_examples(template: str, values: Any, uri: str) -> 
     ],
 )
 def test_a_broken_template_says_what_is_wrong(template: str, why: str) -> None:
-    with wording.raises(ValueError) as caught:
+    with raises(ValueError) as caught:
         UriTemplate(template)
     assert why in str(caught.value)
 
@@ -203,7 +202,7 @@ def test_values_that_no_template_takes() -> None:
         UriTemplate("{a}").expand(a=object())
     with raises(TypeError):
         UriTemplate("{a}").expand(a=b"x")
-    with wording.pytest.raises(ValueError, match="surrogates"):
+    with pytest.raises(ValueError, match="surrogates"):
         UriTemplate("{a}").expand(a="\ud800")
     with raises(TypeError):
         UriTemplate(5)  # type: ignore[arg-type]
@@ -391,7 +390,7 @@ def test_path_escapes() -> None:
     ],
 )
 def test_a_template_that_cannot_be_matched_says_why(template: str, why: str) -> None:
-    with wording.raises(ValueError) as caught:
+    with raises(ValueError) as caught:
         Matcher(UriTemplate(template))
     assert why in str(caught.value)
 

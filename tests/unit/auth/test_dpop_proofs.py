@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 from joserfc import jwk, jws
-from lab import wording
 from lab.rows import every
 from lab.wording import raises
 
@@ -215,10 +214,10 @@ async def test_a_wrong_proof_is_refused(proof: Callable[[], str], reason: str) -
 
 async def test_a_token_of_another_key_is_refused() -> None:
     proofs = DpopProofs(clock=Clock())
-    with wording.raises(InvalidProof) as caught:
+    with raises(InvalidProof) as caught:
         checked(proofs, forged(OTHER))
     assert caught.value.error == "invalid_token"
-    with wording.raises(InvalidProof):
+    with raises(InvalidProof):
         proofs.check(forged(), method="POST", url=URL, token=TOKEN, thumbprint=None)
 
 

@@ -7,7 +7,6 @@ import contextlib
 from typing import Any
 
 import pytest
-from lab import wording
 from lab.origin import JSON, SSE, Origin, Request, ok
 from lab.rows import every
 from lab.wording import raises
@@ -112,7 +111,7 @@ async def test_an_error_names_the_url_of_its_own_request() -> None:
 
     async with Origin(answer) as origin, fetcher_of(origin) as fetcher:
         await fetcher.get(url_of(origin, "/metadata"))
-        with wording.raises(FetchError) as caught:
+        with raises(FetchError) as caught:
             await fetcher.post(url_of(origin, "/token"), form={})
         assert url_of(origin, "/token") in str(caught.value)
         assert "metadata" not in str(caught.value)

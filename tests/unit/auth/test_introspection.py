@@ -10,7 +10,6 @@ from typing import Any, Self
 from urllib.parse import parse_qs
 
 import pytest
-from lab import wording
 from lab.issuer import AUDIENCE, NOW, Clock, verified
 from lab.origin import Origin, Request, ok
 from lab.rows import every
@@ -98,7 +97,7 @@ async def test_an_answer_is_kept_for_some_time() -> None:
         lab.answer = {"active": False}
         lab.clock.now += 1
         for _ in range(2):  # a refusal is not kept
-            with wording.raises(InvalidToken):
+            with raises(InvalidToken):
                 await lab.verify()
         assert len(lab.asked) == 3
 
@@ -108,7 +107,7 @@ async def test_an_answer_is_not_kept_beyond_the_expiry() -> None:
         lab.answer["exp"] = NOW + 10
         assert (await lab.verify()).fresh_until == NOW + 10
         lab.clock.now += 10
-        with wording.raises(InvalidToken):
+        with raises(InvalidToken):
             await lab.verify()
 
 

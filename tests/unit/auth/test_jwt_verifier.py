@@ -13,7 +13,6 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from lab import wording
 from lab.issuer import AUDIENCE, NOW, Clock, Issuer, public, signed, verified
 from lab.origin import Origin
 from lab.rows import every
@@ -53,7 +52,7 @@ def test_every_kind_of_key(algorithm: str) -> None:
     issuer = Issuer(algorithm)
     access = fixed(issuer).verify(issuer.token())
     assert isinstance(access, AccessToken)
-    with wording.raises(InvalidToken):
+    with raises(InvalidToken):
         fixed(issuer, algorithms=["RS512"]).verify(issuer.token())
 
 
@@ -279,7 +278,7 @@ async def test_secrets() -> None:
     with raises(InvalidToken):
         await verified(verifier, other)
     asymmetric = signed({"alg": "ES256"}, claims, new_key("ES256"))
-    with wording.raises(InvalidToken):
+    with raises(InvalidToken):
         verifier.verify(asymmetric)
 
 

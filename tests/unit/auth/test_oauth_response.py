@@ -6,7 +6,6 @@ import asyncio
 from typing import Any
 
 import pytest
-from lab import wording
 from lab.authorization_server import ECHO, auth, call, get, lab
 from lab.rows import every
 from lab.wording import raises
@@ -52,7 +51,7 @@ async def test_an_error_of_a_wrong_issuer_is_not_shown() -> None:
             "error": "access_denied",
             "error_description": "call +1 555",
         }
-        with wording.raises(AuthorizationError) as caught:
+        with raises(AuthorizationError) as caught:
             await call(protected, auth(user))
         assert "+1 555" not in str(caught.value)
 

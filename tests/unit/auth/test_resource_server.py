@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from lab import wording
 from lab.http import Peer, Place, Response, call, message, serving
 from lab.rows import every
 from lab.token import (
@@ -463,7 +462,7 @@ def test_one_place_decides_who_comes_in() -> None:
 
 def test_the_scopes_of_a_tool_are_checked_when_it_is_registered() -> None:
     server = Server("x")
-    with wording.raises(ValueError):
+    with raises(ValueError):
         server.add_tool(len, name="a", scopes=["a b"])
     with raises(TypeError):
         server.add_resource("a://b", "text", scopes="admin")

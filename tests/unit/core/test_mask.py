@@ -6,7 +6,6 @@ import random
 from collections.abc import Iterator
 
 import pytest
-from lab import wording
 from lab.guard_page import guarded, put, shifted
 from lab.wording import raises
 
@@ -95,7 +94,7 @@ def test_twice_is_nothing(level: str) -> None:
 def test_what_is_refused() -> None:
     with raises(ValueError):
         _simd.mask(bytearray(3), b"123")
-    with wording.raises(ValueError):
+    with raises(ValueError):
         _simd.mask(bytearray(3), KEY, 4)
     with raises(ValueError):
         _simd.mask(b"123", KEY, to=bytearray(2))

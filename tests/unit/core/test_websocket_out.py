@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 
 import pytest
-from lab import wording
 from lab.rows import every
 from lab.websocket import (
     BINARY,
@@ -245,7 +244,7 @@ def test_codes_that_may_not_be_sent(code: int) -> None:
 def test_what_cannot_be_sent() -> None:
     peer = Peer()
     for bad in (b"\xff", bytearray(b"ab\xed\xa0\x80")):
-        with wording.raises(ValueError):
+        with raises(ValueError):
             peer.framer.send_text(bad)
     with pytest.raises(UnicodeEncodeError):
         peer.framer.send_text("\ud800")

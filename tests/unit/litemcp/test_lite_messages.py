@@ -8,7 +8,6 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from lab import wording
 from lab.rows import every
 from lab.wording import raises
 
@@ -50,7 +49,7 @@ def test_another_major_version_is_refused(text: bytes) -> None:
     ],
 )  # fmt: skip
 def test_malformed_versions_are_refused(text: bytes) -> None:
-    with wording.raises(ValueError):
+    with raises(ValueError):
         parse_version(text)
     assert refuse_version(text) == "a version is [major, minor, patch], three integers"
 

@@ -9,7 +9,6 @@ from typing import Any
 
 import jsonschema_rs
 import pytest
-from lab import wording
 from lab.wording import raises
 
 from wirespeed import Limits, ProcessLimits, Stdio, WebSocket
@@ -347,7 +346,7 @@ def test_a_fault_costs_its_own_server(tmp_path: Path, caplog: pytest.LogCaptureF
     before = {"shape": BackendConfig(target=Stdio("old"), name="shape")}
     kept = load(path, on_fault=lambda name, fault: before.get(name))
     assert [one.name for one in kept.backends] == ["good", "shape"]
-    with wording.raises(ConfigError):
+    with raises(ConfigError):
         load(written(tmp_path, {"mcpServers": {"shape": entries["shape"], "a b": entries["a b"]}}))
 
 

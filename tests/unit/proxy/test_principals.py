@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from lab import wording
 from lab.issuer import AUDIENCE, Issuer
 from lab.merge import MergeLab
 from lab.principals import (
@@ -128,7 +127,7 @@ async def test_a_deny_holds_by_both_names(tmp_path: Path, denied: str) -> None:
         async def refused(path: str, name: str) -> None:
             async with client(url, "anne", "modern", path) as one:
                 assert name not in {tool.name for tool in await one.list_tools()}
-                with wording.raises(RemoteError):
+                with raises(RemoteError, code=-32602):
                     await one.call_tool(name)
 
         await refused("/mcp", "secret")

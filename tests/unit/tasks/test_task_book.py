@@ -9,7 +9,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from lab import wording
 from lab.raw import call, request
 from lab.rows import every
 from lab.server import Peer
@@ -473,7 +472,7 @@ async def test_a_question_that_cannot_be_kept_says_nothing_of_the_store(
     shop = Workshop(Full(), poll_interval=0.02)
     async with Client(shop.server, era=era, extensions=[TASKS], roots=[]) as client:
         task = await client.start_tool("ask_roots", {"times": 1})
-        with wording.raises(RemoteError):
+        with raises(RemoteError, code=-32603):
             await task.result()
     assert "no space left" in caplog.text
 

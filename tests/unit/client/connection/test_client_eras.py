@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from lab import wording
 from lab.client import (
     LEGACY,
     META,
@@ -224,7 +223,7 @@ def test_the_second_probe_is_the_last(once: Run, fake: Make) -> None:
     server = fake(
         {"server/discover#1": [], "server/discover": refuses, "initialize": MODERN["initialize"]}
     )
-    with wording.raises(VersionMismatch):
+    with raises(VersionMismatch):
         once(meet(server, probe_timeout=SHORT))
     assert server.methods == ["server/discover", "initialize", "server/discover"]
 

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from lab import wording
 from lab.client import open_fds, turns, until
 from lab.peer import ERAS, MODERN_PEER, Rules, Talk, WebPeer, WebTalk, nothing, target
 from lab.rows import every
@@ -102,7 +101,7 @@ async def test_answers_before_a_close_count() -> None:
     async with WebPeer(rules) as peer, Client(target(peer)) as client:
         waits = asyncio.create_task(client.call_tool("wait"))
         assert (await client.call_tool("last")).text == "last"
-        with wording.raises(ConnectionLost):
+        with raises(ConnectionLost):
             await waits
 
 
@@ -154,7 +153,7 @@ async def test_a_message_that_is_too_long() -> None:
         WebPeer(MODERN_PEER | {"tools/call": fill}) as peer,
         Client(target(peer), limits=Limits(max_message=4096)) as client,
     ):
-        with wording.raises(ConnectionLost):
+        with raises(ConnectionLost):
             await client.call_tool("x")
 
 
@@ -293,7 +292,7 @@ async def test_too_many_pings_of_the_server(
         assert isinstance(talk, WebTalk)
         talk.raw(b"\x89\x00" * 2000)
         await until(lambda: caplog.records)
-        with wording.raises(ConnectionLost):
+        with raises(ConnectionLost):
             await client.call_tool("echo")
 
 

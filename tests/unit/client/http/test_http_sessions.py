@@ -7,7 +7,6 @@ import logging
 from typing import Any
 
 import pytest
-from lab import wording
 from lab.client import text_result, until
 from lab.web import Exchange, legacy, modern
 from lab.wording import raises
@@ -196,7 +195,7 @@ async def test_restart_of_sessions(restart: int, caplog: Any) -> None:
             assert (await client.call_tool("echo")).content[0].text == "ok"
         else:
             for _ in range(2):
-                with wording.raises(ConnectionLost):
+                with raises(ConnectionLost):
                     await client.call_tool("echo")
     assert len(peer.sent("initialize")) == 1 + restart
     caplog.clear()
@@ -210,10 +209,10 @@ async def test_a_call_is_sent_again_once(caplog: Any) -> None:
 
     async with legacy() as peer, peer.client(era="legacy") as client:
         peer.rules["tools/call"] = peer.rules["tools/list"] = lost
-        with wording.raises(ConnectionLost):
+        with raises(ConnectionLost):
             await client.call_tool("echo")
         assert len(peer.sent("tools/call")) == 2
-        with wording.raises(ConnectionLost):
+        with raises(ConnectionLost):
             await client.list_tools()
         assert len(peer.sent("tools/list")) == 2
     caplog.clear()

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from lab import wording
 from lab.client import META, Run
 from lab.feature import FETCHES, LISTS, MEMBERS, MODERN_FETCHES, URI, Message, paged, peer
 from lab.peer import LinePeer, Talk, nothing
@@ -210,7 +209,7 @@ async def test_a_missing_resource_by_either_code(
 ) -> None:
     server = peer(tmp_path, era, {"resources/read": (code, "Resource not found")})
     async with server, Client(server.url, era=era) as client:
-        with wording.raises(RemoteError) as caught:
+        with raises(RemoteError) as caught:
             await client.read_resource("x://none")
         assert caught.value.resource_missing
         assert caught.value.code == code

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from lab import wording
 from lab.client import META, Run, turns, until
 from lab.feature import (
     EVERYTHING,
@@ -303,7 +302,7 @@ async def test_a_server_without_subscriptions(once: Run, tmp_path: Path) -> None
     server = peer(tmp_path, "modern", {LISTEN: (-32601, "Method not found")})
     async with server, Client(server.url) as client:
         events = client.subscribe(tools=True)
-        with wording.raises(RemoteError):
+        with raises(RemoteError, code=-32601):
             await events.__aenter__()
         with pytest.raises(RemoteError):
             await anext(events)
@@ -655,7 +654,7 @@ async def test_a_new_connection_that_refuses_a_subscription(
     async with server, Client(Socket(server.url)) as client, client.subscribe(tools=True) as events:
         server.rules[LISTEN] = (-32601, "Method not found")
         server.talks[0].vanish()
-        with wording.raises(RemoteError):
+        with raises(RemoteError, code=-32601):
             await anext(events)
         await client.ping()
 

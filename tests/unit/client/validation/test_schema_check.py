@@ -7,7 +7,6 @@ import socket
 from typing import Any
 
 import pytest
-from lab import wording
 from lab.rows import every
 from lab.wording import raises
 from msgspec import UNSET
@@ -86,7 +85,7 @@ def test_large_values_are_checked_but_not_explained() -> None:
 def test_values_that_are_too_large_are_not_checked(
     value: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with wording.raises(InvalidResponse):
+    with raises(InvalidResponse):
         checked({"type": "null"}, value)
     check = check_of("t", {"type": "null"}, strict=False)
     for _ in range(3):
@@ -199,7 +198,7 @@ def test_unknown_dialects_are_refused(dialect: Any) -> None:
 
 @every("schema", [[], "x", 1, {"type": "x"}, {"properties": 1}, {"pattern": "("}])
 def test_broken_schemas_are_refused(schema: Any) -> None:
-    with wording.raises(InvalidResponse):
+    with raises(InvalidResponse):
         checked(schema, {})
 
 
@@ -269,7 +268,7 @@ LIST = {"properties": {"value": {"type": "integer"}, "next": R}, "required": ["v
 )
 def test_a_schema_may_refer_to_itself(schema: Any, good: Any, bad: Any) -> None:
     checked(schema, good)
-    with wording.raises(InvalidResponse):
+    with raises(InvalidResponse):
         checked(schema, bad)
 
 

@@ -6,7 +6,6 @@ from typing import Annotated, Any
 
 import msgspec
 import pytest
-from lab import wording
 from lab.dependency import Database, Session, Settings, get_db, make_coroutine, make_plain, served
 from lab.wording import raises
 
@@ -65,7 +64,7 @@ def test_a_type_that_is_no_argument_and_that_nothing_provides(server: Server) ->
 
 def test_what_nothing_takes_is_looked_at_when_the_server_starts(peer: Any, server: Server) -> None:
     server.provide(session_of_database)
-    with wording.raises(StartupError), served(peer):
+    with raises(StartupError), served(peer):
         pass
     assert server.service.life is None
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 
-from lab import wording
 from lab.wording import raises
 
 from wirespeed.server.http.sessions import SessionEntry, SessionLimit, Sessions
@@ -135,7 +134,7 @@ async def test_a_session_that_cannot_be_made_does_not_count() -> None:
     def fail(id: str) -> Kept:
         raise RuntimeError("no connection")
 
-    with wording.raises(RuntimeError):
+    with raises(RuntimeError):
         sessions.open(ANNE, fail)
     sessions.open(ANNE, Kept)
     sessions.close()

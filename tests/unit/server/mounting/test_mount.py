@@ -9,7 +9,6 @@ from typing import Any, Literal
 
 import msgspec
 import pytest
-from lab import wording
 from lab.raw import call, notification, request
 from lab.server import text_of
 from lab.wording import raises
@@ -460,7 +459,7 @@ def test_one_that_does_not_start_stops_the_start(connect: Any) -> None:
 
     outer.mount("broken", Server("broken", lifespan=broken))
     peer = connect("2025-11-25", to=outer)
-    with wording.raises(StartupError), served(peer):
+    with raises(StartupError), served(peer):
         pass
     assert events == ["begin outer"]
     assert outer.service.life is None

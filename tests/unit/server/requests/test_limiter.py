@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from typing import Annotated, Any
 
 import pytest
-from lab import wording
 from lab.raw import call, cancel, request
 from lab.server import text_of
 from lab.wording import raises
@@ -324,9 +323,9 @@ def test_prompts_and_resources_can_be_limited(connect: Any, server: Server, gate
         assert text.startswith(f"{label} is busy")
         gate.open(first)
         assert peer.recv()["id"] == first
-    with wording.raises(ValueError):
+    with raises(ValueError):
         server.add_prompt(ask, name="other", queue=1)
-    with wording.raises(ValueError):
+    with raises(ValueError):
         server.add_resource("gate://x", number, max_concurrency=0)
 
 
@@ -357,7 +356,7 @@ def test_completions_can_be_limited_each(peer: Any, server: Server, gate: Gate) 
         answer = peer.recv()
         assert (answer["id"], answer["result"]["completion"]["values"]) == (id, [str(id)])
     assert gate.started == [1, 5]
-    with wording.raises(ValueError):
+    with raises(ValueError):
         server.completion("ask", "m", queue=1)(numbers)
     with raises(ValueError):
         server.completion("ask", "m", timeout=0)(numbers)
