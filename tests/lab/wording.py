@@ -99,7 +99,7 @@ class Book:
         key = self.key_of(self.item)
         line = f"{where(self.item, place)}{type(exc).__name__}: {plain(str(exc))}"
         known = self.known.get(key, set())
-        fits = max((each for each in known if fit(each, line)), key=len, default=line)
+        fits = max(sorted(each for each in known if fit(each, line)), key=len, default=line)
         self.seen[key].add(fits)
         if fits not in known and not self.renewing:
             raise AssertionError(
