@@ -45,6 +45,8 @@ LONG = (
     "unit/transport/test_compiled_callers.py",
     "unit/cli/",
     "interop/",
+    "unit/proxy/",
+    "unit/transport/",
     "property/",
 )
 # The newest revision of each era, for tests that do not assert rules of revisions.
