@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import socket
 import sys
 from asyncio.subprocess import Process
 from collections.abc import AsyncIterator
@@ -16,6 +15,7 @@ from typing import Any
 import balancers
 import pairings
 import pytest
+from lab.process import free_port
 
 from wirespeed import Client
 
@@ -60,13 +60,6 @@ class Proxies:
         if self.children[name].returncode is None:
             self.children[name].kill()
         await self.children[name].wait()
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as reserved:
-        port = reserved.getsockname()[1]
-    assert isinstance(port, int)
-    return port
 
 
 @asynccontextmanager

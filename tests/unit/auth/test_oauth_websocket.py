@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import json
 import logging
-import socket
 import time
 from collections.abc import AsyncIterator
 from typing import Any
@@ -16,6 +15,7 @@ from lab.authorization_server import AuthorizationServer, User
 from lab.client import until
 from lab.grant import site
 from lab.origin import Origin, Request, ok
+from lab.process import free_port
 from lab.serve import serving
 from lab.web import listening
 from lab.wording import raises
@@ -31,13 +31,6 @@ from wirespeed.errors import (
     InvalidToken,
     UpgradeRefused,
 )
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 class Protected:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from lab.lite import FOREVER
+from lab.process import free_port
 from lab.raw import without_sanitizers
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "litemcp.md"
@@ -29,15 +30,10 @@ SHELL = re.compile(
 ((CURL, ANSWER),) = (found.groups() for found in SHELL)
 
 
-def free_port() -> str:
-    with socket.create_server(("127.0.0.1", 0)) as sock:
-        return str(sock.getsockname()[1])
-
-
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """The programs of the page, with a port that is free."""
-    port = free_port()
+    port = str(free_port())
     for found in BLOCK.finditer(PAGE.read_text(encoding="utf-8")):
         code = found["code"].replace(PORT, port)
         (tmp_path / found["name"]).write_text(code, encoding="utf-8")
