@@ -253,6 +253,14 @@ cdef class Pending:
         """Remove an outstanding id. Returns its token; None when it was not outstanding."""
         return self.take_c(id)
 
+    def was_issued(self, int64_t id, /):
+        """Whether a request had this id that is not outstanding any more."""
+        cdef uint32_t slot = <uint32_t> (id & SLOT_MASK)
+        return (
+            id > 0 and 0 < slot < self.used
+            and id >> SLOT_BITS < <int64_t> self.slots[slot].generation
+        )
+
     def text(self, int64_t id, /):
         """The JSON text that stands for an outstanding id in messages; None when it is not
         outstanding."""
