@@ -44,6 +44,7 @@ litemcp
 proxy
 types
 ext
+bench
 cli demo
 __main__
 """
@@ -67,6 +68,11 @@ INSIDE = {
         reader
         streams responder
         session
+    """,
+    "bench": """
+        recorder arguments load
+        driver processes
+        run
     """,
     "transport": """
         backoff rate_limited_log wire_trace schemes

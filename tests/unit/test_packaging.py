@@ -447,9 +447,9 @@ def test_wheels_are_built_for_the_pythons_of_the_classifiers() -> None:
 
 def test_the_extra_all_has_every_extra_for_users() -> None:
     extras = PYPROJECT["project"]["optional-dependencies"]
-    assert extras["all"] == ["wirespeed[cli,proxy,validate,prometheus,otel,auth,keyring]"]
+    assert extras["all"] == ["wirespeed[cli,proxy,validate,bench,prometheus,otel,auth,keyring]"]
     assert set(extras) == {
-        *("cli", "proxy", "validate", "prometheus", "otel", "auth", "keyring"),
+        *("cli", "proxy", "validate", "bench", "prometheus", "otel", "auth", "keyring"),
         *("all", "test", "lint", "docs"),
     }
 

@@ -56,7 +56,7 @@ cdef class Driver:
     cdef double think                  # seconds between an answer and the next call
     cdef Pacer pacer                   # sends the calls; None: each answer sends the next
     cdef bint thinking
-    cdef dict given_up                 # ids of calls that took too long
+    cdef readonly dict given_up        # ids of calls that took too long
     cdef list spare                    # calls that are over, to be used again
 
     cdef bint usable_c(self) noexcept

@@ -22,12 +22,13 @@ from wirespeed._core.envelope cimport ERROR, INVALID, RESULT, Message, span_of
 from wirespeed._core.span cimport Span
 from wirespeed.bench.arguments cimport Arguments
 from wirespeed.bench.recorder cimport (
-    MISSING, OK, PROTOCOL_ERROR, REFUSED, TOOL_ERROR, WRONG, Outcome, Recorder, now_c,
+    CONNECTION_LOSS, MISSING, OK, PROTOCOL_ERROR, REFUSED, TOOL_ERROR, WRONG, Outcome, Recorder,
+    now_c,
 )
 from wirespeed.client.connection.connection cimport Awaited, ClientConnection
 from wirespeed.peer.connection cimport OPEN
 
-from wirespeed.errors import HttpStatusError, InvalidResponse, RemoteError
+from wirespeed.errors import ConnectionLost, HttpStatusError, InvalidResponse, RemoteError
 from wirespeed.protocol import codes
 from wirespeed.protocol.messages import ErrorObject
 
@@ -36,7 +37,9 @@ cdef extern from *:
     #ifdef __linux__
     #include <sys/timerfd.h>
     #include <stdint.h>
-    static int bench_timer(void) { return timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC); }
+    static int bench_timer(void) {
+        return timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
+    }
     static int bench_timer_set(int fd, int64_t at) {
         struct itimerspec spec = {{0, 0}, {at / 1000000000, at % 1000000000}};
         return timerfd_settime(fd, TFD_TIMER_ABSTIME, &spec, NULL);
@@ -179,11 +182,11 @@ cdef class Budget:
 
     cdef int64_t take_c(self) except -2:
         """The number of the next call; -1: there is none."""
-        if self.over or self.left == 0:
-            self.over = True
+        if self.over:
             return -1
         if self.left > 0:
             self.left -= 1
+            self.over = self.left == 0
         self.begun += 1
         return self.begun - 1
 
@@ -231,6 +234,9 @@ cdef class BenchCall(Awaited):
 
     cdef bint failed_c(self, object exc) except -1:
         cdef Driver driver = self.driver
+        if driver.usable_c() and isinstance(exc, ConnectionLost) and exc.__cause__ is not None:
+            # of HTTP, where the other connections go on
+            self.recorder.count_c(CONNECTION_LOSS)
         driver.ended_c(self, outcome_of(exc), now_c())
         return True
 
@@ -249,6 +255,7 @@ cdef class Driver:
 
     Attributes:
         live: The calls without an answer.
+        given_up: The ids of calls that took too long, and whose answer may still come.
         idle: A future of the phase: no call is left to begin or to be answered, or the connection
             is lost.
     """
@@ -275,6 +282,8 @@ cdef class Driver:
         self.idle = self.loop.create_future()
         if pacer is None:
             self.fill_c(now_c())
+        elif pacer.held:
+            pacer.tick_c()
         self.settle_c()
 
     def settle(self):
@@ -332,6 +341,8 @@ cdef class Driver:
 
     cdef int ended_c(self, BenchCall call, Outcome outcome, int64_t now) except -1:
         self.live -= 1
+        if outcome != MISSING:
+            call.recorder.last = now
         if outcome == OK:
             call.recorder.ok_c(now - call.intended, now - call.sent)
         else:
@@ -400,6 +411,10 @@ cdef class Pacer:
         if self.timer >= 0:
             loop.add_reader(self.timer, self._tick)
         self.tick_c()
+
+    def replace(self, Driver before not None, Driver driver not None):
+        """Use another driver in place of one whose connection was lost."""
+        self.drivers[self.drivers.index(before)] = driver
 
     def end(self):
         """Send no more calls."""

@@ -1,4 +1,4 @@
-from libc.stdint cimport int64_t, uint64_t
+from libc.stdint cimport int64_t
 
 
 # What became of a call, and what else a server did. Each call that was sent is one of the first
@@ -38,6 +38,7 @@ cdef class Recorder:
     cdef readonly Counts service       # of the same, from the time at which they were sent
     cdef Counts before                 # latencies when the last window was taken
     cdef int64_t errors_before
+    cdef readonly int64_t last         # when the last answer came; 0: none did
     cdef public int64_t late_starts    # calls that the tool itself sent more than 1 ms late
 
     cdef int count_c(self, Outcome outcome) noexcept

@@ -6,7 +6,7 @@ A bucket is 0.1 % wide: a count costs a few instructions and no memory, however 
 
 cimport cython
 from cpython.mem cimport PyMem_RawCalloc, PyMem_RawFree
-from libc.stdint cimport int64_t, uint64_t
+from libc.stdint cimport int64_t
 from libc.string cimport memcpy
 from libc.time cimport timespec
 
@@ -105,6 +105,7 @@ cdef class Recorder:
     Attributes:
         latency: Nanoseconds from the intended time of a call to its right answer.
         service: The same from the time at which it was sent.
+        last: When the last answer came, in nanoseconds of the monotonic clock; 0: none did.
         late_starts: The calls that left over a millisecond after their time although nothing but
             this process held them up.
     """

@@ -23,6 +23,8 @@ from wirespeed.cli.grammar import (
     Command,
     CommandGroup,
     TargetCommand,
+    bench_json_option,
+    bench_options,
     ca_option,
     complete_target,
     debug_option,
@@ -36,6 +38,7 @@ from wirespeed.cli.grammar import (
     target_only,
     token_file_option,
     token_option,
+    tool_of,
 )
 
 _TARGET_HELP = """
@@ -327,26 +330,45 @@ def call(words: tuple[str, ...], command: list[str] | None, as_json: bool, **set
     A command begins after the first -- and ends at the last --; TOOL and JSON follow. Options go
     before the first -- or after the last.
     """
-    rest = list(words)
-    word = None
-    if command is None:
-        if not rest:
-            raise usage(
-                "TARGET and TOOL are missing; a command as TARGET ends with a second --, as in "
-                "wirespeed call -- COMMAND… -- TOOL JSON"
-            )
-        word = rest.pop(0)
-    if not rest:
-        raise usage("TOOL is missing; wirespeed list TARGET shows the tools")
-    tool = rest.pop(0)
-    if len(rest) > 1:
-        raise usage(f"unexpected {rest[1]!r} after JSON; quote JSON as one word, '{{\"a\": 1}}'")
+    word, tool, text = tool_of(words, command, "call")
     if settings["lite"]:
         from wirespeed.cli.lite import call as work
     else:
         from wirespeed.cli.tools import call as work
     options = options_of(command, word, settings)
-    return work(options, tool, rest[0] if rest else None, as_json=as_json)
+    return work(options, tool, text, as_json=as_json)
+
+
+@cli.command(
+    cls=CallCommand,
+    short_help="Measure a server under load.",
+    epilog="\b\nExamples:\n"
+    '  wirespeed bench server.py echo \'{"text": "$text:64"}\' --expect echo=text\n'
+    "  wirespeed bench --calls 20000 --in-flight 16 -- python server.py -- \\\n"
+    '      echo \'{"text": "$text:64"}\'\n'
+    "  wirespeed bench --rate 5000 --duration 30 --connections 16 --json run.json \\\n"
+    "      http://127.0.0.1:8000/mcp echo '{\"text\": \"hello\"}' --fail-if 'p99>5ms'",
+)
+@takes("TARGET TOOL [JSON]", json=bench_json_option)
+@bench_options
+def bench(words: tuple[str, ...], command: list[str] | None, **settings: Any) -> int:
+    """Call a tool many times, and measure how long the answers take. Every answer is checked.
+
+    Without --rate the loop is closed: each answer sends the next call, so that a slow server is
+    asked less often. With --rate calls begin at their own times, and a latency is from that time
+    on: a server that stalls shows it.
+
+    In JSON, "$n" is the number of the call, "$text:64" so many random letters, "$choice:a|b" one of
+    these, "$file:PATH" the text of a file; "$$" begins a string that begins with "$".
+
+    Ctrl-C ends the run, and shows what was measured.
+    """
+    from wirespeed.cli.bench import Choices
+    from wirespeed.cli.bench import bench as work
+
+    word, tool, text = tool_of(words, command, "bench")
+    chosen = {name: settings.pop(name) for name in Choices.__dataclass_fields__}
+    return work(options_of(command, word, settings), tool, text, Choices(**chosen))
 
 
 @cli.command(

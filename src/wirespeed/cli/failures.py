@@ -34,6 +34,7 @@ _REMEDIES = {
 _PACKAGES = {
     "click": "'wirespeed[cli]'",
     "rich": "'wirespeed[cli]'",
+    "hdrh": "'wirespeed[bench]'",
     "joserfc": "'wirespeed[auth]'",
     "orjson": "orjson",
     "websockets": "websockets",

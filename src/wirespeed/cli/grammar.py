@@ -140,8 +140,11 @@ ca_option = click.option(
 HTTP_TARGET = "URL|FILE.json[#NAME]"
 
 
-def takes(arguments: str) -> Callable[[F], F]:
-    """Add the options of commands with a TARGET, and ``command``, the arguments after ``--``."""
+def takes(arguments: str, json: Callable[[Any], Any] = json_option) -> Callable[[F], F]:
+    """Add the options of commands with a TARGET, and ``command``, the arguments after ``--``.
+
+    json: The option that asks for JSON.
+    """
 
     def decorate(function: F) -> F:
         @functools.wraps(function)
@@ -183,7 +186,7 @@ def takes(arguments: str) -> Callable[[F], F]:
                 callback=seconds,
                 help="Time for the handshake and for each request; default 60, 0 for no limit.",
             ),
-            json_option,
+            json,
             click.argument("words", nargs=-1, metavar=arguments, shell_complete=complete_target),
         ):
             passes = option(passes)
@@ -213,6 +216,27 @@ def target_only(words: tuple[str, ...], command: list[str] | None, name: str) ->
         line = " ".join(words)
         raise usage(f"one TARGET is enough; to start a program: wirespeed {name} -- {line}")
     return words[0]
+
+
+def tool_of(
+    words: tuple[str, ...], command: list[str] | None, name: str
+) -> tuple[str | None, str, str | None]:
+    """Return the word that names the target, or None if it is a command, TOOL, and JSON or None."""
+    rest = list(words)
+    word = None
+    if command is None:
+        if not rest:
+            raise usage(
+                "TARGET and TOOL are missing; a command as TARGET ends with a second --, as in "
+                f"wirespeed {name} -- COMMAND… -- TOOL JSON"
+            )
+        word = rest.pop(0)
+    if not rest:
+        raise usage("TOOL is missing; wirespeed list TARGET shows the tools")
+    tool = rest.pop(0)
+    if len(rest) > 1:
+        raise usage(f"unexpected {rest[1]!r} after JSON; quote JSON as one word, '{{\"a\": 1}}'")
+    return word, tool, rest[0] if rest else None
 
 
 def http_options(command: F) -> F:
@@ -308,6 +332,93 @@ def listening_options(command: F) -> F:
                 type=click.Choice(LOG_FORMATS),
                 metavar="FORMAT",
                 help="text, or json for one JSON object a line; default text.",
+            ),
+        )
+    ):
+        command = option(command)
+    return command
+
+
+bench_json_option = click.option(
+    "--json",
+    "json_file",
+    metavar="FILE",
+    help="Write the result to a file; - prints it instead of the summary.",
+)
+
+
+def bench_options(command: F) -> F:
+    """Add the options of ``bench``."""
+    for option in reversed(
+        (
+            click.option("--calls", type=int, metavar="N", help="Measure N calls; default 10,000."),
+            click.option(
+                "--duration", type=float, metavar="SECONDS", help="Or begin calls for so long."
+            ),
+            click.option(
+                "--connections",
+                type=int,
+                default=1,
+                metavar="N",
+                help="Connections; of a command each has a process. Default 1.",
+            ),
+            click.option(
+                "--in-flight",
+                type=int,
+                default=16,
+                metavar="N",
+                help="The most calls without an answer on each connection; default 16.",
+            ),
+            click.option(
+                "--rate",
+                type=float,
+                metavar="R",
+                help="Begin R calls a second, of all connections together.",
+            ),
+            click.option(
+                "--poisson", is_flag=True, help="With --rate: at random, as independent users do."
+            ),
+            click.option(
+                "--warmup",
+                type=int,
+                default=100,
+                metavar="N",
+                help="Make N calls before, unmeasured; default 100.",
+            ),
+            click.option(
+                "--think",
+                type=float,
+                default=0.0,
+                metavar="SECONDS",
+                help="Without --rate: the pause between an answer and the next call.",
+            ),
+            click.option(
+                "--expect",
+                default="any",
+                metavar="any|echo=NAME",
+                help="The right answer: any result, or the text of the argument NAME.",
+            ),
+            click.option("--seed", type=int, metavar="N", help="Repeat the random values."),
+            click.option(
+                "--pid",
+                "pids",
+                type=int,
+                multiple=True,
+                metavar="PID",
+                help="A process of the server, whose cost is measured with that of its children; "
+                "may be repeated. Without it: of the commands.",
+            ),
+            click.option(
+                "--fail-if",
+                multiple=True,
+                metavar="CONDITION",
+                help="Exit with 1 if it holds: 'p99>5ms', 'wrong>0', 'rate<1000'; may be repeated.",
+            ),
+            click.option(
+                "--i-own-this-target",
+                "own",
+                is_flag=True,
+                help="The target is another machine, and yours.",
             ),
         )
     ):

@@ -595,7 +595,9 @@ cdef class HttpLink(ExchangeLink):
     cdef object broken_c(self, Post post, exc):
         """The error of a request whose answer did not arrive."""
         why = "the answer ended without it" if exc is None else f"{exc}"
-        return ConnectionLost(f"{self.target.where}: {post.what} got no response: {why}")
+        error = ConnectionLost(f"{self.target.where}: {post.what} got no response: {why}")
+        error.__cause__ = exc
+        return error
 
     cdef int fail_c(self, Post post, exc) except -1:
         assert post.id is not None

@@ -1,0 +1,152 @@
+"""The load of a run, and what it found, as data."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+__all__ = ["Cost", "Latency", "Load", "Result", "ToolCost", "Traffic", "Window"]
+
+
+class Load(msgspec.Struct, frozen=True, kw_only=True):
+    """How calls are made.
+
+    Attributes:
+        connections: The connections; of a command each has a process of its own.
+        in_flight: The most calls without an answer on one connection.
+        calls: The calls that are measured; None: those that begin within ``duration``.
+        duration: Seconds in which calls begin; None: until ``calls`` have begun.
+        rate: Calls a second, of all connections together, whatever the answers do (an open loop);
+            None: each answer sends the next call (a closed loop).
+        poisson: Whether the pauses of an open loop are random, as of many independent users.
+        warmup: Calls before them, which are not measured.
+        timeout: Seconds after which a call counts as missing.
+        think: Seconds between an answer and the next call of a closed loop.
+        seed: Of the random values of arguments and pauses; None for others in each run.
+
+    ValueError: values that do not go together.
+    """
+
+    connections: int = 1
+    in_flight: int = 16
+    calls: int | None = None
+    duration: float | None = None
+    rate: float | None = None
+    poisson: bool = False
+    warmup: int = 100
+    timeout: float = 10.0
+    think: float = 0.0
+    seed: int | None = None
+
+    def __post_init__(self) -> None:
+        for name, least in (("connections", 1), ("in_flight", 1), ("warmup", 0)):
+            if getattr(self, name) < least:
+                raise ValueError(f"{name} must be at least {least}")
+        if self.in_flight * self.connections >= 2**20:
+            raise ValueError("in_flight times connections must be below 2**20")
+        if (self.calls is None) == (self.duration is None):
+            raise ValueError("give either calls or duration")
+        if self.calls is not None and self.calls < 1:
+            raise ValueError("calls must be at least 1")
+        for name in ("duration", "rate", "timeout"):
+            value = getattr(self, name)
+            if value is not None and not 0 < value < 1e9:
+                raise ValueError(f"{name} must be above 0")
+        if not 0 <= self.think < 1e6:
+            raise ValueError("think must be seconds, at least 0")
+        if self.rate is None and self.poisson:
+            raise ValueError("poisson is for a rate")
+        if self.rate is not None and self.think:
+            raise ValueError("think is for loads without a rate")
+
+
+class Latency(msgspec.Struct, frozen=True):
+    """Percentiles, in microseconds, of the right answers. All 0 without an answer."""
+
+    p50: float = 0.0
+    p90: float = 0.0
+    p99: float = 0.0
+    p999: float = 0.0
+    max: float = 0.0
+    mean: float = 0.0
+
+
+class Window(msgspec.Struct, frozen=True):
+    """A part of a run.
+
+    Attributes:
+        t: Seconds from the begin of the run to the end of this part.
+        ok: Right answers.
+        errors: Other outcomes of calls.
+        p50, p99, max: Microseconds, of the right answers.
+    """
+
+    t: float
+    ok: int
+    errors: int
+    p50: float
+    p99: float
+    max: float
+
+
+class Traffic(msgspec.Struct, frozen=True):
+    """Bytes of messages, both ways, of all connections."""
+
+    sent: int
+    received: int
+
+
+class Cost(msgspec.Struct, frozen=True):
+    """What a run cost the server's processes: processor seconds, and the most resident memory in
+    bytes. None: it is not known."""
+
+    cpu_seconds: float | None = None
+    rss_peak: int | None = None
+
+
+class ToolCost(msgspec.Struct, frozen=True):
+    """What a run cost this process, and the calls that it sent over a millisecond late."""
+
+    cpu_seconds: float
+    late_starts: int
+
+
+class Result(msgspec.Struct, frozen=True, kw_only=True):
+    """What a run found. Its JSON form is that of ``wirespeed bench --json``.
+
+    Attributes:
+        target: The server, as people read it.
+        era: ``legacy`` or ``modern``.
+        transport: ``stdio``, ``http``, ``websocket`` or ``lines``.
+        load: The load.
+        seconds: From the first call to the last answer.
+        calls: The calls that were sent: the sum of their outcomes.
+        rate: Right answers a second.
+        counts: The number of each outcome (`wirespeed.bench.recorder.OUTCOMES`).
+        latency_us: From the intended time of each call to its answer.
+        service_time_us: The same from the time at which it was sent.
+        bytes: What was sent and received.
+        server: What it cost the server.
+        tool: What it cost this process.
+        machine: The processor, their number, the system.
+        versions: Of the programs.
+        series: The run in parts, 600 at most.
+    """
+
+    target: str
+    era: str
+    transport: str
+    load: Load
+    seconds: float
+    calls: int
+    rate: float
+    counts: dict[str, int]
+    latency_us: Latency
+    service_time_us: Latency
+    bytes: Traffic
+    server: Cost
+    tool: ToolCost
+    machine: dict[str, Any]
+    versions: dict[str, str]
+    series: list[Window]

@@ -1,0 +1,426 @@
+"""A run: connections are opened, the calls of a load are made over them, and what became of them is
+measured."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import platform
+import time
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+from hdrh.histogram import HdrHistogram
+
+from wirespeed.bench.driver import Budget, Driver, Pacer, Work
+from wirespeed.bench.load import Latency, Load, Result, ToolCost, Traffic, Window
+from wirespeed.bench.processes import ProcessCost
+from wirespeed.bench.recorder import HIGHEST, OF_CALLS, Counts, Recorder
+from wirespeed.client.connection.handshake import Era, Identity
+from wirespeed.client.connection.lifecycle import Lifecycle
+from wirespeed.errors import WirespeedError
+from wirespeed.limits import Limits
+from wirespeed.transport.backoff import Backoff
+
+if TYPE_CHECKING:
+    from wirespeed._core.envelope import Message
+    from wirespeed.client.connection.connection import ClientConnection
+    from wirespeed.client.connection.handshake import Agreement
+    from wirespeed.client.targets import Target
+
+__all__ = ["Run"]
+
+logger = logging.getLogger("wirespeed.bench")
+
+# Connections that are opened at once.
+_OPENED_AT_ONCE = 32
+_MAX_WINDOWS = 600
+_WINDOW = 1.0  # seconds, of a run that is not longer than `_MAX_WINDOWS` of them
+# Seconds after the last answer in which a second one may follow.
+_LINGER = 0.05
+# A connection that was lost is opened again, so often in a row.
+_AGAIN = Backoff(0.05, 1.0)
+_ATTEMPTS = 10
+# Many calls may wait for one that stalls.
+_LIMITS = Limits(max_outstanding=2**20 - 1, output_high=16 * 1024 * 1024)
+
+Buckets = list[tuple[int, int]]
+Watch = Callable[[float, Window], object]
+
+
+class Run:
+    """A load on one target.
+
+    Args:
+        target: The server.
+        work: What each call asks.
+        load: How the calls are made.
+        era: As of `wirespeed.Client`.
+        handshake_timeout: Seconds for each handshake.
+        pids: Processes of the server whose cost is measured; None: the children of this process.
+        watch: Called about once a second with the seconds since the begin and what was counted
+            since the last time.
+
+    The errors of `wirespeed.Client.open` are raised before the first call.
+    """
+
+    def __init__(
+        self,
+        target: Target,
+        work: Work,
+        load: Load,
+        *,
+        era: Era = "auto",
+        handshake_timeout: float = 60.0,
+        pids: Iterable[int] | None = None,
+        watch: Watch | None = None,
+    ) -> None:
+        self._target = target
+        self._work = work
+        self._load = load
+        self._era = era
+        self._handshake_timeout = handshake_timeout
+        self._pids = None if pids is None else list(pids)
+        self._watch = watch
+        self._users: list[_User] = []
+        self._budget = Budget()
+        self._recorder = Recorder()
+        self._pacer: Pacer | None = None
+        self._traffic = 0, 0  # of connections that are gone
+
+    async def measure(self) -> Result:
+        """Make the calls, and return what became of them."""
+        load = self._load
+        self._users = [_User(self) for _ in range(load.connections)]
+        try:
+            await self._open()
+            if load.warmup:
+                await self._phase(Budget(load.warmup), Recorder(), None, _Series(None))
+            return await self._measured()
+        finally:
+            await _all(user.life.close() for user in self._users)
+
+    def stop(self) -> None:
+        """Let no more calls begin. `measure` returns when those that wait are answered."""
+        self._budget.close()
+        for user in self._users:
+            if user.driver is not None:
+                user.driver.settle()
+
+    async def _open(self) -> None:
+        room = asyncio.Semaphore(_OPENED_AT_ONCE)
+
+        async def one(user: _User) -> None:
+            async with room:
+                await user.open()
+
+        await _all(one(user) for user in self._users)
+
+    async def _measured(self) -> Result:
+        load = self._load
+        pids = [os.getpid()] if self._pids is None else self._pids
+        cost = ProcessCost(pids, themselves=self._pids is not None)
+        recorder, budget = Recorder(load.rate is not None), Budget(load.calls)
+        sent, received = self._bytes()
+        cpu, series = time.process_time(), _Series(self._watch)
+        timer = None
+        if load.duration is not None:
+            timer = asyncio.get_running_loop().call_later(load.duration, self.stop)
+        try:
+            began, ended = await self._phase(budget, recorder, load.rate, series)
+        finally:
+            if timer is not None:
+                timer.cancel()
+        cpu = time.process_time() - cpu
+        counts = recorder.counts()
+        now_sent, now_received = self._bytes()
+        last = recorder.last / 1e9
+        seconds = max(last or ended, began + (load.duration or 0.0)) - began
+        agreement = self._users[0].life.agreement
+        info = (agreement.server_info if agreement is not None else None) or {}
+        return Result(
+            target=_name(self._target),
+            era=self._users[0].era,
+            transport=_transport(self._target),
+            load=load,
+            seconds=seconds,
+            calls=sum(counts[name] for name in OF_CALLS),
+            rate=counts["ok"] / seconds if seconds else 0.0,
+            counts=counts,
+            latency_us=_latency(recorder.latency),
+            service_time_us=_latency(recorder.service),
+            bytes=Traffic(now_sent - sent, now_received - received),
+            server=cost.cost(),
+            tool=ToolCost(cpu, recorder.late_starts),
+            machine=_machine(),
+            versions=_versions(info),
+            series=series.windows(),
+        )
+
+    async def _phase(
+        self, budget: Budget, recorder: Recorder, rate: float | None, series: _Series
+    ) -> tuple[float, float]:
+        """Make the calls of a budget. Returns the times of the begin and of the end."""
+        loop = asyncio.get_running_loop()
+        self._budget, self._recorder = budget, recorder
+        drivers = [user.driver for user in self._users if user.driver is not None]
+        load = self._load
+        self._pacer = None if rate is None else Pacer(drivers, rate, load.poisson, load.seed)
+        began = time.monotonic()
+        ticking = asyncio.ensure_future(series.run(recorder, began))
+        for user in self._users:
+            assert user.driver is not None
+            user.driver.begin(recorder, budget, self._pacer)
+        work = [asyncio.ensure_future(user.work()) for user in self._users]
+        try:
+            if self._pacer is not None:
+                self._pacer.begin(loop, recorder, budget)
+            await asyncio.gather(*work)
+            await self._last_answers(loop.time() + load.timeout)
+        finally:
+            if self._pacer is not None:
+                self._pacer.end()
+            for task in (ticking, *work):
+                task.cancel()
+            await asyncio.wait((ticking, *work))
+        series.take(recorder, time.monotonic() - began)
+        return began, time.monotonic()
+
+    async def _last_answers(self, until: float) -> None:
+        """Wait for answers to calls that are over: second ones, and late ones."""
+        loop = asyncio.get_running_loop()
+        await asyncio.sleep(_LINGER)
+        while loop.time() < until and any(
+            user.driver is not None and user.driver.connection.usable and user.driver.given_up
+            for user in self._users
+        ):
+            await asyncio.sleep(_LINGER)
+
+    # -- for the users ---------------------------------------------------------------------------
+
+    def lifecycle(self, user: _User) -> Lifecycle:
+        """Return the links of a user."""
+        from wirespeed import __version__
+
+        return Lifecycle(
+            self._target,
+            self._era,
+            Identity({"name": "wirespeed-bench", "version": __version__}, {}),
+            _LIMITS,
+            user,
+            handshake_timeout=self._handshake_timeout,
+            probe_timeout=min(10.0, self._handshake_timeout),
+        )
+
+    def driver(self, connection: ClientConnection) -> Driver:
+        """Return the calls over a connection."""
+        load = self._load
+        return Driver(connection, self._work, load.in_flight, load.timeout, load.think)
+
+    def go_on(self, driver: Driver, before: Driver) -> None:
+        """Go on with the phase on a connection, in place of one that was lost."""
+        if self._pacer is not None:
+            self._pacer.replace(before, driver)
+        driver.begin(self._recorder, self._budget, self._pacer)
+
+    @property
+    def over(self) -> bool:
+        """Whether no more calls begin."""
+        return self._budget.over
+
+    def lost(self, driver: Driver | None) -> None:
+        """A connection was lost."""
+        self._recorder.count("connection_losses")
+        if driver is not None:
+            session = driver.connection.session
+            sent, received = self._traffic
+            self._traffic = sent + session.bytes_out, received + session.bytes_in
+
+    def _bytes(self) -> tuple[int, int]:
+        sent, received = self._traffic
+        for user in self._users:
+            if user.driver is not None and user.driver.connection.usable:
+                session = user.driver.connection.session
+                sent += session.bytes_out
+                received += session.bytes_in
+        return sent, received
+
+
+class _User:
+    """One connection after another: the host of a `Lifecycle`."""
+
+    listens = False
+
+    def __init__(self, run: Run) -> None:
+        self.life = run.lifecycle(self)
+        self.driver: Driver | None = None
+        self.era = "legacy"
+        self._run = run
+
+    async def open(self) -> None:
+        """Open a connection."""
+        await self.life.open()
+        live, agreement = self.life.live, self.life.agreement
+        assert live is not None and agreement is not None
+        self.driver = self._run.driver(live)
+        self.era = "modern" if agreement.revision.modern else "legacy"
+
+    async def work(self) -> None:
+        """Make calls until the phase is over. A connection that is lost is opened again."""
+        while True:
+            driver = self.driver
+            assert driver is not None
+            await driver.idle
+            if self._run.over or not await self._reopened():
+                return
+            assert self.driver is not None
+            self._run.go_on(self.driver, driver)
+
+    async def _reopened(self) -> bool:
+        for n in range(_ATTEMPTS):
+            await asyncio.sleep(_AGAIN.pause(n))
+            if self._run.over:
+                return False
+            try:
+                await self.open()
+                return True
+            except WirespeedError as exc:
+                reason = exc
+        logger.warning("a connection was lost, and cannot be opened again: %s", reason)
+        return False
+
+    # -- for the lifecycle -----------------------------------------------------------------------
+
+    async def started(
+        self, connection: ClientConnection, agreement: Agreement, again: bool
+    ) -> None:
+        """The handshake is done."""
+
+    def notified(self, message: Message) -> None:
+        """Notifications that belong to no call are not counted."""
+
+    def parted(self, exc: BaseException) -> None:
+        """The link is lost."""
+        driver = self.driver
+        self._run.lost(driver)
+        if driver is not None:
+            driver.settle()
+
+
+class _Series:
+    """A run in parts of equal length: there are never more than `_MAX_WINDOWS`, as two neighbours
+    become one when there are."""
+
+    def __init__(self, watch: Watch | None) -> None:
+        self._watch = watch
+        self._length = _WINDOW
+        self._parts: list[tuple[float, int, int, dict[int, int]]] = []
+
+    async def run(self, recorder: Recorder, began: float) -> None:
+        """Take a part whenever its time is over."""
+        n = 0
+        while True:
+            n += 1
+            await asyncio.sleep(max(0.0, began + n * _WINDOW - time.monotonic()))
+            self.take(recorder, time.monotonic() - began)
+
+    def take(self, recorder: Recorder, t: float) -> None:
+        """Take what was counted since the last time."""
+        ok, errors, buckets = recorder.take_window()
+        parts = self._parts
+        if parts and t - (parts[-2][0] if len(parts) > 1 else 0.0) <= self._length * 1.001:
+            parts[-1] = _merged(parts[-1], (t, ok, errors, dict(buckets)))
+        else:
+            parts.append((t, ok, errors, dict(buckets)))
+        if len(parts) > _MAX_WINDOWS:
+            self._length *= 2
+            pairs = zip(parts[::2], parts[1::2], strict=False)
+            odd = parts[-1:] if len(parts) % 2 else []
+            self._parts = [_merged(*pair) for pair in pairs] + odd
+        if self._watch is not None:
+            self._watch(t, _window(t, ok, errors, buckets))
+
+    def windows(self) -> list[Window]:
+        """Return the parts."""
+        return [_window(t, ok, errors, buckets.items()) for t, ok, errors, buckets in self._parts]
+
+
+def _merged(
+    one: tuple[float, int, int, dict[int, int]], other: tuple[float, int, int, dict[int, int]]
+) -> tuple[float, int, int, dict[int, int]]:
+    buckets = dict(one[3])
+    for value, count in other[3].items():
+        buckets[value] = buckets.get(value, 0) + count
+    return other[0], one[1] + other[1], one[2] + other[2], buckets
+
+
+def _window(t: float, ok: int, errors: int, buckets: Iterable[tuple[int, int]]) -> Window:
+    p50, p99, highest = _percentiles(buckets, (50.0, 99.0, 100.0))
+    return Window(t, ok, errors, p50, p99, highest)
+
+
+def _percentiles(buckets: Iterable[tuple[int, int]], wanted: tuple[float, ...]) -> list[float]:
+    """Microseconds of percentiles; 0 without a value."""
+    histogram = HdrHistogram(1, HIGHEST, 3)
+    for value, count in buckets:
+        histogram.record_value(value, count)
+    if not histogram.get_total_count():
+        return [0.0] * len(wanted)
+    return [histogram.get_value_at_percentile(percent) / 1000 for percent in wanted]
+
+
+def _latency(counts: Counts) -> Latency:
+    if not counts.total:
+        return Latency()
+    found = _percentiles(counts.items(), (50.0, 90.0, 99.0, 99.9, 100.0))
+    p50, p90, p99, p999, highest = found
+    return Latency(p50, p90, p99, p999, highest, counts.sum / counts.total / 1000)
+
+
+async def _all(work: Iterable[Any]) -> None:
+    """Wait for all; the first exception cancels the others, and is raised."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            for one in work:
+                group.create_task(one)
+    except BaseExceptionGroup as exc:
+        raise exc.exceptions[0] from None
+
+
+def _name(target: Target) -> str:
+    """The server as people read it."""
+    shown = getattr(target, "where", None) or getattr(target, "command_line", None)
+    return repr(target) if shown is None else str(shown)
+
+
+def _transport(target: Target) -> str:
+    address = getattr(target, "address", None)
+    return "stdio" if address is None else str(address.row.speaks)
+
+
+def _machine() -> dict[str, Any]:
+    processor = platform.processor() or platform.machine()
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as file:
+            for line in file:
+                if line.startswith("model name"):
+                    processor = line.partition(":")[2].strip()
+                    break
+    except OSError:
+        pass
+    return {
+        "processor": processor,
+        "processors": os.cpu_count(),
+        "system": f"{platform.system()} {platform.release()}",
+    }
+
+
+def _versions(server: dict[str, Any]) -> dict[str, str]:
+    from wirespeed import __version__
+
+    found = {"wirespeed": __version__, "python": platform.python_version()}
+    name, version = server.get("name"), server.get("version")
+    if isinstance(name, str):
+        found["server"] = f"{name} {version}" if isinstance(version, str) else name
+    return found

@@ -1,0 +1,118 @@
+"""``wirespeed bench``: loads from the command line, reports, conditions, refusals before a load."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from lab.cli import CALCULATOR, DEADLINE, one_line, start, wirespeed
+from lab.raw import CHILDREN
+from lab.rows import every
+
+FAULTY = [sys.executable, "-S", str(CHILDREN / "faulty_server.py")]
+TEXT = '{"text": "$text:64"}'
+MEMBERS = [
+    "target",
+    "era",
+    "transport",
+    "load",
+    "seconds",
+    "calls",
+    "rate",
+    "counts",
+    "latency_us",
+    "service_time_us",
+    "bytes",
+    "server",
+    "tool",
+    "machine",
+    "versions",
+    "series",
+]
+
+
+def test_a_report_for_people(tmp_path: Path) -> None:
+    path = tmp_path / "r.json"
+    done = wirespeed(
+        *("bench", "--calls", "2000", "--expect", "echo=text", "--json", str(path)),
+        *("--", *FAULTY, "corrupt", "500", "--", "echo", TEXT),
+        COLUMNS="100",
+    )
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"rate +[\d,]+ calls/s\n", done.stdout)
+    assert re.search(r"load +2,000 calls in [\d.]+ s, 16 in flight on 1 connection\n", done.stdout)
+    assert re.search(r"latency +p50 [\d.]+ .s  p90 .*  max ", done.stdout)
+    assert re.search(r"wrong +4 with a wrong answer\n", done.stdout)
+    assert "all right" not in done.stdout
+    assert max(map(len, done.stdout.splitlines())) <= 100
+    result = json.loads(path.read_text())
+    assert list(result) == MEMBERS
+    assert result["counts"]["ok"] == 1996 and result["counts"]["wrong"] == 4
+    assert result["load"]["calls"] == 2000 and result["transport"] == "stdio"
+    assert result["versions"]["server"] == "faulty 1"
+    assert result["server"]["rss_peak"] > 2**20
+
+
+def test_json_on_stdout_and_a_condition_that_holds() -> None:
+    done = wirespeed(
+        *("bench", "--calls", "300", "--json", "-", "--fail-if", "rate>1", "--fail-if", "wrong>0"),
+        *("--", *CALCULATOR, "--", "add", '{"a": "$n", "b": 1}'),
+    )
+    assert done.returncode == 1
+    assert json.loads(done.stdout)["counts"]["ok"] == 300
+    assert done.stderr == "wirespeed: --fail-if rate>1 holds\n"
+
+
+def test_ctrl_c_shows_what_was_measured() -> None:
+    process = start(
+        *("bench", "--duration", "60", "--json", "-"),
+        *("--", *FAULTY, "none", "1", "--", "echo", TEXT),
+    )
+    try:
+        time.sleep(2)
+        os.kill(process.pid, signal.SIGINT)
+        out, err = process.communicate(timeout=DEADLINE)
+    finally:
+        process.kill()
+    assert process.returncode == 0, err
+    result = json.loads(out)
+    assert result["calls"] == result["counts"]["ok"] > 0
+
+
+@every(
+    ("args", "code", "says"),
+    [
+        (["--calls", "0", "s.py", "t"], 2, "calls must be at least 1"),
+        (["--calls", "5", "--duration", "1", "s.py", "t"], 2, "either calls or duration"),
+        (["--rate", "-1", "s.py", "t"], 2, "rate must be above 0"),
+        (["--expect", "text", "s.py", "t"], 2, "--expect is any or echo=NAME"),
+        (["--expect", "echo=y", "s.py", "t", '{"x": "1"}'], 2, "no argument 'y'"),
+        (["s.py", "t", '{"x": "$textt:5"}'], 2, "is not a placeholder"),
+        (["s.py", "t", '{"x": "$file:/no/such"}'], 2, "cannot read /no/such"),
+        (["--fail-if", "p99>5", "s.py", "t"], 2, "p99 has us, ms or s"),
+        (["--fail-if", "wrong>0ms", "s.py", "t"], 2, "wrong has no unit"),
+        (["--fail-if", "speed>1", "s.py", "t"], 2, "is not a condition"),
+        (["--lite", "s.py", "t"], 2, "--lite is not for bench"),
+        (["http://192.0.2.1/mcp", "t"], 2, "needs --i-own-this-target"),
+        (["there-is-no-such-file.py", "t"], 3, "there is no file"),
+        (["--", "there-is-no-such-program", "--", "t"], 3, "there-is-no-such-program"),
+        (["--", *CALCULATOR, "--", "nothing"], 2, "there is no tool nothing; there are add"),
+    ],
+)
+def test_what_is_refused_before_any_load(args: list[str], code: int, says: str) -> None:
+    done = wirespeed("bench", *args)
+    assert done.returncode == code, done.stderr
+    assert says in one_line(done)
+
+
+@pytest.mark.smoke
+def test_a_run_on_a_server_of_ours() -> None:
+    done = wirespeed("bench", "--calls", "500", "--", *CALCULATOR, "--", "add", '{"a": 1, "b": 2}')
+    assert done.returncode == 0, done.stderr
+    assert "all right" in done.stdout
