@@ -219,6 +219,11 @@ class ToolError(WirespeedError):
         self.result = result
 
 
+def uncapitalized(text: str) -> str:
+    """Return a text that continues a sentence: its first letter is small, but that of AF_UNIX."""
+    return text if text[1:2].isupper() else text[:1].lower() + text[1:]
+
+
 def shortened(text: str) -> str:
     """A peer's text as an error message quotes it: 256 characters at most."""
     return text if len(text) <= 256 else f"{text[:256]}…"

@@ -291,8 +291,9 @@ class DpopProofs:
         max_remembered: int = MAX_REMEMBERED,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        wrong = [name for name in algorithms if name not in ALGORITHMS]
-        if wrong or not algorithms or isinstance(algorithms, str):
+        names = [algorithms] if isinstance(algorithms, str) else list(algorithms)
+        wrong = [name for name in names if name not in ALGORITHMS]
+        if wrong or not names or isinstance(algorithms, str):
             raise ValueError(
                 f"{', '.join(wrong) or algorithms!r}: the algorithms of DPoP proofs are some of "
                 f"{', '.join(ALGORITHMS)}"

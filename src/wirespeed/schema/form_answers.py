@@ -143,12 +143,16 @@ def _number_fault(field: Mapping[str, Any], value: float) -> str | None:
     return None
 
 
+def _items(count: float) -> str:
+    return "item" if count == 1 else "items"
+
+
 def _list_fault(field: Mapping[str, Any], value: list[Any]) -> str | None:
     least, most = field.get("minItems"), field.get("maxItems")
     if _is_number(least) and len(value) < least:
-        return f"must have at least {least} items"
+        return f"must have at least {least} {_items(least)}"
     if _is_number(most) and len(value) > most:
-        return f"must have at most {most} items"
+        return f"must have at most {most} {_items(most)}"
     items = field.get("items")
     for item in value:
         fault = _fault(items if isinstance(items, dict) else {}, item)

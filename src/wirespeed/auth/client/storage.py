@@ -206,7 +206,7 @@ class FileStorage:
                 )
             data = source.read(MAX_FILE + 1)
         if len(data) > MAX_FILE:
-            raise AuthorizationError(f"{path} is no login: it has more than {MAX_FILE} bytes")
+            raise AuthorizationError(f"{path} is not a login: it has more than {MAX_FILE} bytes")
         return data.decode(errors="replace")
 
 

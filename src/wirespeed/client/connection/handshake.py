@@ -475,7 +475,7 @@ async def initialize(
 
 def _speaks(supported: list[str], ours: tuple[str, ...]) -> str:
     return (
-        f"the server speaks {', '.join(supported) or 'no version it names'}; "
+        f"the server speaks {', '.join(supported) or 'none that it names'}; "
         f"this client {', '.join(ours)}"
     )
 

@@ -19,7 +19,7 @@ import msgspec
 import wirespeed
 from wirespeed._core.framing.http.framer import HttpFramer
 from wirespeed._core.streams import FrameStream
-from wirespeed.errors import TransportError, UpgradeRefused
+from wirespeed.errors import TransportError, UpgradeRefused, uncapitalized
 from wirespeed.transport.address import Address, is_loopback, is_name
 from wirespeed.transport.net.sockets import (
     OUT_OF_REACH,
@@ -317,7 +317,7 @@ def reason_of(exc: OSError) -> str:
     if not text and isinstance(exc, ConnectionResetError):
         text = os.strerror(errno.ECONNRESET)  # asyncio's own has no text
     text = text or type(exc).__name__
-    return text[:1].lower() + text[1:]
+    return uncapitalized(text)
 
 
 def _is_plain(exc: ssl_.SSLError) -> bool:

@@ -20,7 +20,7 @@ from typing import Any, Protocol, Self
 
 import msgspec
 
-from wirespeed.errors import TransportError
+from wirespeed.errors import TransportError, uncapitalized
 from wirespeed.transport.address import Address
 from wirespeed.transport.fd import FdLink
 from wirespeed.transport.link import Endpoint, Link
@@ -388,7 +388,7 @@ def _cannot(address: Address, exc: Exception) -> TransportError:
     elif getattr(exc, "errno", None) == errno.EADDRINUSE:
         reason = f"{os.strerror(errno.EADDRINUSE)}; choose another port, or 0 for any that is free"
     # CPython adds its own text to some errors: "[Errno 98] error while attempting to bind …"
-    return TransportError(f"cannot listen at {address}: {reason[:1].lower()}{reason[1:]}")
+    return TransportError(f"cannot listen at {address}: {uncapitalized(reason)}")
 
 
 # -- connected, during the opening handshake -------------------------------------------------------
