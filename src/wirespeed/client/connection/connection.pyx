@@ -505,7 +505,8 @@ cdef class ClientConnection(AskingConnection):
             return 0
         # late, or without an id that is one of ours
         if m.kind_c != INVALID:
-            m.reason = f"an answer with the id {m.raw_id[:40].decode('ascii', 'backslashreplace')}, which no request has"
+            id = m.raw_id[:40].decode("ascii", "backslashreplace")
+            m.reason = f"an answer with the id {id}, which no request has"
         if m.fault_c != FAULT_PARSE and m.reason is not None:
             self.skipped_at, self.skipped = <double> self.loop.time(), m.reason
         if m.kind_c == INVALID or m.scan.id_kind != WS_ID_INTEGER:
