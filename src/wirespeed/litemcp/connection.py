@@ -93,6 +93,17 @@ class LiteConnection(AnsweringConnection):
         if self.link is not None:
             self.link.pump()
 
+    def refuse(self, code: int, reason: str) -> None:
+        """Close a connection that was paused before its first message: nothing is answered."""
+        link = self.link
+        if link is None:
+            return
+        link.farewell = (code, reason)
+        self.drain()
+        # the client's own goodbye is to be read
+        self.stream.paused = False
+        link.pump()
+
     # -- events of the link ----------------------------------------------------------------------
 
     def on_data(self) -> None:

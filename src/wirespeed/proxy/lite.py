@@ -238,7 +238,7 @@ class LiteFront:
                 finally:  # the task is cancelled when the connection is closed
                     session_tool.connections.discard(connection)
         except Refused as exc:
-            _part(connection, exc.refusal.reason)
+            connection.refuse(CloseCode.GOING_AWAY, exc.refusal.reason)
 
     def http_target(
         self, options: HttpOptions, *, loop: asyncio.AbstractEventLoop, pool: TaskPool

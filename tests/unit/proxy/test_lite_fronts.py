@@ -9,6 +9,7 @@ import json
 import os
 import signal
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -135,9 +136,12 @@ async def test_only_what_is_named(tmp_path: Path, scheme: str) -> None:
 async def test_a_tool_that_the_server_does_not_have(tmp_path: Path, scheme: str) -> None:
     lab = lite_lab(tmp_path, isolation="shared")
     async with lab.serving(f"{scheme}://127.0.0.1:0/mcp") as urls:
+        began = time.monotonic()
         async with LiteClient(place(urls, "/lite/a/none")) as lite:
             with pytest.raises(TransportError, match=r"404|the server a has no tool none"):
                 await lite.info()
+        # the client's goodbye is read: nobody waits until a peer that says none is given up
+        assert time.monotonic() - began < 2
         async with LiteClient(place(urls, "/lite/a/who")) as lite:
             assert (await lite.call("1")).text == "a:1"
 
