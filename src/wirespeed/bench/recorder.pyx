@@ -35,7 +35,7 @@ cdef int64_t now_c() noexcept nogil:
 
 cdef enum:
     HALF_BITS = 10                     # 1,024 buckets for each power of two
-    N_BUCKETS = 34 << HALF_BITS
+    N_BUCKETS = 34816                  # 34 powers of two: up to an hour of nanoseconds
 
 
 @cython.final
