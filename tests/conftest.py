@@ -35,7 +35,7 @@ pytest_plugins = ("lab.wording",)
 HERE = Path(__file__).parent
 LOOPS = {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
 # Folders all of whose tests exercise compiled modules.
-COMPILED = {"core", "fuzz", "property", "stress", "transport"}
+COMPILED = {"bench", "core", "fuzz", "property", "stress", "transport"}
 # Folders whose tests run on both loops.
 BOTH_LOOPS = {"transport", "stress"}
 # Folders and files that take long come first, so that no process is alone with one at the end.

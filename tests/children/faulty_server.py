@@ -3,7 +3,7 @@
     python faulty_server.py FAULT N [SECONDS]
 
 Faults: drop, twice, corrupt, other-id, error, busy, tool-error, garbage, delay (by so many
-seconds), stall (nothing is read for so many seconds), exit.
+seconds), stall (nothing is read for so many seconds), mark (only a line on stderr), exit.
 """
 
 import json
@@ -57,6 +57,10 @@ def call(id: int, n: int, text: str) -> None:
     elif fault == "stall":
         time.sleep(seconds)
         say(right)
+    elif fault == "mark":
+        say(right)
+        sys.stderr.write(f"{n} calls\n")
+        sys.stderr.flush()
     elif fault == "exit":
         os._exit(3)
 
