@@ -136,7 +136,7 @@ INSIDE = {
     "client": """
         timeouts callback_queue loop_thread python_file
         targets results
-        validation
+        output_checks
         connection.connection
         answering http
         connection

@@ -18,6 +18,7 @@ from wirespeed.client.feature_requests import (
     TOOLS,
     FeatureRequests,
 )
+from wirespeed.client.output_checks import OutputChecks, Validate
 from wirespeed.client.requests.middleware import ClientMiddleware, OutboundChain, OutboundRequest
 from wirespeed.client.requests.rounds import MAX_ROUNDS, InputRounds
 from wirespeed.client.requests.send import (
@@ -55,7 +56,6 @@ from wirespeed.client.subscriptions.subscription import (
 from wirespeed.client.targets import as_target
 from wirespeed.client.tasks.calls import TaskCalls, declared_extensions
 from wirespeed.client.timeouts import CLIENT_DEFAULT, Timeout, seconds_of
-from wirespeed.client.validation import OutputChecks, Validate
 from wirespeed.errors import ConnectionClosed, InputNeeded, Unsupported, WirespeedError
 from wirespeed.limits import Limits
 from wirespeed.protocol.results import (

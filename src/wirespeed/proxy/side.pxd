@@ -55,7 +55,7 @@ cdef class Route:
     cdef int follow_c(self, object before) except -1
 
 
-cdef inline Span token_of(Route route) noexcept:
+cdef inline Span progress_token_of(Route route) noexcept:
     """The JSON text of the progress token of a request; n == 0 without one."""
     cdef Span s
     if route.long_token is None:
@@ -66,7 +66,7 @@ cdef inline Span token_of(Route route) noexcept:
     return s
 
 
-cdef inline int set_token_of(Route route, Span token) except -1:
+cdef inline int keep_progress_token(Route route, Span token) except -1:
     """Keep the JSON text of a progress token; n == 0: none."""
     if token.n <= SHORT_TOKEN:
         memcpy(route.token, token.p, token.n)

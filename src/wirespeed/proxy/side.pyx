@@ -490,7 +490,7 @@ cdef class Side(SessionConnection):
                 self.keep_c(route, m, given)
         elif to.retries_calls:
             self.keep_c(route, m, given)
-        set_token_of(route, token)
+        keep_progress_token(route, token)
         if to.deadline != INFINITY and not route.listens:
             deadline = self.loop.time() + to.deadline
         try:
@@ -722,11 +722,11 @@ cdef class Side(SessionConnection):
             return self.pass_about_c(route, m, WS_META_SUBSCRIPTION_ID, inflight_id(slot))
         if method_is(m, b'"notifications/cancelled"', "notifications/cancelled"):
             return self.pass_about_c(route, m, WS_REQUEST_ID, inflight_id(slot))
-        if token_of(route).n == 0:     # the asker wants no progress
+        if progress_token_of(route).n == 0:     # the asker wants no progress
             self.n_late += 1
             return 0
         route.message = None           # what another server said would begin anew
-        return self.pass_about_c(route, m, WS_PROGRESS_TOKEN, token_of(route))
+        return self.pass_about_c(route, m, WS_PROGRESS_TOKEN, progress_token_of(route))
 
     cdef int pass_about_c(self, Route route, Message m, int which, Span text) except -1:
         cdef Side asker = route.asker

@@ -28,7 +28,7 @@ from lab.wording import raises
 from wirespeed import ListenOptions, Server
 from wirespeed.auth import AccessToken, ResourceServer
 from wirespeed.errors import CannotVerify, InvalidToken
-from wirespeed.transport.http.targets import MAX_ADMITTED
+from wirespeed.transport.http.site import MAX_ADMITTED
 
 
 async def said(peer: Peer, name: str) -> str:

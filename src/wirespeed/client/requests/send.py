@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from wirespeed.client.connection.connection import ClientConnection
     from wirespeed.client.connection.handshake import Agreement
     from wirespeed.client.connection.lifecycle import Lifecycle
+    from wirespeed.client.output_checks import OutputChecks
     from wirespeed.client.requests.middleware import OutboundChain
-    from wirespeed.client.validation import OutputChecks
     from wirespeed.protocol.revisions import Revision
 
 __all__ = [

@@ -49,8 +49,8 @@ from wirespeed.protocol.results import CallToolResult
 
 if TYPE_CHECKING:
     from wirespeed.client.answering.answerer import Question
+    from wirespeed.client.output_checks import Check
     from wirespeed.client.tasks.calls import ProgressSink, TaskCalls
-    from wirespeed.client.validation import Check
 
 __all__ = ["TaskHandles", "ToolTask"]
 

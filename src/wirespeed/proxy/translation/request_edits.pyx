@@ -23,7 +23,7 @@ from wirespeed._core._simd cimport (
 from wirespeed._core.envelope cimport Message, RESULT, is_modern, nothing_c, poi_is, span_of
 from wirespeed._core.span cimport Span, memmem, span_holds
 from wirespeed._core.splice cimport Edit
-from wirespeed.proxy.side cimport Route, Side, Translation, set_token_of
+from wirespeed.proxy.side cimport Route, Side, Translation, keep_progress_token
 from wirespeed.server.requests.observer cimport CANCELLED
 
 cdef enum:
@@ -311,7 +311,7 @@ cdef class Suspended:
         cdef Span token = span_of(request, WS_META_PROGRESS_TOKEN)
         route.ref = request.ref
         route.after = asked(self.function, request)
-        set_token_of(route, token)
+        keep_progress_token(route, token)
         route.asker.session.set_token_c(request.ref, route)
         if self.answer is not None:
             route.answerer.pass_answer_c(route, self.answer)

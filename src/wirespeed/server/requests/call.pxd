@@ -77,7 +77,7 @@ cdef class Call(Completion):
     cdef Series series_c(self)
 
 
-# What a client has said of itself so far. docs/architecture.md, "Closing", has the table.
+# What a client has said of itself so far. docs/architecture.md, "Handshakes", has the table.
 cpdef enum Handshake:
     NEW = 0
     GREETED = 1                        # `initialize` is answered

@@ -18,7 +18,7 @@ from wirespeed.transport.address import Address, quote_path
 from wirespeed.transport.gate import check_authorities
 from wirespeed.transport.http.asgi_link import AsgiLink
 from wirespeed.transport.http.routes import make_site
-from wirespeed.transport.http.targets import HttpSite
+from wirespeed.transport.http.site import HttpSite
 from wirespeed.transport.options import ListenOptions
 from wirespeed.transport.service import Alive
 from wirespeed.transport.taskpool_choice import close_pool, open_pool

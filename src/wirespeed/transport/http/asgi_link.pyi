@@ -1,7 +1,7 @@
 from collections.abc import Mapping
 from typing import Any, final
 
-from wirespeed.transport.http.targets import HttpSite
+from wirespeed.transport.http.site import HttpSite
 from wirespeed.transport.link import Link
 from wirespeed.transport.taskpool import TaskPool
 

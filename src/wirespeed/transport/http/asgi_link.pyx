@@ -5,7 +5,7 @@ cimport cython
 
 from wirespeed._core.framing.http.writer cimport HttpWriter
 from wirespeed.transport.http.connection cimport HttpConnection
-from wirespeed.transport.http.targets cimport HttpSite
+from wirespeed.transport.http.site cimport HttpSite
 from wirespeed.transport.link cimport Link
 from wirespeed.transport.taskpool cimport TaskPool
 

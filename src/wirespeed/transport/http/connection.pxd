@@ -2,7 +2,7 @@ from wirespeed._core.framing.http.head cimport HttpHead
 from wirespeed._core.span cimport Span
 from wirespeed._core.wire cimport Wire
 from wirespeed.transport.http.exchange cimport Carrier, Exchange, HttpTarget
-from wirespeed.transport.http.targets cimport Admitted, HttpSite, PageOrigin
+from wirespeed.transport.http.site cimport Admitted, HttpSite, PageOrigin
 
 
 cdef class HttpWire(Wire):

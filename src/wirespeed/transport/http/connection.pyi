@@ -6,7 +6,7 @@ from wirespeed._core.framing.http.framer import HttpFramer
 from wirespeed._core.wire import Wire
 from wirespeed.limits import Limits
 from wirespeed.transport.http.exchange import Carrier
-from wirespeed.transport.http.targets import HttpSite
+from wirespeed.transport.http.site import HttpSite
 from wirespeed.transport.service import Peer
 
 @final

@@ -23,7 +23,7 @@ from wirespeed._core.slab cimport Lease
 from wirespeed._core.span cimport Span
 from wirespeed._core.wire cimport Wire
 from wirespeed.transport.http.exchange cimport Carrier, Exchange, HttpTarget, headers_c
-from wirespeed.transport.http.targets cimport Admitted, HttpSite, PageOrigin, value_of
+from wirespeed.transport.http.site cimport Admitted, HttpSite, PageOrigin, value_of
 
 from wirespeed._core.framing.http.writer import field_lines
 from wirespeed.errors import shortened

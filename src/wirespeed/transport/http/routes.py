@@ -15,7 +15,7 @@ from wirespeed.transport.address import Address
 from wirespeed.transport.gate import NOBODY, Admission, Gate, authority_of, bearer
 from wirespeed.transport.http.exchange import Exchange, HttpTarget
 from wirespeed.transport.http.options import HttpOptions, RouteHandler
-from wirespeed.transport.http.targets import HttpSite
+from wirespeed.transport.http.site import HttpSite
 from wirespeed.transport.options import LENGTH, HttpRequest, ListenOptions, check_headers
 from wirespeed.transport.service import has_capability
 from wirespeed.transport.taskpool import TaskPool

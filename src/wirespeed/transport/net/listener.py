@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from wirespeed.transport.access_log import ConnectionLog
     from wirespeed.transport.gate import Admission
     from wirespeed.transport.http.exchange import HttpTarget
-    from wirespeed.transport.http.targets import HttpSite
+    from wirespeed.transport.http.site import HttpSite
     from wirespeed.transport.net.handover import Mailbox
     from wirespeed.transport.websocket.target import Opening
 

@@ -13,7 +13,7 @@ from wirespeed.transport.gate import Admission, Gate, Refused, authority_of
 from wirespeed.transport.http.exchange import Exchange, HttpTarget, headers_of
 from wirespeed.transport.http.options import HttpOptions
 from wirespeed.transport.http.routes import well_known_paths
-from wirespeed.transport.http.targets import HttpSite
+from wirespeed.transport.http.site import HttpSite
 from wirespeed.transport.options import Headers, ListenOptions, Refusal
 from wirespeed.transport.service import Peer, ReadsHeaders, Service, has_capability
 

@@ -11,7 +11,7 @@ from lab.rows import every
 from lab.wording import raises
 from msgspec import UNSET
 
-from wirespeed.client.validation import check_of
+from wirespeed.client.output_checks import check_of
 from wirespeed.errors import InvalidResponse
 from wirespeed.protocol.results import CallToolResult
 

@@ -14,7 +14,7 @@ from lab.peer import MODERN_PEER, Rules, Talk, nothing, with_client
 from lab.wording import raises
 
 from wirespeed import Client
-from wirespeed.client import validation as validation
+from wirespeed.client import output_checks as validation
 from wirespeed.errors import CallTimeout, InvalidResponse, RemoteError
 
 SCHEMA = {
