@@ -143,7 +143,7 @@ async def main() -> int:
                 async with asyncio.timeout(SECONDS_FULL if options.full else SECONDS):
                     results = await play(kosoku, cases)
             except (TimeoutError, RuntimeError) as exc:
-                print(f"{side}: {exc or 'out of time'}")
+                print(f"{side}: {str(exc) or 'out of time'}")
                 failed += 1
                 continue
             wrong = judge(side, results, cases)
