@@ -298,7 +298,7 @@ class DpopProofs:
                 f"{', '.join(wrong) or algorithms!r}: the algorithms of DPoP proofs are some of "
                 f"{', '.join(ALGORITHMS)}"
             )
-        self.algorithms = tuple(algorithms)
+        self.algorithms = tuple(names)
         self.nonces = nonces
         self._window = window
         self._clock = clock

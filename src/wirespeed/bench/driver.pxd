@@ -53,9 +53,10 @@ cdef class Driver:
     cdef readonly object idle          # future: nothing is left to do, or the connection is lost
     cdef object loop
     cdef double timeout                # seconds of a call
-    cdef double think                  # seconds between an answer and the next call
+    cdef double think                  # seconds between an answer and the call in its place
+    cdef Py_ssize_t pauses             # places in flight that wait for the end of a pause
+    cdef bint awaits_room
     cdef Pacer pacer                   # sends the calls; None: each answer sends the next
-    cdef bint thinking
     cdef readonly dict given_up        # ids of calls that took too long
     cdef list spare                    # calls that are over, to be used again
 
@@ -63,6 +64,8 @@ cdef class Driver:
     cdef bint has_room_c(self) noexcept
     cdef bint send_c(self, int64_t intended, int64_t now) except -1
     cdef int fill_c(self, int64_t now) except -1
+    cdef int await_room_c(self) except -1
+    cdef int go_on_c(self, int64_t now) except -1
     cdef int ended_c(self, BenchCall call, Outcome outcome, int64_t now) except -1
     cdef int settle_c(self) except -1
 

@@ -12,6 +12,7 @@ from libc.math cimport log
 from libc.stdint cimport int64_t, uint8_t
 from libc.string cimport memcmp
 
+import logging
 import os
 import random
 
@@ -28,9 +29,11 @@ from wirespeed.bench.recorder cimport (
 from wirespeed.client.connection.connection cimport Awaited, ClientConnection
 from wirespeed.peer.connection cimport OPEN
 
-from wirespeed.errors import ConnectionLost, HttpStatusError, InvalidResponse, RemoteError
+from wirespeed.errors import ConnectionLost, HttpStatusError, InvalidResponse, RemoteError, TransportError
 from wirespeed.protocol import codes
 from wirespeed.protocol.messages import ErrorObject
+
+logger = logging.getLogger("wirespeed.bench")
 
 cdef extern from *:
     """
@@ -59,6 +62,8 @@ cdef enum:
     MAX_GIVEN_UP = 65536
     MAX_LEARNED = 16                   # then answers differ in more than their text
     MAX_PARTS = 8
+
+cdef double AFTER_FAILURE = 0.05       # seconds
 
 cdef object encode = msgspec.json.Encoder().encode
 
@@ -131,6 +136,9 @@ cdef class Work:
                 return WRONG
         except msgspec.MsgspecError:
             return WRONG
+        except Exception:
+            logger.exception("the check of an answer failed")
+            return WRONG
         return OK
 
     cdef bint has_form_c(self, Span result, Span expected) noexcept:
@@ -153,15 +161,32 @@ cdef class Work:
         return True
 
     cdef int learn_c(self, Span result, Span expected) except -1:
+        """Learn the form of a right answer, if each text in its place makes a right answer."""
         cdef bytes text = (<const char *> expected.p)[:expected.n]
-        # quotes delimit the text in the answer, so it stands where the form has it
+        cdef bytes fresh = os.urandom(12).hex().encode()
+        cdef Py_ssize_t i
         if not text or b"\\" in text or self.learned >= MAX_LEARNED:
             return 0
+        self.learned += 1
         parts = (<const char *> result.p)[:result.n].split(text)
-        if 1 < len(parts) <= MAX_PARTS:
-            self.learned += 1
-            self.form = parts
-            self.form_size = sum([len(part) for part in parts])
+        if not 1 < len(parts) <= MAX_PARTS:
+            return 0
+        # each place is the whole value of a string: whatever stands there, the rest is the same
+        for i in range(len(parts) - 1):
+            behind = parts[i + 1]
+            if not parts[i].endswith(b'"') or not behind.startswith(b'"'):
+                return 0
+            if behind[1:].lstrip(b" \t").startswith(b":"):
+                return 0
+        answer = decode_echo(fresh.join(parts))
+        if answer.isError or answer.resultType != "complete":
+            return 0
+        for block in answer.content:
+            if block.type == "text":
+                if block.text.encode() == fresh:
+                    self.form = parts
+                    self.form_size = sum([len(part) for part in parts])
+                return 0
         return 0
 
 
@@ -179,6 +204,7 @@ cdef class Budget:
 
     def __init__(self, calls=None):
         self.left = -1 if calls is None else calls
+        self.over = self.left == 0
 
     cdef int64_t take_c(self) except -2:
         """The number of the next call; -1: there is none."""
@@ -200,7 +226,7 @@ cdef Outcome outcome_of(object exc) except *:
     if isinstance(exc, HttpStatusError):
         return REFUSED if exc.status in (429, 503) else PROTOCOL_ERROR
     if isinstance(exc, RemoteError):
-        return PROTOCOL_ERROR
+        return REFUSED if exc.code == codes.OVERLOADED else PROTOCOL_ERROR
     return WRONG if isinstance(exc, InvalidResponse) else MISSING
 
 
@@ -237,6 +263,10 @@ cdef class BenchCall(Awaited):
         if driver.usable_c() and isinstance(exc, ConnectionLost) and exc.__cause__ is not None:
             # of HTTP, where the other connections go on
             self.recorder.count_c(CONNECTION_LOSS)
+        if driver.usable_c() and isinstance(exc, TransportError):
+            # a server that is gone is not asked as fast as it fails
+            driver.pauses += 1
+            driver.loop.call_later(AFTER_FAILURE, driver._paused)
         driver.ended_c(self, outcome_of(exc), now_c())
         return True
 
@@ -251,7 +281,7 @@ cdef class Driver:
         recorder: Counts the outcomes.
         in_flight: The most calls without an answer.
         timeout: Seconds after which a call counts as missing; an answer after that is late.
-        think: Seconds between an answer and the next call.
+        think: Seconds between an answer and the call that takes its place.
 
     Attributes:
         live: The calls without an answer.
@@ -272,7 +302,9 @@ cdef class Driver:
         self.think = think
         self.given_up = {}
         self.spare = []
-        connection.on_stray = self._stray
+        self.recorder = Recorder()
+        self.budget = Budget(0)
+        connection.measure(self._stray)
 
     def begin(self, Recorder recorder not None, Budget budget not None, Pacer pacer=None):
         """Begin a phase: the calls of a budget, at the times of a pacer or as many as fit."""
@@ -280,11 +312,12 @@ cdef class Driver:
         self.budget = budget
         self.pacer = pacer
         self.idle = self.loop.create_future()
-        if pacer is None:
-            self.fill_c(now_c())
-        elif pacer.held:
-            pacer.tick_c()
-        self.settle_c()
+        self.go_on_c(now_c())
+
+    def close(self):
+        """Count nothing more of the connection."""
+        self.connection.measure(None)
+        self.pacer = None
 
     def settle(self):
         """The budget may be closed: see whether nothing is left to do."""
@@ -323,21 +356,43 @@ cdef class Driver:
 
     cdef int fill_c(self, int64_t now) except -1:
         """Send as many calls as fit."""
-        if self.thinking:
-            return 0
-        while self.has_room_c() and self.send_c(now, now):
-            if self.think:
-                self.thinking = True
-                self.loop.call_later(self.think, self._thought)
+        while self.live + self.pauses < self.in_flight and self.has_room_c():
+            if not self.send_c(now, now):
                 break
         if self.connection.link is not None:
             self.connection.link.wrote_c()
+        self.await_room_c()
         return 0
 
-    def _thought(self):
-        self.thinking = False
-        self.fill_c(now_c())
-        self.settle_c()
+    cdef int await_room_c(self) except -1:
+        """Go on when the server reads again: no answer may be left to do it."""
+        if (
+            not self.awaits_room and not self.budget.over and self.usable_c()
+            and self.connection.session.outbox.size >= self.connection.session.output_high
+        ):
+            self.awaits_room = True
+            self.connection.wait_for_room().add_done_callback(self._has_room)
+        return 0
+
+    def _has_room(self, _):
+        self.awaits_room = False
+        self.go_on_c(now_c())
+
+    def _paused(self):
+        self.pauses -= 1
+        self.go_on_c(now_c())
+
+    cdef int go_on_c(self, int64_t now) except -1:
+        """Send what there is to send, and see whether nothing is left to do."""
+        try:
+            if self.usable_c():
+                if self.pacer is None:
+                    self.fill_c(now)
+                elif self.pacer.held:
+                    self.pacer.tick_c()
+        finally:
+            self.settle_c()
+        return 0
 
     cdef int ended_c(self, BenchCall call, Outcome outcome, int64_t now) except -1:
         self.live -= 1
@@ -349,15 +404,15 @@ cdef class Driver:
             call.recorder.count_c(outcome)
         call.driver = None
         self.spare.append(call)
-        if self.usable_c():
-            if self.pacer is None:
-                self.fill_c(now)
-            elif self.pacer.held:
-                self.pacer.tick_c()
-        return self.settle_c()
+        if self.pacer is None and self.think:
+            self.pauses += 1
+            self.loop.call_later(self.think, self._paused)
+        return self.go_on_c(now)
 
     cdef int settle_c(self) except -1:
-        if self.live == 0 and not self.idle.done() and (self.budget.over or not self.usable_c()):
+        if self.idle is None or self.idle.done():
+            return 0
+        if self.live == 0 and (self.budget.over or not self.usable_c()):
             self.idle.set_result(None)
         return 0
 
@@ -412,6 +467,11 @@ cdef class Pacer:
             loop.add_reader(self.timer, self._tick)
         self.tick_c()
 
+    @property
+    def unsent(self):
+        """The calls whose time has come, and that no connection had room for."""
+        return max(0, <int64_t> ((now_c() - self.due) / self.interval)) if self.held else 0
+
     def replace(self, Driver before not None, Driver driver not None):
         """Use another driver in place of one whose connection was lost."""
         self.drivers[self.drivers.index(before)] = driver
@@ -459,6 +519,8 @@ cdef class Pacer:
             if driver is None:
                 self.held = True
                 self.held_until = now
+                for driver in self.drivers:
+                    driver.await_room_c()
                 break
             if now - self.due > LATE_START and self.due > self.held_until:
                 self.recorder.late_starts += 1
@@ -473,7 +535,7 @@ cdef class Pacer:
         for driver in wrote:
             if driver.connection.link is not None:
                 driver.connection.link.flush_now()
-        if self.running and not self.held:
+        if self.running:
             self.arm_c()
         return 0
 
@@ -484,8 +546,8 @@ cdef class Pacer:
 
     cdef int arm_c(self) except -1:
         if self.timer >= 0:
-            # a time that is over wakes the loop at once
-            bench_timer_set(self.timer, <int64_t> self.due)
-        elif self.handle is None:
+            # a time that is over wakes the loop at once; 0 is none
+            bench_timer_set(self.timer, 0 if self.held else <int64_t> self.due)
+        elif self.handle is None and not self.held:
             self.handle = self.loop.call_at(self.due / 1e9, self._tick)
         return 0

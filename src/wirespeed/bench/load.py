@@ -53,6 +53,10 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
             value = getattr(self, name)
             if value is not None and not 0 < value < 1e9:
                 raise ValueError(f"{name} must be above 0")
+        if self.rate is not None and self.rate > 1e7:
+            raise ValueError("rate must be at most 10,000,000 a second")
+        if self.seed is not None and not 0 <= self.seed < 2**63:
+            raise ValueError("seed must be at least 0 and below 2**63")
         if not 0 <= self.think < 1e6:
             raise ValueError("think must be seconds, at least 0")
         if self.rate is None and self.poisson:

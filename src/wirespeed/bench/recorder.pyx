@@ -47,7 +47,7 @@ cdef class Counts:
         sum: Their sum.
     """
 
-    def __init__(self):
+    def __cinit__(self):
         self.buckets = <int64_t *> PyMem_RawCalloc(N_BUCKETS, sizeof(int64_t))
         if self.buckets is NULL:
             raise MemoryError("no memory for the counts of a histogram")

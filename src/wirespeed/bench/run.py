@@ -4,7 +4,6 @@ measured."""
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import platform
 import time
@@ -30,8 +29,6 @@ if TYPE_CHECKING:
     from wirespeed.client.targets import Target
 
 __all__ = ["Run"]
-
-logger = logging.getLogger("wirespeed.bench")
 
 # Connections that are opened at once.
 _OPENED_AT_ONCE = 32
@@ -62,6 +59,11 @@ class Run:
         watch: Called about once a second with the seconds since the begin and what was counted
             since the last time.
 
+    Attributes:
+        busy: The share of a processor that this process used.
+        unsent: Calls of an open loop that were due at its end, and that no connection had room for.
+        failure: Why a connection that was lost could not be opened again.
+
     The errors of `wirespeed.Client.open` are raised before the first call.
     """
 
@@ -87,6 +89,10 @@ class Run:
         self._budget = Budget()
         self._recorder = Recorder()
         self._pacer: Pacer | None = None
+        self._stopped = False
+        self.unsent = 0
+        self.busy = 0.0
+        self.failure: WirespeedError | None = None
         self._traffic = 0, 0  # of connections that are gone
 
     async def measure(self) -> Result:
@@ -99,10 +105,16 @@ class Run:
                 await self._phase(Budget(load.warmup), Recorder(), None, _Series(None))
             return await self._measured()
         finally:
+            for user in self._users:
+                if user.driver is not None:
+                    user.driver.close()
             await _all(user.life.close() for user in self._users)
 
     def stop(self) -> None:
         """Let no more calls begin. `measure` returns when those that wait are answered."""
+        self._stopped = True
+        if self._pacer is not None:
+            self.unsent = self._pacer.unsent
         self._budget.close()
         for user in self._users:
             if user.driver is not None:
@@ -133,6 +145,7 @@ class Run:
             if timer is not None:
                 timer.cancel()
         cpu = time.process_time() - cpu
+        self.busy = cpu / max(ended - began, 1e-9)
         counts = recorder.counts()
         now_sent, now_received = self._bytes()
         last = recorder.last / 1e9
@@ -164,6 +177,8 @@ class Run:
         """Make the calls of a budget. Returns the times of the begin and of the end."""
         loop = asyncio.get_running_loop()
         self._budget, self._recorder = budget, recorder
+        if self._stopped:
+            budget.close()
         drivers = [user.driver for user in self._users if user.driver is not None]
         load = self._load
         self._pacer = None if rate is None else Pacer(drivers, rate, load.poisson, load.seed)
@@ -191,6 +206,8 @@ class Run:
         """Wait for answers to calls that are over: second ones, and late ones."""
         loop = asyncio.get_running_loop()
         await asyncio.sleep(_LINGER)
+        if _transport(self._target) == "http":
+            return  # there the answer of a call that is over cannot come
         while loop.time() < until and any(
             user.driver is not None and user.driver.connection.usable and user.driver.given_up
             for user in self._users
@@ -227,20 +244,23 @@ class Run:
     @property
     def over(self) -> bool:
         """Whether no more calls begin."""
-        return self._budget.over
+        return self._stopped or self._budget.over
 
-    def lost(self, driver: Driver | None) -> None:
+    def lost(self) -> None:
         """A connection was lost."""
         self._recorder.count("connection_losses")
-        if driver is not None:
-            session = driver.connection.session
-            sent, received = self._traffic
-            self._traffic = sent + session.bytes_out, received + session.bytes_in
+
+    def replaced(self, driver: Driver) -> None:
+        """A connection was opened in place of that of a driver."""
+        session = driver.connection.session
+        sent, received = self._traffic
+        self._traffic = sent + session.bytes_out, received + session.bytes_in
+        driver.close()
 
     def _bytes(self) -> tuple[int, int]:
         sent, received = self._traffic
         for user in self._users:
-            if user.driver is not None and user.driver.connection.usable:
+            if user.driver is not None:
                 session = user.driver.connection.session
                 sent += session.bytes_out
                 received += session.bytes_in
@@ -263,6 +283,8 @@ class _User:
         await self.life.open()
         live, agreement = self.life.live, self.life.agreement
         assert live is not None and agreement is not None
+        if self.driver is not None:
+            self._run.replaced(self.driver)
         self.driver = self._run.driver(live)
         self.era = "modern" if agreement.revision.modern else "legacy"
 
@@ -287,7 +309,7 @@ class _User:
                 return True
             except WirespeedError as exc:
                 reason = exc
-        logger.warning("a connection was lost, and cannot be opened again: %s", reason)
+        self._run.failure = reason
         return False
 
     # -- for the lifecycle -----------------------------------------------------------------------
@@ -302,10 +324,9 @@ class _User:
 
     def parted(self, exc: BaseException) -> None:
         """The link is lost."""
-        driver = self.driver
-        self._run.lost(driver)
-        if driver is not None:
-            driver.settle()
+        self._run.lost()
+        if self.driver is not None:
+            self.driver.settle()
 
 
 class _Series:
@@ -327,23 +348,34 @@ class _Series:
 
     def take(self, recorder: Recorder, t: float) -> None:
         """Take what was counted since the last time."""
-        ok, errors, buckets = recorder.take_window()
+        ok, errors, fine = recorder.take_window()
+        buckets = _coarse(fine)
         parts = self._parts
         if parts and t - (parts[-2][0] if len(parts) > 1 else 0.0) <= self._length * 1.001:
-            parts[-1] = _merged(parts[-1], (t, ok, errors, dict(buckets)))
+            parts[-1] = _merged(parts[-1], (t, ok, errors, buckets))
         else:
-            parts.append((t, ok, errors, dict(buckets)))
+            parts.append((t, ok, errors, buckets))
         if len(parts) > _MAX_WINDOWS:
             self._length *= 2
             pairs = zip(parts[::2], parts[1::2], strict=False)
             odd = parts[-1:] if len(parts) % 2 else []
             self._parts = [_merged(*pair) for pair in pairs] + odd
         if self._watch is not None:
-            self._watch(t, _window(t, ok, errors, buckets))
+            self._watch(t, _window(t, ok, errors, buckets.items()))
 
     def windows(self) -> list[Window]:
         """Return the parts."""
         return [_window(t, ok, errors, buckets.items()) for t, ok, errors, buckets in self._parts]
+
+
+def _coarse(buckets: Buckets) -> dict[int, int]:
+    """The same in buckets of at most 1 %: windows are kept as long as the run lasts."""
+    found: dict[int, int] = {}
+    for value, count in buckets:
+        rest = max(value.bit_length() - 8, 0)
+        highest = value | ((1 << rest) - 1)
+        found[highest] = found.get(highest, 0) + count
+    return found
 
 
 def _merged(

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self, cast
 
 from wirespeed.cli import show
-from wirespeed.cli.failures import Exit, Failure, complain, printable, usage
+from wirespeed.cli.failures import Exit, Failure, cannot_start, complain, printable, usage
 from wirespeed.cli.session import Options, run, show_warnings
 from wirespeed.cli.tools import read_json
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 _EXAMPLE = 'write the arguments as in \'{"text": "$text:64"}\''
 _TIMEOUT = 10.0
+_FOREVER = 1e8  # seconds
 _CALLS = 10_000
 # Of a processor: with a larger share this process may be what is measured.
 _BUSY = 0.8
@@ -108,7 +109,7 @@ def _load(options: Options, choices: Choices) -> Load:
             rate=choices.rate,
             poisson=choices.poisson,
             warmup=choices.warmup,
-            timeout=options.timeout or _TIMEOUT,
+            timeout=_TIMEOUT if options.timeout is None else options.timeout or _FOREVER,
             think=choices.think,
             seed=choices.seed,
         )
@@ -158,6 +159,8 @@ def condition(text: str) -> Callable[[Result], bool]:
 
     def holds(result: Result) -> bool:
         if name in _LATENCIES:
+            if not result.counts["ok"]:
+                return True  # nothing was answered: no bound is kept
             found = getattr(result.latency_us, _LATENCIES[name])
         elif name in ("rate", "calls"):
             found = getattr(result, name)
@@ -213,12 +216,20 @@ async def _bench(
             result = await runs.measure()
         finally:
             loop.remove_signal_handler(signal.SIGINT)
-    _write(result, choices)
+    _write(result, runs.busy, choices)
     failed = [
         text for text, holds in zip(choices.fail_if, conditions, strict=True) if holds(result)
     ]
+    if runs.unsent:
+        complain(
+            f"{show.plural(runs.unsent, 'call')} more were due at the end, and none of the "
+            "connections had room for them (--in-flight)",
+            level="warning",
+        )
     for text in failed:
         complain(f"--fail-if {text} holds")
+    if runs.failure is not None:
+        raise cannot_start(f"the server was lost during the run: {runs.failure}")
     return Exit.TOOL_FAILED if failed else Exit.OK
 
 
@@ -238,7 +249,7 @@ def _check_owner(endpoint: Any, choices: Choices) -> None:
     raise usage(f"{address.host} is another machine: a load on it needs --i-own-this-target")
 
 
-def _write(result: Result, choices: Choices) -> None:
+def _write(result: Result, busy: float, choices: Choices) -> None:
     import msgspec
 
     if choices.json_file is not None:
@@ -253,7 +264,7 @@ def _write(result: Result, choices: Choices) -> None:
             raise Failure(
                 f"cannot write {choices.json_file}: {exc.strerror}", Exit.OUTPUT, "OutputError"
             ) from None
-    _print(show.console(), result)
+    _print(show.console(), result, busy)
 
 
 # -- for people -----------------------------------------------------------------------------------
@@ -294,7 +305,7 @@ def _micro(value: float) -> str:
     return show.duration(value / 1e6)
 
 
-def _print(out: Console, result: Result) -> None:
+def _print(out: Console, result: Result, busy: float) -> None:
     from rich.text import Text
 
     load = result.load
@@ -310,15 +321,15 @@ def _print(out: Console, result: Result) -> None:
     out.print(_line("latency", result.latency_us))
     if load.rate is not None:
         out.print(_line("service", result.service_time_us))
+    faults = any(result.counts[name] for name in _FAULTS)
+    out.print(f"  answers   {format(result.counts['ok'], ',') if faults else 'all'} right")
     for name, words in _FAULTS.items():
         count = result.counts[name]
         if count:
             out.print(Text.assemble("  ", (f"{name:<18}", "red"), f"{count:,} {words}"))
-    if not any(result.counts[name] for name in _FAULTS):
-        out.print("  answers   all right")
-    for label, words in zip(("cost", ""), _costs(result), strict=False):
+    for label, words in zip(("cost", ""), _costs(result, busy), strict=False):
         out.print(f"  {label:<10}{words}")
-    for text in warnings(result):
+    for text in warnings(result, busy):
         complain(text, level="warning")
 
 
@@ -332,22 +343,24 @@ def _line(name: str, latency: Latency) -> Text:
     return line
 
 
-def _costs(result: Result) -> list[str]:
+def _costs(result: Result, busy: float) -> list[str]:
     server, calls = result.server, max(result.calls, 1)
     parts = []
     if server.cpu_seconds is not None:
         parts.append(f"server {_micro(server.cpu_seconds / calls * 1e6)} of processor time a call")
     if server.rss_peak:
         parts.append(f"{server.rss_peak / 2**20:,.0f} MiB")
-    share = result.tool.cpu_seconds / result.seconds if result.seconds else 0.0
     lines = [", ".join(parts)] if parts else []
-    return [*lines, f"this program {share:.0%} of a processor"]
+    return [*lines, f"this program {busy:.0%} of a processor"]
 
 
-def warnings(result: Result) -> list[str]:
-    """Return what makes the figures of a result doubtful."""
+def warnings(result: Result, busy: float) -> list[str]:
+    """Return what makes the figures of a result doubtful.
+
+    busy: The share of a processor that this process used.
+    """
     found = []
-    if result.seconds and result.tool.cpu_seconds / result.seconds > _BUSY:
+    if busy > _BUSY:
         found.append(
             "this program was busy nearly all of the time: the server may be faster than shown"
         )

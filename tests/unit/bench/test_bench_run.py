@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import json
+import re
 import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from lab.raw import CHILDREN
+from lab.rows import every
 
 from wirespeed import Server, Stdio
 from wirespeed.bench.arguments import Arguments
@@ -15,7 +22,7 @@ from wirespeed.bench.load import Load, Result
 from wirespeed.bench.recorder import OF_CALLS, OUTCOMES
 from wirespeed.bench.run import Run
 from wirespeed.client.targets import as_target
-from wirespeed.types import Text
+from wirespeed.types import RawResult, Text
 
 ECHO = {"text": "$text:64"}
 
@@ -122,6 +129,158 @@ def test_answers_whose_form_changes_are_still_compared(run: Any) -> None:
         return await Run(as_target(server), work, Load(calls=500, warmup=0)).measure()
 
     assert counted(run(main())) == {"ok": 495, "wrong": 5}
+
+
+@pytest.mark.off_schema
+@every(
+    ("template", "answer"),
+    [
+        # what stands in the place of the text elsewhere decides, too
+        ('{"text": "$choice:true|false"}', '{"content":[{"type":"text","text":"T"}],"isError":T}'),
+        ('{"text": "$choice:text|image"}', '{"content":[{"type":"T","text":"text"}]}'),
+        ('{"text": "$choice:a|b"}', '{"content":[{"type":"text","text":"a"}],"more":"T"}'),
+        ('{"text": "$choice:isError|other"}', '{"content":[{"type":"text","text":"T"}],"T":true}'),
+        ('{"text": "$n"}', '{"content":[{"type":"text","text":"1"}],"n":"T"}'),
+    ],
+)
+def test_an_answer_is_never_right_because_another_one_was(template: str, answer: str) -> None:
+    """Each answer is judged as if it were the first."""
+    server = Server("s")
+
+    async def echo(arguments: Any) -> RawResult:
+        text = str(json.loads(bytes(arguments))["text"])
+        return RawResult(answer.replace("T", text).encode())
+
+    server.tool_raw("echo", {"type": "object"}, echo)
+
+    async def main() -> Result:
+        arguments = Arguments(json.loads(template), "text", 5)
+        load = Load(calls=60, in_flight=1, warmup=0)
+        return await Run(as_target(server), Work("echo", arguments), load).measure()
+
+    right = 0
+    arguments = Arguments(json.loads(template), "text", 5)
+    for n in range(60):
+        expected = arguments.render(n)[1]
+        assert expected is not None
+        result = json.loads(answer.replace("T", expected))
+        texts = [block["text"] for block in result["content"] if block["type"] == "text"]
+        right += texts[:1] == [expected] and not result.get("isError", False)
+    counts = counted(asyncio.run(main()))
+    assert counts.get("ok", 0) == right < 60
+
+
+def test_a_run_goes_on_when_a_server_reads_again(run: Any) -> None:
+    """Its outbox was full, and no call was left whose answer could have sent the next."""
+    target = faulty("stall", 1, 0.7)
+
+    async def main() -> Result:
+        work = Work("echo", Arguments({"text": "$text:6000000"}, "text"))
+        load = Load(calls=6, in_flight=4, warmup=0, timeout=0.3)
+        return await Run(as_target(target), work, load).measure()
+
+    assert run(main()).calls == 6
+
+
+def test_a_pause_is_between_an_answer_and_the_next_call(run: Any) -> None:
+    result = run(measured(faulty("stall", 1, 0.1), calls=4, in_flight=1, think=0.2))
+    assert result.seconds >= 4 * 0.1 + 3 * 0.2 - 0.02
+
+
+def test_a_check_that_fails_is_a_wrong_answer(run: Any, caplog: pytest.LogCaptureFixture) -> None:
+    def check(result: Any) -> bool:
+        raise KeyError("no such member")
+
+    async def main() -> Result:
+        work = Work("echo", Arguments(dict(ECHO)), check)
+        return await Run(as_target(faulty("none", 1)), work, Load(calls=5, warmup=0)).measure()
+
+    assert counted(run(main())) == {"wrong": 5}
+    assert "no such member" in caplog.text
+
+
+def test_a_run_that_is_stopped_before_its_calls_makes_none(run: Any) -> None:
+    async def main() -> Result:
+        work = Work("echo", Arguments(dict(ECHO)))
+        runs = Run(as_target(faulty("none", 1)), work, Load(duration=60, warmup=10))
+        asyncio.get_running_loop().call_soon(runs.stop)
+        return await runs.measure()
+
+    assert run(main()).calls == 0
+
+
+def test_a_server_that_is_gone_for_good_ends_the_run(run: Any, tmp_path: Path) -> None:
+    program = tmp_path / "server.py"
+    # the second process finds no file
+    text = (CHILDREN / "faulty_server.py").read_text()
+    program.write_text(f"import os\nos.unlink({str(program)!r})\n{text}")
+    target = Stdio(sys.executable, ["-S", str(program), "exit", "100", "0"])
+
+    async def main() -> tuple[Run, Result]:
+        work = Work("echo", Arguments(dict(ECHO), "text"))
+        runs = Run(as_target(target), work, Load(calls=1000, in_flight=1, warmup=0))
+        return runs, await runs.measure()
+
+    runs, result = run(main())
+    assert runs.failure is not None
+    assert counted(result) == {"ok": 99, "missing": 1, "connection_losses": 1}
+
+
+@contextlib.asynccontextmanager
+async def refusing(status: int, n: int) -> AsyncIterator[str]:
+    """An HTTP server of 2025-11-25 that answers each nth call with a status and Retry-After."""
+    calls = 0
+
+    def answer(message: Any) -> tuple[int, Any]:
+        nonlocal calls
+        if message["method"] == "initialize":
+            version = message["params"]["protocolVersion"]
+            info = {"name": "s", "version": "1"}
+            return 200, {"protocolVersion": version, "capabilities": {}, "serverInfo": info}
+        if message["method"] != "tools/call":
+            return 202, None
+        calls += 1
+        if calls % n == 0:
+            return status, None
+        return 200, {"content": [{"type": "text", "text": message["params"]["arguments"]["text"]}]}
+
+    async def client(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
+            while True:
+                head = await reader.readuntil(b"\r\n\r\n")
+                length = re.search(rb"(?i)content-length: (\d+)", head)
+                if not head.startswith(b"POST") or length is None:
+                    writer.write(b"HTTP/1.1 405 No\r\nContent-Length: 0\r\n\r\n")
+                    continue
+                message = json.loads(await reader.readexactly(int(length[1])))
+                code, result = answer(message)
+                body = b""
+                if result is not None:
+                    whole = {"jsonrpc": "2.0", "id": message["id"], "result": result}
+                    body = json.dumps(whole).encode()
+                writer.write(
+                    b"HTTP/1.1 %d X\r\nContent-Type: application/json\r\nRetry-After: 1\r\n"
+                    b"Content-Length: %d\r\n\r\n%b" % (code, len(body), body)
+                )
+        writer.close()
+
+    server = await asyncio.start_server(client, "127.0.0.1", 0)
+    async with server:
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/mcp"
+
+
+@pytest.mark.parametrize(("status", "outcome"), [(503, "refused"), (429, "refused"), (500, "")])
+def test_refusals_over_http_are_counted_and_not_sent_again(
+    run: Any, status: int, outcome: str
+) -> None:
+    async def main() -> Result:
+        async with refusing(status, 10) as url:
+            work = Work("echo", Arguments(dict(ECHO), "text"))
+            return await Run(
+                as_target(url), work, Load(calls=100, warmup=0), era="legacy"
+            ).measure()
+
+    assert counted(run(main())) == {"ok": 90, outcome or "protocol_errors": 10}
 
 
 def test_a_check_of_ones_own_judges_the_result(run: Any) -> None:

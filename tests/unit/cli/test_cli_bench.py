@@ -47,7 +47,7 @@ def test_a_report_for_people(tmp_path: Path) -> None:
     assert re.search(r"rate +[\d,]+ calls/s\n", done.stdout)
     assert re.search(r"load +2,000 calls in [\d.]+ s, 16 in flight on 1 connection\n", done.stdout)
     assert re.search(r"latency +p50 [\d.]+ .s  p90 .*  max ", done.stdout)
-    assert re.search(r"wrong +4 with a wrong answer\n", done.stdout)
+    assert re.search(r"answers +1,996 right\n +wrong +4 with a wrong answer\n", done.stdout)
     assert "all right" not in done.stdout
     assert max(map(len, done.stdout.splitlines())) <= 100
     result = json.loads(path.read_text())
@@ -85,6 +85,28 @@ def test_ctrl_c_shows_what_was_measured() -> None:
     assert result["calls"] == result["counts"]["ok"] >= 900
 
 
+def test_without_an_answer_no_bound_on_times_is_kept() -> None:
+    done = wirespeed(
+        *("bench", "--calls", "5", "--warmup", "0", "--timeout", "0.5", "--fail-if", "p99>5s"),
+        *("--", *FAULTY, "drop", "1", "--", "echo", TEXT),
+    )
+    assert done.returncode == 1
+    assert "missing" in done.stdout and "--fail-if p99>5s holds" in done.stderr
+
+
+def test_a_server_that_is_lost_for_good(tmp_path: Path) -> None:
+    program = tmp_path / "server.py"
+    text = (CHILDREN / "faulty_server.py").read_text()
+    # its second process is that of the load; there is no third
+    gone = "import os\nif os.path.exists(__file__ + '.1'): os.unlink(__file__)\n"
+    program.write_text(f"{gone}open(__file__ + '.1', 'w').close()\n{text}")
+    command = [sys.executable, "-S", str(program), "exit", "50"]
+    done = wirespeed("bench", "--calls", "500", "--warmup", "0", "--", *command, "--", "echo", TEXT)
+    assert done.returncode == 3
+    assert "connection_losses 1 " in done.stdout
+    assert "the server was lost during the run" in done.stderr
+
+
 @every(
     ("args", "code", "says"),
     [
@@ -99,6 +121,8 @@ def test_ctrl_c_shows_what_was_measured() -> None:
         (["--fail-if", "wrong>0ms", "s.py", "t"], 2, "wrong has no unit"),
         (["--fail-if", "speed>1", "s.py", "t"], 2, "is not a condition"),
         (["--lite", "s.py", "t"], 2, "--lite is not for bench"),
+        (["--seed", "-1", "s.py", "t"], 2, "seed must be at least 0"),
+        (["--rate", "2e7", "s.py", "t"], 2, "rate must be at most"),
         (["http://192.0.2.1/mcp", "t"], 2, "needs --i-own-this-target"),
         (["there-is-no-such-file.py", "t"], 3, "there is no file"),
         (["--", "there-is-no-such-program", "--", "t"], 3, "there-is-no-such-program"),

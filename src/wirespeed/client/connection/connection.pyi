@@ -58,7 +58,9 @@ class Waiter(Awaited):
 class ClientConnection(AskingConnection):
     revision: Revision | None
     answerer: _Answerer | None
-    on_stray: Callable[[Message], object] | None
+    @property
+    def resends(self) -> bool: ...
+    def measure(self, on_stray: Callable[[Message], object] | None) -> None: ...
     probing: int
     def __init__(
         self,

@@ -180,6 +180,7 @@ cdef class ClientConnection(AskingConnection):
         self.wire = self.session = Session(limits=limits, role="client", framer=framer)
         self.session.shows_late_responses = True
         self.session.batches = True        # servers of 2025-03-26 may send batches
+        self.resends = True
         self.max_depth = limits.max_depth
         self.version = self.meta = self.tasks_meta = b""
         self.names = {}
@@ -384,6 +385,12 @@ cdef class ClientConnection(AskingConnection):
             return False
         self.link.wrote_c()
         return True
+
+    def measure(self, on_stray):
+        """Hide nothing of the server: a function gets each response that answers no request, and
+        what is refused over HTTP is not sent again. None ends it."""
+        self.on_stray = on_stray
+        self.resends = on_stray is None
 
     def abandon(self, Awaited request not None, str reason=None):
         """The caller of a request gave up: cancel the request, unless its answer has arrived."""

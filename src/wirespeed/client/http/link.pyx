@@ -448,7 +448,7 @@ cdef class HttpLink(ExchangeLink):
     cdef bint again_c(self, Post post) except -1:
         """Send a message again later, that the server put off."""
         status = post.status
-        if status not in TRY_LATER or post.tries >= MAX_TRIES:
+        if status not in TRY_LATER or post.tries >= MAX_TRIES or not self.connection.resends:
             return False
         seconds = retry_after(post.headers)
         if seconds is None or post.waited + seconds > MAX_DELAY:
