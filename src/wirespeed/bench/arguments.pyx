@@ -26,6 +26,8 @@ cdef enum:
     TEXT
     CHOICE
 
+SEED = 0x9E3779B97F4A7C15              # small seeds differ in few bits
+
 cdef enum:
     FRESH = 10                         # random letters of a text; the others are from the pool
     POOL = 65536
@@ -68,7 +70,9 @@ cdef class Arguments:
         cdef object part
         cdef Py_ssize_t longest = 0
         state = int.from_bytes(os.urandom(8), "little") if seed is None else <uint64_t> seed
-        self.state = state * 2 + 1     # of an xorshift generator: not 0
+        self.state = state ^ <uint64_t> SEED   # of an xorshift generator: hardly ever 0
+        if self.state == 0:
+            self.state = 1
         self.parts = []
         texts = []
         self.write(value, expect, texts, True)
@@ -139,6 +143,7 @@ cdef class Arguments:
 
     # -- values --------------------------------------------------------------------------------
 
+    @cython.overflowcheck(False)           # it wraps
     cdef uint64_t random_c(self) noexcept:
         # xorshift64* (Vigna 2016)
         self.state ^= self.state >> 12
