@@ -87,9 +87,11 @@ async def answering(answer: bytes, *, close: bool = True) -> AsyncIterator[Addre
     try:
         yield parse(f"ws://127.0.0.1:{port}/mcp?key={SECRET}")
     finally:
-        server.close()
-        for _ in range(10):  # a connection that was just accepted gets its task
+        # A connection that just came gets its task. asyncio leaves those open whose transports it
+        # makes after the server was closed.
+        for _ in range(10):
             await asyncio.sleep(0)
+        server.close()
         await asyncio.gather(*tasks)  # they end when the client has left
         await server.wait_closed()
 
