@@ -79,7 +79,7 @@ def test_a_stall_shows_in_an_open_loop_and_hides_in_the_service_time(run: Any) -
     assert counted(result) == {"ok": 1000}
     # a fifth of the calls wait behind a stall: those that were due in it, and while it is made up
     assert result.latency_us.p90 > 50_000
-    assert result.service_time_us.p90 < 50_000
+    assert result.service_time_us.p90 < result.latency_us.p90 / 2
 
 
 def test_the_rate_is_kept(run: Any) -> None:
