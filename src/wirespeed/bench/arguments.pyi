@@ -1,6 +1,7 @@
 from typing import Any, final
 
 MAX_TEXT: int
+SEED: int
 MAX_CHOICES: int
 
 @final

@@ -29,7 +29,13 @@ from wirespeed.bench.recorder cimport (
 from wirespeed.client.connection.connection cimport Awaited, ClientConnection
 from wirespeed.peer.connection cimport OPEN
 
-from wirespeed.errors import ConnectionLost, HttpStatusError, InvalidResponse, RemoteError, TransportError
+from wirespeed.errors import (
+    ConnectionLost,
+    HttpStatusError,
+    InvalidResponse,
+    RemoteError,
+    TransportError,
+)
 from wirespeed.protocol import codes
 from wirespeed.protocol.messages import ErrorObject
 
