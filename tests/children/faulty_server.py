@@ -2,8 +2,9 @@
 
     python faulty_server.py FAULT N [SECONDS]
 
-Faults: drop, twice, corrupt, other-id, error, busy, tool-error, garbage, delay (by so many
-seconds), stall (nothing is read for so many seconds), mark (only a line on stderr), exit.
+FAULT is drop, twice, corrupt, other-id, error, busy, tool-error, garbage, delay (the answer
+comes SECONDS later), stall (the server reads nothing for SECONDS), mark (the answer is right, and
+stderr gets a line), mark-and-drop, exit, or none.
 """
 
 import json
@@ -57,8 +58,9 @@ def call(id: int, n: int, text: str) -> None:
     elif fault == "stall":
         time.sleep(seconds)
         say(right)
-    elif fault == "mark":
-        say(right)
+    elif fault in ("mark", "mark-and-drop"):
+        if fault == "mark":
+            say(right)
         sys.stderr.write(f"{n} calls\n")
         sys.stderr.flush()
     elif fault == "exit":

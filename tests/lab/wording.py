@@ -184,7 +184,7 @@ def fit(known: str, line: str) -> bool:
 
 
 def where(item: pytest.Item, place: Place) -> str:
-    """Which of the calls of `raises` in a test's function this is, if there are several."""
+    """The number of this call of `raises` in the function of its test, if there are several."""
     file, line, function = place
     test = inspect.unwrap(item.function)  # type: ignore[attr-defined]
     lines, first = inspect.getsourcelines(test)

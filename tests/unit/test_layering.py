@@ -71,7 +71,7 @@ INSIDE = {
     """,
     "bench": """
         recorder arguments load
-        driver processes
+        driver
         run
     """,
     "transport": """

@@ -2,7 +2,7 @@
 
 ==================  =============================================================
 ``"$n"``            the number of the call, from 0
-``"$text:64"``      so many random letters
+``"$text:64"``      a text of 64 random letters
 ``"$choice:a|b"``   one of the strings, at random
 ``"$file:PATH"``    the text of a file, which is read once
 ``"$$…"``           the string ``"$…"`` itself
@@ -122,7 +122,7 @@ cdef class Arguments:
             texts.append(json.dumps(value, ensure_ascii=False, allow_nan=False))
 
     def flush(self, list texts):
-        """What was written as text is one part."""
+        """Make one part of the text that was written."""
         if texts:
             self.parts.append("".join(texts).encode())
             texts.clear()

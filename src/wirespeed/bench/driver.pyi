@@ -32,6 +32,7 @@ class Driver:
         self,
         connection: ClientConnection,
         work: Work,
+        recorder: Recorder,
         in_flight: int,
         timeout: float,
         think: float = ...,

@@ -98,7 +98,7 @@ cdef object decode_error = msgspec.json.Decoder(ErrorObject).decode
 
 @cython.final
 cdef class Work:
-    """What each call of a load asks, and how its answer is checked.
+    """The request of each call of a load, and the check of its answer.
 
     Args:
         tool: The name of the tool.
@@ -198,7 +198,7 @@ cdef class Work:
 
 @cython.final
 cdef class Budget:
-    """How many calls may still begin, of all connections together.
+    """The number of calls that may still begin, of all connections together.
 
     Args:
         calls: Their number; None for any, until `close`.
@@ -284,7 +284,7 @@ cdef class Driver:
     Args:
         connection: An open connection.
         work: What to call.
-        recorder: Counts the outcomes.
+        recorder: Counts what the server says before the first phase; each phase has its own.
         in_flight: The most calls without an answer.
         timeout: Seconds after which a call counts as missing; an answer after that is late.
         think: Seconds between an answer and the call that takes its place.
@@ -297,8 +297,8 @@ cdef class Driver:
     """
 
     def __init__(
-        self, ClientConnection connection not None, Work work not None, Py_ssize_t in_flight,
-        double timeout, double think=0,
+        self, ClientConnection connection not None, Work work not None,
+        Recorder recorder not None, Py_ssize_t in_flight, double timeout, double think=0,
     ):
         self.connection = connection
         self.loop = connection.loop
@@ -308,7 +308,7 @@ cdef class Driver:
         self.think = think
         self.given_up = {}
         self.spare = []
-        self.recorder = Recorder()
+        self.recorder = recorder
         self.budget = Budget(0)
         connection.measure(self._stray)
 

@@ -6,11 +6,9 @@ from typing import Any
 
 import msgspec
 
-__all__ = ["Cost", "Latency", "Load", "Result", "ToolCost", "Traffic", "Window"]
-
 
 class Load(msgspec.Struct, frozen=True, kw_only=True):
-    """How calls are made.
+    """The way in which calls are made.
 
     Attributes:
         connections: The connections; of a command each has a process of its own.
@@ -102,22 +100,22 @@ class Traffic(msgspec.Struct, frozen=True):
 
 
 class Cost(msgspec.Struct, frozen=True):
-    """What a run cost the server's processes: processor seconds, and the most resident memory in
-    bytes. None: it is not known."""
+    """The cost of a run for the server's processes: processor seconds, and the most resident memory
+    in bytes. None: it is not known."""
 
     cpu_seconds: float | None = None
     rss_peak: int | None = None
 
 
 class ToolCost(msgspec.Struct, frozen=True):
-    """What a run cost this process, and the calls that it sent over a millisecond late."""
+    """The cost of a run for this process, and the calls that it sent over a millisecond late."""
 
     cpu_seconds: float
     late_starts: int
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
-    """What a run found. Its JSON form is that of ``wirespeed bench --json``.
+    """The findings of a run. Their JSON form is that of ``wirespeed bench --json``.
 
     Attributes:
         target: The server, as people read it.

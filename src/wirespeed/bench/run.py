@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from wirespeed.client.connection.handshake import Agreement
     from wirespeed.client.targets import Target
 
-__all__ = ["Run"]
-
 # Connections that are opened at once.
 _OPENED_AT_ONCE = 32
 _MAX_WINDOWS = 600
@@ -233,7 +231,9 @@ class Run:
     def driver(self, connection: ClientConnection) -> Driver:
         """Return the calls over a connection."""
         load = self._load
-        return Driver(connection, self._work, load.in_flight, load.timeout, load.think)
+        return Driver(
+            connection, self._work, self._recorder, load.in_flight, load.timeout, load.think
+        )
 
     def go_on(self, driver: Driver, before: Driver) -> None:
         """Go on with the phase on a connection, in place of one that was lost."""
@@ -462,7 +462,7 @@ _PROC = "/proc"
 
 
 class ProcessCost:
-    """What processes and their descendants cost from now on.
+    """The cost of processes and their descendants from now on: of those that live at its end.
 
     Args:
         roots: Their process ids.

@@ -358,8 +358,8 @@ def bench(words: tuple[str, ...], command: list[str] | None, **settings: Any) ->
     asked less often. With --rate calls begin at their own times, and a latency is from that time
     on: a server that stalls shows it.
 
-    In JSON, "$n" is the number of the call, "$text:64" so many random letters, "$choice:a|b" one of
-    these, "$file:PATH" the text of a file; "$$" begins a string that begins with "$".
+    In JSON, "$n" is the number of the call, "$text:64" a text of 64 random letters, "$choice:a|b"
+    one of these, "$file:PATH" the text of a file; "$$" begins a string that begins with "$".
 
     Ctrl-C ends the run, and shows what was measured.
     """

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import operator
 import re
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self, cast
 
@@ -83,13 +84,13 @@ def bench(options: Options, tool: str, text: str | None, choices: Choices) -> in
     """Run a load. Exit code 1 if a ``--fail-if`` holds."""
     if options.lite:
         raise usage("--lite is not for bench: it measures servers of MCP")
+    if options.log_level is not None:
+        raise usage("--log-level is not for bench: log messages of the server are not shown")
     load = _load(options, choices)
     conditions = [condition(one) for one in choices.fail_if]
     value: dict[str, Any] = {}
     if text is not None:
-        value = read_json(text, (dict,), "an object", 'write them as in \'{"text": "$text:64"}\'')[
-            1
-        ]
+        _, value = read_json(text, (dict,), "an object", _EXAMPLE)
     work = _work(tool, value, choices, load)
     return run(_bench(options, work, load, choices, conditions))
 
@@ -198,7 +199,7 @@ async def _bench(
                 shown = ", ".join(map(printable, names[:20])) or "none"
                 raise usage(f"there is no tool {printable(work.tool)}; there are {shown}")
     watching = sys.stderr.isatty() and choices.json_file != "-"
-    with _Watch(load, watching) as watch:
+    with _Watch(watching) as watch:
         runs = Run(
             endpoint,
             work,
@@ -208,15 +209,11 @@ async def _bench(
             pids=choices.pids or None,
             watch=watch.show,
         )
-        loop = asyncio.get_running_loop()
-        task = asyncio.current_task()
-        assert task is not None
-        loop.add_signal_handler(signal.SIGINT, _interrupt, runs, task)
-        try:
+        with _interrupts(runs):
             result = await runs.measure()
-        finally:
-            loop.remove_signal_handler(signal.SIGINT)
     _write(result, runs.busy, choices)
+    for text in warnings(result, runs.busy):
+        complain(text, level="warning")
     failed = [
         text for text, holds in zip(choices.fail_if, conditions, strict=True) if holds(result)
     ]
@@ -233,11 +230,29 @@ async def _bench(
     return Exit.TOOL_FAILED if failed else Exit.OK
 
 
-def _interrupt(runs: Run, task: asyncio.Task[Any]) -> None:
-    """Ctrl-C ends the run, and what was measured is shown; a second one ends the program."""
-    if runs.over:
-        task.cancel()
-    runs.stop()
+@contextlib.contextmanager
+def _interrupts(runs: Run) -> Iterator[None]:
+    """Let Ctrl-C end the run, so that what was measured is shown. A second one ends the program."""
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    assert task is not None
+    signals: list[None] = []
+
+    def interrupt() -> None:
+        signals.append(None)
+        if len(signals) == 1:
+            runs.stop()
+        else:
+            task.cancel()
+
+    loop.add_signal_handler(signal.SIGINT, interrupt)
+    try:
+        yield
+    except asyncio.CancelledError:
+        if len(signals) > 1:
+            raise KeyboardInterrupt from None
+        raise
+    finally:
+        loop.remove_signal_handler(signal.SIGINT)
 
 
 def _check_owner(endpoint: Any, choices: Choices) -> None:
@@ -273,8 +288,7 @@ def _write(result: Result, busy: float, choices: Choices) -> None:
 class _Watch:
     """A line on a terminal about a run that goes on."""
 
-    def __init__(self, load: Load, active: bool) -> None:
-        self._load = load
+    def __init__(self, active: bool) -> None:
         self._status: Any = None
         self._ok = self._errors = 0
         if active:
@@ -329,8 +343,6 @@ def _print(out: Console, result: Result, busy: float) -> None:
             out.print(Text.assemble("  ", (f"{name:<18}", "red"), f"{count:,} {words}"))
     for label, words in zip(("cost", ""), _costs(result, busy), strict=False):
         out.print(f"  {label:<10}{words}")
-    for text in warnings(result, busy):
-        complain(text, level="warning")
 
 
 def _line(name: str, latency: Latency) -> Text:

@@ -137,7 +137,7 @@ def line(args: list[str], more: tuple[str, ...]) -> tuple[str, ...]:
 
 @pytest.fixture(scope="module")
 def wrong(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """What the wrong lines give."""
+    """The outputs of the wrong lines."""
     lines = [line(args, more) for args, _ in WRONG for more in MORE]
     return wirespeed_each(lines, tmp_path_factory.mktemp("wrong"))
 

@@ -131,7 +131,7 @@ WRONG = [
 
 @pytest.fixture(scope="module")
 def wrong(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """What the wrong lines give."""
+    """The outputs of the wrong lines."""
     return wirespeed_each([args for args, _ in WRONG], tmp_path_factory.mktemp("wrong"))
 
 
