@@ -114,11 +114,12 @@ def start(*args: str) -> subprocess.Popen[bytes]:
 
 
 class Serving:
-    """A ``wirespeed serve --on URL`` that runs: where it listens, what it says, how it ends."""
+    """A ``wirespeed serve --on URL`` that runs: where it listens, what it says, how it ends. Or
+    another command that listens."""
 
-    def __init__(self, args: Sequence[str], env: dict[str, str]) -> None:
+    def __init__(self, args: Sequence[str], env: dict[str, str], command: str = "serve") -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-W", "error", "-m", "wirespeed", "serve", *args],
+            [sys.executable, "-W", "error", "-m", "wirespeed", command, *args],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -173,9 +174,9 @@ class Serving:
 
 
 @contextmanager
-def serving(*args: str, **env: str) -> Iterator[Serving]:
+def serving(*args: str, command: str = "serve", **env: str) -> Iterator[Serving]:
     """``wirespeed serve ARGS``, killed with all its workers at the end if it still runs."""
-    running = Serving(args, env)
+    running = Serving(args, env, command)
     try:
         yield running
     finally:
@@ -183,9 +184,9 @@ def serving(*args: str, **env: str) -> Iterator[Serving]:
 
 
 @contextmanager
-def listening(*args: str, **env: str) -> Iterator[str]:
+def listening(*args: str, command: str = "serve", **env: str) -> Iterator[str]:
     """The URL of a ``wirespeed serve ARGS`` that has said where it listens."""
-    with serving(*args, **env) as running:
+    with serving(*args, command=command, **env) as running:
         yield running.line(r" on (\S+?);")[1]
 
 

@@ -70,8 +70,8 @@ INSIDE = {
         session
     """,
     "bench": """
-        recorder arguments load
-        driver
+        recorder arguments load faults
+        driver target
         run
     """,
     "transport": """

@@ -36,6 +36,7 @@ from wirespeed.cli.grammar import (
     seconds,
     takes,
     target_only,
+    target_options,
     token_file_option,
     token_option,
     tool_of,
@@ -369,6 +370,53 @@ def bench(words: tuple[str, ...], command: list[str] | None, **settings: Any) ->
     word, tool, text = tool_of(words, command, "bench")
     chosen = {name: settings.pop(name) for name in Choices.__dataclass_fields__}
     return work(options_of(command, word, settings), tool, text, Choices(**chosen))
+
+
+@cli.command(
+    "bench-target",
+    cls=Command,
+    short_help="Serve a tool to measure against.",
+    epilog="\b\nExamples:\n"
+    "  wirespeed bench-target --on http://127.0.0.1:8000/mcp --delay exp:5ms\n"
+    "  wirespeed bench -- wirespeed bench-target --bytes 65536 -- \\\n"
+    '      echo \'{"text": "$text:64"}\'',
+)
+@click.option(
+    "--on",
+    "urls",
+    multiple=True,
+    metavar="URL",
+    help="Listen there, as serve does; may be repeated; without --on: stdio.",
+)
+@target_options
+@listening_options
+@http_options
+@debug_option
+def bench_target(
+    urls: tuple[str, ...],
+    tools: int,
+    size: int,
+    delay: str | None,
+    progress: int,
+    log_level: str | None,
+    log_format: str | None,
+    **settings: Any,
+) -> int:
+    """Serve a tool echo, which returns its argument text, on stdin and stdout or at the URLs of
+    --on."""
+    from wirespeed.cli.bench_target import bench_target as work
+    from wirespeed.cli.serve import Settings
+
+    return work(
+        urls,
+        tools=tools,
+        size=size,
+        delay=delay,
+        progress=progress,
+        settings=Settings(**settings),
+        log_level=log_level,
+        log_format=log_format,
+    )
 
 
 @cli.command(

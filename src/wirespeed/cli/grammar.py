@@ -424,3 +424,41 @@ def bench_options(command: F) -> F:
     ):
         command = option(command)
     return command
+
+
+def target_options(command: F) -> F:
+    """Add the options of ``bench-target`` about its tools."""
+    for option in reversed(
+        (
+            click.option(
+                "--tools",
+                type=click.IntRange(0, 100_000),
+                default=0,
+                metavar="N",
+                help="List N further tools.",
+            ),
+            click.option(
+                "--bytes",
+                "size",
+                type=click.IntRange(0, 64 * 1024 * 1024),
+                default=0,
+                metavar="N",
+                help="Add a block of text of N bytes to each result of echo.",
+            ),
+            click.option(
+                "--delay",
+                metavar="TIME",
+                help="The time that a call of echo takes: 5ms, 5ms±2ms (normal), exp:5ms or "
+                "uniform:1ms..9ms.",
+            ),
+            click.option(
+                "--progress",
+                type=click.IntRange(0, 100_000),
+                default=0,
+                metavar="N",
+                help="Report the progress of a call of echo N times, if its caller gave a token.",
+            ),
+        )
+    ):
+        command = option(command)
+    return command
