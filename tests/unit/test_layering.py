@@ -71,7 +71,7 @@ INSIDE = {
     """,
     "bench": """
         recorder arguments load faults
-        driver target
+        driver target plan
         run
     """,
     "transport": """

@@ -22,6 +22,8 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
         timeout: Seconds after which a call counts as missing.
         think: Seconds between an answer and the next call of a closed loop.
         seed: Of the random values of arguments and pauses; None for others in each run.
+        bytes: The size of the texts ``"$text"``; None: there are none.
+        processes: The processes of this program, which share connections, calls and rate.
 
     ValueError: values that do not go together.
     """
@@ -36,11 +38,16 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
     timeout: float = 10.0
     think: float = 0.0
     seed: int | None = None
+    bytes: int | None = None
+    processes: int = 1
 
     def __post_init__(self) -> None:
-        for name, least in (("connections", 1), ("in_flight", 1), ("warmup", 0)):
+        leasts = {"connections": 1, "in_flight": 1, "warmup": 0, "processes": 1}
+        for name, least in leasts.items():
             if getattr(self, name) < least:
                 raise ValueError(f"{name} must be at least {least}")
+        if self.processes > self.connections:
+            raise ValueError("connections must be as many as processes at least")
         if self.in_flight * self.connections >= 2**20:
             raise ValueError("in_flight times connections must be below 2**20")
         if (self.calls is None) == (self.duration is None):
@@ -114,7 +121,7 @@ class ToolCost(msgspec.Struct, frozen=True):
     late_starts: int
 
 
-class Result(msgspec.Struct, frozen=True, kw_only=True):
+class Result(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The findings of a run. Their JSON form is that of ``wirespeed bench --json``.
 
     Attributes:
@@ -134,6 +141,8 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
         machine: The processor, their number, the system.
         versions: Of the programs.
         series: The run in parts, 600 at most.
+        round: Of several runs with the same load: the number of this one, from 0.
+        versus: Whether it is a run on the target of ``--versus``.
     """
 
     target: str
@@ -152,3 +161,5 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     machine: dict[str, Any]
     versions: dict[str, str]
     series: list[Window]
+    round: int = 0
+    versus: bool = False

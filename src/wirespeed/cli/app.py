@@ -16,6 +16,7 @@ import click
 
 from wirespeed import __version__
 from wirespeed.cli import failures
+from wirespeed.cli.bench_options import bench_json_option, bench_options, target_options
 from wirespeed.cli.failures import Exit, usage
 from wirespeed.cli.grammar import (
     HTTP_TARGET,
@@ -23,8 +24,6 @@ from wirespeed.cli.grammar import (
     Command,
     CommandGroup,
     TargetCommand,
-    bench_json_option,
-    bench_options,
     ca_option,
     complete_target,
     debug_option,
@@ -36,7 +35,6 @@ from wirespeed.cli.grammar import (
     seconds,
     takes,
     target_only,
-    target_options,
     token_file_option,
     token_option,
     tool_of,
@@ -348,7 +346,10 @@ def call(words: tuple[str, ...], command: list[str] | None, as_json: bool, **set
     "  wirespeed bench --calls 20000 --in-flight 16 -- python server.py -- \\\n"
     '      echo \'{"text": "$text:64"}\'\n'
     "  wirespeed bench --rate 5000 --duration 30 --connections 16 --json run.json \\\n"
-    "      http://127.0.0.1:8000/mcp echo '{\"text\": \"hello\"}' --fail-if 'p99>5ms'",
+    "      http://127.0.0.1:8000/mcp echo '{\"text\": \"hello\"}' --fail-if 'p99>5ms'\n"
+    '  wirespeed bench --rate 1k..20k http://127.0.0.1:8000/mcp echo \'{"text": "hello"}\'\n'
+    "  wirespeed bench --bytes 64,1k,64k --rounds 5 --versus 'python other.py' server.py \\\n"
+    '      echo \'{"text": "$text"}\'',
 )
 @takes("TARGET TOOL [JSON]", json=bench_json_option)
 @bench_options
@@ -359,8 +360,9 @@ def bench(words: tuple[str, ...], command: list[str] | None, **settings: Any) ->
     asked less often. With --rate calls begin at their own times, and a latency is from that time
     on: a server that stalls shows it.
 
-    In JSON, "$n" is the number of the call, "$text:64" a text of 64 random letters, "$choice:a|b"
-    one of these, "$file:PATH" the text of a file; "$$" begins a string that begins with "$".
+    In JSON, "$n" is the number of the call, "$text:64" a text of 64 random letters, "$text" one of
+    each size of --bytes, "$choice:a|b" one of these, "$file:PATH" the text of a file; "$$" begins a
+    string that begins with "$".
 
     Ctrl-C ends the run, and shows what was measured.
     """

@@ -1,0 +1,229 @@
+"""The options of ``wirespeed bench`` and ``bench-target``, and how their numbers are written."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from wirespeed.cli.grammar import F
+
+_NUMBER = re.compile(r"(-?[0-9]+(?:\.[0-9]+)?(?:[eE][0-9]+)?)([kM]?)")
+
+
+if TYPE_CHECKING:
+    _Type = click.ParamType[Any]
+else:  # no generic class in older versions
+    _Type = click.ParamType
+
+
+def _value(text: str, thousand: int) -> float | None:
+    match = _NUMBER.fullmatch(text.strip())
+    if match is None:
+        return None
+    return float(match[1]) * {"": 1, "k": thousand, "M": thousand**2}[match[2]]
+
+
+class _Count(_Type):
+    """A whole number, such as ``20000``, ``20k`` or ``1M``."""
+
+    name = "number"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> Any:
+        if not isinstance(value, str):
+            return value
+        found = _value(value, 1000)
+        if found is None or found != int(found):
+            self.fail(f"{value!r} is not a number: write 20000, 20k or 1M", param, ctx)
+        return int(found)
+
+
+class _Counts(_Type):
+    """Several whole numbers, such as ``1,10,1k``.
+
+    Args:
+        thousand: The value of ``k``.
+    """
+
+    name = "numbers"
+
+    def __init__(self, thousand: int = 1000) -> None:
+        self._thousand = thousand
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> Any:
+        if not isinstance(value, str):
+            return value
+        found = [_value(one, self._thousand) for one in value.split(",")]
+        if any(one is None or one != int(one) for one in found):
+            self.fail(f"{value!r} is not a list of numbers: write 1,10,1k", param, ctx)
+        return tuple(dict.fromkeys(int(one) for one in found if one is not None))
+
+
+class _Rate(_Type):
+    """A rate, such as ``5k``, or the ends of a ramp, such as ``1k..20k``."""
+
+    name = "rate"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> Any:
+        if not isinstance(value, str):
+            return value
+        found = [_value(one, 1000) for one in value.split("..")]
+        if None in found or len(found) > 2:
+            self.fail(f"{value!r} is not a rate: write 5000, 5k or 1k..20k", param, ctx)
+        return tuple(found)
+
+
+bench_json_option = click.option(
+    "--json",
+    "json_file",
+    metavar="FILE",
+    help="Write the result to a file; - prints it instead of the summary.",
+)
+
+
+def bench_options(command: F) -> F:
+    """Add the options of ``bench``."""
+    for option in reversed(
+        (
+            click.option(
+                "--calls", type=_Count(), metavar="N", help="Measure N calls; default 10,000."
+            ),
+            click.option(
+                "--duration",
+                type=float,
+                metavar="SECONDS",
+                help="Or begin calls for so long; default 5 for each step of a ramp.",
+            ),
+            click.option(
+                "--connections",
+                type=_Counts(),
+                default=(1,),
+                metavar="N[,N…]",
+                help="Connections; of a command each has a process. Default 1. Several numbers: a "
+                "run with each.",
+            ),
+            click.option(
+                "--in-flight",
+                type=_Count(),
+                default=16,
+                metavar="N",
+                help="The most calls without an answer on each connection; default 16.",
+            ),
+            click.option(
+                "--rate",
+                type=_Rate(),
+                metavar="R|FROM..TO",
+                help="Begin R calls a second, of all connections together. FROM..TO: a run at each "
+                "step of a ramp, and the last one that keeps up.",
+            ),
+            click.option(
+                "--steps",
+                type=_Count(),
+                metavar="N",
+                help="Of a ramp, each the same factor above the one before; default 10.",
+            ),
+            click.option(
+                "--poisson", is_flag=True, help="With --rate: at random, as independent users do."
+            ),
+            click.option(
+                "--bytes",
+                "sizes",
+                type=_Counts(1024),
+                metavar="N[,N…]",
+                help='The size of "$text" in JSON (1k is 1,024). Several: a run with each.',
+            ),
+            click.option(
+                "--rounds", type=_Count(), default=1, metavar="N", help="Repeat all runs N times."
+            ),
+            click.option(
+                "--versus",
+                metavar="TARGET",
+                help="A second TARGET, or a command line as one word: its runs are in turn with "
+                "those of the first one.",
+            ),
+            click.option(
+                "--warmup",
+                type=_Count(),
+                default=100,
+                metavar="N",
+                help="Make N calls before, unmeasured; default 100.",
+            ),
+            click.option(
+                "--think",
+                type=float,
+                default=0.0,
+                metavar="SECONDS",
+                help="Without --rate: the pause between an answer and the next call.",
+            ),
+            click.option(
+                "--expect",
+                default="any",
+                metavar="any|echo=NAME",
+                help="The right answer: any result, or the text of the argument NAME.",
+            ),
+            click.option("--seed", type=int, metavar="N", help="Repeat the random values."),
+            click.option(
+                "--pid",
+                "pids",
+                type=int,
+                multiple=True,
+                metavar="PID",
+                help="A process of the server, whose cost is measured with that of its children; "
+                "may be repeated. Without it: of the commands.",
+            ),
+            click.option(
+                "--fail-if",
+                multiple=True,
+                metavar="CONDITION",
+                help="Exit with 1 if it holds in a run: 'p99>5ms', 'wrong>0', 'rate<1000'; may be "
+                "repeated.",
+            ),
+            click.option(
+                "--i-own-this-target",
+                "own",
+                is_flag=True,
+                help="The target is another machine, and yours.",
+            ),
+        )
+    ):
+        command = option(command)
+    return command
+
+
+def target_options(command: F) -> F:
+    """Add the options of ``bench-target`` about its tools."""
+    for option in reversed(
+        (
+            click.option(
+                "--tools",
+                type=click.IntRange(0, 100_000),
+                default=0,
+                metavar="N",
+                help="List N further tools.",
+            ),
+            click.option(
+                "--bytes",
+                "size",
+                type=click.IntRange(0, 64 * 1024 * 1024),
+                default=0,
+                metavar="N",
+                help="Add a block of text of N bytes to each result of echo.",
+            ),
+            click.option(
+                "--delay",
+                metavar="TIME",
+                help="The time that a call of echo takes: 5ms, 5ms±2ms (normal), exp:5ms or "
+                "uniform:1ms..9ms.",
+            ),
+            click.option(
+                "--progress",
+                type=click.IntRange(0, 100_000),
+                default=0,
+                metavar="N",
+                help="Report the progress of a call of echo N times, if its caller gave a token.",
+            ),
+        )
+    ):
+        command = option(command)
+    return command

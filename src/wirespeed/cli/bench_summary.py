@@ -1,0 +1,239 @@
+"""Summaries of ``wirespeed bench`` for people: one run, several in a table, and what makes the
+figures doubtful."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+from wirespeed.cli import show
+from wirespeed.cli.failures import printable
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.text import Text
+
+    from wirespeed.bench.load import Latency, Result
+
+# Of a processor: with a larger share this process may be what is measured.
+_BUSY = 0.8
+# Of the calls: more late starts than this are reported.
+_LATE = 0.001
+# What the report calls the outcomes that are faults, in its order.
+_FAULTS = {
+    "tool_errors": "failed in the tool",
+    "protocol_errors": "answered with an error",
+    "wrong": "with a wrong answer",
+    "missing": "without an answer",
+    "refused": "refused, as the server has too many",
+    "cancelled": "cancelled",
+    "duplicate": "answers to calls that were answered",
+    "late": "answers that came too late",
+    "unexpected": "messages that answer no call",
+    "connection_losses": "connections lost",
+}
+
+
+def micro(value: float) -> str:
+    """Write microseconds."""
+    return show.duration(value / 1e6)
+
+
+def show_results(out: Console, results: Sequence[Result], several: bool) -> None:
+    """Print a run, or a table of several."""
+    if several:
+        _show_table(out, results)
+    else:
+        _show_one(out, results[0])
+
+
+def _show_one(out: Console, result: Result) -> None:
+    from rich.text import Text
+
+    load = result.load
+    out.print(
+        Text.assemble((printable(result.target), "bold"), f"  {result.transport}, {result.era}")
+    )
+    out.print()
+    how = f"{load.in_flight} in flight on {show.plural(load.connections, 'connection')}"
+    if load.rate is not None:
+        how = f"{load.rate:,.0f} a second{' at random' if load.poisson else ''}, {how}"
+    out.print(Text.assemble("  rate      ", (f"{result.rate:,.0f} calls/s", "bold green")))
+    out.print(f"  load      {show.plural(result.calls, 'call')} in {result.seconds:.2f} s, {how}")
+    out.print(_line("latency", result.latency_us))
+    if load.rate is not None:
+        out.print(_line("service", result.service_time_us))
+    faults = any(result.counts[name] for name in _FAULTS)
+    out.print(f"  answers   {format(result.counts['ok'], ',') if faults else 'all'} right")
+    for name, words in _FAULTS.items():
+        count = result.counts[name]
+        if count:
+            out.print(Text.assemble("  ", (f"{name:<18}", "red"), f"{count:,} {words}"))
+    for label, words in zip(("cost", ""), _costs(result), strict=False):
+        out.print(f"  {label:<10}{words}")
+
+
+def _line(name: str, latency: Latency) -> Text:
+    from rich.text import Text
+
+    line = Text(f"  {name:<8}")
+    for label in ("p50", "p90", "p99", "p999", "max"):
+        shown = "p99.9" if label == "p999" else label
+        line.append(f"  {shown} ").append(micro(getattr(latency, label)), "bold")
+    return line
+
+
+def _costs(result: Result) -> list[str]:
+    server, calls = result.server, max(result.calls, 1)
+    parts = []
+    if server.cpu_seconds is not None:
+        parts.append(f"server {micro(server.cpu_seconds / calls * 1e6)} of processor time a call")
+    if server.rss_peak:
+        parts.append(f"{server.rss_peak / 2**20:,.0f} MiB")
+    lines = [", ".join(parts)] if parts else []
+    return [*lines, f"this program {_busy(result):.0%} of a processor"]
+
+
+def _busy(result: Result) -> float:
+    """The share of a processor that a process of this program used."""
+    return result.tool.cpu_seconds / max(result.seconds, 1e-9) / result.load.processes
+
+
+# -- several runs ---------------------------------------------------------------------------------
+
+
+def conditions(results: Iterable[Result]) -> list[list[Result]]:
+    """Return the rounds of each load and target together, the second target behind the first."""
+    found: dict[str, dict[bool, list[Result]]] = {}
+    for result in results:
+        found.setdefault(repr(result.load), {}).setdefault(result.versus, []).append(result)
+    return [rounds for sides in found.values() for _, rounds in sorted(sides.items())]
+
+
+def _middle(rounds: list[Result], value: Callable[[Result], float]) -> float:
+    return median(map(value, rounds))
+
+
+def _show_table(out: Console, results: Sequence[Result]) -> None:
+    from rich import box
+    from rich.table import Table
+
+    rows = conditions(results)
+    firsts = [rounds[0] for rounds in rows]
+    loads = [first.load for first in firsts]
+    table = Table(
+        box=box.SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
+        pad_edge=False,
+        show_edge=False,
+        header_style="bold",
+    )
+    cells: list[list[str]] = [[] for _ in rows]
+
+    def column(name: str, texts: Iterable[str], *, words: bool = False) -> None:
+        table.add_column(name, justify="left" if words else "right", no_wrap=True)
+        for row, text in zip(cells, texts, strict=True):
+            row.append(text)
+
+    versus = any(first.versus for first in firsts)
+    if versus:
+        column("", ("B" if first.versus else "A" for first in firsts), words=True)
+    if len({load.connections for load in loads}) > 1:
+        column("connections", (f"{load.connections:,}" for load in loads))
+    if len({load.bytes for load in loads}) > 1:
+        column("bytes", (f"{load.bytes or 0:,}" for load in loads))
+    if any(load.rate is not None for load in loads):
+        column("asked/s", (f"{load.rate or 0:,.0f}" for load in loads))
+    column("calls/s", (f"{_middle(one, lambda r: r.rate):,.0f}" for one in rows))
+    if any(len(one) > 1 for one in rows):
+        column("spread", (_spread(one) for one in rows))
+    for label in ("p50", "p99", "p999", "max"):
+        shown = "p99.9" if label == "p999" else label
+        values = (_middle(one, lambda r, of=label: getattr(r.latency_us, of)) for one in rows)  # type: ignore[misc]
+        column(shown, map(micro, values))
+    if any(first.server.cpu_seconds is not None for first in firsts):
+        column("server", (_server(one) for one in rows))
+    wrong = [sum(r.counts[name] for r in one for name in _FAULTS) for one in rows]
+    if any(wrong):
+        column("not right", (f"{n:,}" if n else "" for n in wrong))
+    for row in cells:
+        table.add_row(*row)
+    targets = dict.fromkeys((first.versus, first.target) for first in firsts)
+    for is_other, target in targets:
+        label = f"{'B' if is_other else 'A'}  " if versus else ""
+        out.print(f"{label}{printable(target)}  {firsts[0].transport}, {firsts[0].era}")
+    out.print()
+    show.put(out, table, indent=2)
+    for text in _knees(results, versus):
+        out.print(f"  {text}")
+
+
+def _spread(rounds: list[Result]) -> str:
+    """Half of the distance between the least and the highest rate."""
+    rates = [one.rate for one in rounds]
+    return f"±{(max(rates) - min(rates)) / 2 / max(median(rates), 1e-9):.0%}"
+
+
+def _server(rounds: list[Result]) -> str:
+    known = [one for one in rounds if one.server.cpu_seconds is not None]
+    if not known:
+        return ""
+    return micro(_middle(known, lambda r: (r.server.cpu_seconds or 0) / max(r.calls, 1) * 1e6))
+
+
+def _knees(results: Sequence[Result], versus: bool) -> Iterable[str]:
+    """Say of each ramp which step is the last one that keeps up."""
+    from wirespeed.bench.plan import knee
+
+    ramps: dict[Any, list[Result]] = {}
+    for one in results:
+        if one.load.rate is not None:
+            key = one.versus, one.load.connections, one.load.bytes, one.round
+            ramps.setdefault(key, []).append(one)
+    together: dict[Any, list[float]] = {}
+    for key, ramp in ramps.items():
+        if len({one.load.rate for one in ramp}) > 1:
+            at = knee(ramp)
+            rate = 0.0 if at is None else ramp[at].load.rate or 0.0
+            together.setdefault(key[:3], []).append(rate)
+    for (is_other, connections, size), rates in together.items():
+        where = "B: " if is_other else "A: " if versus else ""
+        if len({key[1] for key in together}) > 1:
+            where += f"{show.plural(connections, 'connection')}: "
+        if len({key[2] for key in together}) > 1:
+            where += f"{size:,} bytes: "
+        found = median(rates)
+        if found:
+            yield f"{where}keeps up to {found:,.0f} calls/s"
+        else:
+            yield f"{where}keeps up at no step"
+
+
+def warnings(results: Sequence[Result]) -> list[str]:
+    """Return what makes the figures of runs doubtful."""
+    if len(results) == 1:
+        return [text.format(format(n, ",")) for text, n in _doubts(results[0])]
+    found: dict[str, list[int]] = {}
+    for result in results:
+        for text, n in _doubts(result):
+            found.setdefault(text, []).append(n)
+    return [
+        f"in {show.plural(len(counts), 'run')}: {text.format(format(sum(counts), ','))}"
+        for text, counts in found.items()
+    ]
+
+
+def _doubts(result: Result) -> Iterable[tuple[str, int]]:
+    """Texts, and the numbers in them."""
+    if _busy(result) > _BUSY:
+        yield "this program was busy nearly all of the time: the server may be faster than shown", 0
+    if result.tool.late_starts > _LATE * result.calls:
+        yield (
+            "{} calls began over a millisecond late, because this program could not keep up",
+            result.tool.late_starts,
+        )
+    if result.load.rate is not None and (
+        result.latency_us.p99 > 2 * result.service_time_us.p99 > 0
+    ):
+        yield "calls waited for the server before they could be sent: the service time hides it", 0
