@@ -11,6 +11,9 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
+from wirespeed import Client
+from wirespeed.client.timeouts import Delays
+from wirespeed.transport.backoff import Backoff
 from wirespeed.transport.child.command import Stdio
 
 CHILDREN = Path(__file__).resolve().parents[1] / "children"
@@ -78,6 +81,28 @@ MODERN: Rules = {
     "tools/call": [["result", text_result() | {"resultType": "complete"}]],
     "tools/list": [["result", {"tools": [TOOL], "resultType": "complete"}]],
 }
+
+
+_HASTY = Delays(
+    first_reconnect=0.001,
+    reconnects=Backoff(0.002, 30.0, jitter=True),
+    restarts=Backoff(0.001, 30.0),
+    rounds=Backoff(0.001, 0.002, jitter=True),
+    listens=Backoff(0.001, 0.002, jitter=True),
+    fetches=Backoff(0.001, 30.0),
+)
+
+
+def hasty_client(**others: Any) -> type[Client]:
+    """Return the class of clients that try again almost at once. ``others``: other delays."""
+
+    class HastyClient(Client):
+        _delays = _HASTY._replace(**others)
+
+    return HastyClient
+
+
+HastyClient = hasty_client()
 
 
 class Fake:

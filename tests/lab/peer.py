@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import pytest
-from lab.client import LEGACY, MODERN, TOOL, text_result, until
+from lab.client import LEGACY, MODERN, TOOL, HastyClient, text_result, until
 from websockets.asyncio.server import Server, ServerConnection, serve
 from websockets.exceptions import ConnectionClosed
 
@@ -264,8 +264,8 @@ class LinePeer(Peer):
 async def with_client(
     folder: Path, rules: Rules, **options: Any
 ) -> AsyncIterator[tuple[Client, LinePeer]]:
-    """A client of a server with these rules, over a UNIX socket."""
-    async with LinePeer(rules, folder) as peer, Client(peer.url, **options) as client:
+    """A client, without long pauses, of a server with these rules, over a UNIX socket."""
+    async with LinePeer(rules, folder) as peer, HastyClient(peer.url, **options) as client:
         yield client, peer
 
 

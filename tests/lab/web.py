@@ -11,7 +11,7 @@ import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, TypeVar
 
-from lab.client import text_result, until
+from lab.client import HastyClient, text_result, until
 from lab.peer import LEGACY_PEER, MODERN_PEER
 
 from wirespeed import Client, Http
@@ -141,10 +141,10 @@ class HttpPeer:
         return f"http://127.0.0.1:{self.port}/mcp"
 
     def client(self, **options: Any) -> Client:
-        """A client with short time limits. Options of `Http` go there."""
+        """A client with short time limits and delays. Options of `Http` go there."""
         own = {"auth", "restart", "sse", "token", "headers", "close_timeout", "max_connections"}
         target = Http(self.url, **{key: options.pop(key) for key in own & options.keys()})
-        return Client(target, **({"timeout": 5.0} | options))
+        return HastyClient(target, **({"timeout": 5.0} | options))
 
     def sent(self, method: str) -> list[Exchange]:
         """The POSTs of one JSON-RPC method, or all requests of a method of HTTP."""

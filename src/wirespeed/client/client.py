@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Never, Self, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Never, Self, TypeVar, Unpack, overload
 
 from wirespeed._exports import set_public_home
 from wirespeed.client.answering.options import HandlerOptions, SharedRoots, answering_of
@@ -55,7 +55,7 @@ from wirespeed.client.subscriptions.subscription import (
 )
 from wirespeed.client.targets import as_target
 from wirespeed.client.tasks.calls import TaskCalls, declared_extensions
-from wirespeed.client.timeouts import CLIENT_DEFAULT, Timeout, seconds_of
+from wirespeed.client.timeouts import CLIENT_DEFAULT, DELAYS, Delays, Timeout, seconds_of
 from wirespeed.errors import ConnectionClosed, InputNeeded, Unsupported, WirespeedError
 from wirespeed.limits import Limits
 from wirespeed.protocol.results import (
@@ -147,6 +147,8 @@ class Client:
     which is logged once. Exceptions of callbacks are logged.
     """
 
+    _delays: ClassVar[Delays] = DELAYS
+
     def __init__(
         self,
         target: Stdio | Http | WebSocket | Socket | Server | str | PathLike[str],
@@ -205,7 +207,7 @@ class Client:
         self._sender = Sender(timeout, OutboundChain(chain) if chain else None, self.open)
         self._features = FeatureRequests(self._sender, self._cache, self._learn)
         self._subscriptions = SubscriptionRouter(self._sender, self._cache)
-        self._rounds = InputRounds(self._sender, self._identity, max_rounds)
+        self._rounds = InputRounds(self._sender, self._identity, max_rounds, self._delays.rounds)
         self._task_only = self._sender.listed.task_only
         self._tasks = TaskCalls(self._sender, self._rounds, self._subscriptions)
         self._roots = SharedRoots(self._sender, self._identity)
@@ -223,7 +225,12 @@ class Client:
             },
         )
         self._consumers = ChangeCallbacks(
-            self._subscriptions, self._cache, self._identity, consumers, handshake_timeout
+            self._subscriptions,
+            self._cache,
+            self._identity,
+            consumers,
+            handshake_timeout,
+            self._delays,
         )
         self._life = Lifecycle(
             self.target,
@@ -233,6 +240,7 @@ class Client:
             self._consumers,
             handshake_timeout=handshake_timeout,
             probe_timeout=probe_timeout,
+            delays=self._delays,
         )
         self._sender.life = self._consumers.life = self._life
         self._sender.listed.fetch = self.list_tools

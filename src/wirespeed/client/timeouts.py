@@ -1,14 +1,15 @@
-"""The time limits of requests."""
+"""The time limits of requests, and the delays of a client that are no options."""
 
 from __future__ import annotations
 
 import enum
 import math
-from typing import Final, Literal, TypeAlias
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 from wirespeed.errors import CallTimeout
+from wirespeed.transport.backoff import RESTARTS, SETTLED, Backoff
 
-__all__ = ["CLIENT_DEFAULT", "Timeout", "seconds_of", "shown", "timed_out"]
+__all__ = ["CLIENT_DEFAULT", "Delays", "Timeout", "seconds_of", "shown", "timed_out"]
 
 
 class _Default(enum.Enum):
@@ -54,3 +55,34 @@ def timed_out(what: str, seconds: float, note: str = "") -> CallTimeout:
     if seconds <= 0:
         return CallTimeout(f"{what}: the time limit was over before the request was sent")
     return CallTimeout(f"{what}: no answer within {shown(seconds)}{note}")
+
+
+class Delays(NamedTuple):
+    """The pauses of a client between two attempts, and the time after which these count anew.
+
+    Attributes:
+        first_reconnect: The longest pause before the first reconnect in a row. It is random, as
+            many clients may lose one server at the same moment.
+        reconnects: The pauses from the second reconnect on.
+        restarts: The pauses before a child process that has ended twice in a row is started again.
+        settled: Seconds after which the loss of a connection is the first in a row.
+        rounds: The pauses between the rounds of a call that ask nothing.
+        listens: The pauses before the callbacks subscribe again.
+        listened: Seconds after which the end of their subscription is the first in a row.
+        fetches: The pauses between requests for a changed list that fail.
+        control: Seconds between two allowances for control frames of a WebSocket server, where no
+            pings are sent.
+    """
+
+    first_reconnect: float = 0.1
+    reconnects: Backoff = Backoff(0.25, 30.0, jitter=True)
+    restarts: Backoff = RESTARTS
+    settled: float = SETTLED
+    rounds: Backoff = Backoff(0.05, 2.0, jitter=True)
+    listens: Backoff = Backoff(0.25, 30.0, jitter=True)
+    listened: float = 10.0
+    fetches: Backoff = Backoff(0.25, 30.0)
+    control: float = 20.0
+
+
+DELAYS = Delays()

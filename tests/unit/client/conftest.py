@@ -11,20 +11,12 @@ from lab.client import Fake
 
 from wirespeed.client.connection import lifecycle
 from wirespeed.client.connection.connection import ClientConnection
-from wirespeed.transport.backoff import Backoff
 
 
 @pytest.fixture(params=["legacy", "modern"])
 def era(request: pytest.FixtureRequest) -> Any:
     """Each era."""
     return request.param
-
-
-@pytest.fixture
-def short_delays(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Clients connect again almost at once."""
-    monkeypatch.setattr(lifecycle, "_FIRST_RECONNECT", 0.001)
-    monkeypatch.setattr(lifecycle, "_RECONNECTS", Backoff(0.002, 30.0, jitter=True))
 
 
 @pytest.fixture

@@ -51,12 +51,13 @@ __all__ = [
     "MAX_THREADS",
     "Answering",
     "AnyRoot",
+    "HandlerThreads",
     "Question",
     "Root",
     "Roots",
     "answer_text",
     "as_root",
-    "in_thread",
+    "handler_threads",
     "question_of",
 ]
 
@@ -262,7 +263,7 @@ class Answering:
         thread, where it may block and use a `SyncClient`."""
         if is_coroutine_function(handler):
             return await handler(request)
-        value = await in_thread(handler, request)
+        value = await handler_threads.call(handler, request)
         return await value if inspect.isawaitable(value) else value
 
 
@@ -362,31 +363,16 @@ class Roots:
 
 # -- worker threads --------------------------------------------------------------------------------
 
-_executor: Workers | None = None
-
-
-async def in_thread(function: Callable[[Any], Any], argument: Any) -> Any:
-    """Call a function in a thread, in a copy of this context.
-
-    After a cancellation the result is dropped, and a function that still waits is not called. A
-    running function keeps its thread until it returns, so a server that sends and cancels requests
-    in turn cannot run more than `MAX_THREADS` functions at once.
-    """
-    job = _Job(function, argument)
-    _queue.enter(job)
-    try:
-        return await job.waiter
-    except BaseException:
-        _queue.leave(job)
-        raise
-
 
 class _Job:
     """A call in a thread, which cannot be stopped once it runs."""
 
-    __slots__ = ("abandoned", "argument", "context", "function", "loop", "waiter")
+    __slots__ = ("abandoned", "argument", "context", "function", "loop", "threads", "waiter")
 
-    def __init__(self, function: Callable[[Any], Any], argument: Any) -> None:
+    def __init__(
+        self, threads: HandlerThreads, function: Callable[[Any], Any], argument: Any
+    ) -> None:
+        self.threads = threads
         self.function = function
         self.argument = argument
         self.abandoned = False
@@ -405,7 +391,7 @@ class _Job:
             failure = RuntimeError(f"the handler raised {exc!r}")
         except BaseException as exc:
             failure = exc
-        _queue.over()
+        self.threads.over()
         with contextlib.suppress(RuntimeError):  # the loop is closed
             self.loop.call_soon_threadsafe(self._settle, value, failure)
 
@@ -418,25 +404,42 @@ class _Job:
             self.waiter.set_result(value)
 
 
-class _Queue:
-    """The running and the waiting jobs of the whole process."""
+class HandlerThreads:
+    """Threads that run plain handlers, ``most`` at once. The others wait."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int) -> None:
+        self.workers = Workers(most)
+        self._most = most
         # reentrant: a finalizer may use a client in a thread that holds the lock
         self._lock = threading.RLock()
         self._waiting: dict[_Job, None] = {}  # in order
         self._running = 0
 
-    def enter(self, job: _Job) -> None:
+    async def call(self, function: Callable[[Any], Any], argument: Any) -> Any:
+        """Call a function in a thread, in a copy of this context.
+
+        After a cancellation the result is dropped, and a function that still waits is not called. A
+        running function keeps its thread until it returns, so a server that sends and cancels
+        requests in turn cannot run more functions at once than there are threads.
+        """
+        job = _Job(self, function, argument)
+        self._enter(job)
+        try:
+            return await job.waiter
+        except BaseException:
+            self._leave(job)
+            raise
+
+    def _enter(self, job: _Job) -> None:
         """Run a job as soon as a thread is free."""
         with self._lock:
-            if self._running < MAX_THREADS:
-                self._start(job)
+            if self._running < self._most:
+                self.workers.submit(job.work)
                 self._running += 1
             else:
                 self._waiting[job] = None
 
-    def leave(self, job: _Job) -> None:
+    def _leave(self, job: _Job) -> None:
         """The caller of a job was cancelled: drop the job."""
         job.abandoned = True
         with self._lock:
@@ -448,15 +451,10 @@ class _Queue:
             if self._waiting:
                 job = next(iter(self._waiting))
                 del self._waiting[job]
-                self._start(job)
+                self.workers.submit(job.work)
             else:
                 self._running -= 1
 
-    def _start(self, job: _Job) -> None:
-        global _executor
-        if _executor is None:
-            _executor = Workers(MAX_THREADS)
-        _executor.submit(job.work)
 
-
-_queue = _Queue()
+# Of all clients of the process.
+handler_threads = HandlerThreads(MAX_THREADS)

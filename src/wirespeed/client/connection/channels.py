@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from wirespeed.client.targets import Http, Socket, WebSocket
+from wirespeed.client.timeouts import DELAYS, Delays
 from wirespeed.errors import ConnectionClosed, TransportError
 from wirespeed.transport.service import service_of
 
@@ -244,7 +245,7 @@ def flush_and_close(connection: ClientConnection | None) -> None:
         connection.link.close()
 
 
-def channel_for(target: Target) -> Channel:
+def channel_for(target: Target, delays: Delays = DELAYS) -> Channel:
     """Return a new channel to the target, for one link."""
     from wirespeed.transport.child.command import Stdio
 
@@ -258,5 +259,5 @@ def channel_for(target: Target) -> Channel:
     if isinstance(target, Http):
         return network_channels.HttpChannel(target)
     if isinstance(target, WebSocket):
-        return network_channels.WebSocketChannel(target)
+        return network_channels.WebSocketChannel(target, delays)
     return network_channels.SocketChannel(target)

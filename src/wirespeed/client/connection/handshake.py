@@ -203,11 +203,13 @@ async def _initialize(opening: Opening) -> Agreement:
 
 
 async def first_answer(
-    probe: Coroutine[Any, Any, Any], greet: Callable[[], Coroutine[Any, Any, Any]]
+    probe: Coroutine[Any, Any, Any],
+    greet: Callable[[], Coroutine[Any, Any, Any]],
+    silence: float = SILENCE,
 ) -> Verdict:
     """Find out the era of a server that may never answer ``server/discover``.
 
-    After `SILENCE` seconds ``initialize`` is sent as well. The first answer decides; what is said
+    After ``silence`` seconds ``initialize`` is sent as well. The first answer decides; what is said
     later is dropped. Servers of the modern era refuse this ``initialize``, because it has their
     envelope. So a server that starts slowly is of the era that it is.
 
@@ -222,7 +224,7 @@ async def first_answer(
         return None if asked.done() else await greet()
 
     try:
-        await asyncio.wait((asked,), timeout=SILENCE)
+        await asyncio.wait((asked,), timeout=silence)
         if not asked.done():
             greeted = asyncio.ensure_future(as_well())
             await asyncio.wait((asked, greeted), return_when=asyncio.FIRST_COMPLETED)
@@ -239,7 +241,7 @@ async def first_answer(
             return Verdict(False, greeted.result())
         if greeted is None:
             return Verdict(True, answer)
-        await asyncio.wait((greeted,), timeout=SILENCE)
+        await asyncio.wait((greeted,), timeout=silence)
         accepted = greeted.done() and greeted.exception() is None
         return Verdict(True, answer, greeted.result() if accepted else None)
     finally:

@@ -20,7 +20,7 @@ from wirespeed.client.connection.channels import Channel, channel_for
 from wirespeed.client.connection.connection import ClientConnection
 from wirespeed.client.http.answers import Challenged
 from wirespeed.client.targets import RECONNECTS, Http
-from wirespeed.client.timeouts import shown
+from wirespeed.client.timeouts import DELAYS, Delays, shown
 from wirespeed.errors import (
     AuthorizationError,
     ConnectionClosed,
@@ -29,7 +29,6 @@ from wirespeed.errors import (
     UpgradeRefused,
     WirespeedError,
 )
-from wirespeed.transport.backoff import RESTARTS, SETTLED, Backoff
 from wirespeed.transport.rate_limited_log import RateLimitedLog
 
 if TYPE_CHECKING:
@@ -45,10 +44,6 @@ logger = logging.getLogger("wirespeed.client")
 
 NOT_OPEN = 'the client is not open: use "async with Client(…) as client:", or await client.open()'
 
-# The longest pause before the first reconnect in a row, and the pauses from the second one on. They
-# are random, as many clients may lose one server at the same moment.
-_FIRST_RECONNECT = 0.1
-_RECONNECTS = Backoff(0.25, 30.0, jitter=True)
 # HTTP statuses of a refusal after which the client tries again: request timeout, too early, and too
 # many requests.
 _TRY_LATER = (408, 425, 429)
@@ -90,6 +85,7 @@ class Lifecycle:
         *,
         handshake_timeout: float,
         probe_timeout: float,
+        delays: Delays = DELAYS,
     ) -> None:
         self.target = target
         self.identity = identity
@@ -103,6 +99,7 @@ class Lifecycle:
         self._host = host
         self._handshake_timeout = handshake_timeout
         self._probe_timeout = probe_timeout
+        self._delays = delays
         self._until = 0.0  # the loop's time at which the handshake's time is over
         # The era belongs to the server: a restart needs no second probe.
         self._found: Era | None = None
@@ -294,7 +291,7 @@ class Lifecycle:
         await self._connect()
 
     async def _connect(self) -> None:
-        channel = channel_for(self.target)
+        channel = channel_for(self.target, self._delays)
 
         def join(framer: Framer | None) -> ClientConnection:
             loop = asyncio.get_running_loop()
@@ -362,7 +359,7 @@ class Lifecycle:
             connection.fail(ConnectionClosed(reason))
         if connection is self.live:
             self._lost_at = connection.loop.time()
-            if self._elsewhere and self._lost_at - self._live_since >= SETTLED:
+            if self._elsewhere and self._lost_at - self._live_since >= self._delays.settled:
                 self.crashes = 0
             self.crashes += 1
             logger.warning("%s", error)
@@ -420,10 +417,13 @@ class Lifecycle:
 
     def _pause(self, now: float) -> float:
         """Seconds to wait before the next start."""
-        again = self.crashes - 2
+        again, delays = self.crashes - 2, self._delays
         if not self._elsewhere:
-            return RESTARTS.pause(again)
-        pause = _RECONNECTS.pause(again) if again >= 0 else random.uniform(0.0, _FIRST_RECONNECT)
+            return delays.restarts.pause(again)
+        if again >= 0:
+            pause = delays.reconnects.pause(again)
+        else:
+            pause = random.uniform(0.0, delays.first_reconnect)
         return pause - (now - self._lost_at)  # time since the loss counts
 
     # -- ending ----------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 from wirespeed._core.framing.rfc6455 import CloseCode, describe
 from wirespeed.client.http.answers import CHALLENGES
 from wirespeed.client.http.authorization import MAX_CHALLENGES, described
+from wirespeed.client.timeouts import DELAYS, Delays
 from wirespeed.errors import (
     ConnectionClosed,
     ConnectionLost,
@@ -37,8 +38,6 @@ T = TypeVar("T")
 
 SUBPROTOCOL = "mcp"
 
-# Seconds between two allowances for control frames of the server, where no pings are sent.
-_ALLOWANCE = 20.0
 # Seconds until a second check for the answer to a ping. A busy loop runs its due timers before it
 # reads the bytes that arrived meanwhile.
 _SECOND_LOOK = 0.05
@@ -135,9 +134,10 @@ class WebSocketChannel(_Remote):
 
     subprotocols: tuple[str, ...] = (SUBPROTOCOL,)
 
-    def __init__(self, target: WebSocket) -> None:
+    def __init__(self, target: WebSocket, delays: Delays = DELAYS) -> None:
         super().__init__(target)
         self.target = target
+        self._delays = delays
         self._framer: WebSocketFramer | None = None
         self._pulse: Pulse | None = None
         self._silent = False
@@ -160,7 +160,8 @@ class WebSocketChannel(_Remote):
         connection = join(framer)
         self._begin(connection, connected)
         if connection.link is not None:
-            self._pulse = Pulse(connection.link, framer, target, self._on_silence)
+            allowance = self._delays.control
+            self._pulse = Pulse(connection.link, framer, target, self._on_silence, allowance)
 
     async def _upgrade(self, headers: Mapping[str, str]) -> ConnectedWebSocket:
         from wirespeed.transport.net.connect import connect_websocket
@@ -234,6 +235,7 @@ class Pulse:
         framer: WebSocketFramer,
         target: WebSocket,
         on_silence: Callable[[], None],
+        allowance: float,
     ) -> None:
         self._link = link
         self._wire = link.endpoint.wire
@@ -241,8 +243,9 @@ class Pulse:
         self._interval = target.ping_interval
         self._timeout = target.ping_timeout
         self._on_silence = on_silence
+        self._allowance = allowance
         self._seen = (0, 0)
-        self._wait(_ALLOWANCE if self._interval is None else self._interval, self._beat)
+        self._wait(allowance if self._interval is None else self._interval, self._beat)
 
     def _wait(self, seconds: float, then: Callable[[], None]) -> None:
         self._timer = self._link.loop.call_later(seconds, then)
@@ -254,7 +257,7 @@ class Pulse:
     def _beat(self) -> None:
         self._framer.allow_control()
         if self._interval is None:
-            self._wait(_ALLOWANCE, self._beat)
+            self._wait(self._allowance, self._beat)
             return
         self._seen = (self._wire.bytes_in, self._wire.bytes_out)
         self._framer.ping()

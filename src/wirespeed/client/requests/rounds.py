@@ -39,8 +39,6 @@ INPUT_REQUIRED = "input_required"
 MAX_ROUNDS = 10
 # The most questions in one result.
 MAX_INPUT_REQUESTS = 1000
-# Between rounds without questions.
-BACKOFF = Backoff(0.05, 2.0, jitter=True)
 # Seconds that cancelled handlers have to end.
 HANDLER_GRACE = 1.0
 
@@ -157,12 +155,16 @@ class InputRounds:
         sender: Sends each round.
         identity: The client's capabilities and handlers.
         max_rounds: The most rounds of one call that the handlers answer.
+        pauses: The pauses between rounds without questions.
     """
 
-    def __init__(self, sender: Sender, identity: Identity, max_rounds: int) -> None:
+    def __init__(
+        self, sender: Sender, identity: Identity, max_rounds: int, pauses: Backoff
+    ) -> None:
         self.sender = sender
         self.identity = identity
         self.max_rounds = max_rounds
+        self.pauses = pauses
 
     async def resume(
         self,
@@ -232,7 +234,7 @@ class InputRounds:
                     answers = await self.answer_all(answering, asked.questions)
                 request = msgspec.structs.replace(request, until=request.until + clock.stood)
             else:
-                await asyncio.sleep(BACKOFF.pause(idle))
+                await asyncio.sleep(self.pauses.pause(idle))
                 idle += 1
             result = await self._send_again(request, asked.params(request, answers))
             if not isinstance(result, Unfinished):

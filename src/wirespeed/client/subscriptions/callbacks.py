@@ -25,7 +25,7 @@ from wirespeed.client.subscriptions.subscription import (
     SubscriptionFilter,
     kind_of,
 )
-from wirespeed.client.timeouts import CLIENT_DEFAULT, Timeout
+from wirespeed.client.timeouts import CLIENT_DEFAULT, DELAYS, Delays, Timeout
 from wirespeed.errors import (
     CallTimeout,
     ConnectionClosed,
@@ -35,7 +35,6 @@ from wirespeed.errors import (
     TransportError,
 )
 from wirespeed.protocol.revisions import offers
-from wirespeed.transport.backoff import Backoff
 from wirespeed.transport.rate_limited_log import RateLimitedLog
 
 if TYPE_CHECKING:
@@ -51,14 +50,10 @@ _log = msgspec.json.Decoder(LogMessage).decode
 Callback = Callable[[Any], object]
 
 
-# When the server ends the callbacks' subscription, the client subscribes again: _LISTENS times in a
-# row. A subscription that lasts _SETTLED seconds resets the count.
-_LISTENS = 10
-_LISTEN_BACKOFF = Backoff(0.25, 30.0, jitter=True)
-_SETTLED = 10.0
-# The same for requests for a changed list that fail.
-_FETCHES = 5
-_FETCH_BACKOFF = Backoff(0.25, 30.0)
+# How many times in a row the client subscribes again when the server ends the callbacks'
+# subscription, and asks again for a changed list where that fails.
+LISTENS = 10
+FETCHES = 5
 # Seconds between two requests for a list that keeps changing, doubled each time.
 _FIRST_GAP = 0.05
 _LONGEST_GAP = 5.0
@@ -112,9 +107,9 @@ class ListWatch:
             except Exception as exc:
                 failed += 1
                 logger.warning("the list of %s changed, but cannot be fetched: %s", self._kind, exc)
-                if failed < _FETCHES:
+                if failed < FETCHES:
                     self._stale = True
-                    await asyncio.sleep(_FETCH_BACKOFF.pause(failed - 1))
+                    await asyncio.sleep(self._callbacks.delays.fetches.pause(failed - 1))
                 continue
             failed = 0
             self._next_at = now() + self._gap
@@ -154,7 +149,9 @@ class ChangeCallbacks:
         identity: Identity,
         consumers: Consumers,
         handshake_timeout: float,
+        delays: Delays = DELAYS,
     ) -> None:
+        self.delays = delays
         self._router = router
         self._cache = cache
         self._identity = identity
@@ -447,19 +444,22 @@ class _Shared(Subscriber):
             logger.warning("the server does not report changes: %s", reason)
             return
         self.missed = True
-        if acknowledged and asyncio.get_running_loop().time() - self._since >= _SETTLED:
+        if (
+            acknowledged
+            and asyncio.get_running_loop().time() - self._since >= callbacks.delays.listened
+        ):
             self._ends = 0
-        if self._ends == _LISTENS:
+        if self._ends == LISTENS:
             self._ends = 0
             logger.warning(
                 "the server no longer reports changes: %s",
-                exc or f"it ended the subscription {_LISTENS} times",
+                exc or f"it ended the subscription {LISTENS} times",
             )
             return
         if exc is None:
             logger.info("the server ended the subscription of the callbacks")
         else:
             logger.warning("the server ended the subscription of the callbacks: %s", exc)
-        pause = _LISTEN_BACKOFF.pause(self._ends)
+        pause = callbacks.delays.listens.pause(self._ends)
         self._ends += 1
         callbacks.life.spawn(callbacks.listen_again(self, pause))

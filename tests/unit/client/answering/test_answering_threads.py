@@ -12,14 +12,13 @@ from typing import Any
 import pytest
 from lab.client import FOREVER, Run, turns, until
 
-from wirespeed.client.answering import answerer
-from wirespeed.client.answering.answerer import in_thread
+from wirespeed.client.answering.answerer import HandlerThreads, handler_threads
 
 
 async def test_it_runs_in_the_callers_context() -> None:
     name: contextvars.ContextVar[str] = contextvars.ContextVar("name")
     name.set("caller")
-    assert await in_thread(lambda x: (name.get(), x), 7) == ("caller", 7)
+    assert await handler_threads.call(lambda x: (name.get(), x), 7) == ("caller", 7)
 
 
 @pytest.mark.parametrize("exc", [ZeroDivisionError("mine"), StopIteration(3)])
@@ -28,7 +27,7 @@ async def test_what_it_raises_is_raised(once: Run, exc: Exception) -> None:
         raise exc
 
     with pytest.raises((ZeroDivisionError, RuntimeError), match=r"mine|StopIteration\(3\)"):
-        await in_thread(fail, None)
+        await handler_threads.call(fail, None)
 
 
 class Blocking:
@@ -46,22 +45,20 @@ class Blocking:
         return "done"
 
 
-async def test_abandoned_work_keeps_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
-    workers = answerer.Workers(2)
-    monkeypatch.setattr(answerer, "MAX_THREADS", 2)
-    monkeypatch.setattr(answerer, "_executor", workers)
+async def test_abandoned_work_keeps_its_place() -> None:
+    threads = HandlerThreads(2)
     handler = Blocking()
     kept: weakref.WeakSet[Any] = weakref.WeakSet()
     for _ in range(20):  # a peer that asks and cancels in turn
         argument = Blocking()
         kept.add(argument)
-        task = asyncio.create_task(in_thread(handler, argument))
+        task = asyncio.create_task(threads.call(handler, argument))
         await turns()
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
     await until(lambda: handler.begun == 2)
-    late = asyncio.create_task(in_thread(handler, None))
+    late = asyncio.create_task(threads.call(handler, None))
     await turns()
     assert not late.done()
     assert handler.begun == 2
@@ -71,45 +68,43 @@ async def test_abandoned_work_keeps_its_place(monkeypatch: pytest.MonkeyPatch) -
     handler.go.set()
     assert await late == "done"
     assert handler.begun == 3
-    workers.shutdown()
+    threads.workers.shutdown()
 
 
-async def test_what_has_not_begun_does_not_begin(
-    once: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    workers = answerer.Workers(1)
-    monkeypatch.setattr(answerer, "_executor", workers)
+async def test_what_has_not_begun_does_not_begin(once: Run) -> None:
+    threads = HandlerThreads(1)
     first, second = Blocking(), Blocking()
-    running = asyncio.create_task(in_thread(first, None))
+    running = asyncio.create_task(threads.call(first, None))
     await until(lambda: first.begun)
-    queued = asyncio.create_task(in_thread(second, None))  # another client has the thread
+    queued = asyncio.create_task(threads.call(second, None))  # another client has the thread
     await turns()
     queued.cancel()
     with pytest.raises(asyncio.CancelledError):
         await queued
     first.go.set()
     assert await running == "done"
-    assert await in_thread(lambda _: "next", None) == "next"
+    assert await threads.call(lambda _: "next", None) == "next"
     assert second.begun == 0
-    workers.shutdown()
+    threads.workers.shutdown()
 
 
-def test_a_client_may_move_to_another_loop(once: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(answerer, "MAX_THREADS", 1)
+def test_a_client_may_move_to_another_loop(once: Run) -> None:
+    threads = HandlerThreads(1)
 
     async def main() -> None:
-        each = [in_thread(lambda x: x, n) for n in range(5)]
+        each = [threads.call(lambda x: x, n) for n in range(5)]
         assert await asyncio.gather(*each) == [0, 1, 2, 3, 4]
 
     once(main())
     once(main())
+    threads.workers.shutdown()
 
 
 def test_work_that_outlives_its_loop_is_harmless(once: Run) -> None:
     handler = Blocking()
 
     async def main() -> None:
-        task = asyncio.create_task(in_thread(handler, None))
+        task = asyncio.create_task(handler_threads.call(handler, None))
         await until(lambda: handler.begun)
         task.cancel()
         await asyncio.wait((task,))

@@ -11,11 +11,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from lab.client import LEGACY, MODERN, Fake, Run, alive, text_result, turns, until
+from lab.client import (
+    LEGACY,
+    MODERN,
+    Fake,
+    HastyClient,
+    Run,
+    alive,
+    hasty_client,
+    text_result,
+    turns,
+    until,
+)
 from lab.wording import raises
 
 from wirespeed import Client, Stdio
-from wirespeed.client.connection import lifecycle
 from wirespeed.client.connection.connection import ClientConnection
 from wirespeed.errors import (
     CallTimeout,
@@ -35,11 +45,6 @@ DIES = LEGACY | {
 }
 
 
-@pytest.fixture(autouse=True)
-def short_delays(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lifecycle, "RESTARTS", Backoff(0.001, 30.0))
-
-
 async def outcome(client: Client, tool: str = "echo", **options: Any) -> Any:
     try:
         return (await client.call_tool(tool, **options)).text
@@ -54,7 +59,7 @@ async def test_calls_in_flight_fail_at_once_with_all_that_is_known(
     fake: Make, tmp_path: Path
 ) -> None:
     server = fake(DIES, cwd=tmp_path)
-    async with Client(server.target, era="legacy", timeout=None) as client:
+    async with HastyClient(server.target, era="legacy", timeout=None) as client:
         waiting = [asyncio.create_task(client.call_tool("wait")) for _ in range(50)]
         await turns(1)
         errors = await asyncio.gather(client.call_tool("die"), *waiting, return_exceptions=True)
@@ -81,7 +86,7 @@ async def test_calls_in_flight_fail_at_once_with_all_that_is_known(
 async def test_killed_in_the_middle_of_an_answer(fake: Make) -> None:
     half = '{"jsonrpc":"2.0","id":$ID,"result":{"content":[{"type":"te'
     server = fake(DIES | {"tools/call:half": [["raw", half], ["kill", signal.SIGKILL]]})
-    async with Client(server.target, era="legacy") as client:
+    async with HastyClient(server.target, era="legacy") as client:
         with raises(ChildExited) as caught:
             await client.call_tool("half")
         assert caught.value.status == -signal.SIGKILL
@@ -96,7 +101,7 @@ async def test_answers_before_a_crash_count(fake: Make) -> None:
             "tools/call:b": [["release"], ["exit", 1]],
         }
     )
-    async with Client(server.target, era="legacy") as client:
+    async with HastyClient(server.target, era="legacy") as client:
         got = await asyncio.gather(outcome(client, "a"), outcome(client, "b"))
         assert got == ["a", ChildExited]
 
@@ -105,7 +110,7 @@ async def test_answers_of_a_child_that_a_write_finds_dead(
     fake: Make, connections: list[ClientConnection]
 ) -> None:
     server = fake(DIES | {"tools/call:b": [["result", text_result("b")], ["exit", 1]]})
-    async with Client(server.target, era="legacy") as client:
+    async with HastyClient(server.target, era="legacy") as client:
         [connection] = connections
         assert connection.link is not None
         first = asyncio.create_task(outcome(client, "b"))
@@ -131,7 +136,7 @@ def is_zombie(pid: int) -> bool:
 
 async def test_a_child_that_closes_stdout_but_lives(fake: Make) -> None:
     server = fake(DIES | {"tools/call:close": [["close", 1]]})
-    async with Client(server.target, era="legacy") as client:
+    async with HastyClient(server.target, era="legacy") as client:
         with pytest.raises(TransportError, match="closed its output") as caught:
             await client.call_tool("close")
         assert not isinstance(caught.value, ChildExited)
@@ -145,7 +150,7 @@ async def test_a_child_that_closes_stdin_but_lives(fake: Make) -> None:
         DIES | {"tools/call:deaf": [["close", 0], ["result", text_result("deaf")]]},
         shutdown_grace=0.05,
     )
-    async with Client(server.target, era="legacy") as client:
+    async with HastyClient(server.target, era="legacy") as client:
         assert await outcome(client, "deaf") == "deaf"
         with raises(TransportError):
             await client.call_tool("echo")
@@ -158,7 +163,7 @@ async def test_a_crash_while_nothing_is_called(
     fake: Make, caplog: pytest.LogCaptureFixture
 ) -> None:
     server = fake(LEGACY | {"notifications/initialized": [["exit", 5]]})
-    async with Client(server.target, era="legacy") as client:
+    async with HastyClient(server.target, era="legacy") as client:
         await until(lambda: caplog.records)
         with raises(ChildExited):
             await client.call_tool("echo")
@@ -168,7 +173,7 @@ async def test_a_crash_while_nothing_is_called(
 
 async def test_a_call_between_the_end_and_its_explanation(once: Run, fake: Make) -> None:
     server = fake(DIES)
-    async with Client(server.target, era="legacy") as client:
+    async with HastyClient(server.target, era="legacy") as client:
         with pytest.raises(ChildExited):
             await client.call_tool("die")
         # all that comes at once afterwards is told the same
@@ -181,7 +186,7 @@ async def test_a_call_between_the_end_and_its_explanation(once: Run, fake: Make)
 
 async def test_restart_starts_anew(fake: Make) -> None:
     server = fake(DIES)
-    async with Client(server.target, era="legacy") as client:
+    async with HastyClient(server.target, era="legacy") as client:
         waiting = asyncio.create_task(client.call_tool("wait"))
         await server.got("tools/call")
         await client.restart()
@@ -196,7 +201,7 @@ async def test_restart_starts_anew(fake: Make) -> None:
 
 async def test_restarts_at_once_make_one(once: Run, fake: Make) -> None:
     server = fake(DIES)
-    async with Client(server.target, era="legacy") as client:
+    async with HastyClient(server.target, era="legacy") as client:
         await asyncio.gather(client.restart(), client.restart(), client.restart())
         assert await outcome(client) == "ok"
     assert len(server.pids) == 2 and not any(map(alive, server.pids))
@@ -204,7 +209,7 @@ async def test_restarts_at_once_make_one(once: Run, fake: Make) -> None:
 
 async def test_open_after_a_crash_starts_anew(once: Run, fake: Make) -> None:
     server = fake(DIES)
-    async with Client(server.target, era="legacy") as client:
+    async with HastyClient(server.target, era="legacy") as client:
         assert await outcome(client, "die") is ChildExited
         await client.open()
         assert await outcome(client) == "ok"
@@ -213,7 +218,7 @@ async def test_open_after_a_crash_starts_anew(once: Run, fake: Make) -> None:
 
 async def test_the_next_call_after_a_crash_starts_again(fake: Make) -> None:
     server = fake(DIES, restart=1)
-    async with Client(server.target) as client:
+    async with HastyClient(server.target) as client:
         for _ in range(3):  # a success makes up for a crash
             got = await asyncio.gather(outcome(client, "wait"), outcome(client, "die"))
             assert got == [ChildExited] * 2
@@ -224,7 +229,7 @@ async def test_the_next_call_after_a_crash_starts_again(fake: Make) -> None:
 
 async def test_calls_right_behind_a_crash_wait_for_the_new_start(fake: Make) -> None:
     server = fake(DIES, restart=1)
-    async with Client(server.target, era="legacy") as client:
+    async with HastyClient(server.target, era="legacy") as client:
         assert await outcome(client, "die") is ChildExited
         assert await outcome(client) == "ok"
         # list_tools and ping start it, too
@@ -234,7 +239,7 @@ async def test_calls_right_behind_a_crash_wait_for_the_new_start(fake: Make) -> 
 
 async def test_gives_up_after_crashes_in_a_row(fake: Make) -> None:
     server = fake(DIES, restart=3)
-    async with Client(server.target, era="legacy") as client:
+    async with HastyClient(server.target, era="legacy") as client:
         for _ in range(6):
             assert await outcome(client, "die") is ChildExited
         assert len(server.pids) == 4  # the first and three more
@@ -248,7 +253,7 @@ async def test_gives_up_after_crashes_in_a_row(fake: Make) -> None:
 async def test_failed_starts_count_as_crashes(once: Run, fake: Make) -> None:
     broken = {"*": [["stderr", "no database"], ["exit", 9]]}
     server = fake(DIES, broken, broken, broken, LEGACY, restart=3)
-    async with Client(server.target, era="legacy") as client:
+    async with HastyClient(server.target, era="legacy") as client:
         assert await outcome(client, "die") is ChildExited
         with pytest.raises(ChildExited, match="no database") as caught:
             await client.call_tool("echo")
@@ -263,7 +268,7 @@ async def test_failed_starts_count_as_crashes(once: Run, fake: Make) -> None:
 async def test_a_failed_start_is_tried_again(once: Run, fake: Make) -> None:
     broken = {"*": [["exit", 9]]}
     server = fake(DIES, broken, broken, LEGACY, restart=3)
-    async with Client(server.target, era="legacy") as client:
+    async with HastyClient(server.target, era="legacy") as client:
         assert await outcome(client, "die") is ChildExited
         assert await outcome(client) == "ok"
     assert len(server.pids) == 4
@@ -272,7 +277,7 @@ async def test_a_failed_start_is_tried_again(once: Run, fake: Make) -> None:
 async def test_the_delay_doubles(once: Run, fake: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     broken = {"*": [["exit", 9]]}
     server = fake(DIES, broken, restart=8)
-    monkeypatch.setattr(lifecycle, "RESTARTS", Backoff(0.1, 30.0))
+    SlowClient = hasty_client(restarts=Backoff(0.1, 2.0))
     delays: list[float] = []
     sleep = asyncio.sleep
 
@@ -282,10 +287,9 @@ async def test_the_delay_doubles(once: Run, fake: Make, monkeypatch: pytest.Monk
             seconds = 0
         await sleep(seconds)
 
-    async with Client(server.target, era="legacy") as client:
+    async with SlowClient(server.target, era="legacy") as client:
         assert await outcome(client, "die") is ChildExited
-        monkeypatch.setattr(lifecycle.asyncio, "sleep", counted)
-        monkeypatch.setattr(lifecycle, "RESTARTS", Backoff(0.1, 2.0))
+        monkeypatch.setattr(asyncio, "sleep", counted)
         assert await outcome(client) is ChildExited
         monkeypatch.undo()
     assert delays == [0.1, 0.2, 0.4, 0.8, 1.6, 2.0, 2.0]
@@ -296,7 +300,7 @@ async def test_a_program_that_is_gone_at_the_restart(once: Run, fake: Make, tmp_
     program = tmp_path / "program"
     program.symlink_to(sys.executable)
     target = Stdio(program, server.target.args, stderr="discard", restart=1)
-    async with Client(target, era="legacy") as client:
+    async with HastyClient(target, era="legacy") as client:
         program.unlink()
         assert await outcome(client, "die") is ChildExited
         with raises(LaunchError):
@@ -308,7 +312,7 @@ async def test_a_program_that_is_gone_at_the_restart(once: Run, fake: Make, tmp_
 async def test_a_cancelled_caller_does_not_stop_the_restart(fake: Make) -> None:
     slow = LEGACY | {"initialize": [["sleep", 0.2], *LEGACY["initialize"]]}
     server = fake(DIES, slow, restart=1)
-    async with Client(server.target, era="legacy") as client:
+    async with HastyClient(server.target, era="legacy") as client:
         assert await outcome(client, "die") is ChildExited
         first = asyncio.create_task(client.call_tool("echo"))
         second = asyncio.create_task(client.call_tool("echo"))
@@ -322,7 +326,7 @@ async def test_a_cancelled_caller_does_not_stop_the_restart(fake: Make) -> None:
 
 async def test_a_timeout_holds_while_the_server_is_started_again(once: Run, fake: Make) -> None:
     server = fake(DIES, {"initialize": []}, restart=1)
-    async with Client(server.target, era="legacy") as client:
+    async with HastyClient(server.target, era="legacy") as client:
         assert await outcome(client, "die") is ChildExited
         with raises(CallTimeout):
             await client.call_tool("echo", timeout=0.05)
@@ -330,7 +334,7 @@ async def test_a_timeout_holds_while_the_server_is_started_again(once: Run, fake
 
 async def test_close_ends_a_restart(fake: Make) -> None:
     server = fake(DIES, {"initialize": []}, restart=1)
-    client = Client(server.target, era="legacy")
+    client = HastyClient(server.target, era="legacy")
     async with client:
         assert await outcome(client, "die") is ChildExited
         call = asyncio.create_task(client.call_tool("echo"))
@@ -342,7 +346,7 @@ async def test_close_ends_a_restart(fake: Make) -> None:
 
 async def test_no_restart_after_close(once: Run, fake: Make) -> None:
     server = fake(DIES, restart=5)
-    client = Client(server.target, era="legacy")
+    client = HastyClient(server.target, era="legacy")
     async with client:
         assert await outcome(client, "die") is ChildExited
     with raises(ConnectionClosed):
@@ -357,7 +361,7 @@ async def test_listens_are_sent_again_after_a_crash(fake: Make) -> None:
     dies = MODERN | {"tools/call:die": [["exit", 7]]}
     server = fake(dies, restart=2)
     lists: list[Any] = []
-    async with Client(server.target, on_tools_changed=lists.append) as client:
+    async with HastyClient(server.target, on_tools_changed=lists.append) as client:
         await server.got("subscriptions/listen")
         assert await outcome(client, "die") is ChildExited
         # with nothing called: the server is started again to hear from it
@@ -376,7 +380,7 @@ async def test_a_listening_client_gives_up_in_the_end(
 ) -> None:
     dies = MODERN | {"subscriptions/listen": [["exit", 7]]}
     server = fake(dies, restart=2)
-    async with Client(server.target, on_tools_changed=print) as client:
+    async with HastyClient(server.target, on_tools_changed=print) as client:
         await until(lambda: caplog.text.count("exited with status 7") == 3)
         with pytest.raises(ChildExited, match="status 7"):
             await client.call_tool("echo")
@@ -386,7 +390,7 @@ async def test_a_listening_client_gives_up_in_the_end(
 async def test_stderr_is_no_failure(once: Run, fake: Make) -> None:
     lines: list[str] = []
     server = fake(LEGACY | {"start": [["stderr", "FATAL ERROR: none"]]}, stderr=lines.append)
-    async with Client(server.target, era="legacy") as client:
+    async with HastyClient(server.target, era="legacy") as client:
         assert await outcome(client) == "ok"
         await until(lambda: lines)
     assert lines == ["FATAL ERROR: none"]
@@ -395,7 +399,7 @@ async def test_stderr_is_no_failure(once: Run, fake: Make) -> None:
 async def test_megabytes_of_stderr_do_not_block(once: Run, fake: Make) -> None:
     noise = [["stderr", "x" * 1000]] * 3000
     server = fake(LEGACY | {"tools/call": [*noise, ["result", text_result()]]})
-    async with Client(server.target, era="legacy") as client:
+    async with HastyClient(server.target, era="legacy") as client:
         assert await outcome(client) == "ok"
 
 
@@ -403,7 +407,7 @@ async def test_a_server_that_ignores_the_shutdown_is_killed(fake: Make) -> None:
     """Its stdin closed, then SIGTERM, then SIGKILL, to the whole group."""
     stubborn = LEGACY | {"start": [["ignore", signal.SIGTERM]], "eof": [["stop"]]}
     server = fake(stubborn, shutdown_grace=0.05)
-    async with Client(server.target, era="legacy") as client:
+    async with HastyClient(server.target, era="legacy") as client:
         assert await outcome(client) == "ok"
     assert not alive(server.pids[0])
 
@@ -423,6 +427,6 @@ async def test_a_server_that_ends_with_its_input_is_not_signalled(
         "        print(json.dumps({'jsonrpc': '2.0', 'id': m['id'], 'result': r}), flush=True)\n"
         f"open({str(mark)!r}, 'w').write('by itself')\n"
     )
-    async with Client(Stdio(sys.executable, ["-I", "-S", "-c", code]), era="legacy"):
+    async with HastyClient(Stdio(sys.executable, ["-I", "-S", "-c", code]), era="legacy"):
         pass
     assert mark.read_text() == "by itself"

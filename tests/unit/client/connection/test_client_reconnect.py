@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import threading
 import time
 from collections.abc import Callable
@@ -10,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from lab.client import FOREVER, Run, open_fds, turns, until
+from lab.client import FOREVER, HastyClient, Run, hasty_client, open_fds, turns, until
 from lab.peer import (
     LEGACY_PEER,
     MODERN_PEER,
@@ -24,7 +25,6 @@ from lab.peer import (
 )
 
 from wirespeed import Client, Socket, WebSocket
-from wirespeed.client.connection import lifecycle
 from wirespeed.errors import (
     CallTimeout,
     ConnectionClosed,
@@ -32,12 +32,8 @@ from wirespeed.errors import (
     TransportError,
     UpgradeRefused,
 )
-from wirespeed.transport.backoff import Backoff
 
 Message = dict[str, Any]
-
-
-pytestmark = pytest.mark.usefixtures("short_delays")
 
 
 async def die(talk: Talk, message: Message) -> None:
@@ -71,7 +67,7 @@ def target(peer: Peer, **options: Any) -> WebSocket | Socket:
 
 async def test_a_modern_connection_is_made_again_by_itself(peer: Any) -> None:
     peer.rules = MODERN_PEER | DIES
-    async with peer, Client(target(peer), timeout=None) as client:
+    async with peer, HastyClient(target(peer), timeout=None) as client:
         for n in range(1, 4):
             calls = [client.call_tool("wait") for _ in range(20)] + [client.call_tool("die")]
             errors = await asyncio.gather(*calls, return_exceptions=True)
@@ -86,7 +82,7 @@ async def test_a_modern_connection_is_made_again_by_itself(peer: Any) -> None:
 
 async def test_a_legacy_connection_is_a_session(peer: Any) -> None:
     peer.rules = LEGACY_PEER | DIES
-    async with peer, Client(target(peer)) as client:
+    async with peer, HastyClient(target(peer)) as client:
         with pytest.raises(ConnectionLost):
             await client.call_tool("die")
         for _ in range(3):
@@ -100,7 +96,7 @@ async def test_a_legacy_connection_is_a_session(peer: Any) -> None:
 
 async def test_a_legacy_session_is_made_anew_where_that_is_asked_for(peer: Any) -> None:
     peer.rules = LEGACY_PEER | DIES
-    async with peer, Client(target(peer, restart=1)) as client:
+    async with peer, HastyClient(target(peer, restart=1)) as client:
         with pytest.raises(ConnectionLost):
             await client.call_tool("die")
         assert (await client.call_tool("echo")).text == "ok"
@@ -111,7 +107,7 @@ async def test_a_legacy_session_is_made_anew_where_that_is_asked_for(peer: Any) 
 @pytest.mark.parametrize("restart", [0, False])
 async def test_never(peer: Any, restart: Any) -> None:
     peer.rules = MODERN_PEER | DIES
-    async with peer, Client(target(peer, restart=restart)) as client:
+    async with peer, HastyClient(target(peer, restart=restart)) as client:
         with pytest.raises(ConnectionLost):
             await client.call_tool("die")
         with pytest.raises(ConnectionLost):
@@ -126,7 +122,7 @@ async def test_calls_wait_for_the_new_connection(
     peer: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     peer.rules = MODERN_PEER | DIES
-    async with peer, Client(target(peer, restart=1000)) as client:
+    async with peer, HastyClient(target(peer, restart=1000)) as client:
         await peer.stop()
         await until(lambda: caplog.records)
         calls = [asyncio.create_task(client.call_tool("echo")) for _ in range(50)]
@@ -138,7 +134,7 @@ async def test_calls_wait_for_the_new_connection(
 
 
 async def test_a_call_that_waits_has_its_time_limit(caplog: pytest.LogCaptureFixture) -> None:
-    async with WebPeer(MODERN_PEER) as peer, Client(target(peer, restart=1000)) as client:
+    async with WebPeer(MODERN_PEER) as peer, HastyClient(target(peer, restart=1000)) as client:
         await peer.stop()
         await until(lambda: caplog.records)
         why = r"could not be sent within 0\.02 s: .+127\.0\.0\.1:\d+"
@@ -147,10 +143,10 @@ async def test_a_call_that_waits_has_its_time_limit(caplog: pytest.LogCaptureFix
 
 
 async def test_closing_ends_the_attempts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lifecycle, "_FIRST_RECONNECT", FOREVER * 10)
-    monkeypatch.setattr(lifecycle.random, "uniform", lambda low, high: high)
+    PatientClient = hasty_client(first_reconnect=FOREVER * 10)
+    monkeypatch.setattr(random, "uniform", lambda low, high: high)
     async with WebPeer(MODERN_PEER | DIES) as peer:
-        async with Client(target(peer)) as client:
+        async with PatientClient(target(peer)) as client:
             with pytest.raises(ConnectionLost):
                 await client.call_tool("die")
             waiting = asyncio.create_task(client.call_tool("echo"))
@@ -163,15 +159,15 @@ async def test_closing_ends_the_attempts(monkeypatch: pytest.MonkeyPatch) -> Non
 
 async def test_time_that_has_passed_anyway_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who calls long after the loss does not wait."""
-    monkeypatch.setattr(lifecycle, "_FIRST_RECONNECT", 0.02)
-    monkeypatch.setattr(lifecycle.random, "uniform", lambda low, high: high)
+    SlowClient = hasty_client(first_reconnect=0.02)
+    monkeypatch.setattr(random, "uniform", lambda low, high: high)
     sleep, pauses = asyncio.sleep, []
 
     async def noted(seconds: float) -> None:
         pauses.append(seconds)
         await sleep(seconds)
 
-    async with WebPeer(MODERN_PEER | DIES) as peer, Client(target(peer)) as client:
+    async with WebPeer(MODERN_PEER | DIES) as peer, SlowClient(target(peer)) as client:
         for waited in (0.03, 0.0):
             with pytest.raises(ConnectionLost):
                 await client.call_tool("die")
@@ -190,7 +186,7 @@ async def test_attempts_are_bounded_and_each_further_call_makes_one(
     peer: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     peer.rules = MODERN_PEER | DIES
-    async with peer, Client(target(peer, restart=3)) as client:
+    async with peer, HastyClient(target(peer, restart=3)) as client:
         await peer.stop()
         await until(lambda: caplog.records)
         with pytest.raises(TransportError, match="cannot connect to"):
@@ -214,9 +210,7 @@ async def test_pauses_grow_and_are_random(
         ranges.append((low, high))
         return 0.0
 
-    monkeypatch.setattr(lifecycle, "_FIRST_RECONNECT", 0.1)
-    monkeypatch.setattr(lifecycle, "_RECONNECTS", Backoff(0.25, 30.0, jitter=True))
-    monkeypatch.setattr(lifecycle.random, "uniform", uniform)
+    monkeypatch.setattr(random, "uniform", uniform)
     async with WebPeer(MODERN_PEER) as peer, Client(target(peer, restart=10)) as client:
         await peer.stop()
         await until(lambda: caplog.records)
@@ -234,7 +228,7 @@ async def test_a_refusal_ends_the_attempts(status: int) -> None:
         return connection.respond(status, "no\n") if 1 < peer.asked < 4 else None
 
     peer = WebPeer(MODERN_PEER | DIES, process_request=refuse)
-    async with peer, Client(target(peer)) as client:
+    async with peer, HastyClient(target(peer)) as client:
         with pytest.raises(ConnectionLost):
             await client.call_tool("leave")
         for n in (2, 3):
@@ -251,7 +245,7 @@ async def test_a_server_that_is_not_ready_yet(status: int) -> None:
         return connection.respond(status, "later\n") if 1 < peer.asked < 6 else None
 
     peer = WebPeer(MODERN_PEER | DIES, process_request=refuse)
-    async with peer, Client(target(peer)) as client:
+    async with peer, HastyClient(target(peer)) as client:
         with pytest.raises(ConnectionLost):
             await client.call_tool("leave")
         assert (await client.call_tool("echo")).text == "ok"
@@ -261,7 +255,7 @@ async def test_a_server_that_is_not_ready_yet(status: int) -> None:
 async def test_a_server_that_dies_of_each_call(peer: Any) -> None:
     """Attempts are counted until a call succeeds, so a loop of failures does not go on forever."""
     peer.rules = MODERN_PEER | DIES
-    async with peer, Client(target(peer, restart=2)) as client:
+    async with peer, HastyClient(target(peer, restart=2)) as client:
         for _ in range(2):  # an answer proves the server well, so the attempts are counted anew
             for _ in range(2):
                 with pytest.raises(ConnectionLost):
@@ -288,7 +282,7 @@ async def test_listens_are_sent_again(peer: Any) -> None:
     """Nothing is called: the client comes back by itself, and fetches what it may have missed."""
     peer.rules = MODERN_PEER | {"subscriptions/listen": listening}
     lists: list[Any] = []
-    async with peer, Client(target(peer), on_tools_changed=lists.append):
+    async with peer, HastyClient(target(peer), on_tools_changed=lists.append):
         for n in range(3):
             await peer.got("subscriptions/listen", n + 1)
             talk = await peer.talk(n)
@@ -302,7 +296,7 @@ async def test_listens_are_sent_again(peer: Any) -> None:
 async def test_a_legacy_client_that_listens_comes_back_where_it_may(peer: Any) -> None:
     peer.rules = LEGACY_PEER
     lists: list[Any] = []
-    async with peer, Client(target(peer, restart=3), on_tools_changed=lists.append):
+    async with peer, HastyClient(target(peer, restart=3), on_tools_changed=lists.append):
         (await peer.talk(0)).vanish()
         talk = await peer.talk(1)
         await until(lambda: len(lists) == 1)
@@ -310,12 +304,12 @@ async def test_a_legacy_client_that_listens_comes_back_where_it_may(peer: Any) -
         await until(lambda: len(lists) == 2)
 
 
-async def test_connections_that_lived_long_count_as_good(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lifecycle, "SETTLED", 0.0)
+async def test_connections_that_lived_long_count_as_good() -> None:
+    SettledClient = hasty_client(settled=0.0)
     rules = MODERN_PEER | {"subscriptions/listen": listening}
     async with (
         WebPeer(rules) as peer,
-        Client(target(peer, restart=2), on_tools_changed=lambda tools: None),
+        SettledClient(target(peer, restart=2), on_tools_changed=lambda tools: None),
     ):
         for n in range(6):
             await peer.got("subscriptions/listen", n + 1)
@@ -326,7 +320,7 @@ async def test_connections_that_lived_long_count_as_good(monkeypatch: pytest.Mon
 async def test_short_ones_do_not(caplog: pytest.LogCaptureFixture) -> None:
     rules = MODERN_PEER | {"subscriptions/listen": die}
     lost = "without a closing frame"
-    async with WebPeer(rules) as peer, Client(target(peer, restart=2), on_tools_changed=print):
+    async with WebPeer(rules) as peer, HastyClient(target(peer, restart=2), on_tools_changed=print):
         await until(lambda: caplog.text.count(lost) == 3)
         await turns(20)
         assert len(peer.talks) == 3
@@ -337,7 +331,7 @@ async def test_news_of_an_old_connection_reach_nobody() -> None:
     lists: list[Any] = []
     closing = asyncio.Event()
     async with WebPeer(LEGACY_PEER) as peer:
-        client = Client(target(peer), on_tools_changed=lists.append)
+        client = HastyClient(target(peer), on_tools_changed=lists.append)
         await client.open()
         talk = peer.talks[0]
         assert isinstance(talk, WebTalk)
@@ -379,7 +373,7 @@ def test_a_client_moves_to_another_loop(run: Run, peer: Any) -> None:
         ready.wait(FOREVER)
         run(asyncio.sleep(0))  # what a loop opens once
         fds = open_fds()
-        client = Client(target(peer))
+        client = HastyClient(target(peer))
         run(open_only(client))
         run(use(client))
         assert len(peer.talks) == 2

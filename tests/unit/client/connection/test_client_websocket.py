@@ -13,7 +13,6 @@ from lab.rows import every
 from lab.wording import raises
 
 from wirespeed import Client, SyncClient, WebSocket
-from wirespeed.client import targets
 from wirespeed.errors import (
     CallTimeout,
     ConnectionClosed,
@@ -216,7 +215,6 @@ async def test_what_answers_is_no_websocket_server() -> None:
 def test_credentials_in_the_clear_are_warned_of_once(
     once: Run, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(targets, "_warned", set())
     monkeypatch.setattr(WebSocket, "exposed", True)
 
     async def main() -> None:

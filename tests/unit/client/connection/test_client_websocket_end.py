@@ -9,14 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from lab.client import open_fds, turns, until
+from lab.client import hasty_client, open_fds, turns, until
 from lab.peer import ERAS, MODERN_PEER, Rules, Talk, WebPeer, WebTalk, nothing, target
 from lab.rows import every
 from lab.wording import raises
 from websockets.exceptions import ConnectionClosedError, ConnectionClosedOK
 
 from wirespeed import Client
-from wirespeed.client.connection import network_channels as network
 from wirespeed.errors import (
     CallTimeout,
     ConnectionClosed,
@@ -297,14 +296,12 @@ async def test_too_many_pings_of_the_server(
 
 
 @pytest.mark.parametrize("pings", [None, 0.01])
-async def test_as_many_over_a_longer_time(
-    monkeypatch: pytest.MonkeyPatch, connections: list[Any], pings: float | None
-) -> None:
+async def test_as_many_over_a_longer_time(connections: list[Any], pings: float | None) -> None:
     """The allowance is filled up as time goes by, whether or not we ping, too."""
-    monkeypatch.setattr(network, "_ALLOWANCE", 0.01)
+    GenerousClient = hasty_client(control=0.01)
     async with (
         WebPeer(MODERN_PEER) as peer,
-        Client(target(peer, ping_interval=pings, ping_timeout=0.01)) as client,
+        GenerousClient(target(peer, ping_interval=pings, ping_timeout=0.01)) as client,
     ):
         talk = peer.talks[0]
         assert isinstance(talk, WebTalk)

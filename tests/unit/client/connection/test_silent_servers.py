@@ -102,11 +102,8 @@ async def test_an_error_without_an_id_is_that_of_the_probe(once: Run, fake: Make
     assert len(server.sent("initialize")) == 1
 
 
-async def test_an_answer_in_the_turn_of_the_greeting_is_the_only_one(
-    once: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_answer_in_the_turn_of_the_greeting_is_the_only_one(once: Run) -> None:
     """The greeting would set the connection to a legacy era, after the answer has set it."""
-    monkeypatch.setattr(handshake, "SILENCE", 0.01)
     loop = asyncio.get_running_loop()
     answered: asyncio.Future[str] = loop.create_future()
     greetings = []
@@ -119,7 +116,8 @@ async def test_an_answer_in_the_turn_of_the_greeting_is_the_only_one(
 
     loop.call_later(0.03, answered.set_result, "modern")
     loop.call_soon(time.sleep, 0.1)  # the silence is over, and the answer is there, in one turn
-    assert await handshake.first_answer(probe(), greet) == handshake.Verdict(True, "modern")
+    verdict = await handshake.first_answer(probe(), greet, silence=0.01)
+    assert verdict == handshake.Verdict(True, "modern")
     assert not greetings
 
 

@@ -152,7 +152,7 @@ async def test_a_lost_session_is_replaced(caplog: Any) -> None:
     caplog.clear()
 
 
-async def test_subscriptions_outlive_a_session(caplog: Any, short_delays: None) -> None:
+async def test_subscriptions_outlive_a_session(caplog: Any) -> None:
     streams: list[Exchange] = []
 
     async def get(exchange: Exchange) -> None:

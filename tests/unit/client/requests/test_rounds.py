@@ -26,6 +26,7 @@ from lab.rounds import call, fail, name
 from lab.wording import raises
 
 from wirespeed.client.requests import rounds
+from wirespeed.client.timeouts import DELAYS
 from wirespeed.errors import (
     CallTimeout,
     ConnectionClosed,
@@ -36,7 +37,6 @@ from wirespeed.errors import (
     LimitExceeded,
     RemoteError,
 )
-from wirespeed.transport.backoff import Backoff
 from wirespeed.types import ElicitParams, SampleParams, SampleResult
 
 ROOTS = {"method": "roots/list"}
@@ -47,11 +47,6 @@ async def four(request: SampleParams) -> Any:
 
 
 NAMED = {"action": "accept", "content": {"name": "octocat"}}
-
-
-@pytest.fixture(autouse=True)
-def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rounds, "BACKOFF", Backoff(0.001, 0.002, jitter=True))
 
 
 FIRST = {"name": "book", "arguments": {"seats": 2}}
@@ -408,10 +403,9 @@ async def test_the_number_of_rounds_is_limited(
         assert len(peer.sent("tools/call")) == limit + 1
 
 
-def test_the_pauses_grow_and_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rounds, "BACKOFF", Backoff(0.05, 2.0, jitter=True))
+def test_the_pauses_grow_and_are_bounded() -> None:
     for idle, longest in ((0, 0.05), (1, 0.1), (4, 0.8), (9, 2.0), (10_000, 2.0)):
-        pauses = [rounds.BACKOFF.pause(idle) for _ in range(100)]
+        pauses = [DELAYS.rounds.pause(idle) for _ in range(100)]
         assert longest / 2 <= min(pauses) <= max(pauses) <= longest
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from lab.client import META, Run, until
+from lab.client import META, HastyClient, Run, until
 from lab.feature import (
     FETCHES,
     MEMBERS,
@@ -25,7 +25,6 @@ from wirespeed import Client, Socket
 from wirespeed.client import cache as cache_module
 from wirespeed.client import client as client_module
 from wirespeed.client.cache import CachingDecoder, ResponseCache, belongs
-from wirespeed.client.connection import lifecycle
 from wirespeed.client.results.decode import Unfinished
 from wirespeed.errors import RemoteError
 from wirespeed.types import ResourceUpdated, ToolsChanged
@@ -346,11 +345,10 @@ async def test_what_was_under_way_when_it_changed_is_not_kept(tmp_path: Path, wh
 
 
 async def test_a_new_connection_starts_with_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(lifecycle, "_FIRST_RECONNECT", 0.001)
     server = peer(tmp_path, "modern", lists(HOUR))
-    async with server, Client(Socket(server.url)) as client:
+    async with server, HastyClient(Socket(server.url)) as client:
         await client.list_tools()
         server.talks[0].vanish()
         await until(lambda: caplog.records)

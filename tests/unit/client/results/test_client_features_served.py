@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from lab.client import until
+from lab.client import HastyClient, until
 
 from wirespeed import Client, Server, Socket, SyncClient
-from wirespeed.client.connection import lifecycle
 from wirespeed.errors import ConnectionLost, RemoteError
 from wirespeed.protocol.revisions import REVISIONS
 from wirespeed.types import (
@@ -197,15 +196,13 @@ async def test_a_server_that_shuts_down(tmp_path: Path, version: str) -> None:
         await stop(task)
 
 
-async def test_a_server_that_is_started_again(
-    tmp_path: Path, version: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(lifecycle, "_FIRST_RECONNECT", 0.001)
+async def test_a_server_that_is_started_again(tmp_path: Path, version: str) -> None:
     told: list[Any] = []
     server = everything(version)
     url, task = await serving(server, tmp_path)
     try:
-        async with Client(Socket(url, restart=1000), on_resource_updated=told.append) as client:
+        target = Socket(url, restart=1000)
+        async with HastyClient(target, on_resource_updated=told.append) as client:
             await client.subscribe_resource("config://app")
             await stop(task)
             url, task = await serving(server, tmp_path)

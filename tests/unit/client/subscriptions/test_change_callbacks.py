@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from lab.client import Run, turns, until
+from lab.client import HastyClient, Run, turns, until
 from lab.feature import (
     LISTEN,
     Listener,
@@ -26,15 +26,12 @@ from lab.feature import (
 from lab.peer import Talk, nothing
 from lab.wording import raises
 
-from wirespeed import Client, Socket
+from wirespeed import Socket
 from wirespeed.errors import CallTimeout, NotHonoured, RemoteError
 
 KINDS = ["tools", "prompts", "resources"]
 NAMES = {"tools": ["t"], "prompts": ["p"], "resources": ["r"]}
 ALL = {"toolsListChanged": True, "promptsListChanged": True, "resourcesListChanged": True}
-
-
-pytestmark = pytest.mark.usefixtures("short_delays")
 
 
 class Told:
@@ -57,7 +54,7 @@ class Told:
 async def test_each_consumer_gets_its_new_list(tmp_path: Path, era: Any) -> None:
     server = peer(tmp_path, era, lists(3_600_000))  # what is fresh is not: it changed
     told = Told()
-    async with server, Client(server.url, era=era, **told.consumers) as client:
+    async with server, HastyClient(server.url, era=era, **told.consumers) as client:
         await client.ping()
         assert told.got == []
         for n, kind in enumerate(KINDS * 2, 1):
@@ -72,7 +69,7 @@ async def test_only_what_has_a_consumer_is_listened_for(tmp_path: Path, kind: st
     server = peer(tmp_path, "modern")
     told = Told()
     options: dict[str, Any] = {f"on_{kind}_changed": told.consumer(kind)}
-    async with server, Client(server.url, **options) as client:
+    async with server, HastyClient(server.url, **options) as client:
         await client.ping()
         assert listens(server) == [{f"{kind}ListChanged": True}]
         id = server.talks[0].sent(LISTEN)[0]["id"]
@@ -89,7 +86,7 @@ async def test_consumers_and_subscriptions_do_not_share(tmp_path: Path) -> None:
     told = Told()
     async with (
         server,
-        Client(server.url, **told.consumers) as client,
+        HastyClient(server.url, **told.consumers) as client,
         client.subscribe(tools=True) as events,
     ):
         _, mine = (message["id"] for message in server.talks[0].sent(LISTEN))
@@ -109,7 +106,7 @@ async def test_what_a_server_does_not_honour_is_logged(
 ) -> None:
     honoured = {key: True for key in ALL if not key.startswith(kind)}
     server = peer(tmp_path, "modern", {LISTEN: Listener(honoured).listen})
-    async with server, Client(server.url, **Told().consumers) as client:
+    async with server, HastyClient(server.url, **Told().consumers) as client:
         await client.ping()
     told = [r.getMessage() for r in caplog.records if "does not report" in r.getMessage()]
     assert told == [f"the server does not report changes of its list of {kind}"]
@@ -120,7 +117,7 @@ async def test_what_is_listened_for_is_asked_for_again(tmp_path: Path, era: Any)
     server = peer(tmp_path, era)
     told = Told()
     options = told.consumers | {"on_resource_updated": told.updated}
-    async with server, Client(Socket(server.url, restart=3), era=era, **options) as client:
+    async with server, HastyClient(Socket(server.url, restart=3), era=era, **options) as client:
         await client.subscribe_resource("x://a")
         for n in (1, 2):
             told.got.clear()
@@ -147,7 +144,7 @@ async def test_what_is_listened_for_is_asked_for_again(tmp_path: Path, era: Any)
 async def test_resources_that_change(tmp_path: Path, era: Any) -> None:
     server = peer(tmp_path, era)
     told = Told()
-    async with server, Client(server.url, era=era, on_resource_updated=told.updated) as client:
+    async with server, HastyClient(server.url, era=era, on_resource_updated=told.updated) as client:
         assert listens(server) == []
         await client.subscribe_resource("x://a")
         await client.subscribe_resource("x://a")
@@ -196,7 +193,7 @@ async def test_no_update_is_told_twice_while_listens_change_places(tmp_path: Pat
 
     server = peer(tmp_path, "modern", {LISTEN: listen})
     told = Told()
-    async with server, Client(server.url, on_resource_updated=told.updated) as client:
+    async with server, HastyClient(server.url, on_resource_updated=told.updated) as client:
         await client.subscribe_resource("x://a")
         adding = asyncio.ensure_future(client.subscribe_resource("x://b"))
         await until(lambda: len(asked) == 2)
@@ -216,7 +213,7 @@ async def test_no_update_is_told_twice_while_listens_change_places(tmp_path: Pat
 async def test_many_resources_at_once_take_few_listens(tmp_path: Path) -> None:
     server = peer(tmp_path, "modern")
     told = Told()
-    async with server, Client(server.url, on_resource_updated=told.updated) as client:
+    async with server, HastyClient(server.url, on_resource_updated=told.updated) as client:
         await asyncio.gather(*(client.subscribe_resource(f"x://{n}") for n in range(50)))
         assert len(listens(server)) <= 2
         assert len(listens(server)[-1]["resourceSubscriptions"]) == 50
@@ -225,7 +222,7 @@ async def test_many_resources_at_once_take_few_listens(tmp_path: Path) -> None:
 async def test_a_resource_that_is_refused(tmp_path: Path, era: Any) -> None:
     server = peer(tmp_path, era)
     told = Told()
-    async with server, Client(server.url, era=era, on_resource_updated=told.updated) as client:
+    async with server, HastyClient(server.url, era=era, on_resource_updated=told.updated) as client:
         await client.subscribe_resource("x://a")
         if era == "modern":
             server.rules[LISTEN] = Listener({"resourceSubscriptions": ["x://a"]}).listen
@@ -250,7 +247,7 @@ async def test_a_resource_that_is_refused(tmp_path: Path, era: Any) -> None:
 
 async def test_a_resource_that_takes_too_long(tmp_path: Path, era: Any) -> None:
     server = peer(tmp_path, era, {LISTEN: nothing, "resources/subscribe": nothing})
-    async with server, Client(server.url, era=era, on_resource_updated=print) as client:
+    async with server, HastyClient(server.url, era=era, on_resource_updated=print) as client:
         with pytest.raises(CallTimeout):
             await client.subscribe_resource("x://a", timeout=0.02)
         server.rules |= {LISTEN: Listener().listen, "resources/subscribe": {}}
@@ -262,7 +259,7 @@ async def test_a_resource_that_takes_too_long(tmp_path: Path, era: Any) -> None:
 async def test_subscriptions_and_the_consumer_share_a_resource(tmp_path: Path) -> None:
     """In the legacy revisions a resource has one subscription, which all of its users share."""
     server = peer(tmp_path, "legacy")
-    async with server, Client(server.url, era="legacy", on_resource_updated=print) as client:
+    async with server, HastyClient(server.url, era="legacy", on_resource_updated=print) as client:
         await client.subscribe_resource("x://a")
         async with client.subscribe(uris=["x://a"]):
             await client.unsubscribe_resource("x://a")
@@ -278,7 +275,7 @@ async def test_what_was_subscribed_to_elsewhere_is_not_for_the_consumer(
     told = Told()
     async with (
         server,
-        Client(server.url, era=era, on_resource_updated=told.updated) as client,
+        HastyClient(server.url, era=era, on_resource_updated=told.updated) as client,
         client.subscribe(uris=["x://a"]) as events,
     ):
         await client.subscribe_resource("x://b")
@@ -307,7 +304,7 @@ async def test_what_a_consumer_of_updates_raises_is_logged(
         seen.append(uri)
         raise ZeroDivisionError("mine")
 
-    async with server, Client(server.url, era=era, on_resource_updated=consumer) as client:
+    async with server, HastyClient(server.url, era=era, on_resource_updated=consumer) as client:
         await client.subscribe_resource("x://a")
         for n in (1, 2):
             await updated(server.talks[0], "x://a")
@@ -320,7 +317,7 @@ async def test_closing_forgets_what_was_subscribed_to(tmp_path: Path, era: Any) 
     server = peer(tmp_path, era)
     told = Told()
     async with server:
-        client = Client(server.url, era=era, on_resource_updated=told.updated)
+        client = HastyClient(server.url, era=era, on_resource_updated=told.updated)
         for n in (1, 2):
             await client.open()
             await client.subscribe_resource("x://a")
@@ -342,7 +339,7 @@ async def test_a_server_that_announces_a_change_with_each_list(tmp_path: Path, e
 
     server = peer(tmp_path, era, {"tools/list": give})
     told = Told()
-    async with server, Client(server.url, era=era, **told.consumers) as client:
+    async with server, HastyClient(server.url, era=era, **told.consumers) as client:
         await client.ping()
         await changed(server.talks[0], "tools")
         await until(lambda: told.got[-1:] == [("tools", ["t6"])])

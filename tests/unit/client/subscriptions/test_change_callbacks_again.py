@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from lab.client import Run, until
+from lab.client import HastyClient, Run, hasty_client, until
 from lab.feature import (
     EVERYTHING,
     LISTEN,
@@ -31,8 +31,8 @@ from lab.feature import (
 from lab.peer import Talk, nothing
 from lab.wording import raises
 
-from wirespeed import Client, Socket
-from wirespeed.client.subscriptions import callbacks
+from wirespeed import Socket
+from wirespeed.client.subscriptions.callbacks import FETCHES, LISTENS
 from wirespeed.errors import (
     CallTimeout,
     ConnectionClosed,
@@ -48,11 +48,7 @@ UPDATED = "notifications/resources/updated"
 
 
 @pytest.fixture(autouse=True)
-def shorter_delays(
-    short_delays: None, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr(callbacks, "_LISTEN_BACKOFF", Backoff(0.001, 0.002, jitter=True))
-    monkeypatch.setattr(callbacks, "_FETCH_BACKOFF", Backoff(0.001, 30.0))
+def verbose(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
 
 
@@ -79,7 +75,7 @@ async def test_what_the_server_ends_is_listened_to_again(
     told: list[str] = []
     async with (
         server,
-        Client(
+        HastyClient(
             server.url, on_tools_changed=names(lists_told), on_resource_updated=told.append
         ) as client,
     ):
@@ -124,13 +120,13 @@ async def test_a_server_that_ends_every_listen_is_left_alone_at_last(
     lists_told: list[Any] = []
     async with (
         server,
-        Client(
+        HastyClient(
             server.url, on_tools_changed=names(lists_told), on_resource_updated=told.append
         ) as client,
     ):
         await until(lambda: "no longer reports changes" in caplog.text)
         await client.ping()
-        assert len(listens(server)) == 1 + callbacks._LISTENS
+        assert len(listens(server)) == 1 + LISTENS
         await idle()
         lists_told.clear()
         server.rules[LISTEN] = Listener().listen
@@ -145,13 +141,11 @@ async def test_a_server_that_ends_every_listen_is_left_alone_at_last(
     assert caplog.text.count("no longer reports") == 1
 
 
-async def test_a_listen_that_lasted_is_asked_for_anew(
-    once: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(callbacks, "_SETTLED", 0.0)
+async def test_a_listen_that_lasted_is_asked_for_anew(once: Run, tmp_path: Path) -> None:
+    SettledClient = hasty_client(listened=0.0)
     server = peer(tmp_path, "modern")
-    async with server, Client(server.url, on_tools_changed=lambda _: None):
-        for n in range(2 * callbacks._LISTENS):
+    async with server, SettledClient(server.url, on_tools_changed=lambda _: None):
+        for n in range(2 * LISTENS):
             asked = await server.got(LISTEN, n + 1)
             await finish(server.talks[0], asked[-1])
 
@@ -160,7 +154,7 @@ async def test_a_refused_listen_is_not_asked_for_again(
     once: Run, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     server = peer(tmp_path, "modern", {LISTEN: (-32601, "no such method")})
-    async with server, Client(server.url, on_tools_changed=lambda _: None) as client:
+    async with server, HastyClient(server.url, on_tools_changed=lambda _: None) as client:
         await until(lambda: "does not report changes: " in caplog.text)
         await asyncio.sleep(0.01)  # longer than the pauses
         await client.ping()
@@ -168,12 +162,12 @@ async def test_a_refused_listen_is_not_asked_for_again(
 
 
 async def test_closing_while_it_waits_to_listen_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(callbacks, "_LISTEN_BACKOFF", Backoff(60.0, 60.0, jitter=True))
+    PatientClient = hasty_client(listens=Backoff(60.0, 60.0, jitter=True))
     server = peer(tmp_path, "modern")
     async with server:
-        client = Client(server.url, on_tools_changed=lambda _: None)
+        client = PatientClient(server.url, on_tools_changed=lambda _: None)
         told = "ended the subscription"
         for n in (1, 2):
             await client.open()
@@ -184,12 +178,12 @@ async def test_closing_while_it_waits_to_listen_again(
 
 
 async def test_resources_are_subscribed_to_while_it_waits_to_listen_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """That listens at once; and if it is refused, what was is listened to again."""
-    monkeypatch.setattr(callbacks, "_LISTEN_BACKOFF", Backoff(0.1, 0.1, jitter=True))
+    SlowClient = hasty_client(listens=Backoff(0.1, 0.1, jitter=True))
     server = peer(tmp_path, "modern")
-    async with server, Client(server.url, on_tools_changed=lambda _: None) as client:
+    async with server, SlowClient(server.url, on_tools_changed=lambda _: None) as client:
         await server.got(LISTEN)
         [talk] = server.talks
         await finish(talk, talk.sent(LISTEN)[0])
@@ -208,7 +202,7 @@ async def test_what_was_not_asked_for_is_not_asked_for_later(once: Run, tmp_path
     """Whatever a server says that it honours."""
     more = {"resourceSubscriptions": ["x://a", "x://other"]}
     server = peer(tmp_path, "modern", {LISTEN: Listener(more).listen})
-    async with server, Client(server.url, on_resource_updated=print) as client:
+    async with server, HastyClient(server.url, on_resource_updated=print) as client:
         await client.subscribe_resource("x://a")
         server.rules[LISTEN] = Listener().listen
         await client.subscribe_resource("x://b")
@@ -230,7 +224,7 @@ async def test_a_change_during_a_fetch_that_fails_is_not_lost(
 
     server = peer(tmp_path, era, {"tools/list": listing})
     told: list[Any] = []
-    async with server, Client(server.url, era=era, on_tools_changed=names(told)) as client:
+    async with server, HastyClient(server.url, era=era, on_tools_changed=names(told)) as client:
         await client.ping()
         [talk] = server.talks
         await changed(talk, "tools")
@@ -248,16 +242,16 @@ async def test_a_list_that_cannot_be_got_is_given_up_until_it_changes(
 ) -> None:
     server = peer(tmp_path, era, {"tools/list": (-32603, "broken")})
     told: list[Any] = []
-    async with server, Client(server.url, era=era, on_tools_changed=names(told)) as client:
+    async with server, HastyClient(server.url, era=era, on_tools_changed=names(told)) as client:
         await client.ping()
         await changed(server.talks[0], "tools")
-        await server.got("tools/list", callbacks._FETCHES)
+        await server.got("tools/list", FETCHES)
         await idle()
-        assert len(server.sent("tools/list")) == callbacks._FETCHES
+        assert len(server.sent("tools/list")) == FETCHES
         server.rules |= lists()
         await changed(server.talks[0], "tools")
         await until(lambda: told == [["t"]])
-    assert caplog.text.count("cannot be fetched: broken") == callbacks._FETCHES
+    assert caplog.text.count("cannot be fetched: broken") == FETCHES
 
 
 # -- another era -----------------------------------------------------------------------------------
@@ -272,7 +266,7 @@ async def test_a_server_of_another_era_takes_its_place(
     told: list[str] = []
     async with (
         server,
-        Client(Socket(server.url, restart=3), on_resource_updated=told.append) as client,
+        HastyClient(Socket(server.url, restart=3), on_resource_updated=told.append) as client,
     ):
         await client.subscribe_resource("x://held")
         async with client.subscribe(tools=True, uris=["x://mine", "x://held"]) as events:
@@ -321,7 +315,7 @@ async def test_a_legacy_server_without_subscriptions_takes_its_place(
     once: Run, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     server = peer(tmp_path, "modern")
-    async with server, Client(Socket(server.url, restart=3)) as client:
+    async with server, HastyClient(Socket(server.url, restart=3)) as client:
         await client.subscribe_resource("x://held")
         async with client.subscribe(tools=True, uris=["x://mine"]) as events:
             bare = EVERYTHING | {"resources": {}}
@@ -343,7 +337,7 @@ async def test_a_subscription_of_before_takes_nothing_from_one_of_now(
 ) -> None:
     server = peer(tmp_path, era)
     async with server:
-        client = Client(server.url, era=era)
+        client = HastyClient(server.url, era=era)
         await client.open()
         async with client.subscribe(uris=["x://a"]):
             await client.close()
@@ -364,7 +358,7 @@ async def test_a_lost_subscription_is_not_made_again(tmp_path: Path, era: Any) -
     """It has ended, although it was not left yet, when somebody has the client connect again."""
     server = peer(tmp_path, era)
     await server.start()
-    async with Client(Socket(server.url, restart=1), era=era) as client:
+    async with HastyClient(Socket(server.url, restart=1), era=era) as client:
         async with client.subscribe(uris=["x://a"]) as events:
             await server.stop()
             with pytest.raises(TransportError):
@@ -382,7 +376,7 @@ async def test_closing_while_a_resource_is_subscribed_to(tmp_path: Path, era: An
     server = peer(tmp_path, era, {LISTEN: nothing, "resources/subscribe": nothing})
     method = LISTEN if era == "modern" else "resources/subscribe"
     async with server:
-        client = Client(server.url, era=era, on_resource_updated=print)
+        client = HastyClient(server.url, era=era, on_resource_updated=print)
         await client.open()
         adding = asyncio.ensure_future(client.subscribe_resource("x://a"))
         await server.got(method)
@@ -416,7 +410,7 @@ async def test_closing_when_a_resource_has_just_been_subscribed_to(
         closing.append(asyncio.ensure_future(client.close()))
 
     async with server:
-        client = Client(server.url, era=era, on_log=on_log, on_resource_updated=print)
+        client = HastyClient(server.url, era=era, on_log=on_log, on_resource_updated=print)
         await client.open()
         with pytest.raises(ConnectionClosed):
             await client.subscribe_resource("x://a")
@@ -431,7 +425,7 @@ async def test_closing_when_a_resource_has_just_been_subscribed_to(
 async def test_what_cannot_be_unsubscribed_from_stays(tmp_path: Path, era: Any) -> None:
     server = peer(tmp_path, era)
     told: list[str] = []
-    async with server, Client(server.url, era=era, on_resource_updated=told.append) as client:
+    async with server, HastyClient(server.url, era=era, on_resource_updated=told.append) as client:
         await client.subscribe_resource("x://a")
         await client.subscribe_resource("x://b")
         before = dict(server.rules)
@@ -465,7 +459,7 @@ async def test_what_cannot_be_unsubscribed_from_stays(tmp_path: Path, era: Any) 
 
 async def test_unsubscribing_twice_at_once(tmp_path: Path, era: Any) -> None:
     server = peer(tmp_path, era)
-    async with server, Client(server.url, era=era, on_resource_updated=print) as client:
+    async with server, HastyClient(server.url, era=era, on_resource_updated=print) as client:
         await client.subscribe_resource("x://a")
         await asyncio.gather(*(client.unsubscribe_resource("x://a") for _ in range(3)))
         await subscribes_anew(client, server)
@@ -477,7 +471,7 @@ async def test_what_a_legacy_server_has_not_declared_is_not_asked_for(
 ) -> None:
     server = peer(tmp_path, "legacy")
     server.rules = declaring(server.rules, {"resources": {"listChanged": True}})
-    async with server, Client(server.url, era="legacy") as client:
+    async with server, HastyClient(server.url, era="legacy") as client:
         with raises(NotHonoured):
             await client.subscribe_resource("x://a")
         with raises(Unsupported):
@@ -495,7 +489,7 @@ async def test_declared_subscriptions_of_resources(once: Run, tmp_path: Path) ->
     """Anything but true is no declaration."""
     server = peer(tmp_path, "legacy")
     server.rules = declaring(server.rules, {"resources": {"subscribe": {}}})
-    async with server, Client(server.url, era="legacy") as client:
+    async with server, HastyClient(server.url, era="legacy") as client:
         with pytest.raises(NotHonoured):
             await client.subscribe_resource("x://a")
 
@@ -505,7 +499,7 @@ async def test_declared_subscriptions_of_resources(once: Run, tmp_path: Path) ->
 
 async def test_waiting_for_others_is_part_of_the_time_limit(tmp_path: Path, era: Any) -> None:
     server = peer(tmp_path, era, {LISTEN: nothing, "resources/subscribe": nothing})
-    async with server, Client(server.url, era=era, on_resource_updated=print) as client:
+    async with server, HastyClient(server.url, era=era, on_resource_updated=print) as client:
         first = asyncio.ensure_future(client.subscribe_resource("x://a", timeout=None))
         await server.got(LISTEN if era == "modern" else "resources/subscribe")
         with raises(CallTimeout):
@@ -523,7 +517,7 @@ async def test_what_waits_for_others_ends_with_the_client(tmp_path: Path, era: A
     """And does not go on with the next connection."""
     server = peer(tmp_path, era, {LISTEN: nothing, "resources/subscribe": nothing})
     async with server:
-        client = Client(server.url, era=era, on_resource_updated=print)
+        client = HastyClient(server.url, era=era, on_resource_updated=print)
         await client.open()
         waiting = [
             asyncio.ensure_future(client.subscribe_resource("x://a", timeout=limit))
@@ -543,13 +537,11 @@ async def test_what_waits_for_others_ends_with_the_client(tmp_path: Path, era: A
         await client.close()
 
 
-async def test_an_opening_that_fails_leaves_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(callbacks, "_LISTEN_BACKOFF", Backoff(60.0, 60.0, jitter=True))
+async def test_an_opening_that_fails_leaves_nothing(tmp_path: Path) -> None:
+    PatientClient = hasty_client(listens=Backoff(60.0, 60.0, jitter=True))
     server = peer(tmp_path, "modern")
     async with server:
-        client = Client(server.url, on_tools_changed=print)
+        client = PatientClient(server.url, on_tools_changed=print)
         await client.open()
         await server.got(LISTEN)
         server.rules["server/discover"] = (-32603, "broken")
@@ -566,7 +558,7 @@ async def test_a_new_connection_that_tells_less(
     told: list[str] = []
     async with (
         server,
-        Client(
+        HastyClient(
             Socket(server.url, restart=3),
             on_tools_changed=lambda _: None,
             on_resource_updated=told.append,
@@ -604,7 +596,7 @@ async def test_an_acknowledgement_that_cannot_be_read(
         await acknowledge(talk, message)
 
     server = peer(tmp_path, "modern", {LISTEN: listen})
-    async with server, Client(server.url) as client, client.subscribe(tools=True) as events:
+    async with server, HastyClient(server.url) as client, client.subscribe(tools=True) as events:
         assert events.honoured == events.wanted
     assert "notifications/subscriptions/acknowledged of the server is not valid" in caplog.text
     assert "internal error" not in caplog.text
@@ -615,7 +607,7 @@ async def test_a_flood_of_what_is_not_valid_does_not_flood_the_log(
     once: Run, tmp_path: Path, era: Any, method: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     server = peer(tmp_path, era)
-    async with server, Client(server.url, era=era, on_log=print) as client:
+    async with server, HastyClient(server.url, era=era, on_log=print) as client:
         for _ in range(200):
             await server.talks[0].send(method=method, params={"level": 1, "uri": 1})
         await client.list_tools()

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from lab.client import META, Run, turns, until
+from lab.client import META, HastyClient, Run, turns, until
 from lab.feature import (
     EVERYTHING,
     LISTEN,
@@ -30,7 +30,7 @@ from lab.feature import (
 from lab.peer import Talk, nothing
 from lab.wording import raises
 
-from wirespeed import Client, Socket
+from wirespeed import Socket
 from wirespeed.errors import (
     CallTimeout,
     ConnectionClosed,
@@ -59,9 +59,6 @@ EVENTS: dict[str, Event] = {
 }
 
 
-pytestmark = pytest.mark.usefixtures("short_delays")
-
-
 async def rest(events: Subscription) -> list[Event]:
     """What still comes, to the end."""
     return [event async for event in events]
@@ -72,7 +69,7 @@ async def rest(events: Subscription) -> list[Event]:
 
 async def test_everything_is_told(tmp_path: Path, era: Any) -> None:
     server = peer(tmp_path, era)
-    async with server, Client(server.url, era=era) as client:
+    async with server, HastyClient(server.url, era=era) as client:
         talk = await server.talk(0)
         async with client.subscribe(
             tools=True, prompts=True, resources=True, uris=["x://a", "x://b", "x://a"]
@@ -110,7 +107,7 @@ async def test_everything_is_told(tmp_path: Path, era: Any) -> None:
 
 async def test_nothing_is_told_that_was_not_asked_for(tmp_path: Path, era: Any) -> None:
     server = peer(tmp_path, era)
-    async with server, Client(server.url, era=era) as client:
+    async with server, HastyClient(server.url, era=era) as client:
         talk = await server.talk(0)
         async with client.subscribe(prompts=True) as events:
             for kind in ("tools", "resources"):
@@ -133,7 +130,7 @@ async def test_subscription_ids_keep_their_json_type(once: Run, tmp_path: Path, 
     server = peer(tmp_path, "modern")
     async with (
         server,
-        Client(server.url) as client,
+        HastyClient(server.url) as client,
         client.subscribe(tools=True, prompts=True) as events,
     ):
         [talk] = server.talks
@@ -152,7 +149,7 @@ async def test_parts_of_resources(tmp_path: Path, era: Any) -> None:
     server = peer(tmp_path, era)
     async with (
         server,
-        Client(server.url, era=era) as client,
+        HastyClient(server.url, era=era) as client,
         client.subscribe(uris=["x://a"]) as events,
     ):
         await updated(server.talks[0], "x://a/part")
@@ -167,7 +164,7 @@ async def test_what_extensions_tell(once: Run, tmp_path: Path) -> None:
     server = peer(tmp_path, "modern")
     async with (
         server,
-        Client(server.url) as client,
+        HastyClient(server.url) as client,
         client.subscribe(more={"taskIds": ["1"]}) as events,
         client.subscribe(tools=True) as others,
     ):
@@ -191,7 +188,7 @@ async def test_what_extensions_tell(once: Run, tmp_path: Path) -> None:
 async def test_requests_of_subscriptions_carry_meta(tmp_path: Path, era: Any) -> None:
     server = peer(tmp_path, era)
     meta = {"traceparent": "t"}
-    async with server, Client(server.url, era=era) as client:
+    async with server, HastyClient(server.url, era=era) as client:
         async with client.subscribe(uris=["x://a"], meta=meta):
             await client.subscribe_resource("x://b", meta=meta)
         await client.unsubscribe_resource("x://b", meta=meta)
@@ -212,7 +209,7 @@ async def test_a_subscription_begins_when_it_is_acknowledged(tmp_path: Path) -> 
         asked.append(message)
 
     server = peer(tmp_path, "modern", {LISTEN: listen})
-    async with server, Client(server.url) as client:
+    async with server, HastyClient(server.url) as client:
         events = client.subscribe(tools=True)
         opening = asyncio.ensure_future(events.__aenter__())
         await until(lambda: asked)
@@ -249,7 +246,7 @@ async def test_the_honoured_subset_is_shown(
     server = peer(tmp_path, "modern", {LISTEN: Listener(said).listen})
     async with (
         server,
-        Client(server.url) as client,
+        HastyClient(server.url) as client,
         client.subscribe(tools=True, prompts=True, uris=["x://a", "x://b"]) as events,
     ):
         assert events.honoured == honoured
@@ -272,7 +269,7 @@ async def test_what_a_legacy_server_declares(
     server.rules = declaring(server.rules, capabilities)
     async with (
         server,
-        Client(server.url, era="legacy") as client,
+        HastyClient(server.url, era="legacy") as client,
         client.subscribe(tools=True, prompts=True, resources=True, uris=["x://a"]) as events,
     ):
         assert events.honoured == honoured
@@ -289,7 +286,7 @@ async def test_a_legacy_server_that_refuses_a_resource(
             await talk.result(message, {})
 
     server = peer(tmp_path, "legacy", {"resources/subscribe": subscribe})
-    async with server, Client(server.url, era="legacy") as client:
+    async with server, HastyClient(server.url, era="legacy") as client:
         async with client.subscribe(uris=["x://a", "x://b"]) as events:
             assert events.honoured == SubscriptionFilter(uris=("x://a",))
         await server.got("resources/unsubscribe")
@@ -300,7 +297,7 @@ async def test_a_legacy_server_that_refuses_a_resource(
 
 async def test_a_server_without_subscriptions(once: Run, tmp_path: Path) -> None:
     server = peer(tmp_path, "modern", {LISTEN: (-32601, "Method not found")})
-    async with server, Client(server.url) as client:
+    async with server, HastyClient(server.url) as client:
         events = client.subscribe(tools=True)
         with raises(RemoteError, code=-32601):
             await events.__aenter__()
@@ -311,7 +308,7 @@ async def test_a_server_without_subscriptions(once: Run, tmp_path: Path) -> None
 
 async def test_a_server_that_ends_it_at_once(once: Run, tmp_path: Path) -> None:
     server = peer(tmp_path, "modern", {LISTEN: {"resultType": "complete"}})
-    async with server, Client(server.url) as client:
+    async with server, HastyClient(server.url) as client:
         with raises(NotHonoured):
             async with client.subscribe(tools=True):
                 pass
@@ -319,7 +316,7 @@ async def test_a_server_that_ends_it_at_once(once: Run, tmp_path: Path) -> None:
 
 async def test_a_server_that_does_not_acknowledge(tmp_path: Path, era: Any) -> None:
     server = peer(tmp_path, era, {LISTEN: nothing, "resources/subscribe": nothing})
-    async with server, Client(server.url, era=era) as client:
+    async with server, HastyClient(server.url, era=era) as client:
         events = client.subscribe(uris=["x://a"], timeout=0.02)
         with raises(CallTimeout):
             await events.__aenter__()
@@ -334,7 +331,7 @@ async def test_a_server_that_does_not_acknowledge(tmp_path: Path, era: Any) -> N
 
 async def test_cancelled_while_it_is_opened(tmp_path: Path, era: Any) -> None:
     server = peer(tmp_path, era, {LISTEN: nothing, "resources/subscribe": nothing})
-    async with server, Client(server.url, era=era) as client:
+    async with server, HastyClient(server.url, era=era) as client:
         opening = asyncio.ensure_future(client.subscribe(uris=["x://a"]).__aenter__())
         await until(lambda: server.sent(LISTEN) or server.sent("resources/subscribe"))
         opening.cancel()
@@ -352,7 +349,7 @@ async def test_each_subscription_gets_its_own_copies(tmp_path: Path) -> None:
     server = peer(tmp_path, "modern")
     async with (
         server,
-        Client(server.url) as client,
+        HastyClient(server.url) as client,
         client.subscribe(tools=True) as one,
         client.subscribe(tools=True, uris=["x://a"]) as two,
         client.subscribe(uris=["x://a"]) as three,
@@ -381,7 +378,7 @@ async def test_legacy_subscriptions_share_a_resource(tmp_path: Path) -> None:
     def count(method: str) -> int:
         return len(server.sent(method))
 
-    async with server, Client(server.url, era="legacy") as client:
+    async with server, HastyClient(server.url, era="legacy") as client:
         async with client.subscribe(uris=["x://a"]) as one:
             async with client.subscribe(uris=["x://a", "x://b"], tools=True) as two:
                 assert count("resources/subscribe") == 2
@@ -400,7 +397,7 @@ async def test_legacy_subscriptions_share_a_resource(tmp_path: Path) -> None:
 async def test_subscribing_to_one_resource_at_once(tmp_path: Path) -> None:
     """The second waits for the answer to the first; leaving and coming do not overtake another."""
     server = peer(tmp_path, "legacy")
-    async with server, Client(server.url, era="legacy") as client:
+    async with server, HastyClient(server.url, era="legacy") as client:
 
         async def come_and_go() -> None:
             async with client.subscribe(uris=["x://a"]) as events:
@@ -419,7 +416,7 @@ async def test_equal_events_wait_once(once: Run, tmp_path: Path) -> None:
     server = peer(tmp_path, "modern")
     async with (
         server,
-        Client(server.url) as client,
+        HastyClient(server.url) as client,
         client.subscribe(tools=True, prompts=True, uris=["x://"]) as events,
     ):
         [talk] = server.talks
@@ -439,7 +436,7 @@ async def test_too_many_events_become_one(once: Run, tmp_path: Path) -> None:
     server = peer(tmp_path, "modern")
     async with (
         server,
-        Client(server.url) as client,
+        HastyClient(server.url) as client,
         client.subscribe(tools=True, uris=["x://"], max_events=3) as events,
     ):
         [talk] = server.talks
@@ -455,7 +452,7 @@ async def test_too_many_events_become_one(once: Run, tmp_path: Path) -> None:
 
 async def test_waiting_for_an_event(tmp_path: Path) -> None:
     server = peer(tmp_path, "modern")
-    async with server, Client(server.url) as client, client.subscribe(tools=True) as events:
+    async with server, HastyClient(server.url) as client, client.subscribe(tools=True) as events:
         with raises(CallTimeout):
             await events.next_event(0.01)
         waiting = [asyncio.ensure_future(events.next_event()) for _ in range(2)]
@@ -471,7 +468,7 @@ async def test_waiting_for_an_event(tmp_path: Path) -> None:
 
 async def test_a_subscription_is_used_once(once: Run, tmp_path: Path) -> None:
     server = peer(tmp_path, "modern")
-    async with server, Client(server.url) as client:
+    async with server, HastyClient(server.url) as client:
         events = client.subscribe(tools=True)
         with raises(RuntimeError):
             await anext(events)
@@ -505,7 +502,7 @@ async def test_the_cancellation_and_the_result_of_an_end_come_in_any_order(
     server = peer(tmp_path, "modern")
     async with (
         server,
-        Client(server.url) as client,
+        HastyClient(server.url) as client,
         client.subscribe(tools=True, prompts=True) as events,
     ):
         [talk] = server.talks
@@ -531,7 +528,7 @@ async def test_the_cancellation_and_the_result_of_an_end_come_in_any_order(
 
 async def test_an_error_is_no_graceful_end(once: Run, tmp_path: Path) -> None:
     server = peer(tmp_path, "modern")
-    async with server, Client(server.url) as client, client.subscribe(tools=True) as events:
+    async with server, HastyClient(server.url) as client, client.subscribe(tools=True) as events:
         id = server.talks[0].sent(LISTEN)[0]["id"]
         await server.talks[0].send(id=id, error={"code": -32603, "message": "broken"})
         for _ in range(2):
@@ -545,7 +542,7 @@ async def test_an_abrupt_loss_has_no_end_of_its_own(tmp_path: Path, era: Any, re
     if (era, restart) == ("modern", None):
         restart = 0
     server = peer(tmp_path, era)
-    async with server, Client(Socket(server.url, restart=restart), era=era) as client:
+    async with server, HastyClient(Socket(server.url, restart=restart), era=era) as client:
         async with client.subscribe(tools=True, uris=["x://a"]) as events:
             await changed(server.talks[0], "tools")
             await client.ping()
@@ -560,7 +557,7 @@ async def test_an_abrupt_loss_has_no_end_of_its_own(tmp_path: Path, era: Any, re
 async def test_closing_the_client_ends_it(tmp_path: Path, era: Any) -> None:
     server = peer(tmp_path, era)
     async with server:
-        client = Client(server.url, era=era)
+        client = HastyClient(server.url, era=era)
         await client.open()
         async with client.subscribe(tools=True, uris=["x://a"]) as events:
             waiting = asyncio.ensure_future(anext(events))
@@ -585,7 +582,7 @@ async def test_subscriptions_are_made_again(tmp_path: Path, era: Any) -> None:
     server = peer(tmp_path, era)
     async with (
         server,
-        Client(Socket(server.url, restart=5), era=era) as client,
+        HastyClient(Socket(server.url, restart=5), era=era) as client,
         client.subscribe(tools=True, uris=["x://a"]) as one,
         client.subscribe(uris=["x://a", "x://b"]) as two,
     ):
@@ -612,7 +609,7 @@ async def test_restarting_the_client_makes_them_again(tmp_path: Path, era: Any) 
     server = peer(tmp_path, era)
     async with (
         server,
-        Client(server.url, era=era) as client,
+        HastyClient(server.url, era=era) as client,
         client.subscribe(tools=True, uris=["x://a"]) as events,
     ):
         await client.restart()
@@ -625,7 +622,7 @@ async def test_a_restart_that_fails_ends_them(tmp_path: Path, era: Any) -> None:
     server = peer(tmp_path, era)
     async with (
         server,
-        Client(server.url, era=era) as client,
+        HastyClient(server.url, era=era) as client,
         client.subscribe(tools=True) as events,
     ):
         await server.stop()
@@ -639,7 +636,7 @@ async def test_attempts_that_are_used_up_end_them(tmp_path: Path, era: Any) -> N
     server = peer(tmp_path, era)
     async with (
         server,
-        Client(Socket(server.url, restart=2), era=era) as client,
+        HastyClient(Socket(server.url, restart=2), era=era) as client,
         client.subscribe(tools=True) as events,
     ):
         await server.stop()
@@ -651,7 +648,11 @@ async def test_a_new_connection_that_refuses_a_subscription(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     server = peer(tmp_path, "modern")
-    async with server, Client(Socket(server.url)) as client, client.subscribe(tools=True) as events:
+    async with (
+        server,
+        HastyClient(Socket(server.url)) as client,
+        client.subscribe(tools=True) as events,
+    ):
         server.rules[LISTEN] = (-32601, "Method not found")
         server.talks[0].vanish()
         with raises(RemoteError, code=-32601):
@@ -665,7 +666,7 @@ async def test_a_new_legacy_connection_that_refuses_a_resource(
     server = peer(tmp_path, "legacy")
     async with (
         server,
-        Client(Socket(server.url, restart=1), era="legacy") as client,
+        HastyClient(Socket(server.url, restart=1), era="legacy") as client,
         client.subscribe(tools=True, uris=["x://a"]) as events,
     ):
         server.rules["resources/subscribe"] = (-32002, "gone")
@@ -681,7 +682,7 @@ async def test_a_new_legacy_connection_that_does_not_answer(
     server = peer(tmp_path, "legacy")
     async with (
         server,
-        Client(Socket(server.url, restart=1), era="legacy", timeout=0.1) as client,
+        HastyClient(Socket(server.url, restart=1), era="legacy", timeout=0.1) as client,
         client.subscribe(tools=True, uris=["x://a"]) as events,
     ):
         server.rules["resources/subscribe"] = nothing
@@ -700,7 +701,11 @@ async def test_lost_while_it_is_opened(tmp_path: Path) -> None:
         talk.vanish()
 
     server.rules[LISTEN] = die
-    async with server, Client(Socket(server.url)) as client, client.subscribe(tools=True) as events:
+    async with (
+        server,
+        HastyClient(Socket(server.url)) as client,
+        client.subscribe(tools=True) as events,
+    ):
         assert len(server.talks) == 2
         await changed(server.talks[1], "tools")
         assert await anext(events) == ToolsChanged()
@@ -710,7 +715,7 @@ async def test_a_client_that_starts_at_the_first_use(once: Run, tmp_path: Path, 
     server = peer(tmp_path, era)
     async with (
         server,
-        Client(server.url, era=era, auto_start=False) as client,
+        HastyClient(server.url, era=era, auto_start=False) as client,
         client.subscribe(tools=True) as events,
     ):
         await changed(server.talks[0], "tools")
@@ -723,7 +728,7 @@ async def test_an_update_without_a_uri_is_told(
 ) -> None:
     server = peer(tmp_path, era)
     caplog.set_level(logging.WARNING)
-    async with server, Client(server.url, era=era) as client, client.subscribe(uris=["x://a"]):
+    async with server, HastyClient(server.url, era=era) as client, client.subscribe(uris=["x://a"]):
         await server.talks[0].send(method="notifications/resources/updated", params=params)
         await client.ping()
     assert "notifications/resources/updated of the server is not valid" in caplog.text
@@ -735,7 +740,7 @@ async def test_a_cancellation_of_nothing_is_silent(
     server = peer(tmp_path, era)
     async with (
         server,
-        Client(server.url, era=era) as client,
+        HastyClient(server.url, era=era) as client,
         client.subscribe(tools=True) as events,
     ):
         for id in (0, 12345678, "x", None, 1.5):
@@ -749,7 +754,7 @@ async def test_a_cancellation_of_nothing_is_silent(
 
 async def test_many_at_once(tmp_path: Path, era: Any) -> None:
     server = peer(tmp_path, era)
-    async with server, Client(server.url, era=era) as client:
+    async with server, HastyClient(server.url, era=era) as client:
 
         async def one(n: int) -> None:
             async with client.subscribe(tools=True, uris=[f"x://{n}"]) as events:
@@ -777,7 +782,7 @@ async def test_coming_going_and_losing_in_any_order(
     some = [f"x://{n}" for n in range(5)]
     async with (
         server,
-        Client(Socket(server.url, restart=1000), era=era, on_resource_updated=len) as client,
+        HastyClient(Socket(server.url, restart=1000), era=era, on_resource_updated=len) as client,
     ):
         opened: list[Subscription] = []
 
