@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import importlib
 import inspect
+import pkgutil
 import re
 from pathlib import Path
 from typing import Any
@@ -99,7 +99,7 @@ def default(name: str) -> Any:
         return inspect.signature(function).parameters[argument].default
     owner, _, member = called.rpartition(".")
     if "." in owner or owner.islower():
-        return getattr(importlib.import_module(f"wirespeed.{owner}"), member)
+        return pkgutil.resolve_name(f"wirespeed.{called}")
     struct = getattr(wirespeed, owner)
     defaults = struct.__struct_defaults__
     return dict(zip(struct.__struct_fields__[-len(defaults) :], defaults, strict=True))[member]

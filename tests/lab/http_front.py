@@ -80,10 +80,11 @@ async def serving(
     isolation: str,
     versions: str = "",
     others: tuple[BackendConfig, ...] = (),
+    delays: dict[str, float] | None = None,
     **fields: Any,
 ) -> AsyncIterator[Front]:
     """A proxy over HTTP. ``others``: Further servers. ``fields``: of its `BackendConfig`."""
-    lab = Lab(folder, isolation, versions=versions)
+    lab = Lab(folder, isolation, versions=versions, delays=delays)
     backend = dataclasses.replace(lab.proxy.config.backends[0], **fields)
     listen = ("http://127.0.0.1:0/mcp",)
     proxy = Proxy(ProxyConfig(backends=(backend, *others), listen=listen))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import json
 import sys
 import time
@@ -251,6 +252,16 @@ def said(answer: Any) -> Any:
     return answer["result"]["_meta"]
 
 
+def delayed(backend: BackendConfig, **delays: float) -> BackendConfig:
+    """Return the same server with other delays: fields of `BackendDelays`."""
+
+    class Delayed(BackendConfig):
+        pass
+
+    Delayed.delays = backend.delays._replace(**delays)
+    return Delayed(**{one.name: getattr(backend, one.name) for one in dataclasses.fields(backend)})
+
+
 class Lab:
     """A proxy at a UNIX socket.
 
@@ -271,6 +282,7 @@ class Lab:
         translate: bool = True,
         env: dict[str, str] | None = None,
         config: dict[str, Any] | None = None,
+        delays: dict[str, float] | None = None,
         **options: Any,
     ) -> None:
         self.seen = folder / "seen"
@@ -293,6 +305,8 @@ class Lab:
             size=size,
             **{"translate": translate, **(config or {})},
         )
+        if delays:
+            backend = delayed(backend, **delays)
         options = {"shutdown_grace": GRACE, **options}
         listen = (f"unix:{self.path}",)
         self.proxy = Proxy(ProxyConfig(backends=(backend,), listen=listen, **options))

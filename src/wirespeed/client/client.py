@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Never, Self, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Never, Self, TypeVar, Unpack, overload
 
 from wirespeed._exports import set_public_home
 from wirespeed.client.answering.options import HandlerOptions, SharedRoots, answering_of
@@ -55,7 +55,7 @@ from wirespeed.client.subscriptions.subscription import (
 )
 from wirespeed.client.targets import as_target
 from wirespeed.client.tasks.calls import TaskCalls, declared_extensions
-from wirespeed.client.timeouts import CLIENT_DEFAULT, DELAYS, Delays, Timeout, seconds_of
+from wirespeed.client.timeouts import CLIENT_DEFAULT, DELAYS, Timeout, seconds_of
 from wirespeed.errors import ConnectionClosed, InputNeeded, Unsupported, WirespeedError
 from wirespeed.limits import Limits
 from wirespeed.protocol.results import (
@@ -147,7 +147,7 @@ class Client:
     which is logged once. Exceptions of callbacks are logged.
     """
 
-    _delays: ClassVar[Delays] = DELAYS
+    _delays = DELAYS
 
     def __init__(
         self,

@@ -9,9 +9,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from fnmatch import fnmatchcase
 from functools import cache
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, Union, get_args, get_origin
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Literal,
+    NamedTuple,
+    TypeAlias,
+    Union,
+    get_args,
+    get_origin,
+)
 
 from wirespeed._exports import set_public_home
+from wirespeed.client.connection.handshake import SILENCE
 from wirespeed.transport.address import quote_path
 
 if TYPE_CHECKING:
@@ -209,6 +219,33 @@ class BreakerConfig:
             raise ValueError(f"failures is 1 or more, not {self.failures}")
 
 
+class BackendDelays(NamedTuple):
+    """The delays around a server that are no options, in seconds.
+
+    Attributes:
+        silence: Until a server that does not answer ``server/discover`` is sent something else too.
+        ping: Until a server that starts slowly and answers no ping is sent ``initialize``.
+        start: Until a start does not hold up others: a server that says nothing costs them this.
+        first_answer: The same for the first answer to a client.
+        retry: The time in which a merged endpoint does not try a server again that failed.
+        linger: The time in which a shared server may still work for a client that has left.
+        idle: The silence after which any client may take the place of a session.
+        unused: The same for a session in which nothing followed ``initialize``.
+    """
+
+    silence: float = SILENCE
+    ping: float = 3.0
+    start: float = 3.0
+    first_answer: float = 3.0
+    retry: float = 1.0
+    linger: float = 60.0
+    idle: float = 10.0
+    unused: float = 1.0
+
+
+DELAYS = BackendDelays()
+
+
 @dataclass(frozen=True, kw_only=True)
 class BackendConfig:
     """One server behind the proxy.
@@ -279,6 +316,8 @@ class BackendConfig:
     flow: FlowConfig = field(default_factory=FlowConfig)
     required: bool = True
     lite: tuple[str, ...] = ()
+
+    delays = DELAYS
 
     @property
     def lite_paths(self) -> dict[str, str]:

@@ -489,7 +489,7 @@ def _offers(config: ProxyConfig, services: dict[str, ProxyService]) -> list[Offe
     from wirespeed.proxy.merge.member import Offer
 
     return [
-        Offer(services[one.name], ShownNames(one), one.start_timeout)
+        Offer(services[one.name], ShownNames(one), one.start_timeout, one.delays.retry)
         for one in config.backends
         if one.name in services
     ]

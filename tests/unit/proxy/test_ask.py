@@ -11,7 +11,7 @@ import pytest
 import websockets
 from lab.front import WebSocket
 from lab.principals import TOKENS, principal
-from lab.proxy import Lab, call, said
+from lab.proxy import Lab, call, delayed, said
 from websockets.typing import Subprotocol
 
 from wirespeed.proxy import Proxy
@@ -92,9 +92,7 @@ LINE = {"level": "warning", "data": "about another client"}
 
 
 @pytest.mark.parametrize("isolation", ["shared", "pool"])
-async def test_after_a_client_has_left(
-    tmp_path: Path, isolation: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_after_a_client_has_left(tmp_path: Path, isolation: str) -> None:
     """Its calls were answered, and the server may still work on what they have begun. For a minute
     nobody gets what the server says."""
     lab = Lab(tmp_path, isolation, config={"ask": True}, size=1)
@@ -109,7 +107,7 @@ async def test_after_a_client_has_left(
         assert legacy.dropped["not attributed"] == 2
         while len(lab.fronts) > 1:
             await asyncio.sleep(0.01)
-        monkeypatch.setattr("wirespeed.proxy.isolation.instance.LINGER", 0.0)
+        legacy.config = delayed(legacy.config, linger=0.0)
         await two.close()
         three = await lab.connect()
         while len(lab.fronts) > 1:
@@ -131,12 +129,9 @@ async def test_what_nobody_gets_is_logged(tmp_path: Path, caplog: pytest.LogCapt
     ]
 
 
-async def test_a_client_of_another_principal_was_there(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_client_of_another_principal_was_there(tmp_path: Path) -> None:
     """Until the server is started again, nobody gets what it says unasked."""
-    monkeypatch.setattr("wirespeed.proxy.isolation.instance.LINGER", 0.0)
-    lab = Lab(tmp_path, "shared")
+    lab = Lab(tmp_path, "shared", delays={"linger": 0.0})
     lab.proxy = Proxy(
         replace(
             lab.proxy.config,

@@ -116,19 +116,16 @@ async def test_a_server_that_ends_at_the_question(tmp_path: Path) -> None:
         assert len(lab.read("server/discover")) == 1
 
 
-@pytest.fixture
-def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first question is followed by the second before a slow server is there."""
-    monkeypatch.setattr("wirespeed.client.connection.handshake.SILENCE", 0.01)
+# The first question is followed by the second before a slow server is there.
+SOON = {"silence": 0.01}
 
 
-@pytest.mark.usefixtures("soon")
 @pytest.mark.parametrize("versions", ["", "silent"])
 async def test_a_legacy_server_that_starts_slowly_is_started_once(
     tmp_path: Path, versions: str
 ) -> None:
     """Its first client is the first that sends `initialize`."""
-    lab = Lab(tmp_path, "auto", versions=versions, env={"SLOW": "0.3"})
+    lab = Lab(tmp_path, "auto", versions=versions, env={"SLOW": "0.3"}, delays=SOON)
     async with lab.serving():
         (spare,) = lab.assignment.supervisors
         one = await lab.connect()
@@ -139,12 +136,11 @@ async def test_a_legacy_server_that_starts_slowly_is_started_once(
         assert hello["params"]["clientInfo"]["name"] == "raw"
 
 
-@pytest.mark.usefixtures("soon")
 @pytest.mark.parametrize("versions", [MODERN, f"2025-11-25 {MODERN}"])
 async def test_a_modern_server_that_starts_slowly_is_started_once(
     tmp_path: Path, versions: str
 ) -> None:
-    lab = Lab(tmp_path, "auto", versions=versions, env={"SLOW": "0.3"})
+    lab = Lab(tmp_path, "auto", versions=versions, env={"SLOW": "0.3"}, delays=SOON)
     async with lab.serving():
         one, two = await lab.connect(MODERN), await lab.connect(MODERN)
         assert len(set(await pids(one, two))) == 1
@@ -152,13 +148,10 @@ async def test_a_modern_server_that_starts_slowly_is_started_once(
         assert lab.read("initialize") == []
 
 
-@pytest.mark.usefixtures("soon")
-async def test_a_server_that_is_mute_before_initialize(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_server_that_is_mute_before_initialize(tmp_path: Path) -> None:
     """It is sent that of the proxy, and another process is for the client."""
-    monkeypatch.setattr("wirespeed.proxy.isolation.handshake.PATIENCE", 0.01)
-    lab = Lab(tmp_path, "auto", versions="mute", config={"start_timeout": 600.0})
+    delays = {**SOON, "ping": 0.01}
+    lab = Lab(tmp_path, "auto", versions="mute", config={"start_timeout": 600.0}, delays=delays)
     async with asyncio.timeout(60), lab.serving():
         one = await lab.connect()
         assert await pids(one) == [lab.read("started")[1]["pid"]]

@@ -11,7 +11,7 @@ from unittest import mock
 
 import pytest
 from lab.merge import MergeLab
-from lab.proxy import call
+from lab.proxy import call, delayed
 from lab.raw import modern
 from lab.wording import raises
 
@@ -19,7 +19,6 @@ from wirespeed import Client, Limits
 from wirespeed.errors import RemoteError, WirespeedError
 from wirespeed.proxy import BackendConfig, ToolsConfig
 from wirespeed.proxy.downstream import DeferredRequest
-from wirespeed.proxy.merge import member
 from wirespeed.proxy.upstream import Upstream, UpstreamOwner
 from wirespeed.types import Accept, ElicitParams
 
@@ -286,13 +285,10 @@ async def test_before_the_handshake(tmp_path: Path) -> None:
         assert unknown["error"]["code"] == -32602
 
 
-async def test_one_handshake_for_all_who_wait(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_one_handshake_for_all_who_wait(tmp_path: Path) -> None:
     """Calls at once, after the loss of a server."""
-    monkeypatch.setattr(member, "_RETRY", 0.0)
     lab = MergeLab(tmp_path)
-    lab.backends = [lab.backend("red"), lab.backend("blue")]
+    lab.backends = [delayed(lab.backend("red"), retry=0.0), lab.backend("blue")]
     async with lab.serving():
         client = await lab.connect()
         await client.send(call(0, "red_leave"))
@@ -308,13 +304,11 @@ async def test_one_handshake_for_all_who_wait(
         }
 
 
-async def test_a_handshake_that_takes_too_long(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_handshake_that_takes_too_long(tmp_path: Path) -> None:
     """Its process ends: the next handshake is with another one."""
-    monkeypatch.setattr(member, "_RETRY", 0.0)
     lab = MergeLab(tmp_path, "red")
-    lab.backends.append(lab.scripted("s", {"initialize": None}, start_timeout=1.0))
+    scripted = lab.scripted("s", {"initialize": None}, start_timeout=1.0)
+    lab.backends.append(delayed(scripted, retry=0.0))
     async with lab.serving():
         client = await lab.connect()
         servers = lab.proxy.services["s"].assignment

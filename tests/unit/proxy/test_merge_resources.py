@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 from lab.merge import MergeLab
-from lab.proxy import call
+from lab.proxy import call, delayed
 
 from wirespeed import Client, Limits
 from wirespeed.errors import RemoteError
-from wirespeed.proxy.merge import member
 from wirespeed.types import PromptRef
 
 
@@ -138,10 +137,7 @@ async def test_a_read_that_takes_too_long_is_cancelled(tmp_path: Path) -> None:
         assert cancelled["params"]["requestId"] == read["id"]
 
 
-async def test_a_server_knows_after_a_loss_what_it_had_accepted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(member, "_RETRY", 0.0)
+async def test_a_server_knows_after_a_loss_what_it_had_accepted(tmp_path: Path) -> None:
     refusal = {"error": {"code": -32002, "message": "Resource not found"}}
     answers = {
         **TWO,
@@ -150,7 +146,7 @@ async def test_a_server_knows_after_a_loss_what_it_had_accepted(
         "tools/call leave": "exit",
     }
     lab = MergeLab(tmp_path, "red")
-    lab.backends.append(lab.scripted("s", answers))
+    lab.backends.append(delayed(lab.scripted("s", answers), retry=0.0))
     async with lab.serving():
         client = await lab.connect()
         for method, uri, code in (

@@ -18,16 +18,12 @@ from lab.proxy import call
 from wirespeed import Client
 from wirespeed.errors import RemoteError
 from wirespeed.protocol import codes
-from wirespeed.proxy.isolation import per_client
 
 pytestmark = [pytest.mark.compiled, pytest.mark.off_schema]
 
 
-@pytest.fixture
-def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Clients lose their places as soon as they do not work."""
-    monkeypatch.setattr(per_client, "IDLE", 0.0)
-    monkeypatch.setattr(per_client, "UNUSED", 0.0)
+# Clients lose their places as soon as they do not work.
+HASTY = {"idle": 0.0, "unused": 0.0}
 
 
 def service(front: Front) -> Any:
@@ -47,11 +43,10 @@ async def listening(front: Front, session: str) -> Any:
         await writer.wait_closed()
 
 
-@pytest.mark.usefixtures("hasty")
 async def test_clients_that_left_without_a_word_make_room(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with serving(tmp_path, "session", max_clients=3) as front:
+    async with serving(tmp_path, "session", max_clients=3, delays=HASTY) as front:
         sessions = [await front.initialize() for _ in range(8)]
         states = [
             (await front.post(call(1, "echo"), f"Mcp-Session-Id: {one}"))[0] for one in sessions
@@ -63,20 +58,18 @@ async def test_clients_that_left_without_a_word_make_room(
     assert len(lines) <= 2
 
 
-@pytest.mark.usefixtures("hasty")
 async def test_who_was_silent_for_the_longest_goes_first(tmp_path: Path) -> None:
-    async with serving(tmp_path, "session", max_clients=2) as front:
+    async with serving(tmp_path, "session", max_clients=2, delays=HASTY) as front:
         one, two = [f"Mcp-Session-Id: {await front.initialize()}" for _ in range(2)]
         assert (await front.post(call(1, "echo"), one))[0] == 200
         await front.initialize()
         assert [(await front.post(call(1, "echo"), it))[0] for it in (one, two)] == [200, 404]
 
 
-@pytest.mark.usefixtures("hasty")
 async def test_a_client_that_works_keeps_its_place(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with serving(tmp_path, "session", max_clients=2) as front:
+    async with serving(tmp_path, "session", max_clients=2, delays=HASTY) as front:
         one, two = [f"Mcp-Session-Id: {await front.initialize()}" for _ in range(2)]
         slow = asyncio.ensure_future(front.post(call(1, "sleep", seconds=1), one))
         async with listening(front, two):

@@ -79,11 +79,8 @@ async def test_a_log_line_is_for_the_only_client(tmp_path: Path) -> None:
         assert (await one.ask(call(1, "note", method="message", params=line)))["id"] == 1
 
 
-async def test_the_log_level_is_the_most_verbose(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("wirespeed.proxy.isolation.instance.LINGER", 0.0)
-    lab = Lab(tmp_path, "shared")
+async def test_the_log_level_is_the_most_verbose(tmp_path: Path) -> None:
+    lab = Lab(tmp_path, "shared", delays={"linger": 0.0})
     async with lab.serving():
         one, two = await lab.connect(), await lab.connect()
         assert (await one.ask(request(1, "logging/setLevel", level="error")))["result"] == {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -14,8 +15,7 @@ from lab.raw import surroundings
 from wirespeed import Client, Stdio
 from wirespeed.errors import WirespeedError
 from wirespeed.proxy import BackendConfig
-from wirespeed.proxy.isolation import per_client
-from wirespeed.proxy.supervision import supervisor
+from wirespeed.proxy.supervision.supervisor import Starting
 
 SLOW = """
 import sys, time
@@ -35,6 +35,12 @@ async def who() -> str:
 
 server.run()
 """
+
+
+@pytest.fixture
+def one_processor(monkeypatch: pytest.MonkeyPatch) -> None:
+    """This process may use one processor."""
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0}, raising=False)
 
 
 @pytest.mark.parametrize("isolation", ["auto", "session", "shared"])
@@ -59,10 +65,8 @@ async def test_a_client_waits_for_one_start_at_most(
         assert meter.starts["starts"] <= 2  # the next one has begun
 
 
-async def test_starts_take_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_starts_take_turns(tmp_path: Path, one_processor: None) -> None:
     """Two at once, and none of them is late because of the others."""
-    monkeypatch.setattr(supervisor, "_processors", lambda: 1)
-    monkeypatch.setattr(supervisor, "_gates", {})
     script, log = tmp_path / "slow.py", tmp_path / "log"
     script.write_text(SLOW)
     lab = Lab(tmp_path, "shared")
@@ -87,23 +91,15 @@ def assignments(lab: Lab) -> list[Any]:
     return [one.assignment for one in lab.proxy.services.values()]
 
 
-async def test_a_start_that_takes_long_holds_up_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(supervisor, "_processors", lambda: 1)
-    monkeypatch.setattr(supervisor, "_gates", {})
-    monkeypatch.setattr(supervisor, "_HOLD", 0.05)
-    async with supervisor.Starting(), supervisor.Starting(), supervisor.Starting():
+async def test_a_start_that_takes_long_holds_up_nobody(one_processor: None) -> None:
+    async with Starting(0.05), Starting(0.05), Starting(0.05):
         pass  # the third began while the first two went on
 
 
-async def test_clients_that_say_nothing_hold_up_nobody(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_clients_that_say_nothing_hold_up_nobody(tmp_path: Path, one_processor: None) -> None:
     """A server whose client asks nothing has nothing to answer."""
-    monkeypatch.setattr(supervisor, "_processors", lambda: 1)
-    monkeypatch.setattr(supervisor, "_gates", {})
-    monkeypatch.setattr(supervisor, "_HOLD", 1000.0)
-    monkeypatch.setattr(per_client, "_START", 1000.0)
-    lab = Lab(tmp_path, "session", era="legacy")
+    delays = {"start": 1000.0, "first_answer": 1000.0}
+    lab = Lab(tmp_path, "session", era="legacy", delays=delays)
     async with lab.serving():
         for _ in range(4):
             await lab.connect(None)

@@ -85,7 +85,7 @@ class Auto:
         self._lanes: Pool | None = None  # of a server of legacy eras
         self._is_known = False
         self._life: RunningServer | None = None
-        self._probe = Probe(config.start_timeout / 2, None)
+        self._probe = Probe(config, None)
         self._downstreams: dict[Downstream, None] = {}  # that wait
         self._refusal: tuple[int, str] | None = None
 
@@ -107,7 +107,7 @@ class Auto:
         life, self._life = self._life, None
         pools = self._pools
         self._pool = self._lanes = None
-        self._probe = Probe(self._config.start_timeout / 2, None)
+        self._probe = Probe(self._config, None)
         self._is_known, self._refusal = False, None
         if life is not None:
             life.task.cancel()

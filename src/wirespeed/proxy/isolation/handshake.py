@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from wirespeed.client.connection.handshake import (
+    SILENCE,
     FallBack,
     first_answer,
     is_legacy,
@@ -40,14 +41,12 @@ from wirespeed.proxy.own_requests import client_info, envelope, pages
 from wirespeed.proxy.supervision.supervisor import StartAgain
 
 if TYPE_CHECKING:
+    from wirespeed.proxy.backend_config import BackendConfig
     from wirespeed.proxy.supervision.resilience import Retries
     from wirespeed.proxy.upstream import Upstream
 
 
 logger = logging.getLogger("wirespeed.proxy")
-
-# Seconds in which a server that starts slowly may answer a ping, see `ping_or_hello_to`.
-PATIENCE = 3.0
 
 # Servers on the SDK for Python write sixty lines to stderr about the question.
 _LEGACY = (
@@ -57,15 +56,18 @@ _LEGACY = (
 
 
 async def discover(
-    upstream: Upstream, timeout: float, greet: Callable[[], Coroutine[Any, Any, Any]] | None = None
+    upstream: Upstream,
+    timeout: float,
+    greet: Callable[[], Coroutine[Any, Any, Any]] | None = None,
+    silence: float = SILENCE,
 ) -> tuple[str, ...]:
     """Return the versions that a server names in the modern era; none: it is of a legacy era.
 
     ``timeout``: Seconds after which a server that does not answer counts as a legacy one. Source:
-    basic/transports/stdio of 2026-07-28, "Backward Compatibility". ``greet``: Asks a silent server
-    something else as well, as `hello_to` does; an answer to ``initialize`` becomes
-    `Upstream.greeting`. TransportError: the connection was lost. RemoteError: a modern server
-    refuses.
+    basic/transports/stdio of 2026-07-28, "Backward Compatibility". ``greet``: Asks a server that
+    was silent for ``silence`` seconds something else as well, as `hello_to` does; an answer to
+    ``initialize`` becomes `Upstream.greeting`. TransportError: the connection was lost.
+    RemoteError: a modern server refuses.
     """
     upstream.speak(REVISIONS[LATEST_MODERN])
     probe = _versions(upstream, timeout)
@@ -75,7 +77,7 @@ async def discover(
         except FallBack:
             upstream.speak(None)
             return ()
-    verdict = await first_answer(probe, greet)
+    verdict = await first_answer(probe, greet, silence)
     if verdict.is_modern:
         found: tuple[str, ...] = verdict.answer
         if verdict.is_mixed:
@@ -94,12 +96,12 @@ async def hello_to(upstream: Upstream, capabilities: dict[str, Any], info: objec
     return await upstream.ask("initialize", params)
 
 
-async def ping_or_hello_to(upstream: Upstream) -> Any:
+async def ping_or_hello_to(upstream: Upstream, patience: float) -> Any:
     """Send ``ping`` beside ``server/discover`` to a server whose first client will send
     ``initialize``. A server that starts slowly answers it when it is there, with an error if it is
-    of 2026-07-28. Only one that answers nothing before ``initialize`` gets that of the proxy."""
+    of 2026-07-28. Only one that answers nothing for ``patience`` seconds gets that of the proxy."""
     with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(patience):
             await upstream.ask("ping", {"_meta": envelope()})
         return None
     return await hello_to(upstream, {})
@@ -131,7 +133,7 @@ class Probe:
     """Asks a server which eras it speaks, and asks it once.
 
     Args:
-        timeout: Seconds after which a server that does not answer counts as a legacy one.
+        config: The server: one that does not answer in half of its time counts as a legacy one.
         capabilities: What the server may ask the proxy, which shakes hands with it. None: a client
             will do so.
 
@@ -139,8 +141,9 @@ class Probe:
         was_fatal: Whether the server has ended at the question.
     """
 
-    def __init__(self, timeout: float, capabilities: dict[str, Any] | None) -> None:
-        self._timeout = timeout
+    def __init__(self, config: BackendConfig, capabilities: dict[str, Any] | None) -> None:
+        self._timeout = config.start_timeout / 2
+        self._delays = config.delays
         self._capabilities = capabilities
         self.was_fatal = False
         self._found: tuple[str, ...] | None = None
@@ -153,12 +156,12 @@ class Probe:
             return self._found
         self._found = ()
         greet = (
-            partial(ping_or_hello_to, upstream)
+            partial(ping_or_hello_to, upstream, self._delays.ping)
             if self._capabilities is None
             else partial(hello_to, upstream, self._capabilities)
         )
         try:
-            self._found = await discover(upstream, self._timeout, greet)
+            self._found = await discover(upstream, self._timeout, greet, self._delays.silence)
             if not self._found:
                 logger.info(_LEGACY, upstream.name)
         except TransportError as exc:

@@ -25,9 +25,6 @@ if TYPE_CHECKING:
     from wirespeed.proxy.side import Side
     from wirespeed.proxy.upstream import Upstream
 
-# Seconds for which a server may go on about what a client wanted that has left.
-LINGER = 60.0
-
 logger = logging.getLogger("wirespeed.proxy")
 quiet = RateLimitedLog(logger)
 
@@ -79,7 +76,7 @@ class Instance:
         self._left: Downstream | None = None  # the only client that has left lately
         self._alone_from = 0.0  # when nothing is said any more of those that have left
         self._principals: set[bytes | None] = set()  # two of this process at most
-        self._unattributed = RateLimitedLog(logger, lines=1, seconds=LINGER)
+        self._unattributed = RateLimitedLog(logger, lines=1, seconds=config.delays.linger)
 
     async def opened(self, upstream: Upstream) -> None:
         """Shake hands. WirespeedError or TimeoutError: the server cannot be used."""
@@ -115,7 +112,7 @@ class Instance:
         client: Downstream | None = outermost(downstream)
         if now < self._alone_from and client is not self._left:
             client = None  # it is one of several
-        self._left, self._alone_from = client, now + LINGER
+        self._left, self._alone_from = client, now + self.config.delays.linger
         if downstream.link is None:
             self._kept = [one for one in self._kept if one[0] is not downstream]
 

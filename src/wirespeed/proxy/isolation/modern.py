@@ -11,7 +11,7 @@ from wirespeed.errors import VersionMismatch
 from wirespeed.proxy.affinity import Tags, of_server
 from wirespeed.proxy.binding import Binding
 from wirespeed.proxy.isolation.handshake import discover, learn_tools
-from wirespeed.proxy.isolation.instance import LINGER, Instance, guarded
+from wirespeed.proxy.isolation.instance import Instance, guarded
 from wirespeed.proxy.own_requests import CANCELLED, ProxyRequest
 
 if TYPE_CHECKING:
@@ -170,7 +170,7 @@ class Modern(Instance):
             self.drop(upstream, message)
         elif message.method != "notifications/message":
             self.dropped["no subscriber"] += 1
-        elif (route := upstream.logs_for(LINGER)) is not None:
+        elif (route := upstream.logs_for(self.config.delays.linger)) is not None:
             upstream.pass_notification(message, route.asker, route.ref)
         elif not upstream.is_late() and (downstream := self.only()) is not None:
             upstream.pass_notification(message, downstream)

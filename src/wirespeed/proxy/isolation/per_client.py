@@ -45,8 +45,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("wirespeed.proxy")
 
-IDLE = 10.0  # seconds of silence after which any client may take the place of a session
-UNUSED = 1.0  # and of a session in which nothing followed `initialize`
 _OPENING = 2  # `initialize` and the notification behind it
 _LOOKS = 4  # how often a client is looked at in the time that it may be silent
 
@@ -189,9 +187,15 @@ class PerClient:
 
         for one in sorted(holders, key=order, reverse=True):
             n = held[holders[one]]
-            if n > own + 1 or (n >= own and _is_silent(one)):
+            if n > own + 1 or (n >= own and self._is_silent(one)):
                 return one
         return None
+
+    def _is_silent(self, downstream: Downstream) -> bool:
+        """Return whether any other client may have the place of this one."""
+        delays = self._config.delays
+        is_unused = _own(downstream).session.messages_in <= _OPENING
+        return 0 < _idle(downstream) >= (delays.unused if is_unused else delays.idle)
 
     def _dismiss(self, downstream: Downstream, reason: str, text: str) -> None:
         """End the session of a client."""
@@ -363,7 +367,7 @@ class PerClient:
         meta = meta if isinstance(meta, dict) else {}
         capabilities = declared(understood(meta.get(META_CLIENT_CAPABILITIES)), LATEST_LEGACY)
         greet = partial(hello_to, upstream, capabilities, meta.get(META_CLIENT_INFO))
-        found = await discover(upstream, timeout, greet)
+        found = await discover(upstream, timeout, greet, self._config.delays.silence)
         return () if upstream.greeting is not None else found
 
     def client_said(self, downstream: Downstream, message: Message) -> None:
@@ -388,15 +392,8 @@ def _idle(downstream: Downstream) -> float:
     return 0.0 if session is None else session.idle
 
 
-def _is_silent(downstream: Downstream) -> bool:
-    """Return whether any other client may have the place of this one."""
-    silent = UNUSED if _own(downstream).session.messages_in <= _OPENING else IDLE
-    return 0 < _idle(downstream) >= silent
-
-
-# Seconds that a server has for its first answer to its client, until other servers are started, and
-# between two looks.
-_START, _LOOK = 3.0, 0.02
+# Seconds between two looks for the first answer of a server to its client.
+_LOOK = 0.02
 
 
 class Pair:
@@ -489,10 +486,11 @@ class Pair:
         if self._downstream is None:
             return
         self._connect(self._downstream, upstream)
+        most = self.life.supervisor.config.delays.first_answer
         await asyncio.sleep(_LOOK)
         # its first answer is the end of its start: others start then
         while upstream.session.pending.live and not upstream.session.messages_in:
-            if upstream.loop.time() >= upstream.began + _START:
+            if upstream.loop.time() >= upstream.began + most:
                 break
             await asyncio.sleep(_LOOK)
         if upstream.closed.done():

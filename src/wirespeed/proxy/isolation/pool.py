@@ -159,7 +159,7 @@ class Pool:
         self._replacing: dict[UpstreamOwner, asyncio.Task[None]] = {}
         self._retiring: set[asyncio.Task[None]] = set()  # of servers that were replaced
         self._ending: set[asyncio.Task[None]] = set()  # servers whose tasks were cancelled
-        self._probe = Probe(config.start_timeout / 2, asked_of(config))
+        self._probe = Probe(config, asked_of(config))
         self._has_legacy = config.era != "modern"
 
     # -- the servers -----------------------------------------------------------------------------
@@ -247,7 +247,7 @@ class Pool:
         self._running.clear()
         self.update_choice()
         self.versions, self._refusal = (), None
-        self._probe = Probe(self._config.start_timeout / 2, asked_of(self._config))
+        self._probe = Probe(self._config, asked_of(self._config))
         self._has_legacy = self._config.era != "modern"
         for task in tasks:
             task.cancel()

@@ -28,9 +28,6 @@ if TYPE_CHECKING:
 # What a server says of itself, in the result of `initialize` or `server/discover`.
 Hello = dict[str, Any]
 
-# Seconds in which a server that failed is not tried again.
-_RETRY = 1.0
-
 
 class MergedService(Protocol):
     """The service of a server that is behind the endpoint."""
@@ -50,11 +47,13 @@ class MergedService(Protocol):
 
 
 class Offer(NamedTuple):
-    """A server of the endpoint: its service, its names, and the seconds that it has to answer."""
+    """A server of the endpoint: its service, its names, the seconds that it has to answer, and
+    those in which it is not tried again after it failed."""
 
     service: MergedService
     names: ShownNames
     patience: float
+    retry: float
 
 
 class Member:
@@ -121,7 +120,7 @@ class Member:
             return self.upstream
         if self._failed is not None:
             at, text = self._failed
-            if self._client.loop.time() < at + _RETRY:
+            if self._client.loop.time() < at + self.offer.retry:
                 raise ServerLost(text)
         upstream, self._inner = self.offer.service.join(self._owner, self._client)
         upstream.bind(Binding.to_client(self._client))

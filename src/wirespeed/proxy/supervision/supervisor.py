@@ -236,7 +236,7 @@ class Supervisor:
         channel = channel_for(self._target)
         self._answered = False
         try:
-            async with Starting():
+            async with Starting(self.config.delays.start):
                 self._began = self._loop.time()
                 await channel.open(join, self._limits)
                 assert upstream is not None
@@ -337,8 +337,6 @@ def _first_line(error: BaseException) -> str:
 
 # Starts at once for each processor.
 _FOR_EACH = 2
-# Seconds after which a start does not hold up others: a server that says nothing costs them this.
-_HOLD = 3.0
 
 _gates: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = (
     weakref.WeakKeyDictionary()
@@ -347,9 +345,14 @@ _gates: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] 
 
 class Starting:
     """The start of one server, among those of its event loop. An asynchronous context manager: it
-    is entered when the start may begin."""
+    is entered when the start may begin.
 
-    def __init__(self) -> None:
+    Args:
+        most: Seconds after which it does not hold up others.
+    """
+
+    def __init__(self, most: float) -> None:
+        self._most = most
         loop = asyncio.get_running_loop()
         if loop not in _gates:
             _gates[loop] = asyncio.Semaphore(_FOR_EACH * _processors())
@@ -359,7 +362,7 @@ class Starting:
 
     async def __aenter__(self) -> None:
         await self._gate.acquire()
-        self._timer = self._loop.call_later(_HOLD, self._free)
+        self._timer = self._loop.call_later(self._most, self._free)
 
     async def __aexit__(self, *_: object) -> None:
         self._free()
