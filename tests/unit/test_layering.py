@@ -70,8 +70,8 @@ INSIDE = {
         session
     """,
     "bench": """
-        recorder arguments load faults
-        driver target plan
+        recorder arguments load faults tap_file
+        driver target plan tap
         run
     """,
     "transport": """

@@ -1,4 +1,6 @@
-"""Times at random, as servers and networks take them.
+"""Faults at random: what happens to messages on their way, and how long it takes.
+
+A time is one of
 
 ====================  ==============================================================
 ``5ms``               always the same
@@ -7,13 +9,14 @@
 ``uniform:1ms..9ms``  every time between the two is equally likely
 ====================  ==============================================================
 
-A time is a number and ``us``, ``ms`` or ``s``. ``+-`` stands for ``±``.
+Its units are ``us``, ``ms`` and ``s``. ``+-`` stands for ``±``.
 """
 
 from __future__ import annotations
 
 import random
 import re
+from typing import Literal, TypeAlias
 
 _MOST = 3600.0  # seconds
 _UNITS = {"us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0}
@@ -77,3 +80,71 @@ class Delay:
         return ValueError(
             f"{self.text!r} is not a time: write 5ms, 5ms±2ms, exp:5ms or uniform:1ms..9ms"
         )
+
+
+Fate: TypeAlias = Literal["pass", "drop", "duplicate", "cut"]
+
+
+class Faults:
+    """The faults that messages meet.
+
+    Args:
+        text: Members such as ``drop=0.001,duplicate=0.001,cut=0.0001,delay=5ms±2``: a probability
+            for each message, and a time.
+        seed: Repeats the same faults for the same messages of each connection; None for others each
+            time.
+
+    Attributes:
+        counts: What was done to how many messages. A message that is delayed is also counted as
+            what else was done to it.
+
+    ValueError: the text has another form.
+    """
+
+    def __init__(self, text: str, seed: int | None = None) -> None:
+        self.counts = {"pass": 0, "drop": 0, "duplicate": 0, "cut": 0, "delay": 0}
+        self._delay: Delay | None = None
+        self._chances: dict[Fate, float] = {}
+        self._seed = random.randrange(2**63) if seed is None else seed
+        seen = set()
+        for part in text.split(","):
+            name, _, value = part.strip().partition("=")
+            if name in seen:
+                raise ValueError(f"{name} is there twice")
+            seen.add(name)
+            if name == "delay":
+                self._delay = Delay(value)
+            elif name == "drop" or name == "duplicate" or name == "cut":
+                self._chances[name] = _chance(name, value)
+            else:
+                raise ValueError(
+                    f"{part.strip()!r} is not a fault: there are drop=0.001, duplicate=0.001, "
+                    "cut=0.0001 and delay=5ms±2"
+                )
+        if sum(self._chances.values()) > 1:
+            raise ValueError("drop, duplicate and cut are more than 1 together")
+
+    def source(self, connection: int, direction: str) -> random.Random:
+        """Return the random numbers of one direction of a connection."""
+        return random.Random(f"{self._seed}/{connection}/{direction}")
+
+    def next(self, source: random.Random) -> tuple[Fate, float]:
+        """Return what happens to the next message, and the seconds for which it is held."""
+        fate: Fate = "pass"
+        number = source.random()
+        for one, chance in self._chances.items():
+            if number < chance:
+                fate = one
+                break
+            number -= chance
+        self.counts[fate] += 1
+        if self._delay is None or fate == "drop":
+            return fate, 0.0
+        self.counts["delay"] += 1
+        return fate, self._delay.draw(source)
+
+
+def _chance(name: str, text: str) -> float:
+    if not _NUMBER.fullmatch(text) or float(text) > 1:
+        raise ValueError(f"{name}={text!s}: {name} is a probability, from 0 to 1")
+    return float(text)

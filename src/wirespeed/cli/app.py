@@ -16,7 +16,12 @@ import click
 
 from wirespeed import __version__
 from wirespeed.cli import failures
-from wirespeed.cli.bench_options import bench_json_option, bench_options, target_options
+from wirespeed.cli.bench_options import (
+    bench_json_option,
+    bench_options,
+    record_options,
+    target_options,
+)
 from wirespeed.cli.failures import Exit, usage
 from wirespeed.cli.grammar import (
     HTTP_TARGET,
@@ -372,6 +377,29 @@ def bench(words: tuple[str, ...], command: list[str] | None, **settings: Any) ->
     word, tool, text = tool_of(words, command, "bench")
     chosen = {name: settings.pop(name) for name in Choices.__dataclass_fields__}
     return work(options_of(command, word, settings), tool, text, Choices(**chosen))
+
+
+@cli.command(
+    cls=TargetCommand,
+    short_help="Write down what a client and a server say.",
+    epilog="\b\nExamples:\n"
+    "  wirespeed record -o time.jsonl -- uvx mcp-server-time\n"
+    "  wirespeed record --fault drop=0.01,delay=5ms±2 -- uvx mcp-server-time",
+)
+@record_options
+@debug_option
+@click.pass_context
+def record(ctx: click.Context, /, **settings: Any) -> int:
+    """Stand between a client and the server that -- COMMAND starts, and write each message to a
+    file. A host starts this command in place of the server's.
+
+    "wirespeed bench --replay FILE" asks a server the same again. With --fault, messages meet faults
+    on their way.
+    """
+    from wirespeed.cli.record import RecordChoices
+    from wirespeed.cli.record import record as work
+
+    return work(ctx.meta["wirespeed.command"], RecordChoices(**settings))
 
 
 @cli.command(

@@ -227,3 +227,28 @@ def target_options(command: F) -> F:
     ):
         command = option(command)
     return command
+
+
+def record_options(command: F) -> F:
+    """Add the options of ``record``."""
+    for option in reversed(
+        (
+            click.option(
+                "-o", "output", metavar="FILE", help="Write a line for each message to FILE."
+            ),
+            click.option(
+                "--redact",
+                is_flag=True,
+                help="Write letters in place of arguments, results and errors; lengths stay.",
+            ),
+            click.option(
+                "--fault",
+                metavar="FAULTS",
+                help="Let messages meet faults, such as "
+                "drop=0.001,duplicate=0.001,cut=0.0001,delay=5ms±2.",
+            ),
+            click.option("--seed", type=int, metavar="N", help="Repeat the faults."),
+        )
+    ):
+        command = option(command)
+    return command

@@ -1,4 +1,4 @@
-"""Distributions of times."""
+"""Faults at random, and distributions of times."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import statistics
 import pytest
 from lab.rows import every
 
-from wirespeed.bench.faults import Delay
+from wirespeed.bench.faults import Delay, Faults
 
 
 @every(
@@ -59,3 +59,28 @@ def test_a_time_is_never_below_0() -> None:
 def test_what_is_no_time_is_refused(text: str, reason: str) -> None:
     with pytest.raises(ValueError, match=reason):
         Delay(text)
+
+
+def test_each_message_meets_one_fate_with_its_probability() -> None:
+    faults = Faults("drop=0.1,duplicate=0.2, cut=0.05,delay=1ms", seed=3)
+    source = faults.source(1, "client")
+    found = [faults.next(source) for _ in range(4000)]
+    counts = faults.counts
+    assert counts["pass"] + counts["drop"] + counts["duplicate"] + counts["cut"] == 4000
+    assert counts["drop"] == pytest.approx(400, rel=0.15)
+    assert counts["duplicate"] == pytest.approx(800, rel=0.15)
+    assert counts["cut"] == pytest.approx(200, rel=0.25)
+    assert counts["delay"] == 4000 - counts["drop"]
+    assert {seconds for fate, seconds in found if fate != "drop"} == {0.001}
+
+
+def test_the_seed_repeats_the_faults_of_each_direction() -> None:
+    def fates(seed: int, connection: int, direction: str) -> list[str]:
+        faults = Faults("drop=0.5", seed)
+        source = faults.source(connection, direction)
+        return [faults.next(source)[0] for _ in range(64)]
+
+    first = fates(1, 1, "client")
+    assert first == fates(1, 1, "client")
+    others = [fates(2, 1, "client"), fates(1, 2, "client"), fates(1, 1, "server")]
+    assert first not in others
