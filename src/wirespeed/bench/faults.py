@@ -84,6 +84,8 @@ class Delay:
 
 Fate: TypeAlias = Literal["pass", "drop", "duplicate", "cut"]
 
+_FATES: dict[str, Fate] = {"drop": "drop", "duplicate": "duplicate", "cut": "cut"}
+
 
 class Faults:
     """The faults that messages meet.
@@ -114,8 +116,8 @@ class Faults:
             seen.add(name)
             if name == "delay":
                 self._delay = Delay(value)
-            elif name == "drop" or name == "duplicate" or name == "cut":
-                self._chances[name] = _chance(name, value)
+            elif name in _FATES:
+                self._chances[_FATES[name]] = _chance(name, value)
             else:
                 raise ValueError(
                     f"{part.strip()!r} is not a fault: there are drop=0.001, duplicate=0.001, "

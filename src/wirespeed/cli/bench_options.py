@@ -1,4 +1,4 @@
-"""The options of ``wirespeed bench`` and ``bench-target``, and how their numbers are written."""
+"""The options of ``wirespeed bench``, ``bench-target`` and ``record``; how numbers are written."""
 
 from __future__ import annotations
 
