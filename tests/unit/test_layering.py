@@ -72,6 +72,7 @@ INSIDE = {
     "bench": """
         recorder arguments load faults tap_file
         driver target plan tap
+        series machine
         run
     """,
     "transport": """

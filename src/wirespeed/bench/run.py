@@ -5,17 +5,15 @@ from __future__ import annotations
 
 import asyncio
 import os
-import platform
 import time
-from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from hdrh.histogram import HdrHistogram
-
 from wirespeed.bench.driver import Budget, Driver, Pacer, Work
-from wirespeed.bench.load import Cost, Latency, Load, Result, ToolCost, Traffic, Window
-from wirespeed.bench.recorder import HIGHEST, OF_CALLS, Counts, Recorder
+from wirespeed.bench.load import Load, Result, ToolCost, Traffic
+from wirespeed.bench.machine import ProcessCost, machine, versions
+from wirespeed.bench.recorder import OF_CALLS, Recorder
+from wirespeed.bench.series import Series, Watch, latency_of
 from wirespeed.client.connection.handshake import Era, Identity
 from wirespeed.client.connection.lifecycle import Lifecycle
 from wirespeed.errors import WirespeedError
@@ -30,8 +28,6 @@ if TYPE_CHECKING:
 
 # Connections that are opened at once.
 _OPENED_AT_ONCE = 32
-_MAX_WINDOWS = 600
-_WINDOW = 1.0  # seconds, of a run that is not longer than `_MAX_WINDOWS` of them
 # Seconds after the last answer in which a second one may follow.
 _LINGER = 0.05
 # A connection that was lost is opened again, so often in a row.
@@ -39,9 +35,6 @@ _AGAIN = Backoff(0.05, 1.0)
 _ATTEMPTS = 10
 # Many calls may wait for one that stalls.
 _LIMITS = Limits(max_outstanding=2**20 - 1, output_high=16 * 1024 * 1024)
-
-Buckets = list[tuple[int, int]]
-Watch = Callable[[float, Window], object]
 
 
 class Run:
@@ -100,7 +93,7 @@ class Run:
         try:
             await self._open()
             if load.warmup:
-                await self._phase(Budget(load.warmup), Recorder(), None, _Series(None))
+                await self._phase(Budget(load.warmup), Recorder(), None, Series(None))
             return await self._measured()
         finally:
             for user in self._users:
@@ -133,7 +126,7 @@ class Run:
         cost = ProcessCost(pids, themselves=self._pids is not None)
         recorder, budget = Recorder(load.rate is not None), Budget(load.calls)
         sent, received = self._bytes()
-        cpu, series = time.process_time(), _Series(self._watch)
+        cpu, series = time.process_time(), Series(self._watch)
         timer = None
         if load.duration is not None:
             timer = asyncio.get_running_loop().call_later(load.duration, self.stop)
@@ -159,18 +152,18 @@ class Run:
             calls=sum(counts[name] for name in OF_CALLS),
             rate=counts["ok"] / seconds if seconds else 0.0,
             counts=counts,
-            latency_us=_latency(recorder.latency),
-            service_time_us=_latency(recorder.service),
+            latency_us=latency_of(recorder.latency),
+            service_time_us=latency_of(recorder.service),
             bytes=Traffic(now_sent - sent, now_received - received),
             server=cost.cost(),
             tool=ToolCost(cpu, recorder.late_starts),
-            machine=_machine(),
-            versions=_versions(info),
+            machine=machine(),
+            versions=versions(info),
             series=series.windows(),
         )
 
     async def _phase(
-        self, budget: Budget, recorder: Recorder, rate: float | None, series: _Series
+        self, budget: Budget, recorder: Recorder, rate: float | None, series: Series
     ) -> tuple[float, float]:
         """Make the calls of a budget. Returns the times of the begin and of the end."""
         loop = asyncio.get_running_loop()
@@ -329,87 +322,6 @@ class _User:
             self.driver.settle()
 
 
-class _Series:
-    """A run in parts of equal length: there are never more than `_MAX_WINDOWS`, as two neighbours
-    become one when there are."""
-
-    def __init__(self, watch: Watch | None) -> None:
-        self._watch = watch
-        self._length = _WINDOW
-        self._parts: list[tuple[float, int, int, dict[int, int]]] = []
-
-    async def run(self, recorder: Recorder, began: float) -> None:
-        """Take a part whenever its time is over."""
-        n = 0
-        while True:
-            n += 1
-            await asyncio.sleep(max(0.0, began + n * _WINDOW - time.monotonic()))
-            self.take(recorder, time.monotonic() - began)
-
-    def take(self, recorder: Recorder, t: float) -> None:
-        """Take what was counted since the last time."""
-        ok, errors, fine = recorder.take_window()
-        buckets = _coarse(fine)
-        parts = self._parts
-        if parts and t - (parts[-2][0] if len(parts) > 1 else 0.0) <= self._length * 1.001:
-            parts[-1] = _merged(parts[-1], (t, ok, errors, buckets))
-        else:
-            parts.append((t, ok, errors, buckets))
-        if len(parts) > _MAX_WINDOWS:
-            self._length *= 2
-            pairs = zip(parts[::2], parts[1::2], strict=False)
-            odd = parts[-1:] if len(parts) % 2 else []
-            self._parts = [_merged(*pair) for pair in pairs] + odd
-        if self._watch is not None:
-            self._watch(t, _window(t, ok, errors, buckets.items()))
-
-    def windows(self) -> list[Window]:
-        """Return the parts."""
-        return [_window(t, ok, errors, buckets.items()) for t, ok, errors, buckets in self._parts]
-
-
-def _coarse(buckets: Buckets) -> dict[int, int]:
-    """The same in buckets of at most 1 %: windows are kept as long as the run lasts."""
-    found: dict[int, int] = {}
-    for value, count in buckets:
-        rest = max(value.bit_length() - 8, 0)
-        highest = value | ((1 << rest) - 1)
-        found[highest] = found.get(highest, 0) + count
-    return found
-
-
-def _merged(
-    one: tuple[float, int, int, dict[int, int]], other: tuple[float, int, int, dict[int, int]]
-) -> tuple[float, int, int, dict[int, int]]:
-    buckets = dict(one[3])
-    for value, count in other[3].items():
-        buckets[value] = buckets.get(value, 0) + count
-    return other[0], one[1] + other[1], one[2] + other[2], buckets
-
-
-def _window(t: float, ok: int, errors: int, buckets: Iterable[tuple[int, int]]) -> Window:
-    p50, p99, highest = _percentiles(buckets, (50.0, 99.0, 100.0))
-    return Window(t, ok, errors, p50, p99, highest)
-
-
-def _percentiles(buckets: Iterable[tuple[int, int]], wanted: tuple[float, ...]) -> list[float]:
-    """Microseconds of percentiles; 0 without a value."""
-    histogram = HdrHistogram(1, HIGHEST, 3)
-    for value, count in buckets:
-        histogram.record_value(value, count)
-    if not histogram.get_total_count():
-        return [0.0] * len(wanted)
-    return [histogram.get_value_at_percentile(percent) / 1000 for percent in wanted]
-
-
-def _latency(counts: Counts) -> Latency:
-    if not counts.total:
-        return Latency()
-    found = _percentiles(counts.items(), (50.0, 90.0, 99.0, 99.9, 100.0))
-    p50, p90, p99, p999, highest = found
-    return Latency(p50, p90, p99, p999, highest, counts.sum / counts.total / 1000)
-
-
 async def _all(work: Iterable[Any]) -> None:
     """Wait for all; the first exception cancels the others, and is raised."""
     try:
@@ -429,107 +341,3 @@ def _name(target: Target) -> str:
 def _transport(target: Target) -> str:
     address = getattr(target, "address", None)
     return "stdio" if address is None else str(address.row.speaks)
-
-
-def _machine() -> dict[str, Any]:
-    processor = platform.processor() or platform.machine()
-    try:
-        with open("/proc/cpuinfo", encoding="utf-8") as file:
-            for line in file:
-                if line.startswith("model name"):
-                    processor = line.partition(":")[2].strip()
-                    break
-    except OSError:
-        pass
-    return {
-        "processor": processor,
-        "processors": os.cpu_count(),
-        "system": f"{platform.system()} {platform.release()}",
-    }
-
-
-def _versions(server: dict[str, Any]) -> dict[str, str]:
-    from wirespeed import __version__
-
-    found = {"wirespeed": __version__, "python": platform.python_version()}
-    name, version = server.get("name"), server.get("version")
-    if isinstance(name, str):
-        found["server"] = f"{name} {version}" if isinstance(version, str) else name
-    return found
-
-
-_PROC = "/proc"
-
-
-class ProcessCost:
-    """The cost of processes and their descendants from now on: of those that live at its end.
-
-    Args:
-        roots: Their process ids.
-        themselves: Whether the roots count, or only their descendants.
-    """
-
-    def __init__(self, roots: Iterable[int], *, themselves: bool = True) -> None:
-        self._roots = frozenset(roots)
-        self._themselves = themselves
-        self._before = self._seconds(self._members())
-
-    def cost(self) -> Cost:
-        """Return it. Where the system has no /proc, nothing is known."""
-        members = self._members()
-        if not members:
-            return Cost()
-        after = self._seconds(members)
-        spent = sum(value - self._before.get(pid, 0.0) for pid, value in after.items())
-        return Cost(spent, sum(map(_most_resident, members)))
-
-    def _members(self) -> set[int]:
-        children: dict[int, list[int]] = defaultdict(list)
-        try:
-            entries = os.listdir(_PROC)
-        except OSError:
-            return set()
-        for name in entries:
-            if name.isdigit():
-                fields = _stat(int(name))
-                if fields is not None:
-                    children[int(fields[1])].append(int(name))
-        found = set(self._roots) if self._themselves else set()
-        todo = list(self._roots)
-        while todo:
-            for pid in children[todo.pop()]:
-                if pid not in found:
-                    found.add(pid)
-                    todo.append(pid)
-        return found
-
-    @staticmethod
-    def _seconds(pids: Iterable[int]) -> dict[int, float]:
-        ticks = os.sysconf("SC_CLK_TCK")
-        found = {}
-        for pid in pids:
-            fields = _stat(pid)
-            if fields is not None:
-                found[pid] = (int(fields[11]) + int(fields[12])) / ticks
-        return found
-
-
-def _stat(pid: int) -> list[str] | None:
-    """The fields of a process behind its name: state, parent, …; None: it is gone."""
-    try:
-        with open(f"{_PROC}/{pid}/stat", encoding="utf-8", errors="replace") as file:
-            return file.read().rpartition(")")[2].split()
-    except OSError:
-        return None
-
-
-def _most_resident(pid: int) -> int:
-    """The most bytes that a process had in memory; 0: it is gone."""
-    try:
-        with open(f"{_PROC}/{pid}/status", encoding="utf-8", errors="replace") as file:
-            for line in file:
-                if line.startswith("VmHWM:"):
-                    return int(line.split()[1]) * 1024
-    except OSError:
-        pass
-    return 0

@@ -1,0 +1,114 @@
+"""The machine of a run: its description, the versions of programs, and the cost of processes."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import Any
+
+from wirespeed.bench.load import Cost
+
+_PROC = "/proc"
+
+
+def machine() -> dict[str, Any]:
+    processor = platform.processor() or platform.machine()
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as file:
+            for line in file:
+                if line.startswith("model name"):
+                    processor = line.partition(":")[2].strip()
+                    break
+    except OSError:
+        pass
+    return {
+        "processor": processor,
+        "processors": os.cpu_count(),
+        "system": f"{platform.system()} {platform.release()}",
+    }
+
+
+def versions(server: dict[str, Any]) -> dict[str, str]:
+    from wirespeed import __version__
+
+    found = {"wirespeed": __version__, "python": platform.python_version()}
+    name, version = server.get("name"), server.get("version")
+    if isinstance(name, str):
+        found["server"] = f"{name} {version}" if isinstance(version, str) else name
+    return found
+
+
+class ProcessCost:
+    """The cost of processes and their descendants from now on: of those that live at its end.
+
+    Args:
+        roots: Their process ids.
+        themselves: Whether the roots count, or only their descendants.
+    """
+
+    def __init__(self, roots: Iterable[int], *, themselves: bool = True) -> None:
+        self._roots = frozenset(roots)
+        self._themselves = themselves
+        self._before = self._seconds(self._members())
+
+    def cost(self) -> Cost:
+        """Return it. Where the system has no /proc, nothing is known."""
+        members = self._members()
+        if not members:
+            return Cost()
+        after = self._seconds(members)
+        spent = sum(value - self._before.get(pid, 0.0) for pid, value in after.items())
+        return Cost(spent, sum(map(_most_resident, members)))
+
+    def _members(self) -> set[int]:
+        children: dict[int, list[int]] = defaultdict(list)
+        try:
+            entries = os.listdir(_PROC)
+        except OSError:
+            return set()
+        for name in entries:
+            if name.isdigit():
+                fields = _stat(int(name))
+                if fields is not None:
+                    children[int(fields[1])].append(int(name))
+        found = set(self._roots) if self._themselves else set()
+        todo = list(self._roots)
+        while todo:
+            for pid in children[todo.pop()]:
+                if pid not in found:
+                    found.add(pid)
+                    todo.append(pid)
+        return found
+
+    @staticmethod
+    def _seconds(pids: Iterable[int]) -> dict[int, float]:
+        ticks = os.sysconf("SC_CLK_TCK")
+        found = {}
+        for pid in pids:
+            fields = _stat(pid)
+            if fields is not None:
+                found[pid] = (int(fields[11]) + int(fields[12])) / ticks
+        return found
+
+
+def _stat(pid: int) -> list[str] | None:
+    """The fields of a process behind its name: state, parent, …; None: it is gone."""
+    try:
+        with open(f"{_PROC}/{pid}/stat", encoding="utf-8", errors="replace") as file:
+            return file.read().rpartition(")")[2].split()
+    except OSError:
+        return None
+
+
+def _most_resident(pid: int) -> int:
+    """The most bytes that a process had in memory; 0: it is gone."""
+    try:
+        with open(f"{_PROC}/{pid}/status", encoding="utf-8", errors="replace") as file:
+            for line in file:
+                if line.startswith("VmHWM:"):
+                    return int(line.split()[1]) * 1024
+    except OSError:
+        pass
+    return 0

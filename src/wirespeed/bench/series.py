@@ -1,0 +1,99 @@
+"""Latencies over the time of a run, and their percentiles: hdrh reads, merges and writes counts."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable
+
+from hdrh.histogram import HdrHistogram
+
+from wirespeed.bench.load import Latency, Window
+from wirespeed.bench.recorder import HIGHEST, Counts, Recorder
+
+_MAX_WINDOWS = 600
+_WINDOW = 1.0  # seconds, of a run that is not longer than `_MAX_WINDOWS` of them
+
+Buckets = list[tuple[int, int]]
+Watch = Callable[[float, Window], object]
+
+
+class Series:
+    """A run in parts of equal length: there are never more than `_MAX_WINDOWS`, as two neighbours
+    become one when there are."""
+
+    def __init__(self, watch: Watch | None) -> None:
+        self._watch = watch
+        self._length = _WINDOW
+        self._parts: list[tuple[float, int, int, dict[int, int]]] = []
+
+    async def run(self, recorder: Recorder, began: float) -> None:
+        """Take a part whenever its time is over."""
+        n = 0
+        while True:
+            n += 1
+            await asyncio.sleep(max(0.0, began + n * _WINDOW - time.monotonic()))
+            self.take(recorder, time.monotonic() - began)
+
+    def take(self, recorder: Recorder, t: float) -> None:
+        """Take what was counted since the last time."""
+        ok, errors, fine = recorder.take_window()
+        buckets = _coarse(fine)
+        parts = self._parts
+        if parts and t - (parts[-2][0] if len(parts) > 1 else 0.0) <= self._length * 1.001:
+            parts[-1] = _merged(parts[-1], (t, ok, errors, buckets))
+        else:
+            parts.append((t, ok, errors, buckets))
+        if len(parts) > _MAX_WINDOWS:
+            self._length *= 2
+            pairs = zip(parts[::2], parts[1::2], strict=False)
+            odd = parts[-1:] if len(parts) % 2 else []
+            self._parts = [_merged(*pair) for pair in pairs] + odd
+        if self._watch is not None:
+            self._watch(t, _window(t, ok, errors, buckets.items()))
+
+    def windows(self) -> list[Window]:
+        """Return the parts."""
+        return [_window(t, ok, errors, buckets.items()) for t, ok, errors, buckets in self._parts]
+
+
+def _coarse(buckets: Buckets) -> dict[int, int]:
+    """The same in buckets of at most 1 %: windows are kept as long as the run lasts."""
+    found: dict[int, int] = {}
+    for value, count in buckets:
+        rest = max(value.bit_length() - 8, 0)
+        highest = value | ((1 << rest) - 1)
+        found[highest] = found.get(highest, 0) + count
+    return found
+
+
+def _merged(
+    one: tuple[float, int, int, dict[int, int]], other: tuple[float, int, int, dict[int, int]]
+) -> tuple[float, int, int, dict[int, int]]:
+    buckets = dict(one[3])
+    for value, count in other[3].items():
+        buckets[value] = buckets.get(value, 0) + count
+    return other[0], one[1] + other[1], one[2] + other[2], buckets
+
+
+def _window(t: float, ok: int, errors: int, buckets: Iterable[tuple[int, int]]) -> Window:
+    p50, p99, highest = _percentiles(buckets, (50.0, 99.0, 100.0))
+    return Window(t, ok, errors, p50, p99, highest)
+
+
+def _percentiles(buckets: Iterable[tuple[int, int]], wanted: tuple[float, ...]) -> list[float]:
+    """Microseconds of percentiles; 0 without a value."""
+    histogram = HdrHistogram(1, HIGHEST, 3)
+    for value, count in buckets:
+        histogram.record_value(value, count)
+    if not histogram.get_total_count():
+        return [0.0] * len(wanted)
+    return [histogram.get_value_at_percentile(percent) / 1000 for percent in wanted]
+
+
+def latency_of(counts: Counts) -> Latency:
+    if not counts.total:
+        return Latency()
+    found = _percentiles(counts.items(), (50.0, 90.0, 99.0, 99.9, 100.0))
+    p50, p90, p99, p999, highest = found
+    return Latency(p50, p90, p99, p999, highest, counts.sum / counts.total / 1000)
