@@ -121,6 +121,19 @@ class ToolCost(msgspec.Struct, frozen=True):
     late_starts: int
 
 
+class Startup(msgspec.Struct, frozen=True):
+    """Microseconds to the answer of a call that is alone.
+
+    Attributes:
+        cold_us: Of the first one, from the start of its connection, of a command with that of its
+            process.
+        warm_us: Of the last one of the warm-up.
+    """
+
+    cold_us: float
+    warm_us: float
+
+
 class Result(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The findings of a run. Their JSON form is that of ``wirespeed bench --json``.
 
@@ -138,11 +151,14 @@ class Result(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         bytes: What was sent and received.
         server: What it cost the server.
         tool: What it cost this process.
-        machine: The processor, their number, the system.
+        machine: The processor, their number, the system, and the share of all processors that
+            other processes took during the run (``others``, where it is known).
         versions: Of the programs.
         series: The run in parts, 600 at most.
         round: Of several runs with the same load: the number of this one, from 0.
         versus: Whether it is a run on the target of ``--versus``.
+        latency_histogram: The latencies, in nanoseconds, in the encoded form of HDR histograms.
+        startup: The time to the first answer; None without a warm-up of at least two calls.
     """
 
     target: str
@@ -163,3 +179,5 @@ class Result(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     series: list[Window]
     round: int = 0
     versus: bool = False
+    latency_histogram: str = ""
+    startup: Startup | None = None

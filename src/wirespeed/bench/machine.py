@@ -14,6 +14,7 @@ _PROC = "/proc"
 
 
 def machine() -> dict[str, Any]:
+    """Return the processor, the number of them, and the system."""
     processor = platform.processor() or platform.machine()
     try:
         with open("/proc/cpuinfo", encoding="utf-8") as file:
@@ -31,6 +32,7 @@ def machine() -> dict[str, Any]:
 
 
 def versions(server: dict[str, Any]) -> dict[str, str]:
+    """Return the versions of this program, of Python, and of a server by its ``serverInfo``."""
     from wirespeed import __version__
 
     found = {"wirespeed": __version__, "python": platform.python_version()}
@@ -38,6 +40,35 @@ def versions(server: dict[str, Any]) -> dict[str, str]:
     if isinstance(name, str):
         found["server"] = f"{name} {version}" if isinstance(version, str) else name
     return found
+
+
+class Others:
+    """The share of the machine's processors that processes take, from now on."""
+
+    def __init__(self) -> None:
+        self._before = _processors()
+
+    def share(self, known: float) -> float | None:
+        """Return it without what known processes took, in seconds. None: /proc does not say it."""
+        if self._before is None or (now := _processors()) is None:
+            return None
+        busy, total = (after - before for before, after in zip(self._before, now, strict=True))
+        if not total:
+            return None
+        return round(min(max((busy - known) / total, 0.0), 1.0), 3)
+
+
+def _processors() -> tuple[float, float] | None:
+    """Seconds of all processors: busy ones, and all."""
+    try:
+        with open(f"{_PROC}/stat", encoding="ascii") as file:
+            fields = [int(field) for field in file.readline().split()[1:9]]
+    except (OSError, ValueError):
+        return None
+    if len(fields) < 5:
+        return None
+    ticks, total = os.sysconf("SC_CLK_TCK"), sum(fields)
+    return (total - fields[3] - fields[4]) / ticks, total / ticks
 
 
 class ProcessCost:

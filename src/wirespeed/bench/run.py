@@ -10,10 +10,10 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from wirespeed.bench.driver import Budget, Driver, Pacer, Work
-from wirespeed.bench.load import Load, Result, ToolCost, Traffic
-from wirespeed.bench.machine import ProcessCost, machine, versions
+from wirespeed.bench.load import Load, Result, Startup, ToolCost, Traffic
+from wirespeed.bench.machine import Others, ProcessCost, machine, versions
 from wirespeed.bench.recorder import OF_CALLS, Recorder
-from wirespeed.bench.series import Series, Watch, latency_of
+from wirespeed.bench.series import Series, Watch, encoded, latency_of
 from wirespeed.client.connection.handshake import Era, Identity
 from wirespeed.client.connection.lifecycle import Lifecycle
 from wirespeed.errors import WirespeedError
@@ -88,13 +88,9 @@ class Run:
 
     async def measure(self) -> Result:
         """Make the calls, and return what became of them."""
-        load = self._load
-        self._users = [_User(self) for _ in range(load.connections)]
+        self._users = [_User(self) for _ in range(self._load.connections)]
         try:
-            await self._open()
-            if load.warmup:
-                await self._phase(Budget(load.warmup), Recorder(), None, Series(None))
-            return await self._measured()
+            return await self._measured(await self._warmed_up())
         finally:
             for user in self._users:
                 if user.driver is not None:
@@ -111,19 +107,44 @@ class Run:
             if user.driver is not None:
                 user.driver.settle()
 
-    async def _open(self) -> None:
+    async def _warmed_up(self) -> Startup | None:
+        """Open the connections, and make the calls before the load. The first one and the last one
+        of these are made alone."""
+        users, calls, began = self._users, self._load.warmup, time.monotonic()
+        cold = None
+        if calls >= 2:
+            self._users = users[:1]
+            await self._open(users[:1])
+            cold = await self._first_answer(began)
+            self._users, users, calls = users, users[1:], calls - 2
+        await self._open(users)
+        if calls:
+            await self._phase(Budget(calls), Recorder(), None, Series(None))
+        if cold is None:
+            return None
+        warm = await self._first_answer(time.monotonic())
+        return None if warm is None else Startup(cold, warm)
+
+    async def _first_answer(self, since: float) -> float | None:
+        """Make one call. Returns the microseconds since a time; None: its answer was not right."""
+        recorder = Recorder()
+        await self._phase(Budget(1), recorder, None, Series(None))
+        return (recorder.last / 1e9 - since) * 1e6 if recorder.latency.total else None
+
+    async def _open(self, users: list[_User]) -> None:
         room = asyncio.Semaphore(_OPENED_AT_ONCE)
 
         async def one(user: _User) -> None:
             async with room:
                 await user.open()
 
-        await _all(one(user) for user in self._users)
+        await _all(one(user) for user in users)
 
-    async def _measured(self) -> Result:
+    async def _measured(self, startup: Startup | None) -> Result:
         load = self._load
         pids = [os.getpid()] if self._pids is None else self._pids
         cost = ProcessCost(pids, themselves=self._pids is not None)
+        others = Others()
         recorder, budget = Recorder(load.rate is not None), Budget(load.calls)
         sent, received = self._bytes()
         cpu, series = time.process_time(), Series(self._watch)
@@ -137,6 +158,9 @@ class Run:
                 timer.cancel()
         cpu = time.process_time() - cpu
         self.busy = cpu / max(ended - began, 1e-9)
+        spent, described = cost.cost(), machine()
+        if spent.cpu_seconds is not None:
+            described["others"] = others.share(cpu + spent.cpu_seconds)
         counts = recorder.counts()
         now_sent, now_received = self._bytes()
         last = recorder.last / 1e9
@@ -155,11 +179,13 @@ class Run:
             latency_us=latency_of(recorder.latency),
             service_time_us=latency_of(recorder.service),
             bytes=Traffic(now_sent - sent, now_received - received),
-            server=cost.cost(),
+            server=spent,
             tool=ToolCost(cpu, recorder.late_starts),
-            machine=machine(),
+            machine=described,
             versions=versions(info),
             series=series.windows(),
+            latency_histogram=encoded(recorder.latency),
+            startup=startup,
         )
 
     async def _phase(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterable
+from typing import Any
 
 from hdrh.histogram import HdrHistogram
 
@@ -81,17 +82,29 @@ def _window(t: float, ok: int, errors: int, buckets: Iterable[tuple[int, int]]) 
     return Window(t, ok, errors, p50, p99, highest)
 
 
-def _percentiles(buckets: Iterable[tuple[int, int]], wanted: tuple[float, ...]) -> list[float]:
-    """Microseconds of percentiles; 0 without a value."""
+def histogram_of(buckets: Iterable[tuple[int, int]]) -> Any:
+    """Return a histogram of nanoseconds."""
     histogram = HdrHistogram(1, HIGHEST, 3)
     for value, count in buckets:
         histogram.record_value(value, count)
+    return histogram
+
+
+def encoded(counts: Counts) -> str:
+    """Return counts in the form in which programs exchange HDR histograms."""
+    return str(histogram_of(counts.items()).encode().decode())
+
+
+def _percentiles(buckets: Iterable[tuple[int, int]], wanted: tuple[float, ...]) -> list[float]:
+    """Microseconds of percentiles; 0 without a value."""
+    histogram = histogram_of(buckets)
     if not histogram.get_total_count():
         return [0.0] * len(wanted)
     return [histogram.get_value_at_percentile(percent) / 1000 for percent in wanted]
 
 
 def latency_of(counts: Counts) -> Latency:
+    """Return the percentiles of counts of nanoseconds."""
     if not counts.total:
         return Latency()
     found = _percentiles(counts.items(), (50.0, 90.0, 99.0, 99.9, 100.0))

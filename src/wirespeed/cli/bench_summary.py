@@ -70,6 +70,9 @@ def _show_one(out: Console, result: Result) -> None:
         count = result.counts[name]
         if count:
             out.print(Text.assemble("  ", (f"{name:<18}", "red"), f"{count:,} {words}"))
+    if result.startup is not None:
+        cold, warm = micro(result.startup.cold_us), micro(result.startup.warm_us)
+        out.print(f"  start     first answer after {cold}, a later one {warm}")
     for label, words in zip(("cost", ""), _costs(result), strict=False):
         out.print(f"  {label:<10}{words}")
 

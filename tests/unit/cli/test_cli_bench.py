@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from hdrh.histogram import HdrHistogram
 from lab.cli import CALCULATOR, DEADLINE, one_line, start, wirespeed
 from lab.raw import CHILDREN
 from lab.rows import every
@@ -34,6 +36,8 @@ MEMBERS = [
     "machine",
     "versions",
     "series",
+    "latency_histogram",
+    "startup",
 ]
 
 
@@ -57,6 +61,11 @@ def test_a_report_for_people(tmp_path: Path) -> None:
     assert result["load"]["calls"] == 2000 and result["transport"] == "stdio"
     assert result["versions"]["server"] == "faulty 1"
     assert result["server"]["rss_peak"] > 2**20
+    # Python starts in more than a millisecond; the last call of the warm-up is one of a warm server
+    assert result["startup"]["cold_us"] > max(1000, result["startup"]["warm_us"])
+    histogram = HdrHistogram.decode(result["latency_histogram"])
+    assert histogram.get_total_count() == 1996
+    assert histogram.get_value_at_percentile(99) / 1000 == result["latency_us"]["p99"]
 
 
 def test_json_on_stdout_and_a_condition_that_holds() -> None:
@@ -126,6 +135,41 @@ def test_a_server_that_is_lost_for_good(tmp_path: Path) -> None:
     assert "the server was lost during the run" in done.stderr
 
 
+def test_several_runs_are_a_table_and_a_list(tmp_path: Path) -> None:
+    path = tmp_path / "r.json"
+    done = wirespeed(
+        *("bench", "--calls", "0.2k", "--bytes", "64,1k", "--rounds", "2", "--json", str(path)),
+        *("--versus", shlex.join([*FAULTY, "corrupt", "100"]), "--expect", "echo=text"),
+        *("--fail-if", "wrong>0", "--", *FAULTY, "none", "1", "--", "echo", '{"text": "$text"}'),
+        COLUMNS="100",
+    )
+    assert done.returncode == 1, done.stderr
+    assert re.search(r"^A  .*none 1  stdio, legacy\nB  .*corrupt 100  stdio", done.stdout)
+    rows = [line.split() for line in done.stdout.splitlines()[5:]]
+    # two of 200 calls in each round
+    assert [(row[0], row[1], row[-1]) for row in rows] == [
+        *(("A", "64", "µs"), ("B", "64", "4"), ("A", "1,024", "µs"), ("B", "1,024", "4")),
+    ]
+    runs = json.loads(path.read_text())["runs"]
+    found = [(run.get("round", 0), run["load"]["bytes"], run.get("versus", False)) for run in runs]
+    assert found == [
+        *((0, 64, False), (0, 64, True), (0, 1024, True), (0, 1024, False)),
+        *((1, 64, False), (1, 64, True), (1, 1024, True), (1, 1024, False)),
+    ]
+    assert "wirespeed: --fail-if wrong>0 holds in run 2, 3, 6, 7\n" in done.stderr
+
+
+def test_a_ramp_says_up_to_which_rate_the_server_keeps_up() -> None:
+    done = wirespeed(
+        *("bench", "--rate", "100..400", "--steps", "2", "--duration", "0.3", "--in-flight", "1"),
+        *("--", *FAULTY, "stall", "1", "0.006", "--", "echo", TEXT),
+    )
+    assert done.returncode == 0, done.stderr
+    # at 6 ms a call, one at a time, 400 a second are not possible
+    rows = r"\n +100 .*\n +400 .*\n  keeps up (to 100 calls/s|at no step)\n$"
+    assert re.search(rows, done.stdout)
+
+
 @every(
     ("args", "code", "says"),
     [
@@ -146,6 +190,20 @@ def test_a_server_that_is_lost_for_good(tmp_path: Path) -> None:
         (["http://192.0.2.1/mcp", "t"], 2, "needs --i-own-this-target"),
         (["there-is-no-such-file.py", "t"], 3, "there is no file"),
         (["--", "there-is-no-such-program", "--", "t"], 3, "there-is-no-such-program"),
+        (["--rate", "5..", "s.py", "t"], 2, "is not a rate: write 5000, 5k or 1k..20k"),
+        (["--rate", "5k..1k", "s.py", "t"], 2, "a ramp goes up"),
+        (["--rate", "1k", "--steps", "5", "s.py", "t"], 2, "--steps is for a ramp"),
+        (["--rate", "1k..2k", "--steps", "1", "s.py", "t"], 2, "a ramp has 2 to 1,000 steps"),
+        (["--calls", "1.5", "s.py", "t"], 2, "is not a number: write 20000, 20k or 1M"),
+        (["--connections", "1,x", "s.py", "t"], 2, "is not a list of numbers"),
+        (["--connections", "0", "s.py", "t"], 2, "connections must be at least 1"),
+        (["--bytes", "64,0", "s.py", "t", '{"x": "$text"}'], 2, "$text:N takes a number"),
+        (["--bytes", "64", "s.py", "t", '{"x": "$text:5"}'], 2, '"$text", which is not in JSON'),
+        (["s.py", "t", '{"x": "$text"}'], 2, "$text:N takes a number"),
+        (["--rounds", "0", "s.py", "t"], 2, "--rounds must be at least 1"),
+        (["--rounds", "1M", "s.py", "t"], 2, "these are 1,000,000 runs; there can be 10,000"),
+        (["--versus", "'", "s.py", "t"], 2, "is not a command line"),
+        (["--versus", "no.py", "--", *CALCULATOR, "--", "add"], 3, "there is no file"),
         (["--", *CALCULATOR, "--", "nothing"], 2, "there is no tool nothing; there are add"),
     ],
 )
