@@ -70,10 +70,10 @@ INSIDE = {
         session
     """,
     "bench": """
-        recorder arguments load faults tap_file
+        recorder arguments load faults tap_file recorded_calls
         driver target plan tap
         series machine
-        run
+        run replay
     """,
     "transport": """
         backoff rate_limited_log wire_trace schemes

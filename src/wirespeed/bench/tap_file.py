@@ -159,6 +159,8 @@ def _header(line: bytes) -> RecordHeader:
         raise ValueError(f"the format is {header.format!r}, not {FORMAT!r}")
     if header.version != VERSION:
         raise ValueError(f"version {header.version} is not known, only {VERSION}")
+    if datetime.fromisoformat(header.started).tzinfo is None:
+        raise ValueError(f"started is {header.started!r}, without a time zone")
     return header
 
 

@@ -10,7 +10,7 @@ from lab.rows import every
 
 from wirespeed.bench.tap_file import BadRecord, TapFile, read_record
 
-HEADER = '{"format":"wirespeed-record","version":1,"started":"","target":"x"}\n'
+HEADER = '{"format":"wirespeed-record","version":1,"started":"2026-11-29T18:00:00Z","target":"x"}\n'
 MESSAGE = '{"t":1.5,"from":"client","connection":1,"bytes":"{}"}\n'
 
 
@@ -21,7 +21,7 @@ MESSAGE = '{"t":1.5,"from":"client","connection":1,"bytes":"{}"}\n'
         ("{}\n", "line 1: it is not the header of a record"),
         ("\x00\n", "line 1: it is not the header of a record"),
         (HEADER.replace("wirespeed-r", "r"), "line 1: the format is 'record', not 'wirespeed-re"),
-        (HEADER.replace("1", "9"), "line 1: version 9 is not known, only 1"),
+        (HEADER.replace(":1,", ":9,"), "line 1: version 9 is not known, only 1"),
         (HEADER + MESSAGE + "{x\n", "line 3: JSON is malformed"),
         (HEADER + MESSAGE + "\n", "line 3: Input data was truncated"),
         (HEADER + MESSAGE[:-1], "line 2: it is cut off"),
