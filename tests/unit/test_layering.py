@@ -70,8 +70,8 @@ INSIDE = {
         session
     """,
     "bench": """
-        recorder arguments load faults tap_file recorded_calls
-        driver target plan tap
+        recorder arguments load faults tap_file
+        driver target plan tap recorded_calls
         series machine
         run replay
     """,
