@@ -72,7 +72,8 @@ INSIDE = {
     "bench": """
         recorder arguments load faults tap_file
         driver target plan tap recorded_calls
-        series machine
+        series machine report
+        compare
         run replay
     """,
     "transport": """

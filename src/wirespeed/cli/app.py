@@ -17,6 +17,7 @@ import click
 from wirespeed import __version__
 from wirespeed.cli import failures
 from wirespeed.cli.bench_options import (
+    BenchCommand,
     bench_json_option,
     bench_options,
     record_options,
@@ -343,8 +344,31 @@ def call(words: tuple[str, ...], command: list[str] | None, as_json: bool, **set
     return work(options, tool, text, as_json=as_json)
 
 
+@click.command(
+    cls=Command,
+    name="compare",
+    epilog="\b\nExamples:\n"
+    "  wirespeed bench compare before.json after.json\n"
+    "  wirespeed bench compare versus.json",
+)
+@click.argument("reports", nargs=-1, metavar="A.json [B.json]", shell_complete=complete_target)
+@json_option
+@debug_option
+def bench_compare(reports: tuple[str, ...], as_json: bool) -> int:
+    """Compare two reports of bench --json, or the two targets of one with --versus.
+
+    Shows the ratio of each figure, and the interval in which chance alone would leave it: runs
+    that differ by less than their noise have no difference. Several rounds (--rounds) make the
+    intervals narrower, and runs in turn (--versus) do so most.
+    """
+    from wirespeed.cli.bench_compare import compare as work
+
+    return work(reports, as_json=as_json)
+
+
 @cli.command(
-    cls=CallCommand,
+    cls=BenchCommand,
+    further=[bench_compare],
     short_help="Measure a server under load.",
     epilog="\b\nExamples:\n"
     '  wirespeed bench server.py echo \'{"text": "$text:64"}\' --expect echo=text\n'
@@ -369,7 +393,8 @@ def bench(words: tuple[str, ...], command: list[str] | None, **settings: Any) ->
     each size of --bytes, "$choice:a|b" one of these, "$file:PATH" the text of a file; "$$" begins a
     string that begins with "$".
 
-    Ctrl-C ends the run, and shows what was measured.
+    Ctrl-C ends the run, and shows what was measured. "wirespeed bench compare A.json B.json"
+    compares two reports.
     """
     from wirespeed.cli.bench import Choices
     from wirespeed.cli.bench import bench as work

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 
 from wirespeed.cli import bench_live, bench_summary, show
+from wirespeed.cli.bench_compare import show_comparisons
 from wirespeed.cli.failures import Exit, Failure, cannot_start, complain, printable, usage
 from wirespeed.cli.session import Options, run, show_warnings
 from wirespeed.cli.tools import read_json
@@ -66,6 +67,7 @@ class Choices:
     pids: Sequence[int]
     fail_if: Sequence[str]
     json_file: str | None
+    csv_file: str | None
     own: bool
 
     @property
@@ -369,19 +371,32 @@ def _check_owner(endpoint: Any, choices: Choices) -> None:
 
 
 def _write(results: list[Result], several: bool, choices: Choices) -> None:
-    import msgspec
+    from wirespeed.bench.report import as_csv, as_json
 
+    if choices.csv_file is not None:
+        _write_file(choices.csv_file, as_csv(results).encode())
     if choices.json_file is not None:
-        value = {"runs": results} if several else results[0]
-        data = msgspec.json.format(msgspec.json.encode(value), indent=2).decode() + "\n"
+        data = as_json(results, several)
         if choices.json_file == "-":
-            sys.stdout.write(data)
+            sys.stdout.flush()
+            sys.stdout.buffer.write(data)
             return
-        try:
-            with open(choices.json_file, "w", encoding="utf-8") as file:
-                file.write(data)
-        except OSError as exc:
-            raise Failure(
-                f"cannot write {choices.json_file}: {exc.strerror}", Exit.OUTPUT, "OutputError"
-            ) from None
-    bench_summary.show_results(show.console(), results, several)
+        _write_file(choices.json_file, data)
+    out = show.console()
+    bench_summary.show_results(out, results, several)
+    if choices.versus is not None and len({result.versus for result in results}) > 1:
+        from wirespeed.bench.compare import compare_all
+
+        even = len(results) // 2 * 2  # a run that was interrupted may lack its partner
+        out.print()
+        show_comparisons(out, compare_all(results[:even], None))
+
+
+def _write_file(path: str, data: bytes) -> None:
+    try:
+        with open(path, "wb") as file:
+            file.write(data)
+    except OSError as exc:
+        raise Failure(
+            f"cannot write {printable(path)}: {exc.strerror}", Exit.OUTPUT, "OutputError"
+        ) from None

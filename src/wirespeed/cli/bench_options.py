@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from wirespeed.cli.grammar import F
+from wirespeed.cli.grammar import CallCommand, F
 
 _NUMBER = re.compile(r"(-?[0-9]+(?:\.[0-9]+)?(?:[eE][0-9]+)?)([kM]?)")
 
@@ -72,6 +73,26 @@ class _Rate(_Type):
         if None in found or len(found) > 2:
             self.fail(f"{value!r} is not a rate: write 5000, 5k or 1k..20k", param, ctx)
         return tuple(found)
+
+
+class BenchCommand(CallCommand):
+    """``bench``, whose first word may be the name of a command of its own."""
+
+    def __init__(self, *args: Any, further: Sequence[click.Command], **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._further = {command.name: command for command in further}
+
+    def make_context(
+        self,
+        info_name: str | None,
+        args: list[str],
+        parent: click.Context | None = None,
+        **extra: Any,
+    ) -> click.Context:
+        if args and args[0] in self._further:
+            name, *rest = args
+            return self._further[name].make_context(f"{info_name} {name}", rest, parent, **extra)
+        return super().make_context(info_name, args, parent, **extra)
 
 
 bench_json_option = click.option(
@@ -178,6 +199,12 @@ def bench_options(command: F) -> F:
                 metavar="CONDITION",
                 help="Exit with 1 if it holds in a run: 'p99>5ms', 'wrong>0', 'rate<1000'; may be "
                 "repeated.",
+            ),
+            click.option(
+                "--csv",
+                "csv_file",
+                metavar="FILE",
+                help="Write a table to a file, with a row for each run.",
             ),
             click.option(
                 "--i-own-this-target",

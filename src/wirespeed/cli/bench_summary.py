@@ -14,12 +14,14 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
-    from wirespeed.bench.load import Latency, Result
+    from wirespeed.bench.load import Latency, Load, Result
 
 # Of a processor: with a larger share this process may be what is measured.
 _BUSY = 0.8
 # Of the calls: more late starts than this are reported.
 _LATE = 0.001
+# Of all processors: when other processes take more, it is reported.
+CROWDED = 0.2
 # What the report calls the outcomes that are faults, in its order.
 _FAULTS = {
     "tool_errors": "failed in the tool",
@@ -56,11 +58,9 @@ def _show_one(out: Console, result: Result) -> None:
         Text.assemble((printable(result.target), "bold"), f"  {result.transport}, {result.era}")
     )
     out.print()
-    how = f"{load.in_flight} in flight on {show.plural(load.connections, 'connection')}"
-    if load.rate is not None:
-        how = f"{load.rate:,.0f} a second{' at random' if load.poisson else ''}, {how}"
     out.print(Text.assemble("  rate      ", (f"{result.rate:,.0f} calls/s", "bold green")))
-    out.print(f"  load      {show.plural(result.calls, 'call')} in {result.seconds:.2f} s, {how}")
+    calls = f"{show.plural(result.calls, 'call')} in {result.seconds:.2f} s"
+    out.print(f"  load      {calls}, {load_text(load)}")
     out.print(_line("latency", result.latency_us))
     if load.rate is not None:
         out.print(_line("service", result.service_time_us))
@@ -75,6 +75,16 @@ def _show_one(out: Console, result: Result) -> None:
         out.print(f"  start     first answer after {cold}, a later one {warm}")
     for label, words in zip(("cost", ""), _costs(result), strict=False):
         out.print(f"  {label:<10}{words}")
+
+
+def load_text(load: Load) -> str:
+    """Write a load: ``5,000 a second, 16 in flight on 2 connections``."""
+    text = f"{load.in_flight} in flight on {show.plural(load.connections, 'connection')}"
+    if load.rate is not None:
+        text = f"{load.rate:,.0f} a second{' at random' if load.poisson else ''}, {text}"
+    if load.processes > 1:
+        text += f" of {load.processes} processes"
+    return text if load.bytes is None else f"{text}, {load.bytes:,} bytes"
 
 
 def _line(name: str, latency: Latency) -> Text:
@@ -106,14 +116,6 @@ def _busy(result: Result) -> float:
 # -- several runs ---------------------------------------------------------------------------------
 
 
-def conditions(results: Iterable[Result]) -> list[list[Result]]:
-    """Return the rounds of each load and target together, the second target behind the first."""
-    found: dict[str, dict[bool, list[Result]]] = {}
-    for result in results:
-        found.setdefault(repr(result.load), {}).setdefault(result.versus, []).append(result)
-    return [rounds for sides in found.values() for _, rounds in sorted(sides.items())]
-
-
 def _middle(rounds: list[Result], value: Callable[[Result], float]) -> float:
     return median(map(value, rounds))
 
@@ -122,7 +124,10 @@ def _show_table(out: Console, results: Sequence[Result]) -> None:
     from rich import box
     from rich.table import Table
 
-    rows = conditions(results)
+    from wirespeed.bench.report import by_load
+
+    loads_of = by_load(results).values()
+    rows = [rounds for sides in loads_of for _, rounds in sorted(sides.items())]
     firsts = [rounds[0] for rounds in rows]
     loads = [first.load for first in firsts]
     table = Table(
@@ -236,6 +241,9 @@ def _doubts(result: Result) -> Iterable[tuple[str, int]]:
             "{} calls began over a millisecond late, because this program could not keep up",
             result.tool.late_starts,
         )
+    others = result.machine.get("others") or 0
+    if others > CROWDED:
+        yield "other processes took over a fifth of the processors' time", 0
     if result.load.rate is not None and (
         result.latency_us.p99 > 2 * result.service_time_us.p99 > 0
     ):

@@ -13,9 +13,12 @@ from pathlib import Path
 
 import pytest
 from hdrh.histogram import HdrHistogram
+from lab.bench import a_result
 from lab.cli import CALCULATOR, DEADLINE, one_line, start, wirespeed
 from lab.raw import CHILDREN
 from lab.rows import every
+
+from wirespeed.bench.report import as_json
 
 FAULTY = [sys.executable, "-S", str(CHILDREN / "faulty_server.py")]
 TEXT = '{"text": "$text:64"}'
@@ -140,16 +143,19 @@ def test_several_runs_are_a_table_and_a_list(tmp_path: Path) -> None:
     done = wirespeed(
         *("bench", "--calls", "0.2k", "--bytes", "64,1k", "--rounds", "2", "--json", str(path)),
         *("--versus", shlex.join([*FAULTY, "corrupt", "100"]), "--expect", "echo=text"),
+        *("--csv", str(tmp_path / "r.csv")),
         *("--fail-if", "wrong>0", "--", *FAULTY, "none", "1", "--", "echo", '{"text": "$text"}'),
         COLUMNS="100",
     )
     assert done.returncode == 1, done.stderr
     assert re.search(r"^A  .*none 1  stdio, legacy\nB  .*corrupt 100  stdio", done.stdout)
-    rows = [line.split() for line in done.stdout.splitlines()[5:]]
+    rows = [line.split() for line in done.stdout.splitlines()[5:9]]
     # two of 200 calls in each round
     assert [(row[0], row[1], row[-1]) for row in rows] == [
         *(("A", "64", "µs"), ("B", "64", "4"), ("A", "1,024", "µs"), ("B", "1,024", "4")),
     ]
+    assert done.stdout.count("  calls/s  ") == 2  # the two are compared, for each size
+    assert (tmp_path / "r.csv").read_text().count("\n") == 9
     runs = json.loads(path.read_text())["runs"]
     found = [(run.get("round", 0), run["load"]["bytes"], run.get("versus", False)) for run in runs]
     assert found == [
@@ -168,6 +174,33 @@ def test_a_ramp_says_up_to_which_rate_the_server_keeps_up() -> None:
     # at 6 ms a call, one at a time, 400 a second are not possible
     rows = r"\n +100 .*\n +400 .*\n  keeps up (to 100 calls/s|at no step)\n$"
     assert re.search(rows, done.stdout)
+
+
+def test_comparisons(tmp_path: Path) -> None:
+    a, b = tmp_path / "a.json", tmp_path / "b.json"
+    a.write_bytes(as_json([a_result(), a_result(versus=True)], True))
+    b.write_bytes(as_json([a_result(rate=100.0, era="legacy", p99=5000.0)], False))
+    done = wirespeed("bench", "compare", str(a))
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"calls/s +1,000 +1,000 +1.00 +0.\d\d to 1.\d\d  no diff", done.stdout)
+    assert done.stdout.endswith("\nno difference: these runs differ by less than their noise\n")
+    a.write_bytes(as_json([a_result()], False))
+    done = wirespeed("bench", "compare", str(a), str(b))
+    assert done.returncode == 0 and "a difference: " in done.stdout
+    assert done.stderr == "wirespeed: the era differs: modern and legacy\n"
+    done = wirespeed("bench", "compare", "--json", str(a), str(b))
+    found = json.loads(done.stdout)
+    assert found["differs"] and found["warnings"] == ["the era differs: modern and legacy"]
+    assert found["comparisons"][0]["figures"]["rate"]["verdict"] == "lower"
+    a.write_text("no report")
+    for args, says in {
+        (str(a), str(b)): "a.json is not a report of wirespeed bench --json: it is not JSON",
+        (str(b),): "it has runs of one target: give a second report",
+        (str(tmp_path / "c.json"), str(b)): "c.json: No such file",
+        (): "compare takes two reports",
+    }.items():
+        done = wirespeed("bench", "compare", *args)
+        assert done.returncode == 2 and says in one_line(done)
 
 
 @every(
