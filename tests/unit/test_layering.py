@@ -70,10 +70,15 @@ INSIDE = {
         session
     """,
     "bench": """
-        recorder arguments load faults tap_file
+        recorder arguments load faults tap_file expect
+        work
+        script
         driver target plan tap recorded_calls
         series machine report
         compare
+        session_driver lite_driver users
+        client
+        lite
         run replay
     """,
     "transport": """

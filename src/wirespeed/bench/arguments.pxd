@@ -7,6 +7,7 @@ cdef class Arguments:
     cdef list parts                    # bytes, and slots
     cdef object expected_slot          # the slot whose value is expected back, or None
     cdef bytes expected_text           # where none is: the inside of a JSON string, or None
+    cdef bint strings
     cdef bytes pool                    # random letters
     cdef uint64_t state                # of the generator
 

@@ -23,6 +23,7 @@ from wirespeed._core.span cimport Span
 
 cdef enum:
     NUMBER
+    NUMBER_TEXT                        # the same as a string
     TEXT
     CHOICE
 
@@ -55,15 +56,17 @@ cdef class Arguments:
     """A template of arguments.
 
     Args:
-        value: The arguments, as decoded JSON: an object.
-        expect: The name of a member of the object whose text is expected back; None for none.
+        value: The arguments, as decoded JSON: an object or an array.
+        expect: The name of a member of the object, or the index of one of the array, whose text is
+            expected back; None for none.
         seed: Of the random values; None for another one in each run.
+        strings: Whether numbers of calls are strings, as all arguments of LiteMCP.
 
     ValueError: a placeholder is not one, or there is no such member. OSError: a file cannot be
     read.
     """
 
-    def __init__(self, dict value not None, str expect=None, seed=None):
+    def __init__(self, value, expect=None, seed=None, bint strings=False):
         cdef uint64_t state
         cdef _Slot slot
         cdef bytes pool
@@ -74,6 +77,7 @@ cdef class Arguments:
         if self.state == 0:
             self.state = 1
         self.parts = []
+        self.strings = strings
         texts = []
         self.write(value, expect, texts, True)
         self.flush(texts)
@@ -105,14 +109,17 @@ cdef class Arguments:
             texts.append("}")
         elif isinstance(value, list):
             texts.append("[")
-            for item in value:
+            for i, item in enumerate(value):
                 if not first:
                     texts.append(",")
                 first = False
+                n = len(self.parts)
                 self.write(item, None, texts, False)
+                if top and i == expect:
+                    self.expect(item, n)
             texts.append("]")
         elif isinstance(value, str) and value.startswith("$"):
-            found = slot_of(value)
+            found = slot_of(value, self.strings)
             if isinstance(found, str):
                 texts.append(json.dumps(found, ensure_ascii=False))
             else:
@@ -137,7 +144,7 @@ cdef class Arguments:
                 self.expected_slot = part
                 return
         if isinstance(item, str) and item.startswith("$"):
-            item = slot_of(item)
+            item = slot_of(item, self.strings)
         text = encode(item if isinstance(item, str) else json.dumps(item))
         self.expected_text = text[1 : len(text) - 1]
 
@@ -184,6 +191,8 @@ cdef class Arguments:
                 continue
             if slot.kind == NUMBER:
                 slot.value = b"%d" % n
+            elif slot.kind == NUMBER_TEXT:
+                slot.value = b'"%d"' % n
             else:
                 slot.value = slot.choices[self.random_c() % <uint64_t> len(slot.choices)]
             size += PyBytes_GET_SIZE(slot.value)
@@ -227,7 +236,7 @@ cdef class Arguments:
         return text, json.loads(b'"%b"' % (<const char *> expected.p)[:expected.n])
 
 
-def slot_of(str word not None):
+def slot_of(str word not None, bint strings):
     """Return the slot of a placeholder, or the string that it stands for. ValueError, OSError."""
     cdef _Slot slot
     if word.startswith("$$"):
@@ -235,7 +244,7 @@ def slot_of(str word not None):
     name, colon, rest = word[1:].partition(":")
     slot = _Slot.__new__(_Slot)
     if name == "n" and not colon:
-        slot.kind = NUMBER
+        slot.kind = NUMBER_TEXT if strings else NUMBER
         return slot
     if name == "text":
         slot.kind = TEXT

@@ -1,28 +1,11 @@
 from libc.stdint cimport int64_t
 
-from wirespeed._core.envelope cimport Message
 from wirespeed._core.span cimport Span
-from wirespeed.bench.arguments cimport Arguments
 from wirespeed.bench.recorder cimport Outcome, Recorder
-from wirespeed.client.connection.connection cimport Awaited, ClientConnection
-
-
-# What each call of a load asks, and how its answer is checked.
-cdef class Work:
-    cdef readonly str tool
-    cdef bytes name                    # JSON text of the tool's name
-    cdef Arguments arguments
-    cdef object check                  # result, as decoded JSON -> bool; None: by text, or not
-
-    # An answer that was right has these parts around the text that was expected: another one that
-    # has them around its own text is right, too.
-    cdef list form
-    cdef Py_ssize_t form_size
-    cdef int learned                   # how often a form was learned
-
-    cdef Outcome judge_c(self, Message m, Span expected) except *
-    cdef bint has_form_c(self, Span result, Span expected) noexcept
-    cdef int learn_c(self, Span result, Span expected) except -1
+from wirespeed.bench.script cimport Scripts, Walk
+from wirespeed.bench.work cimport Work
+from wirespeed.client.connection.connection cimport Awaited
+from wirespeed.peer.connection cimport AskingConnection
 
 
 # How many calls may still begin, of all connections together.
@@ -37,19 +20,26 @@ cdef class Budget:
 cdef class BenchCall(Awaited):
     cdef Driver driver
     cdef Recorder recorder
+    cdef Work work
+    cdef Walk walk                     # whose step it is; None: it is the load's only request
     cdef int64_t intended              # nanoseconds of the clock
     cdef int64_t sent
-    cdef bytes body                    # its arguments
+    cdef bytes body                    # its arguments, or params
     cdef Span expected                 # the inside of the JSON string that is to come back
+    cdef bint cancels                  # its deadline is that of its cancellation
+    cdef double progress               # of the last notification
+    cdef bint disordered               # progress did not increase
 
 
+# The calls over one connection of any protocol. Override what is said to be for subclasses.
 cdef class Driver:
-    cdef readonly ClientConnection connection
-    cdef readonly Work work
+    cdef readonly AskingConnection connection
+    cdef readonly Work work            # of each call; None: there are scripts
+    cdef readonly Scripts scripts
     cdef readonly Recorder recorder    # of the phase
     cdef readonly Budget budget
     cdef readonly Py_ssize_t in_flight
-    cdef readonly Py_ssize_t live      # calls without an answer
+    cdef readonly Py_ssize_t live      # places in flight that are taken
     cdef readonly object idle          # future: nothing is left to do, or the connection is lost
     cdef object loop
     cdef double timeout                # seconds of a call
@@ -57,17 +47,38 @@ cdef class Driver:
     cdef Py_ssize_t pauses             # places in flight that wait for the end of a pause
     cdef bint awaits_room
     cdef Pacer pacer                   # sends the calls; None: each answer sends the next
+    cdef object ready                  # deque of users who go on with their next step
+    cdef public object visit           # makes a connection for a user of their own
     cdef readonly dict given_up        # ids of calls that took too long
+    cdef set cancelled                 # ids of calls that were cancelled
+    cdef set cancelled_before          # the same, of earlier ones
     cdef list spare                    # calls that are over, to be used again
 
-    cdef bint usable_c(self) noexcept
-    cdef bint has_room_c(self) noexcept
+    # -- for subclasses
+    cdef bint usable_c(self) except -1
+    cdef bint full_c(self) except -1
+    cdef bint comes_late_c(self) except -1
+    cdef BenchCall new_call_c(self)
+    # Send a call, until a time of the loop. It leaves with `Link.wrote_c` or `Link.flush_now`.
+    cdef int write_c(self, BenchCall call, double deadline) except -1
+
+    cdef bint has_room_c(self) except -1
     cdef bint send_c(self, int64_t intended, int64_t now) except -1
+    cdef bint step_c(self, int64_t now) except -1
+    cdef int ask_c(self, Work work, Walk walk, int64_t number, int64_t intended, int64_t now) \
+        except -1
     cdef int fill_c(self, int64_t now) except -1
     cdef int await_room_c(self) except -1
+    cdef int rest_c(self) except -1
     cdef int go_on_c(self, int64_t now) except -1
+    cdef int go_on_walking_c(self, int64_t now) except -1
+    cdef int expired_c(self, BenchCall call, object id) except -1
+    cdef int failed_c(self, BenchCall call, object exc) except -1
     cdef int ended_c(self, BenchCall call, Outcome outcome, int64_t now) except -1
+    cdef int count_c(self, Recorder recorder, Walk walk, Outcome outcome) except -1
     cdef int settle_c(self) except -1
+    # An answer to no call that waits. `issued`: whether a call had this id.
+    cdef int stray_c(self, object id, bint issued) except -1
 
 
 cdef class Pacer:

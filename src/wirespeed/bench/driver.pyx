@@ -4,30 +4,29 @@ A `Driver` is for one connection, and keeps a number of calls in flight there. W
 waits for the time of each call: the latency of a call then runs from that time, also where the
 server, or this process, was too slow to take it (an open loop). Either way each answer is checked,
 and counted once.
+
+Where a load has several kinds of users, each place in flight is a user who goes through the steps
+of a script, one after another; then the next user comes. A pacer has the times at which users come.
 """
 
 cimport cython
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
-from libc.math cimport log
-from libc.stdint cimport int64_t, uint8_t
-from libc.string cimport memcmp
+from libc.math cimport INFINITY, log
+from libc.stdint cimport int64_t
 
-import logging
 import os
 import random
+from collections import deque
+
+from wirespeed.bench.recorder cimport (
+    CANCELLED, CONNECTION_LOSS, DUPLICATE, LATE, MISSING, OK, PROTOCOL_ERROR, REFUSED, UNEXPECTED,
+    WRONG, Outcome, Recorder, now_c,
+)
+from wirespeed.bench.script cimport Scripts, Walk
+from wirespeed.bench.work cimport Work
+from wirespeed.client.connection.connection cimport Awaited
+from wirespeed.peer.connection cimport OPEN, AskingConnection
 
 import msgspec
-
-from wirespeed._core._simd cimport WS_ID_INTEGER, WS_RESULT
-from wirespeed._core.envelope cimport ERROR, INVALID, RESULT, Message, span_of
-from wirespeed._core.span cimport Span
-from wirespeed.bench.arguments cimport Arguments
-from wirespeed.bench.recorder cimport (
-    CONNECTION_LOSS, MISSING, OK, PROTOCOL_ERROR, REFUSED, TOOL_ERROR, WRONG, Outcome, Recorder,
-    now_c,
-)
-from wirespeed.client.connection.connection cimport Awaited, ClientConnection
-from wirespeed.peer.connection cimport OPEN
 
 from wirespeed.errors import (
     ConnectionLost,
@@ -37,9 +36,6 @@ from wirespeed.errors import (
     TransportError,
 )
 from wirespeed.protocol import codes
-from wirespeed.protocol.messages import ErrorObject
-
-logger = logging.getLogger("wirespeed.bench")
 
 cdef extern from *:
     """
@@ -66,134 +62,11 @@ cdef enum:
     LATE_START = 1_000_000             # nanoseconds
     CALLS_A_TICK = 1024                # then the loop reads answers
     MAX_GIVEN_UP = 65536
-    MAX_LEARNED = 16                   # then answers differ in more than their text
-    MAX_PARTS = 8
+    MAX_CANCELLED = 32768              # twice as many are known, of those that are not answered
 
 cdef double AFTER_FAILURE = 0.05       # seconds
 
 cdef object encode = msgspec.json.Encoder().encode
-
-
-class _Text(msgspec.Struct):
-    type: str
-    text: str = ""
-
-
-class _Echo(msgspec.Struct):
-    content: list[_Text] = []
-    isError: bool = False
-    resultType: str = "complete"
-
-
-class _Any(msgspec.Struct):
-    isError: bool = False
-    resultType: str = "complete"
-
-
-cdef object decode_echo = msgspec.json.Decoder(_Echo).decode
-cdef object decode_any = msgspec.json.Decoder(_Any).decode
-cdef object decode_value = msgspec.json.Decoder().decode
-cdef object decode_error = msgspec.json.Decoder(ErrorObject).decode
-
-
-@cython.final
-cdef class Work:
-    """The request of each call of a load, and the check of its answer.
-
-    Args:
-        tool: The name of the tool.
-        arguments: Its arguments. If a text is expected back, an answer is right if the first block
-            of text is that text.
-        check: Called with a result as decoded JSON; returns whether it is right. None: each result
-            is right whose text is expected, or any.
-    """
-
-    def __init__(self, str tool not None, Arguments arguments not None, check=None):
-        self.tool = tool
-        self.name = encode(tool)
-        self.arguments = arguments
-        self.check = check
-
-    cdef Outcome judge_c(self, Message m, Span expected) except *:
-        cdef Span raw = span_of(m, WS_RESULT)
-        try:
-            if expected.p is not NULL:
-                if self.form is not None and self.has_form_c(raw, expected):
-                    return OK
-                result = decode_echo(m.result)
-                if result.isError:
-                    return TOOL_ERROR
-                if result.resultType != "complete":
-                    return WRONG
-                text = decode_value(b'"%b"' % (<const char *> expected.p)[:expected.n])
-                for block in result.content:
-                    if block.type == "text":
-                        if block.text != text:
-                            return WRONG
-                        self.learn_c(raw, expected)
-                        return OK
-                return WRONG
-            result = decode_any(m.result)
-            if result.isError:
-                return TOOL_ERROR
-            if result.resultType != "complete":
-                return WRONG
-            if self.check is not None and not self.check(decode_value(m.result)):
-                return WRONG
-        except msgspec.MsgspecError:
-            return WRONG
-        except Exception:
-            logger.exception("the check of an answer failed")
-            return WRONG
-        return OK
-
-    cdef bint has_form_c(self, Span result, Span expected) noexcept:
-        cdef const uint8_t *p = result.p
-        cdef Py_ssize_t i, n = len(self.form)
-        cdef object part
-        cdef size_t size
-        if result.n != <size_t> self.form_size + <size_t> (n - 1) * expected.n:
-            return False
-        for i in range(n):
-            part = self.form[i]
-            size = <size_t> PyBytes_GET_SIZE(part)
-            if memcmp(p, PyBytes_AS_STRING(part), size) != 0:
-                return False
-            p += size
-            if i < n - 1:
-                if memcmp(p, expected.p, expected.n) != 0:
-                    return False
-                p += expected.n
-        return True
-
-    cdef int learn_c(self, Span result, Span expected) except -1:
-        """Learn the form of a right answer, if each text in its place makes a right answer."""
-        cdef bytes text = (<const char *> expected.p)[:expected.n]
-        cdef bytes fresh = os.urandom(12).hex().encode()
-        cdef Py_ssize_t i
-        if not text or b"\\" in text or self.learned >= MAX_LEARNED:
-            return 0
-        self.learned += 1
-        parts = (<const char *> result.p)[:result.n].split(text)
-        if not 1 < len(parts) <= MAX_PARTS:
-            return 0
-        # each place is the whole value of a string: whatever stands there, the rest is the same
-        for i in range(len(parts) - 1):
-            behind = parts[i + 1]
-            if not parts[i].endswith(b'"') or not behind.startswith(b'"'):
-                return 0
-            if behind[1:].lstrip(b" \t").startswith(b":"):
-                return 0
-        answer = decode_echo(fresh.join(parts))
-        if answer.isError or answer.resultType != "complete":
-            return 0
-        for block in answer.content:
-            if block.type == "text":
-                if block.text.encode() == fresh:
-                    self.form = parts
-                    self.form_size = sum([len(part) for part in parts])
-                return 0
-        return 0
 
 
 @cython.final
@@ -236,134 +109,192 @@ cdef Outcome outcome_of(object exc) except *:
     return WRONG if isinstance(exc, InvalidResponse) else MISSING
 
 
-@cython.final
 cdef class BenchCall(Awaited):
     """A call of a load that waits for its answer."""
 
-    cdef int answered_c(self, ClientConnection connection, Message m) except -1:
-        cdef Driver driver = self.driver
-        cdef int64_t now = now_c()
-        cdef Outcome outcome
-        if m.kind_c == RESULT:
-            outcome = driver.work.judge_c(m, self.expected)
-        elif m.kind_c == ERROR:
-            try:
-                code = decode_error(m.error).code
-            except msgspec.MsgspecError:
-                outcome = WRONG
-            else:
-                outcome = REFUSED if code == codes.OVERLOADED else PROTOCOL_ERROR
-        else:
-            outcome = WRONG
-        return driver.ended_c(self, outcome, now)
 
-    cdef int expired_c(self, ClientConnection connection) except -1:
-        cdef Driver driver = self.driver
-        if len(driver.given_up) >= MAX_GIVEN_UP:
-            del driver.given_up[next(iter(driver.given_up))]
-        driver.given_up[self.id] = None
-        return driver.ended_c(self, MISSING, now_c())
-
-    cdef bint failed_c(self, object exc) except -1:
-        cdef Driver driver = self.driver
-        if driver.usable_c() and isinstance(exc, ConnectionLost) and exc.__cause__ is not None:
-            # of HTTP, where the other connections go on
-            self.recorder.count_c(CONNECTION_LOSS)
-        if driver.usable_c() and isinstance(exc, TransportError):
-            # a server that is gone is not asked as fast as it fails
-            driver.pauses += 1
-            driver.loop.call_later(AFTER_FAILURE, driver._paused)
-        driver.ended_c(self, outcome_of(exc), now_c())
-        return True
-
-
-@cython.final
 cdef class Driver:
-    """The calls over one connection.
+    """The calls over one connection. Subclasses know the protocol.
 
     Args:
         connection: An open connection.
-        work: What to call.
+        work: What to call: a `Work` for each call, or the `Scripts` of users. None: the one user of
+            `begin_visit`.
         recorder: Counts what the server says before the first phase; each phase has its own.
         in_flight: The most calls without an answer.
         timeout: Seconds after which a call counts as missing; an answer after that is late.
         think: Seconds between an answer and the call that takes its place.
 
     Attributes:
-        live: The calls without an answer.
+        live: The places in flight that are taken: by calls without an answer, and by users with a
+            connection of their own.
         given_up: The ids of calls that took too long, and whose answer may still come.
+        visit: Called with this driver, a `Walk`, the number of its first call and its time, for a
+            user with a connection of their own. `left` is called at the end of the visit.
         idle: A future of the phase: no call is left to begin or to be answered, or the connection
             is lost.
     """
 
     def __init__(
-        self, ClientConnection connection not None, Work work not None,
-        Recorder recorder not None, Py_ssize_t in_flight, double timeout, double think=0,
+        self, AskingConnection connection not None, work, Recorder recorder not None,
+        Py_ssize_t in_flight, double timeout, double think=0,
     ):
         self.connection = connection
         self.loop = connection.loop
-        self.work = work
+        if isinstance(work, Scripts):
+            self.scripts = work
+        else:
+            self.work = work
         self.in_flight = in_flight
         self.timeout = timeout
         self.think = think
+        self.ready = deque()
         self.given_up = {}
+        self.cancelled = set()
+        self.cancelled_before = set()
         self.spare = []
         self.recorder = recorder
         self.budget = Budget(0)
-        connection.measure(self._stray)
+
+    # -- for subclasses ------------------------------------------------------------------------
+
+    @property
+    def traffic(self):
+        """Bytes of messages that were sent and received over the connection."""
+        raise NotImplementedError
+
+    @property
+    def expects(self):
+        """Whether answers to calls that took too long may still come."""
+        return bool(self.given_up) and self.usable_c() and self.comes_late_c()
+
+    def close(self):
+        """Count nothing more of the connection."""
+        self.pacer = None
+
+    cdef bint usable_c(self) except -1:
+        """Whether calls can be sent, now or when there is room."""
+        return self.connection.link is not None and self.connection.phase == OPEN
+
+    cdef bint full_c(self) except -1:
+        """Whether the peer does not read what was sent."""
+        raise NotImplementedError
+
+    cdef bint comes_late_c(self) except -1:
+        """Whether an answer can come after its call is over."""
+        return True
+
+    cdef BenchCall new_call_c(self):
+        return BenchCall.__new__(BenchCall)
+
+    cdef int write_c(self, BenchCall call, double deadline) except -1:
+        raise NotImplementedError
+
+    # -- a phase -------------------------------------------------------------------------------
 
     def begin(self, Recorder recorder not None, Budget budget not None, Pacer pacer=None):
         """Begin a phase: the calls of a budget, at the times of a pacer or as many as fit."""
         self.recorder = recorder
         self.budget = budget
         self.pacer = pacer
+        self.ready.clear()
         self.idle = self.loop.create_future()
         self.go_on_c(now_c())
 
-    def close(self):
-        """Count nothing more of the connection."""
-        self.connection.measure(None)
-        self.pacer = None
+    def begin_visit(
+        self, Recorder recorder not None, Budget budget not None, Walk walk not None,
+        int64_t number, int64_t intended,
+    ):
+        """Begin the steps of one user, whose first call has a number and a time."""
+        self.recorder = recorder
+        self.budget = budget
+        self.idle = self.loop.create_future()
+        self.ask_c(walk.next_c(), walk, number, intended, now_c())
+        if self.connection.link is not None:
+            self.connection.link.wrote_c()
+
+    def left(self, Walk walk not None, exc=None):
+        """A user with a connection of their own has left; because of an exception, before their
+        first call."""
+        if exc is not None:
+            self.count_c(self.recorder, walk, outcome_of(exc))
+            self.rest_c()
+        self.live -= 1
+        self.go_on_c(now_c())
 
     def settle(self):
         """The budget may be closed: see whether nothing is left to do."""
         self.settle_c()
 
-    cdef bint usable_c(self) noexcept:
-        return self.connection.link is not None and self.connection.phase == OPEN
-
-    cdef bint has_room_c(self) noexcept:
-        return (
-            self.live < self.in_flight and self.usable_c()
-            and self.connection.session.outbox.size < self.connection.session.output_high
-        )
+    cdef bint has_room_c(self) except -1:
+        return self.live < self.in_flight and self.usable_c() and not self.full_c()
 
     cdef bint send_c(self, int64_t intended, int64_t now) except -1:
-        """Send the next call, which leaves at the end of the delivery or with `Link.flush_now`.
-        Whether there was one."""
-        cdef int64_t number = self.budget.take_c()
-        cdef BenchCall call
+        """Send the next call, or the first one of the next user. It leaves at the end of the
+        delivery or with `Link.flush_now`. Whether there was one."""
+        cdef int64_t number
+        cdef Walk walk
+        if self.work is None and self.scripts is None:
+            return False
+        number = self.budget.take_c()
         if number < 0:
             return False
-        call = self.spare.pop() if self.spare else BenchCall.__new__(BenchCall)
-        call.body = self.work.arguments.render_c(number, &call.expected)
+        if self.work is not None:
+            self.ask_c(self.work, None, number, intended, now)
+            return True
+        walk = self.scripts.arrive_c()
+        if walk.script.own_connection:
+            self.live += 1
+            self.visit(self, walk, number, intended)
+        else:
+            self.ask_c(walk.next_c(), walk, number, intended, now)
+        return True
+
+    cdef bint step_c(self, int64_t now) except -1:
+        """Send the next call of a user who is ready. Whether there was one."""
+        cdef int64_t number = self.budget.take_c()
+        cdef Walk walk
+        if number < 0:
+            self.ready.clear()
+            return False
+        walk = self.ready.popleft()
+        self.ask_c(walk.next_c(), walk, number, now, now)
+        return True
+
+    cdef int ask_c(
+        self, Work work, Walk walk, int64_t number, int64_t intended, int64_t now
+    ) except -1:
+        cdef BenchCall call = self.spare.pop() if self.spare else self.new_call_c()
+        cdef double limit = self.timeout
+        call.cancels = work.cancel_after < limit
+        if call.cancels:
+            limit = work.cancel_after
+        call.expected.p = NULL
+        call.body = None
+        if walk is not None and walk.cursor is not None:
+            call.body = encode({"cursor": walk.cursor})
+        elif work.arguments is not None:
+            call.body = work.arguments.render_c(number, &call.expected)
         call.driver = self
         call.recorder = self.recorder
+        call.work = work
+        call.walk = walk
         call.intended = intended
         call.sent = now
+        call.progress = -INFINITY
+        call.disordered = False
         self.live += 1
         try:
-            self.connection.await_c(call, True, now / 1e9 + self.timeout)
-            self.connection.write_call_c(call.id, self.work.name, call.body, False, None)
+            self.write_c(call, now / 1e9 + limit)
         except BaseException:
             self.live -= 1
             raise
-        return True
+        return 0
 
     cdef int fill_c(self, int64_t now) except -1:
         """Send as many calls as fit."""
         while self.live + self.pauses < self.in_flight and self.has_room_c():
-            if not self.send_c(now, now):
+            if not (self.step_c(now) if self.ready else self.send_c(now, now)):
                 break
         if self.connection.link is not None:
             self.connection.link.wrote_c()
@@ -372,10 +303,7 @@ cdef class Driver:
 
     cdef int await_room_c(self) except -1:
         """Go on when the server reads again: no answer may be left to do it."""
-        if (
-            not self.awaits_room and not self.budget.over and self.usable_c()
-            and self.connection.session.outbox.size >= self.connection.session.output_high
-        ):
+        if not self.awaits_room and not self.budget.over and self.usable_c() and self.full_c():
             self.awaits_room = True
             self.connection.wait_for_room().add_done_callback(self._has_room)
         return 0
@@ -383,6 +311,12 @@ cdef class Driver:
     def _has_room(self, _):
         self.awaits_room = False
         self.go_on_c(now_c())
+
+    cdef int rest_c(self) except -1:
+        """Let a place rest: a server that is gone is not asked as fast as it fails."""
+        self.pauses += 1
+        self.loop.call_later(AFTER_FAILURE, self._paused)
+        return 0
 
     def _paused(self):
         self.pauses -= 1
@@ -394,48 +328,103 @@ cdef class Driver:
             if self.usable_c():
                 if self.pacer is None:
                     self.fill_c(now)
-                elif self.pacer.held:
-                    self.pacer.tick_c()
+                else:
+                    if self.ready:
+                        self.go_on_walking_c(now)
+                    if self.pacer.held:
+                        self.pacer.tick_c()
         finally:
             self.settle_c()
         return 0
 
+    cdef int go_on_walking_c(self, int64_t now) except -1:
+        """Send the next calls of users who came at the times of a pacer."""
+        while self.ready and self.has_room_c():
+            if not self.step_c(now):
+                break
+        if self.connection.link is not None:
+            self.connection.link.wrote_c()
+        if self.ready:
+            self.await_room_c()
+        return 0
+
+    # -- the ends of calls ---------------------------------------------------------------------
+
+    cdef int expired_c(self, BenchCall call, object id) except -1:
+        """The time of a call is over: that of its answer, or that of its cancellation."""
+        if call.cancels:
+            if len(self.cancelled) >= MAX_CANCELLED:
+                self.cancelled_before, self.cancelled = self.cancelled, set()
+            self.cancelled.add(id)
+            return self.ended_c(call, CANCELLED, now_c())
+        if len(self.given_up) >= MAX_GIVEN_UP:
+            del self.given_up[next(iter(self.given_up))]
+        self.given_up[id] = None
+        return self.ended_c(call, MISSING, now_c())
+
+    cdef int failed_c(self, BenchCall call, object exc) except -1:
+        """No answer to a call will come."""
+        cdef bint usable = self.usable_c()
+        if usable and isinstance(exc, ConnectionLost) and exc.__cause__ is not None:
+            # of HTTP, where the other connections go on
+            call.recorder.count_c(CONNECTION_LOSS)
+        if usable and isinstance(exc, TransportError):
+            self.rest_c()
+        return self.ended_c(call, outcome_of(exc), now_c())
+
     cdef int ended_c(self, BenchCall call, Outcome outcome, int64_t now) except -1:
+        cdef Walk walk = call.walk
         self.live -= 1
         if outcome != MISSING:
             call.recorder.last = now
         if outcome == OK:
             call.recorder.ok_c(now - call.intended, now - call.sent)
+            if walk is not None:
+                walk.script.recorder.ok_c(now - call.intended, now - call.sent)
         else:
-            call.recorder.count_c(outcome)
+            self.count_c(call.recorder, walk, outcome)
         call.driver = None
         self.spare.append(call)
+        if walk is not None:
+            call.walk = None
+            if walk.goes_on_c():
+                self.ready.append(walk)
         if self.pacer is None and self.think:
             self.pauses += 1
             self.loop.call_later(self.think, self._paused)
         return self.go_on_c(now)
 
+    cdef int count_c(self, Recorder recorder, Walk walk, Outcome outcome) except -1:
+        recorder.count_c(outcome)
+        if walk is not None:
+            walk.script.recorder.count_c(outcome)
+        return 0
+
     cdef int settle_c(self) except -1:
+        cdef bint visited
         if self.idle is None or self.idle.done():
             return 0
-        if self.live == 0 and (self.budget.over or not self.usable_c()):
+        visited = self.work is None and self.scripts is None and not self.ready
+        if self.live == 0 and (self.budget.over or visited or not self.usable_c()):
             self.idle.set_result(None)
         return 0
 
-    def _stray(self, Message m not None):
-        """A response that answers no call."""
-        if m.kind_c == INVALID or m.scan.id_kind != WS_ID_INTEGER:
-            what = "unexpected"
+    cdef int stray_c(self, object id, bint issued) except -1:
+        # the answer to a call that was cancelled may have been under way: it counts as nothing
+        for known in (self.cancelled, self.cancelled_before):
+            if id in known:
+                known.discard(id)
+                return 0
+        if id in self.given_up:
+            del self.given_up[id]
+            self.recorder.count_c(LATE)
         else:
-            id = int(m.raw_id)
-            if id in self.given_up:
-                del self.given_up[id]
-                what = "late"
-            elif -1 < id < 2 ** 62 and self.connection.session.pending.was_issued(id):
-                what = "duplicate"
-            else:
-                what = "unexpected"
-        self.recorder.count(what)
+            self.recorder.count_c(DUPLICATE if issued else UNEXPECTED)
+        return 0
+
+    def awaited(self, id):
+        """Return whether a call with this id is over although its answer may still come."""
+        return id in self.given_up or id in self.cancelled or id in self.cancelled_before
 
 
 @cython.final

@@ -134,12 +134,26 @@ class Startup(msgspec.Struct, frozen=True):
     warm_us: float
 
 
+class UsersResult(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The findings about one kind of users: its calls, by their outcomes.
+
+    Attributes:
+        progress: Progress notifications of calls that asked for them.
+    """
+
+    name: str
+    calls: int
+    counts: dict[str, int]
+    latency_us: Latency
+    progress: int = 0
+
+
 class Result(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The findings of a run. Their JSON form is that of ``wirespeed bench --json``.
 
     Attributes:
         target: The server, as people read it.
-        era: ``legacy`` or ``modern``.
+        era: ``legacy``, ``modern`` or ``lite``.
         transport: ``stdio``, ``http``, ``websocket`` or ``lines``.
         load: The load.
         seconds: From the first call to the last answer.
@@ -159,6 +173,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         versus: Whether it is a run on the target of ``--versus``.
         latency_histogram: The latencies, in nanoseconds, in the encoded form of HDR histograms.
         startup: The time to the first answer; None without a warm-up of at least two calls.
+        users: The kinds of users, if there are any.
     """
 
     target: str
@@ -181,3 +196,4 @@ class Result(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     versus: bool = False
     latency_histogram: str = ""
     startup: Startup | None = None
+    users: list[UsersResult] = []

@@ -9,32 +9,25 @@ import time
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from wirespeed.bench.driver import Budget, Driver, Pacer, Work
-from wirespeed.bench.load import Load, Result, Startup, ToolCost, Traffic
+from wirespeed.bench.client import BenchClient
+from wirespeed.bench.driver import Budget, Driver, Pacer
+from wirespeed.bench.load import Load, Result, Startup, ToolCost, Traffic, UsersResult
 from wirespeed.bench.machine import Others, ProcessCost, machine, versions
 from wirespeed.bench.recorder import OF_CALLS, Recorder
+from wirespeed.bench.script import Scripts
 from wirespeed.bench.series import Series, Watch, encoded, latency_of
-from wirespeed.client.connection.handshake import Era, Identity
-from wirespeed.client.connection.lifecycle import Lifecycle
-from wirespeed.errors import WirespeedError
-from wirespeed.limits import Limits
-from wirespeed.transport.backoff import Backoff
 
 if TYPE_CHECKING:
-    from wirespeed._core.envelope import Message
-    from wirespeed.client.connection.connection import ClientConnection
-    from wirespeed.client.connection.handshake import Agreement
+    from wirespeed.bench.script import Walk
+    from wirespeed.bench.work import Work
+    from wirespeed.client.connection.handshake import Era
     from wirespeed.client.targets import Target
+    from wirespeed.errors import WirespeedError
 
 # Connections that are opened at once.
 _OPENED_AT_ONCE = 32
 # Seconds after the last answer in which a second one may follow.
 _LINGER = 0.05
-# A connection that was lost is opened again, so often in a row.
-_AGAIN = Backoff(0.05, 1.0)
-_ATTEMPTS = 10
-# Many calls may wait for one that stalls.
-_LIMITS = Limits(max_outstanding=2**20 - 1, output_high=16 * 1024 * 1024)
 
 
 class Run:
@@ -42,11 +35,12 @@ class Run:
 
     Args:
         target: The server.
-        work: What each call asks.
+        work: What each call asks, or what users do.
         load: How the calls are made.
         era: As of `wirespeed.Client`.
         handshake_timeout: Seconds for each handshake.
         pids: Processes of the server whose cost is measured; None: the children of this process.
+        lite: Whether the server speaks LiteMCP.
         watch: Called about once a second with the seconds since the begin and what was counted
             since the last time.
 
@@ -61,24 +55,27 @@ class Run:
     def __init__(
         self,
         target: Target,
-        work: Work,
+        work: Work | Scripts,
         load: Load,
         *,
         era: Era = "auto",
         handshake_timeout: float = 60.0,
         pids: Iterable[int] | None = None,
+        lite: bool = False,
         watch: Watch | None = None,
     ) -> None:
-        self._target = target
+        self.target = target
+        self.load = load
+        self.wanted_era = era
+        self.handshake_timeout = handshake_timeout
+        self.recorder = Recorder()  # of the phase
         self._work = work
-        self._load = load
-        self._era = era
-        self._handshake_timeout = handshake_timeout
+        self._lite = lite
         self._pids = None if pids is None else list(pids)
         self._watch = watch
-        self._users: list[_User] = []
+        self._clients: list[BenchClient] = []
+        self._visitors: dict[asyncio.Future[None], BenchClient] = {}
         self._budget = Budget()
-        self._recorder = Recorder()
         self._pacer: Pacer | None = None
         self._stopped = False
         self.unsent = 0
@@ -88,14 +85,15 @@ class Run:
 
     async def measure(self) -> Result:
         """Make the calls, and return what became of them."""
-        self._users = [_User(self) for _ in range(self._load.connections)]
+        self._clients = [self._new_client(self._work) for _ in range(self.load.connections)]
         try:
             return await self._measured(await self._warmed_up())
         finally:
-            for user in self._users:
-                if user.driver is not None:
-                    user.driver.close()
-            await _all(user.life.close() for user in self._users)
+            for visit in self._visitors:
+                visit.cancel()
+            if self._visitors:
+                await asyncio.wait(self._visitors)
+            await _all(client.close() for client in self._clients)
 
     def stop(self) -> None:
         """Let no more calls begin. `measure` returns when those that wait are answered."""
@@ -103,21 +101,21 @@ class Run:
         if self._pacer is not None:
             self.unsent = self._pacer.unsent
         self._budget.close()
-        for user in self._users:
-            if user.driver is not None:
-                user.driver.settle()
+        for client in (*self._clients, *self._visitors.values()):
+            if client.driver is not None:
+                client.driver.settle()
 
     async def _warmed_up(self) -> Startup | None:
         """Open the connections, and make the calls before the load. The first one and the last one
         of these are made alone."""
-        users, calls, began = self._users, self._load.warmup, time.monotonic()
+        clients, calls, began = self._clients, self.load.warmup, time.monotonic()
         cold = None
         if calls >= 2:
-            self._users = users[:1]
-            await self._open(users[:1])
+            self._clients = clients[:1]
+            await self._open(clients[:1])
             cold = await self._first_answer(began)
-            self._users, users, calls = users, users[1:], calls - 2
-        await self._open(users)
+            self._clients, clients, calls = clients, clients[1:], calls - 2
+        await self._open(clients)
         if calls:
             await self._phase(Budget(calls), Recorder(), None, Series(None))
         if cold is None:
@@ -131,17 +129,17 @@ class Run:
         await self._phase(Budget(1), recorder, None, Series(None))
         return (recorder.last / 1e9 - since) * 1e6 if recorder.latency.total else None
 
-    async def _open(self, users: list[_User]) -> None:
+    async def _open(self, clients: list[BenchClient]) -> None:
         room = asyncio.Semaphore(_OPENED_AT_ONCE)
 
-        async def one(user: _User) -> None:
+        async def one(client: BenchClient) -> None:
             async with room:
-                await user.open()
+                await client.open()
 
-        await _all(one(user) for user in users)
+        await _all(one(client) for client in clients)
 
     async def _measured(self, startup: Startup | None) -> Result:
-        load = self._load
+        load = self.load
         pids = [os.getpid()] if self._pids is None else self._pids
         cost = ProcessCost(pids, themselves=self._pids is not None)
         others = Others()
@@ -165,12 +163,10 @@ class Run:
         now_sent, now_received = self._bytes()
         last = recorder.last / 1e9
         seconds = max(last or ended, began + (load.duration or 0.0)) - began
-        agreement = self._users[0].life.agreement
-        info = (agreement.server_info if agreement is not None else None) or {}
         return Result(
-            target=_name(self._target),
-            era=self._users[0].era,
-            transport=_transport(self._target),
+            target=_name(self.target),
+            era=self._clients[0].era,
+            transport=_transport(self.target),
             load=load,
             seconds=seconds,
             calls=sum(counts[name] for name in OF_CALLS),
@@ -182,29 +178,41 @@ class Run:
             server=spent,
             tool=ToolCost(cpu, recorder.late_starts),
             machine=described,
-            versions=versions(info),
+            versions=versions(self._clients[0].server_info),
             series=series.windows(),
             latency_histogram=encoded(recorder.latency),
             startup=startup,
+            users=self._by_kind(),
         )
+
+    def _by_kind(self) -> list[UsersResult]:
+        found = []
+        for script in self._work.scripts if isinstance(self._work, Scripts) else ():
+            recorder = script.recorder
+            counts = {name: recorder.counts()[name] for name in OF_CALLS}
+            latency = latency_of(recorder.latency)
+            calls = sum(counts.values())
+            found.append(UsersResult(script.name, calls, counts, latency, recorder.progress))
+        return found
 
     async def _phase(
         self, budget: Budget, recorder: Recorder, rate: float | None, series: Series
     ) -> tuple[float, float]:
         """Make the calls of a budget. Returns the times of the begin and of the end."""
         loop = asyncio.get_running_loop()
-        self._budget, self._recorder = budget, recorder
+        self._budget, self.recorder = budget, recorder
         if self._stopped:
             budget.close()
-        drivers = [user.driver for user in self._users if user.driver is not None]
-        load = self._load
+        drivers = [client.driver for client in self._clients if client.driver is not None]
+        load = self.load
+        if isinstance(self._work, Scripts):
+            self._work.begin(rate is not None)
         self._pacer = None if rate is None else Pacer(drivers, rate, load.poisson, load.seed)
         began = time.monotonic()
         ticking = asyncio.ensure_future(series.run(recorder, began))
-        for user in self._users:
-            assert user.driver is not None
-            user.driver.begin(recorder, budget, self._pacer)
-        work = [asyncio.ensure_future(user.work()) for user in self._users]
+        for driver in drivers:
+            self._begin(driver)
+        work = [asyncio.ensure_future(client.work_on()) for client in self._clients]
         try:
             if self._pacer is not None:
                 self._pacer.begin(loop, recorder, budget)
@@ -223,129 +231,59 @@ class Run:
         """Wait for answers to calls that are over: second ones, and late ones."""
         loop = asyncio.get_running_loop()
         await asyncio.sleep(_LINGER)
-        if _transport(self._target) == "http":
-            return  # there the answer of a call that is over cannot come
         while loop.time() < until and any(
-            user.driver is not None and user.driver.connection.usable and user.driver.given_up
-            for user in self._users
+            client.driver is not None and client.driver.expects for client in self._clients
         ):
             await asyncio.sleep(_LINGER)
 
-    # -- for the users ---------------------------------------------------------------------------
+    # -- for the clients -------------------------------------------------------------------------
 
-    def lifecycle(self, user: _User) -> Lifecycle:
-        """Return the links of a user."""
-        from wirespeed import __version__
+    def _new_client(self, work: Work | Scripts | None) -> BenchClient:
+        if self._lite:
+            from wirespeed.bench.lite import LiteBenchClient
 
-        return Lifecycle(
-            self._target,
-            self._era,
-            Identity({"name": "wirespeed-bench", "version": __version__}, {}),
-            _LIMITS,
-            user,
-            handshake_timeout=self._handshake_timeout,
-            probe_timeout=min(10.0, self._handshake_timeout),
-        )
-
-    def driver(self, connection: ClientConnection) -> Driver:
-        """Return the calls over a connection."""
-        load = self._load
-        return Driver(
-            connection, self._work, self._recorder, load.in_flight, load.timeout, load.think
-        )
+            return LiteBenchClient(self, work)
+        return BenchClient(self, work)
 
     def go_on(self, driver: Driver, before: Driver) -> None:
         """Go on with the phase on a connection, in place of one that was lost."""
         if self._pacer is not None:
             self._pacer.replace(before, driver)
-        driver.begin(self._recorder, self._budget, self._pacer)
+        self._begin(driver)
+
+    def _begin(self, driver: Driver) -> None:
+        driver.visit = self._visit
+        driver.begin(self.recorder, self._budget, self._pacer)
+
+    def _visit(self, host: Driver, walk: Walk, number: int, intended: int) -> None:
+        visitor = self._new_client(None)
+        visit = asyncio.ensure_future(visitor.visit(host, walk, number, intended))
+        self._visitors[visit] = visitor
+        visit.add_done_callback(self._visitors.pop)
 
     @property
     def over(self) -> bool:
         """Whether no more calls begin."""
         return self._stopped or self._budget.over
 
-    def lost(self) -> None:
-        """A connection was lost."""
-        self._recorder.count("connection_losses")
+    def went(self, driver: Driver) -> None:
+        """The connection of a driver is gone, or will be closed."""
+        self._traffic = _added(self._traffic, driver.traffic)
 
-    def replaced(self, driver: Driver) -> None:
-        """A connection was opened in place of that of a driver."""
-        session = driver.connection.session
-        sent, received = self._traffic
-        self._traffic = sent + session.bytes_out, received + session.bytes_in
-        driver.close()
+    def gave_up(self, exc: WirespeedError) -> None:
+        """A connection that was lost could not be opened again."""
+        self.failure = exc
 
     def _bytes(self) -> tuple[int, int]:
-        sent, received = self._traffic
-        for user in self._users:
-            if user.driver is not None:
-                session = user.driver.connection.session
-                sent += session.bytes_out
-                received += session.bytes_in
-        return sent, received
+        total = self._traffic
+        for client in self._clients:
+            if client.driver is not None:
+                total = _added(total, client.driver.traffic)
+        return total
 
 
-class _User:
-    """One connection after another: the host of a `Lifecycle`."""
-
-    listens = False
-
-    def __init__(self, run: Run) -> None:
-        self.life = run.lifecycle(self)
-        self.driver: Driver | None = None
-        self.era = "legacy"
-        self._run = run
-
-    async def open(self) -> None:
-        """Open a connection."""
-        await self.life.open()
-        live, agreement = self.life.live, self.life.agreement
-        assert live is not None and agreement is not None
-        if self.driver is not None:
-            self._run.replaced(self.driver)
-        self.driver = self._run.driver(live)
-        self.era = "modern" if agreement.revision.modern else "legacy"
-
-    async def work(self) -> None:
-        """Make calls until the phase is over. A connection that is lost is opened again."""
-        while True:
-            driver = self.driver
-            assert driver is not None
-            await driver.idle
-            if self._run.over or not await self._reopened():
-                return
-            assert self.driver is not None
-            self._run.go_on(self.driver, driver)
-
-    async def _reopened(self) -> bool:
-        for n in range(_ATTEMPTS):
-            await asyncio.sleep(_AGAIN.pause(n))
-            if self._run.over:
-                return False
-            try:
-                await self.open()
-                return True
-            except WirespeedError as exc:
-                reason = exc
-        self._run.failure = reason
-        return False
-
-    # -- for the lifecycle -----------------------------------------------------------------------
-
-    async def started(
-        self, connection: ClientConnection, agreement: Agreement, again: bool
-    ) -> None:
-        """The handshake is done."""
-
-    def notified(self, message: Message) -> None:
-        """Notifications that belong to no call are not counted."""
-
-    def parted(self, exc: BaseException) -> None:
-        """The link is lost."""
-        self._run.lost()
-        if self.driver is not None:
-            self.driver.settle()
+def _added(one: tuple[int, int], other: tuple[int, int]) -> tuple[int, int]:
+    return one[0] + other[0], one[1] + other[1]
 
 
 async def _all(work: Iterable[Any]) -> None:

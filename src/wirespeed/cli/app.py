@@ -378,12 +378,14 @@ def bench_compare(reports: tuple[str, ...], as_json: bool) -> int:
     "      http://127.0.0.1:8000/mcp echo '{\"text\": \"hello\"}' --fail-if 'p99>5ms'\n"
     '  wirespeed bench --rate 1k..20k http://127.0.0.1:8000/mcp echo \'{"text": "hello"}\'\n'
     "  wirespeed bench --bytes 64,1k,64k --rounds 5 --versus 'python other.py' server.py \\\n"
-    '      echo \'{"text": "$text"}\'',
+    '      echo \'{"text": "$text"}\'\n'
+    "  wirespeed bench --users users.toml --rate 100 -- python server.py",
 )
-@takes("TARGET TOOL [JSON]", json=bench_json_option)
+@takes("TARGET {TOOL [JSON]|--users FILE}", json=bench_json_option)
 @bench_options
 def bench(words: tuple[str, ...], command: list[str] | None, **settings: Any) -> int:
-    """Call a tool many times, and measure how long the answers take. Every answer is checked.
+    """Call a tool many times, and measure how long the answers take. Every answer is checked. With
+    --users several kinds of users go through steps of their own.
 
     Without --rate the loop is closed: each answer sends the next call, so that a slow server is
     asked less often. With --rate calls begin at their own times, and a latency is from that time
@@ -399,7 +401,12 @@ def bench(words: tuple[str, ...], command: list[str] | None, **settings: Any) ->
     from wirespeed.cli.bench import Choices
     from wirespeed.cli.bench import bench as work
 
-    word, tool, text = tool_of(words, command, "bench")
+    tool: str | None = None
+    text: str | None = None
+    if settings["users"] is None:
+        word, tool, text = tool_of(words, command, "bench")
+    else:
+        word = target_only(words, command, "bench")
     chosen = {name: settings.pop(name) for name in Choices.__dataclass_fields__}
     return work(options_of(command, word, settings), tool, text, Choices(**chosen))
 

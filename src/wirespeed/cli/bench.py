@@ -15,18 +15,16 @@ from typing import TYPE_CHECKING, Any, cast
 
 from wirespeed.cli import bench_live, bench_summary, show
 from wirespeed.cli.bench_compare import show_comparisons
-from wirespeed.cli.failures import Exit, Failure, cannot_start, complain, printable, usage
+from wirespeed.cli.bench_work import BenchWork, ToolCalls, UsersCalls
+from wirespeed.cli.failures import Exit, Failure, cannot_start, complain, usage
 from wirespeed.cli.session import Options, run, show_warnings
-from wirespeed.cli.tools import read_json
 
 if TYPE_CHECKING:
-    from wirespeed.bench.driver import Work
-    from wirespeed.bench.load import Load, Result
+    from wirespeed.bench.load import Result
     from wirespeed.bench.plan import Plan, Planned
     from wirespeed.bench.run import Run
     from wirespeed.client.connection.handshake import Era
 
-_EXAMPLE = 'write the arguments as in \'{"text": "$text:64"}\''
 _TIMEOUT = 10.0
 _FOREVER = 1e8  # seconds
 _CALLS = 10_000
@@ -62,7 +60,8 @@ class Choices:
     versus: str | None
     warmup: int
     think: float
-    expect: str
+    expect: str | None
+    users: str | None
     seed: int | None
     pids: Sequence[int]
     fail_if: Sequence[str]
@@ -76,18 +75,21 @@ class Choices:
         return self.rate is not None and len(self.rate) > 1
 
 
-def bench(options: Options, tool: str, text: str | None, choices: Choices) -> int:
-    """Run loads. Exit code 1 if a ``--fail-if`` holds."""
-    if options.lite:
-        raise usage("--lite is not for bench: it measures servers of MCP")
+def bench(options: Options, tool: str | None, text: str | None, choices: Choices) -> int:
+    """Run loads, of a tool or of ``--users``. Exit code 1 if a ``--fail-if`` holds."""
+    if options.lite and options.era is not None:
+        raise usage("--era is for MCP: LiteMCP has one era")
     if options.log_level is not None:
         raise usage("--log-level is not for bench: log messages of the server are not shown")
     plan = _plan(options, choices)
     conditions = [condition(one) for one in choices.fail_if]
-    value: dict[str, Any] = {}
-    if text is not None:
-        _, value = read_json(text, (dict,), "an object", _EXAMPLE)
-    calls = _Calls(tool, value, choices)
+    calls: BenchWork
+    if choices.users is not None:
+        if choices.expect is not None:
+            raise usage("--expect is for TOOL; a file of --users says what its calls expect")
+        calls = UsersCalls(choices.users, options.lite)
+    else:
+        calls = ToolCalls(tool or "", text, choices.expect or "any", options.lite)
     for load in plan.loads:
         calls.work(load)  # what is wrong is found before any run
     sides = [options]
@@ -146,38 +148,6 @@ def _versus(options: Options, line: str) -> Options:
     return replace(options, word=None, command=words[1:] if words[:1] == ["--"] else words)
 
 
-@dataclass(frozen=True)
-class _Calls:
-    """The calls of all runs."""
-
-    tool: str
-    arguments: dict[str, Any]
-    choices: Choices
-
-    def work(self, load: Load) -> Work:
-        """Return those of a run. Failure (2): they are not possible."""
-        from wirespeed.bench.arguments import Arguments
-        from wirespeed.bench.driver import Work
-        from wirespeed.bench.plan import with_text
-
-        expect = self.choices.expect
-        kind, _, name = expect.partition("=")
-        if expect != "any" and (kind != "echo" or not name):
-            raise usage(f"--expect is any or echo=NAME, not {expect!r}")
-        value = self.arguments
-        if load.bytes is not None:
-            value = with_text(value, load.bytes)
-            if value == self.arguments:
-                raise usage('--bytes is the size of "$text", which is not in JSON')
-        try:
-            arguments = Arguments(value, name or None, load.seed)
-        except ValueError as exc:
-            raise usage(f"JSON: {exc}") from None
-        except OSError as exc:
-            raise usage(f"JSON: cannot read {exc.filename}: {exc.strerror}") from None
-        return Work(self.tool, arguments)
-
-
 # -- conditions -----------------------------------------------------------------------------------
 
 
@@ -226,6 +196,7 @@ class _Side:
     endpoint: Any
     era: Era
     handshake: float
+    lite: bool
 
 
 class _Bench:
@@ -234,7 +205,7 @@ class _Bench:
     def __init__(
         self,
         sides: Sequence[Options],
-        calls: _Calls,
+        calls: BenchWork,
         plan: Plan,
         choices: Choices,
         conditions: list[Callable[[Result], bool]],
@@ -255,7 +226,7 @@ class _Bench:
         sides = [self._side(options) for options in self._options]
         # a tool that is not there, and a server that cannot be started, are found before any load
         for side in sides:
-            await self._check(side)
+            await self._calls.check(side, self._plan.loads[0])
         choices = self._choices
         results: list[Result] = []
         watching = sys.stderr.isatty() and choices.json_file != "-"
@@ -274,21 +245,8 @@ class _Bench:
         target = options.target()
         _check_owner(target.endpoint, self._choices)
         handshake = options.time_limit(target) or float("inf")
-        return _Side(target.endpoint, cast("Era", options.era or target.era), handshake)
-
-    async def _check(self, side: _Side) -> None:
-        from wirespeed import Client
-
-        async with Client(
-            side.endpoint, era=side.era, timeout=side.handshake, name="wirespeed-bench"
-        ) as client:
-            if "tools" in client.server_capabilities:
-                names = [tool.name for tool in await client.list_tools()]
-                if self._calls.tool not in names:
-                    shown = ", ".join(map(printable, names[:20])) or "none"
-                    raise usage(
-                        f"there is no tool {printable(self._calls.tool)}; there are {shown}"
-                    )
+        era = cast("Era", options.era or target.era)
+        return _Side(target.endpoint, era, handshake, options.lite)
 
     async def _measure(self, planned: Planned, side: _Side, watch: bench_live.Watch) -> Result:
         import msgspec
@@ -297,11 +255,12 @@ class _Bench:
 
         run = self._current = Run(
             side.endpoint,
-            self._calls.work(planned.load),
+            self._calls.work(planned.load, side),
             planned.load,
             era=side.era,
             handshake_timeout=side.handshake,
             pids=self._choices.pids or None,
+            lite=side.lite,
             watch=watch.show,
         )
         result = await run.measure()

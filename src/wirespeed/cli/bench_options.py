@@ -94,6 +94,10 @@ class BenchCommand(CallCommand):
             return self._further[name].make_context(f"{info_name} {name}", rest, parent, **extra)
         return super().make_context(info_name, args, parent, **extra)
 
+    def lasts(self, words: list[str]) -> bool:
+        """With ``--users`` nothing needs to follow COMMAND."""
+        return any(word == "--users" or word.startswith("--users=") for word in words)
+
 
 bench_json_option = click.option(
     "--json",
@@ -179,9 +183,14 @@ def bench_options(command: F) -> F:
             ),
             click.option(
                 "--expect",
-                default="any",
-                metavar="any|echo=NAME",
-                help="The right answer: any result, or the text of the argument NAME.",
+                metavar="any|echo=NAME|path=$.PATH:VALUE|schema=FILE|bytes=N",
+                help="The right answer: any result (the default), the text of the argument NAME, a "
+                "value in the result, structured content of a schema, or texts of N bytes.",
+            ),
+            click.option(
+                "--users",
+                metavar="FILE",
+                help="In place of TOOL and JSON: users with weights and steps (TOML).",
             ),
             click.option("--seed", type=int, metavar="N", help="Repeat the random values."),
             click.option(

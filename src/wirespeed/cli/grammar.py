@@ -68,12 +68,17 @@ class TargetCommand(Command):
 
     ends = False
 
+    def lasts(self, words: list[str]) -> bool:
+        """Return whether COMMAND behind a single ``--`` extends to the end of the line, where these
+        words are before it."""
+        return not self.ends
+
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         words, command = args, None
         if "--" in args:
             first = args.index("--")
             last = len(args) - 1 - args[::-1].index("--")
-            if not self.ends:
+            if not self.ends or (last == first and self.lasts(args[:first])):
                 words, command = args[:first], args[first + 1 :]
             elif last > first:
                 words, command = [*args[:first], *args[last + 1 :]], args[first + 1 : last]

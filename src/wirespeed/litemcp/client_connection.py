@@ -57,42 +57,74 @@ PRIME = 2**31 - 1
 GENERATOR = 48271
 
 
-class LiteWaiter:
-    """A request that waits for its answer.
+class LiteRequest:
+    """A request that waits for its answer. Each event but the first call of `answered` for a future
+    is the last one.
 
     Attributes:
-        id: Its id.
+        id: Its id, once it is sent.
         what: The request in errors.
         kind: The type that the answer must have.
-        decode: Reads the answer.
         call: The request of HTTP; None over a stream.
+        broke: Whether its connection broke after the server may have got it. Of HTTP.
     """
 
-    __slots__ = ("call", "decode", "future", "id", "kind", "seconds", "timer", "what")
+    __slots__ = ("broke", "call", "id", "kind", "timer", "what")
+
+    def __init__(self, what: str, kind: str) -> None:
+        self.id = 0
+        self.what = what
+        self.kind = kind
+        self.timer: asyncio.TimerHandle | None = None
+        self.call: HttpCall | None = None
+        self.broke = False
+
+    def answered(self, message: IOBasic) -> None:
+        """An answer of the right type arrived."""
+        raise NotImplementedError
+
+    def expired(self, note: str) -> None:
+        """The time of the request is over. ``note``: further facts for an error."""
+        raise NotImplementedError
+
+    def failed(self, exc: BaseException) -> None:
+        """No answer will come, or it is not one."""
+        raise NotImplementedError
+
+
+class LiteWaiter(LiteRequest):
+    """A request whose answer resolves a future: with what ``decode`` returns, or its
+    InvalidResponse."""
+
+    __slots__ = ("decode", "future", "seconds")
 
     def __init__(
         self,
-        id: int,
         what: str,
         kind: str,
         decode: Callable[[IOBasic], Any],
         future: asyncio.Future[Any],
         seconds: float,
     ) -> None:
-        self.id = id
-        self.what = what
-        self.kind = kind
+        super().__init__(what, kind)
         self.decode = decode
         self.future = future
         self.seconds = seconds
-        self.timer: asyncio.TimerHandle | None = None
-        self.call: HttpCall | None = None
 
     def answered(self, message: IOBasic) -> None:
-        """Set the result: what `decode` returns, or its InvalidResponse."""
+        if self.future.done():
+            return
         try:
             self.future.set_result(self.decode(message))
         except InvalidResponse as exc:
+            self.future.set_exception(exc)
+
+    def expired(self, note: str) -> None:
+        text = f"{self.what} was not answered within {self.seconds:g} s{note}"
+        self.failed(CallTimeout(text))
+
+    def failed(self, exc: BaseException) -> None:
+        if not self.future.done():
             self.future.set_exception(exc)
 
 
@@ -112,7 +144,8 @@ class LiteRequests(AskingConnection):
         self.answers = 0
         self._limits = limits
         self._last_id = random.SystemRandom().randrange(1, PRIME)
-        self._waiting: dict[int, LiteWaiter] = {}
+        self._waiting: dict[int, LiteRequest] = {}
+        self._on_stray: Callable[[int | None], object] | None = None
 
     @property
     def n_outstanding(self) -> int:
@@ -134,38 +167,42 @@ class LiteRequests(AskingConnection):
         after ``seconds``, InvalidResponse if the answer is of another type, and the error of a lost
         link. A caller that needs the answer no longer calls `forget`.
         """
-        self._last_id = number = self._last_id * GENERATOR % PRIME
         kind = "info" if call is None else "result"
-        waiter = LiteWaiter(number, what, kind, decode, self.loop.create_future(), seconds)
-        self._waiting[number] = waiter
-        if seconds != math.inf:
-            waiter.timer = self.loop.call_later(seconds, self._expire, waiter)
-        try:
-            self._send(waiter, call)
-        except BaseException:
-            self.forget(waiter)
-            raise
+        waiter = LiteWaiter(what, kind, decode, self.loop.create_future(), seconds)
+        self.ask(waiter, call, seconds)
         return waiter
 
-    def _send(self, waiter: LiteWaiter, call: bytes | None) -> None:
+    def ask(self, request: LiteRequest, call: bytes | None, seconds: float) -> None:
+        """Send a request, which gets its events from then on."""
+        self._last_id = request.id = self._last_id * GENERATOR % PRIME
+        self._waiting[request.id] = request
+        if seconds != math.inf:
+            request.timer = self.loop.call_later(seconds, self._expire, request)
+        try:
+            self._send(request, call)
+        except BaseException:
+            self.forget(request)
+            raise
+
+    def _send(self, request: LiteRequest, call: bytes | None) -> None:
         """Send a request, or raise the error of a link that is gone."""
         raise NotImplementedError
 
-    def _expire(self, waiter: LiteWaiter) -> None:
-        self.forget(waiter)
-        if not waiter.future.done():
-            waiter.future.set_exception(
-                CallTimeout(
-                    f"{waiter.what} was not answered within {waiter.seconds:g} s{self.exit_note}"
-                )
-            )
+    def _expire(self, request: LiteRequest) -> None:
+        self.forget(request)
+        request.expired(self.exit_note)
 
-    def forget(self, waiter: LiteWaiter) -> None:
+    def measure(self, on_stray: Callable[[int | None], object] | None) -> None:
+        """Hide nothing of the server: a function gets the id of each answer to no request that
+        waits, and None for what is not a message. None ends it."""
+        self._on_stray = on_stray
+
+    def forget(self, request: LiteRequest) -> None:
         """Forget a request: a later answer is dropped."""
-        if self._take(waiter.id) is not None and waiter.call is not None:
-            waiter.call.abort()
+        if self._take(request.id) is not None and request.call is not None:
+            request.call.abort()
 
-    def _take(self, id: int) -> LiteWaiter | None:
+    def _take(self, id: int) -> LiteRequest | None:
         """Return the request with an id, which waits no longer."""
         waiter = self._waiting.pop(id, None)
         if waiter is not None:
@@ -180,8 +217,7 @@ class LiteRequests(AskingConnection):
         for waiter in waiting.values():
             if waiter.timer is not None:
                 waiter.timer.cancel()
-            if not waiter.future.done():
-                waiter.future.set_exception(self.error())
+            waiter.failed(self.error())
 
 
 # -- streams ---------------------------------------------------------------------------------------
@@ -214,10 +250,10 @@ class LiteClientConnection(LiteRequests):
             super().full or len(self.wire.outbox) >= self._limits.output_high
         )
 
-    def _send(self, waiter: LiteWaiter, call: bytes | None) -> None:
+    def _send(self, request: LiteRequest, call: bytes | None) -> None:
         if self.link is None or self.draining:
             raise self.error()
-        self.stream.send(_GET % waiter.id if call is None else _CALL % (waiter.id, call))
+        self.stream.send(_GET % request.id if call is None else _CALL % (request.id, call))
         self.link.wrote()
 
     def probe(self) -> asyncio.Future[Any] | None:
@@ -249,25 +285,25 @@ class LiteClientConnection(LiteRequests):
     def _receive(self, message: IOBasic, raw_id: bytes) -> None:
         self.answers += 1
         # ids of this client have at most 10 digits, and a very long integer is slow to parse
-        waiter = self._take(int(raw_id)) if len(raw_id) <= 10 else None
+        number = int(raw_id) if len(raw_id) <= 10 else -1
+        waiter = self._take(number)
         if waiter is None:  # a late answer, or an answer without a request
             logger.debug("no request waits for an answer with id %s", raw_id[:40].decode())
-        elif waiter.future.done():
-            pass
+            if self._on_stray is not None:
+                self._on_stray(number)
         elif message.type == waiter.kind:
             waiter.answered(message)
         else:
-            waiter.future.set_exception(
-                InvalidResponse(
-                    f"{waiter.what} was answered by {message.type!r} instead of {waiter.kind!r}"
-                )
-            )
+            text = f"{waiter.what} was answered by {message.type!r} instead of {waiter.kind!r}"
+            waiter.failed(InvalidResponse(text))
 
     def _fault(self, reason: str, frame: Lease | None) -> None:
         self.faults += 1
         text = b"" if frame is None else bytes(memoryview(frame)[:SHOWN])
         if self.noise is None:
             self.noise = text
+        if self._on_stray is not None:
+            self._on_stray(None)
         if self.faults <= MAX_LOGGED_FAULTS:
             logger.warning("skipped a line that is not a message (%s): %r", reason, text)
 
@@ -298,22 +334,22 @@ class HttpRequests(LiteRequests):
         """Whether requests can be sent, now or as soon as there is room (`full`)."""
         return not self.draining
 
-    def _send(self, waiter: LiteWaiter, call: bytes | None) -> None:
+    def _send(self, request: LiteRequest, call: bytes | None) -> None:
         method = "GET" if call is None else "POST"
         fields = self._get_fields if call is None else self._post_fields
-        place, answer = self.target.address.target, _Answer(self, waiter)
-        waiter.call = self._pool.request(method, place, fields, call, answer)
+        place, answer = self.target.address.target, _Answer(self, request)
+        request.call = self._pool.request(method, place, fields, call, answer)
 
     def ended(self, answer: _Answer, exc: BaseException | None) -> None:
         """The response is whole, or an error is known."""
         waiter = self._take(answer.waiter.id)
-        if waiter is None or waiter.future.done():
+        if waiter is None:
             return
         if exc is None:
             self.answers += 1
             exc = self._fault(answer)
         if exc is not None:
-            waiter.future.set_exception(exc)
+            waiter.failed(exc)
         else:
             # the envelope that HTTP leaves out
             waiter.answered(IOBasic(waiter.kind, _OWN_VERSION, data=msgspec.Raw(answer.body)))
@@ -362,7 +398,7 @@ class _Answer:
 
     headers: Headers
 
-    def __init__(self, requests: HttpRequests, waiter: LiteWaiter) -> None:
+    def __init__(self, requests: HttpRequests, waiter: LiteRequest) -> None:
         self.requests = requests
         self.waiter = waiter
         self.status = 0
@@ -384,6 +420,7 @@ class _Answer:
         """No event is received."""
 
     def on_end(self, exc: BaseException | None, sent: bool) -> None:
+        self.waiter.broke = sent and exc is not None
         self.requests.ended(self, exc)
 
 
@@ -400,12 +437,18 @@ class _Host:
 
 
 class LiteLife(Lifecycle):
-    """The links to one target, one after another. ``on_link`` is called before each new link."""
+    """The links to one target, one after another. ``on_link`` is called before each new link.
+    ``host`` hears when one is lost for good."""
 
     def __init__(
-        self, target: Any, limits: Limits, strict: bool, on_link: Callable[[], None]
+        self,
+        target: Any,
+        limits: Limits,
+        strict: bool,
+        on_link: Callable[[], None],
+        host: Any = None,
     ) -> None:
-        host: Any = _Host()
+        host = _Host() if host is None else host
         identity: Any = None
         super().__init__(
             *(target, "auto", identity, limits, host), handshake_timeout=0.0, probe_timeout=0.0

@@ -17,10 +17,10 @@ from lab.rows import every
 
 from wirespeed import Server, Stdio
 from wirespeed.bench.arguments import Arguments
-from wirespeed.bench.driver import Work
 from wirespeed.bench.load import Load, Result
 from wirespeed.bench.recorder import OF_CALLS, OUTCOMES
 from wirespeed.bench.run import Run
+from wirespeed.bench.work import Work
 from wirespeed.client.targets import as_target
 from wirespeed.types import RawResult, Text
 

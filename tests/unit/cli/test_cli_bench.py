@@ -21,6 +21,8 @@ from lab.rows import every
 from wirespeed.bench.report import as_json
 
 FAULTY = [sys.executable, "-S", str(CHILDREN / "faulty_server.py")]
+ROOT = Path(__file__).resolve().parents[3]
+LITE = [sys.executable, str(CHILDREN / "lite_server.py"), "calculator"]
 TEXT = '{"text": "$text:64"}'
 MEMBERS = [
     "target",
@@ -209,14 +211,21 @@ def test_comparisons(tmp_path: Path) -> None:
         (["--calls", "0", "s.py", "t"], 2, "calls must be at least 1"),
         (["--calls", "5", "--duration", "1", "s.py", "t"], 2, "either calls or duration"),
         (["--rate", "-1", "s.py", "t"], 2, "rate must be above 0"),
-        (["--expect", "text", "s.py", "t"], 2, "--expect is any or echo=NAME"),
+        (["--expect", "text", "s.py", "t"], 2, "--expect: it is any, echo=NAME, path=$.PATH:VALUE"),
         (["--expect", "echo=y", "s.py", "t", '{"x": "1"}'], 2, "no argument 'y'"),
         (["s.py", "t", '{"x": "$textt:5"}'], 2, "is not a placeholder"),
         (["s.py", "t", '{"x": "$file:/no/such"}'], 2, "cannot read /no/such"),
         (["--fail-if", "p99>5", "s.py", "t"], 2, "p99 has us, ms or s"),
         (["--fail-if", "wrong>0ms", "s.py", "t"], 2, "wrong has no unit"),
         (["--fail-if", "speed>1", "s.py", "t"], 2, "is not a condition"),
-        (["--lite", "s.py", "t"], 2, "--lite is not for bench"),
+        (["--lite", "--era", "modern", "s.py", "t"], 2, "--era is for MCP"),
+        (["--lite", *("--", *LITE), "--", "nothing"], 2, "no tool nothing; there are Calculator"),
+        (["--lite", *("--", *LITE), "--", "Calculator", "[1, 2, 3]"], 2, "takes 2 arguments"),
+        (["--lite", *("--", *LITE), "--", "Calculator", '{"c": 1}'], 2, "no parameter 'c'"),
+        (["--expect", "path=sum", "s.py", "t"], 2, "path=sum is not a path and a value"),
+        (["--expect", "schema=/no/such", "s.py", "t"], 2, "cannot read /no/such"),
+        (["--users", "/no/such.toml", "s.py"], 2, "/no/such.toml: cannot read the file"),
+        (["--users", "u.toml", "s.py", "t"], 2, "one TARGET is enough"),
         (["--log-level", "info", "s.py", "t"], 2, "--log-level is not for bench"),
         (["--seed", "-1", "s.py", "t"], 2, "seed must be at least 0"),
         (["--rate", "2e7", "s.py", "t"], 2, "rate must be at most"),
@@ -251,3 +260,68 @@ def test_a_run_on_a_server_of_ours() -> None:
     done = wirespeed("bench", "--calls", "500", "--", *CALCULATOR, "--", "add", '{"a": 1, "b": 2}')
     assert done.returncode == 0, done.stderr
     assert "all right" in done.stdout
+
+
+def test_the_tool_of_a_server_of_litemcp() -> None:
+    done = wirespeed(
+        *("bench", "--lite", "--calls", "50", "--expect", "path=$.response.content[0].data:3"),
+        *("--json", "-", "--", *LITE, "--", "Calculator", '{"b": 2, "a": "$choice:1|1.0"}'),
+    )
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    assert result["era"] == "lite" and result["counts"]["ok"] == 50
+
+
+def test_users_of_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "users.toml"
+    path.write_text(
+        """
+[call.sum]
+tool = "add"
+arguments = { a = 1, b = 2 }
+expect = "path=$.structuredContent.result:3"
+
+[[user]]
+name = "agent"
+steps = [{ list = "tools" }, { call = "sum", times = 4 }]
+"""
+    )
+    done = wirespeed(
+        *("bench", "--users", str(path), "--calls", "100", "--json", "-"), *("--", *CALCULATOR)
+    )
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    assert result["counts"]["ok"] == 100
+    (agent,) = result["users"]
+    assert agent["name"] == "agent" and agent["calls"] == 100
+
+    path.write_text(path.read_text().replace('"add"', '"adds"'))
+    done = wirespeed("bench", "--users", str(path), "--", *CALCULATOR)
+    assert done.returncode == 2 and "there is no tool adds; there are add" in one_line(done)
+
+    path.write_text('[[user]]\nname = "u"\nsteps = [{ method = "ping" }]\n')
+    done = wirespeed("bench", "--era", "modern", "--users", str(path), "--", *CALCULATOR)
+    assert done.returncode == 2 and "2026-07-28, which has no ping" in one_line(done)
+
+
+def test_the_users_of_the_guide(tmp_path: Path) -> None:
+    page = (ROOT / "docs/how-to/measure-a-server.md").read_text()
+    found = re.search(r'^```toml title="users.toml"\n(.*?)^```$', page, re.DOTALL | re.MULTILINE)
+    assert found is not None
+    path = tmp_path / "users.toml"
+    path.write_text(found[1])
+    target = [sys.executable, "-m", "wirespeed", "bench-target", "--delay", "30ms"]
+    done = wirespeed(
+        *("bench", "--users", str(path), "--calls", "150", "--seed", "2", "--json", "-"),
+        *("--", *target, "--progress", "3"),
+    )
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    counts = {name: count for name, count in result["counts"].items() if count}
+    assert counts.keys() == {"ok", "protocol_errors", "cancelled"}
+    users = {user["name"]: user for user in result["users"]}
+    assert list(users) == ["agent", "explorer", "impatient", "visitor"]
+    assert all(user["calls"] for user in users.values())
+    assert users["explorer"]["counts"]["protocol_errors"] == counts["protocol_errors"]
+    assert users["impatient"]["counts"]["cancelled"] == counts["cancelled"]
+    assert users["agent"]["progress"] > 0

@@ -68,4 +68,7 @@ cdef class ClientConnection(AskingConnection):
     cdef int write_call_c(
         self, int64_t id, bytes name, object body, bint progress, bytes meta
     ) except -1
+    cdef int write_request_c(
+        self, int64_t id, bytes method, bytes params, bint progress, bytes ours, bytes more
+    ) except -1
     cdef int write_meta_c(self, int64_t token, bint first, bytes ours, bytes more) except -1

@@ -329,28 +329,38 @@ cdef class ClientConnection(AskingConnection):
             decode if self.revision is None or self.revision.modern else legacy_form(decode),
             on_progress, cancellable, timeout,
         )
+        self.write_request_c(
+            waiter.id, method_json, params, on_progress is not None,
+            self.tasks_meta if tasks else self.meta, meta,
+        )
+        self.link.wrote_c()
+        return waiter
+
+    cdef int write_request_c(
+        self, int64_t id, bytes method, bytes params, bint progress, bytes ours, bytes more
+    ) except -1:
+        """Write any request with the id of `await_c`; the caller then calls `Link.wrote_c`.
+
+        `method`: its JSON text. `params`: as of `request`. `ours`, `more`: as of `write_meta_c`.
+        """
         cdef Outbox out
-        cdef bint sent = False
+        cdef bint written = False
         try:
-            out = self.session.open_request_c(waiter.id)
+            out = self.session.open_request_c(id)
             out.text_c(b'"method":')
-            out.write_object_c(method_json)
-            if params is not None or self.meta or meta or on_progress is not None:
+            out.write_object_c(method)
+            if params is not None or ours or more or progress:
                 params = b"{}" if params is None else params
                 out.text_c(b',"params":')
                 out.write_object_c(params[:len(params) - 1])
-                self.write_meta_c(
-                    0 if on_progress is None else waiter.id, len(params) == 2,
-                    self.tasks_meta if tasks else self.meta, meta,
-                )
+                self.write_meta_c(id if progress else 0, len(params) == 2, ours, more)
                 out.text_c(b"}")
             self.session.close_request_c()
-            sent = True
+            written = True
         finally:
-            if not sent:
-                self.session.abort_request_c(waiter.id)
-        self.link.wrote_c()
-        return waiter
+            if not written:
+                self.session.abort_request_c(id)
+        return 0
 
     def probe(self):
         """Send a request that every server answers, at least with an error. Returns the future of

@@ -1,0 +1,125 @@
+"""Calls over the connections of clients of MCP."""
+
+cimport cython
+from libc.stdint cimport int64_t
+
+import msgspec
+
+from wirespeed._core._simd cimport WS_ID_INTEGER
+from wirespeed._core.envelope cimport ERROR, INVALID, RESULT, Message, method_is
+from wirespeed.bench.driver cimport BenchCall, Driver
+from wirespeed.bench.recorder cimport (
+    OK, PROTOCOL_ERROR, REFUSED, UNEXPECTED, WRONG, Outcome, now_c,
+)
+from wirespeed.client.connection.connection cimport ClientConnection
+
+from wirespeed.client.results.features import Progress
+from wirespeed.protocol import codes
+from wirespeed.protocol.messages import ErrorObject
+
+cdef object decode_error = msgspec.json.Decoder(ErrorObject).decode
+cdef object decode_progress = msgspec.json.Decoder(Progress).decode
+
+
+@cython.final
+cdef class SessionCall(BenchCall):
+    """A request of MCP that waits for its answer."""
+
+    cdef int answered_c(self, ClientConnection connection, Message m) except -1:
+        cdef int64_t now = now_c()
+        cdef Outcome outcome
+        if m.kind_c == RESULT:
+            outcome = self.work.judge_c(m, self.expected)
+            if outcome == OK and self.walk is not None:
+                if self.disordered:
+                    outcome = WRONG
+                elif self.work.decode_page is not None:
+                    self.walk.paged_c(self.work, self.work.cursor)
+        elif m.kind_c == ERROR:
+            try:
+                code = decode_error(m.error).code
+            except msgspec.MsgspecError:
+                outcome = WRONG
+            else:
+                outcome = REFUSED if code == codes.OVERLOADED else PROTOCOL_ERROR
+        else:
+            outcome = WRONG
+        return self.driver.ended_c(self, outcome, now)
+
+    cdef int notified_c(self, ClientConnection connection, Message m) except -1:
+        if method_is(m, b'"notifications/progress"', "notifications/progress"):
+            self.progressed_c(m)
+        return 0
+
+    cdef int progressed_c(self, Message m) except -1:
+        if not self.work.progress:
+            self.recorder.count_c(UNEXPECTED)
+            return 0
+        self.recorder.progress += 1
+        if self.walk is not None:
+            self.walk.script.recorder.progress += 1
+        # "The progress value MUST increase with each notification" (basic/utilities/progress)
+        try:
+            value = decode_progress(m.params).progress
+        except msgspec.MsgspecError:
+            self.disordered = True
+        else:
+            self.disordered = self.disordered or not value > self.progress
+            self.progress = value
+        return 0
+
+    cdef int expired_c(self, ClientConnection connection) except -1:
+        return self.driver.expired_c(self, self.id)
+
+    cdef bint failed_c(self, object exc) except -1:
+        self.driver.failed_c(self, exc)
+        return True
+
+
+@cython.final
+cdef class SessionDriver(Driver):
+    """The calls over one connection of a client of MCP (see `Driver`)."""
+
+    def __init__(self, ClientConnection connection not None, *args):
+        Driver.__init__(self, connection, *args)
+        self.client = connection
+        connection.measure(self._stray)
+
+    @property
+    def traffic(self):
+        return self.client.session.bytes_out, self.client.session.bytes_in
+
+    def close(self):
+        self.client.measure(None)
+        Driver.close(self)
+
+    cdef bint full_c(self) except -1:
+        return self.client.session.outbox.size >= self.client.session.output_high
+
+    cdef bint comes_late_c(self) except -1:
+        # over HTTP an answer belongs to its request, but HTTP+SSE has one stream for all
+        return getattr(self.client.link, "old", True)
+
+    cdef BenchCall new_call_c(self):
+        return SessionCall.__new__(SessionCall)
+
+    cdef int write_c(self, BenchCall call, double deadline) except -1:
+        cdef ClientConnection client = self.client
+        client.await_c(call, True, deadline)
+        if call.work.is_call:
+            client.write_call_c(call.id, call.work.name, call.body, call.work.progress, None)
+        else:
+            client.write_request_c(
+                call.id, call.work.name, call.body, call.work.progress, client.meta, None
+            )
+        return 0
+
+    def _stray(self, Message m not None):
+        """A response that answers no call."""
+        cdef bint issued
+        if m.kind_c == INVALID or m.scan.id_kind != WS_ID_INTEGER:
+            self.recorder.count_c(UNEXPECTED)
+            return
+        id = int(m.raw_id)
+        issued = -1 < id < 2 ** 62 and self.client.session.pending.was_issued(id)
+        self.stray_c(id, issued)

@@ -1,0 +1,190 @@
+"""The work of ``wirespeed bench``: the calls of a tool, or the users of a file."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+from wirespeed.cli.failures import printable, usage
+from wirespeed.cli.targets import FOREVER
+from wirespeed.cli.tools import read_json
+from wirespeed.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from wirespeed import Client
+    from wirespeed.bench.load import Load
+    from wirespeed.bench.script import Scripts
+    from wirespeed.bench.users import Place, Value
+    from wirespeed.bench.work import Work
+    from wirespeed.client.connection.handshake import Era
+    from wirespeed.litemcp import Tool
+
+_EXAMPLE = 'write the arguments as in \'{"text": "$text:64"}\''
+
+
+class Side(Protocol):
+    """A target that can be measured."""
+
+    @property
+    def endpoint(self) -> Any:
+        """The target."""
+
+    @property
+    def era(self) -> Era:
+        """Its era."""
+
+    @property
+    def handshake(self) -> float:
+        """Seconds for the handshake."""
+
+    @property
+    def lite(self) -> bool:
+        """Whether it speaks LiteMCP."""
+
+
+class BenchWork:
+    """The base of what is to be done on a target. Subclasses define `work` and `_wanted`."""
+
+    def __init__(self) -> None:
+        self._of_lite: dict[int, Tool] = {}  # by the id of the side
+
+    def work(self, load: Load, side: Side | None = None) -> Work | Scripts:
+        """Return the work of a run. Failure (2): it is not possible. Without a ``side`` only faults
+        for every target are found."""
+        raise NotImplementedError
+
+    def _wanted(self) -> list[Work]:
+        """Return all requests."""
+        raise NotImplementedError
+
+    async def check(self, side: Side, load: Load) -> None:
+        """Start a server once, for a look at its tools. Failure (2): it does not have a tool or a
+        method that is wanted."""
+        if side.lite:
+            self._of_lite[id(side)] = tool = await _lite_tool(side)
+            _check_names(self._wanted(), [tool.name])
+            self.work(load, side)
+            return
+        from wirespeed import Client
+        from wirespeed.protocol.revisions import REVISIONS
+
+        async with Client(
+            side.endpoint, era=side.era, timeout=side.handshake, name="wirespeed-bench"
+        ) as client:
+            if "tools" in client.server_capabilities:
+                _check_names(self._wanted(), await _names(client))
+            revision = REVISIONS[client.protocol_version]
+        for work in self._wanted():
+            if work.method not in revision.requests:
+                raise usage(f"the server speaks {revision.version}, which has no {work.method}")
+
+    def _arrange(
+        self, side: Side | None, value: Value, expected: str | None
+    ) -> tuple[Value, Place]:
+        """Return the arguments that are sent, and the one that is expected back. ValueError: they
+        do not fit the parameters of a tool of LiteMCP."""
+        tool = None if side is None else self._of_lite.get(id(side))
+        if tool is None:
+            return value, expected
+        from wirespeed.bench.lite import place_of, template_of
+
+        place = None if expected is None else place_of(tool, expected)
+        return template_of(tool, value), place
+
+
+class ToolCalls(BenchWork):
+    """The calls of one tool.
+
+    Failure (2): JSON or the expected answer is wrong.
+    """
+
+    def __init__(self, tool: str, text: str | None, expect: str, lite: bool) -> None:
+        from wirespeed.bench.expect import read_expect
+
+        super().__init__()
+        self._tool = tool
+        self._value: Value = {}
+        if text is not None:
+            kinds = (dict, list) if lite else (dict,)
+            expected = "an array or an object" if lite else "an object"
+            _, self._value = read_json(text, kinds, expected, _EXAMPLE)
+        try:
+            self._expected = read_expect(expect, whole=lite)
+        except ValueError as exc:
+            raise usage(f"--expect: {exc}") from None
+
+    def work(self, load: Load, side: Side | None = None) -> Work:
+        """Return the calls of a run."""
+        from wirespeed.bench.arguments import Arguments
+        from wirespeed.bench.plan import with_text
+        from wirespeed.bench.work import Work
+
+        value = self._value
+        if load.bytes is not None:
+            value = with_text(value, load.bytes)
+            if value == self._value:
+                raise usage('--bytes is the size of "$text", which is not in JSON')
+        expected = self._expected.echo
+        try:
+            value, place = self._arrange(side, value, expected)
+            if isinstance(value, list) and side is None:
+                place = None  # of a parameter, whose place only the server knows
+            arguments = Arguments(value, place, load.seed, side is not None and side.lite)
+        except ValueError as exc:
+            raise usage(f"JSON: {exc}") from None
+        except OSError as exc:
+            raise usage(f"JSON: cannot read {exc.filename}: {exc.strerror}") from None
+        return Work(self._tool, arguments, self._expected.check)
+
+    def _wanted(self) -> list[Work]:
+        from wirespeed.bench.work import Work
+
+        return [Work(self._tool, None)]
+
+
+class UsersCalls(BenchWork):
+    """The users of a file. Failure (2): the file is wrong."""
+
+    def __init__(self, path: str, lite: bool) -> None:
+        from wirespeed.bench.users import UsersFile
+
+        super().__init__()
+        try:
+            self._file = UsersFile(path, lite=lite)
+        except ConfigError as exc:
+            raise usage(str(exc)) from None
+
+    def work(self, load: Load, side: Side | None = None) -> Scripts:
+        """Return the users of a run."""
+        if load.bytes is not None:
+            raise usage('--bytes is the size of "$text" in JSON, and not for --users')
+        try:
+            return self._file.scripts(
+                load.seed, lambda tool, value, expected: self._arrange(side, value, expected)
+            )
+        except ConfigError as exc:
+            raise usage(str(exc)) from None
+
+    def _wanted(self) -> list[Work]:
+        return self._file.scripts().works()
+
+
+async def _lite_tool(side: Side) -> Tool:
+    from wirespeed.cli.lite import ask
+    from wirespeed.litemcp import LiteClient
+
+    seconds = min(side.handshake, FOREVER)
+    async with LiteClient(side.endpoint, timeout=seconds) as client:
+        return await ask(client)
+
+
+async def _names(client: Client) -> list[str]:
+    return [tool.name for tool in await client.list_tools()]
+
+
+def _check_names(works: Iterable[Work], names: list[str]) -> None:
+    for work in works:
+        if work.tool is not None and work.tool not in names:
+            shown = ", ".join(map(printable, names[:20])) or "none"
+            raise usage(f"there is no tool {printable(work.tool)}; there are {shown}")
