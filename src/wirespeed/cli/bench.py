@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, cast
 from wirespeed.cli import bench_live, bench_summary, show
 from wirespeed.cli.bench_compare import show_comparisons
 from wirespeed.cli.bench_work import BenchWork, ToolCalls, UsersCalls
-from wirespeed.cli.failures import Exit, Failure, cannot_start, complain, usage
+from wirespeed.cli.failures import Exit, Failure, cannot_start, complain, printable, usage
 from wirespeed.cli.session import Options, run, show_warnings
 
 if TYPE_CHECKING:
