@@ -30,6 +30,7 @@ class Ours(steps.Peer):
         target: The server, where it listens, or a command that launches it.
         era: How the client finds its version.
         features: The features to go through; None goes through the calls.
+        script: What to go through instead.
     """
 
     errors = RemoteError
@@ -41,8 +42,10 @@ class Ours(steps.Peer):
         target: list[str] | WebSocket | Server | str,
         era: str,
         features: list[str] | None = None,
+        script: list[Any] | None = None,
     ) -> None:
-        super().__init__({} if features is None else {"features": features})
+        job = {"features": features, "script": script}
+        super().__init__({key: one for key, one in job.items() if one is not None})
         more: Json = {
             "on_prompts_changed": lambda prompts: self._listed("prompts", prompts),
             "on_resources_changed": lambda resources: self._listed("resources", resources),

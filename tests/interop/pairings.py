@@ -296,6 +296,17 @@ async def run_program(command: list[str], job: Path, report: Path) -> None:
         raise AssertionError(f"{command[-1]} ended with {child.returncode}:\n{said}")
 
 
+async def follow(peer: str, folder: Path, script: list[Any], **session: Any) -> dict[str, Any]:
+    """The report of a peer's client that goes through a script; see `programs.steps`."""
+    command = await asyncio.to_thread(client_command, peer)
+    job, report = folder / "job.json", folder / "report.json"
+    sessions = [{"name": peer, "mode": "legacy", "script": script, **session}]
+    job.write_text(json.dumps({"sessions": sessions, "report": str(report)}))
+    await run_program(command, job, report)
+    found: dict[str, Any] = json.loads(report.read_text())[peer]
+    return found
+
+
 async def said(*command: str) -> tuple[int, str]:
     """The exit status of a program, and what it printed."""
     child = await asyncio.create_subprocess_exec(

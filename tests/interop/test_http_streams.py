@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-import peers
 import pytest
 from lab.serve import serving
+from pairings import follow
 
 from wirespeed import Context, HttpOptions, MemoryEventStore, Server, SQLiteEventStore
 from wirespeed.transport.net.listener import Listener
@@ -18,11 +18,14 @@ from wirespeed.transport.net.listener import Listener
 CLIENTS = ["python1", "python2", "ts1"]
 
 
-def command(peer: str) -> list[str]:
-    """What launches a peer's client."""
-    if peer == "ts1":
-        return peers.node("ts1_streams_client.mjs")
-    return [peers.python(peer), str(peers.PROGRAMS / "streams_client.py")]
+SCRIPT = [["plain", "text", "plain", {}], ["change", "change"], ["logs", "logs"]]
+BROKEN = [["poll", "text", "poll", {}], ["cut", "text", "cut", {}]]
+
+
+def seen(report: dict[str, Any]) -> dict[str, Any]:
+    """What the steps of the script gave."""
+    assert report["closing"] and report["change"] is None
+    return {key: report[key] for key in ("plain", "poll", "cut", "logs") if key in report}
 
 
 class Place:
@@ -81,10 +84,10 @@ async def test_streams_are_resumed(peer: str, store: str, tmp_path: Path) -> Non
     events: Any = (
         MemoryEventStore() if store == "memory" else SQLiteEventStore(tmp_path / "events.db")
     )
-    run = await asyncio.to_thread(command, peer)
+    script = [SCRIPT[0], *BROKEN, *SCRIPT[1:]]
     async with listening(HttpOptions(event_store=events, retry=0.1)) as place:
-        found = await peers.report([*run, place.url, "http"])
-    assert found == {
+        found = await follow(peer, tmp_path, script, url=place.url)
+    assert seen(found) == {
         "plain": "done",
         "poll": "closed: True",
         "cut": "whole",
@@ -93,9 +96,8 @@ async def test_streams_are_resumed(peer: str, store: str, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("peer", CLIENTS)
-async def test_http_and_sse(peer: str) -> None:
-    run = await asyncio.to_thread(command, peer)
+async def test_http_and_sse(peer: str, tmp_path: Path) -> None:
     async with listening(HttpOptions(sse_path="/sse")) as place:
         url = place.url.removesuffix("/mcp") + "/sse"
-        found = await peers.report([*run, url, "sse"])
-    assert found == {"plain": "done", "logs": ["plain"]}
+        found = await follow(peer, tmp_path, SCRIPT, url=url)
+    assert seen(found) == {"plain": "done", "logs": ["plain"]}

@@ -14,9 +14,8 @@ from typing import Any
 import pairings
 import peers
 import pytest
-from pairings import said
-
-from wirespeed import Client
+from ours import Ours
+from pairings import follow, said
 
 TIME, ECHO, FILES = "time_get_current_time", "everything_echo", "files_list_directory"
 WORK = "everything_trigger-long-running-operation"
@@ -65,28 +64,16 @@ async def proxied(folder: Path) -> AsyncIterator[str]:
         await child.wait()
 
 
-async def ours(url: str, mode: str, folder: str) -> dict[str, Any]:
-    """What our client sees: the same as the programs `proxied_…`."""
-    steps: list[float] = []
-    async with Client(url, era=mode) as client:  # type: ignore[arg-type]
-        calls = {TIME: {"timezone": "UTC"}, ECHO: {"message": "hi"}, FILES: {"path": folder}}
-        answers = {
-            name: (await client.call_tool(name, given)).text for name, given in calls.items()
-        }
-        work = {"duration": 0.4, "steps": 2}
-        await client.call_tool(WORK, work, on_progress=lambda done, *_: steps.append(done))
-        resources = await client.list_resources()
-        read = await client.read_resource(resources[0].uri)
-        prompt = await client.get_prompt("everything_simple-prompt")
-        return {
-            "version": client.protocol_version,
-            "tools": [tool.name for tool in await client.list_tools()],
-            "answers": answers,
-            "steps": steps,
-            "read": len(read.contents),
-            "prompts": [one.name for one in await client.list_prompts()],
-            "prompt": len(prompt.messages),
-        }
+def script(folder: str) -> list[Any]:
+    calls = {TIME: {"timezone": "UTC"}, ECHO: {"message": "hi"}, FILES: {"path": folder}}
+    return [
+        *([name, "text", name, arguments] for name, arguments in calls.items()),
+        ["steps", "noted", WORK, {"duration": 0.4, "steps": 2}],
+        ["read", "first_read"],
+        ["prompt", "prompt", "everything_simple-prompt"],
+        ["tools", "names", "tools"],
+        ["prompts", "names", "prompts"],
+    ]
 
 
 @pytest.mark.parametrize("mode", ["legacy", "auto"])
@@ -94,21 +81,17 @@ async def ours(url: str, mode: str, folder: str) -> dict[str, Any]:
 async def test_clients(peer: str, mode: str, tmp_path: Path) -> None:
     """With a server that speaks no 2026-07-28 behind it, the endpoint is of a legacy era."""
     async with proxied(tmp_path) as url:
-        folder = str(tmp_path / "files")
+        rows = script(str(tmp_path / "files"))
         if peer == "ours":
-            seen = await ours(url, mode, folder)
+            seen = await Ours(url, mode, script=rows).hold()
         else:
-            command = (
-                await asyncio.to_thread(peers.node, "proxied_ts2.mjs")
-                if peer == "ts2"
-                else [peers.python(peer), str(peers.PROGRAMS / f"proxied_{peer}.py")]
-            )
-            seen = await peers.report([*command, url, mode, folder])
+            seen = await follow(peer, tmp_path, rows, url=url, mode=mode)
+    assert seen["closing"]
     assert seen["version"] in (pairings.LATEST_LEGACY, pairings.MODERN)
     assert {TIME, ECHO, FILES, WORK} <= set(seen["tools"])
-    assert "UTC" in seen["answers"][TIME]
-    assert seen["answers"][ECHO] == "Echo: hi"
-    assert "a.txt" in seen["answers"][FILES]
+    assert "UTC" in seen[TIME]
+    assert seen[ECHO] == "Echo: hi"
+    assert "a.txt" in seen[FILES]
     assert seen["steps"] == [1, 2]
     assert seen["read"] == 1
     assert "everything_simple-prompt" in seen["prompts"]

@@ -29,19 +29,26 @@ ALL = {"slow": "required", "endless": "required", "ask": "required"}
 STATES = {"working": "working", "listed": True, "cancelled": "cancelled"}
 
 
-def command(peer: str, role: str) -> list[str]:
-    if peer in ("ts1", "ts2"):
-        return peers.node(f"{peer}_tasks_{role}.mjs")
-    return [peers.python(peer), str(peers.PROGRAMS / f"{peer}_tasks_{role}.py")]
+ENDLESS, UNKNOWN = ["endless", "endless"], ["unknown", "unknown_task"]
+HANDSHAKE = {"version", "server_info", "instructions", "capabilities", "closing"}
+
+
+def theirs(peer: str, folder: Path, script: list[Any], mode: str) -> dict[str, Any]:
+    """What a peer's client saw of our server."""
+    wire = folder / "wire"
+    wire.mkdir()
+    job = {"mode": mode, "command": pairings.spied(wire, OUR_SERVER), "tasks": True}
+    report = asyncio.run(pairings.follow(peer, folder, script, **job))
+    assert report["closing"]
+    return {key: value for key, value in report.items() if key not in HANDSHAKE}
 
 
 @pytest.mark.parametrize("peer", ["python1", "ts1"])
 def test_their_client(tmp_path: Path, peer: str) -> None:
-    report = asyncio.run(
-        peers.report([*command(peer, "client"), *pairings.spied(tmp_path, OUR_SERVER)])
-    )
-    assert report == {"support": ALL, "slow": "done", "ask": "accept Ada", **STATES}
-    (run,) = transcripts.runs(tmp_path)
+    script = [["support", "support"], ["slow", "task", "slow"], ["ask", "task", "ask"], ENDLESS]
+    report = theirs(peer, tmp_path, script, "legacy")
+    assert report == {"support": ALL, "slow": "done", "ask": "accept Ada", "endless": STATES}
+    (run,) = transcripts.runs(tmp_path / "wire")
     assert run.exit == 0
     assert run.errors() == []
     assert pairings.unfit(run, serving=True) == []
@@ -49,7 +56,7 @@ def test_their_client(tmp_path: Path, peer: str) -> None:
 
 @pytest.mark.parametrize("peer", ["python1", "ts1"])
 def test_their_server(tmp_path: Path, peer: str) -> None:
-    spy = pairings.spied(tmp_path, command(peer, "server"))
+    spy = pairings.spied(tmp_path, pairings.server_command(peer), ("--tasks",))
     asks = peer == "python1"
     report: dict[str, Any] = {}
 
@@ -78,7 +85,13 @@ def test_their_server(tmp_path: Path, peer: str) -> None:
     assert run.errors() == []
 
 
-EXTENSION = ["python2", "fastmcp", "ts2"]
+# The steps of their clients. FastMCP's, and that of mcp 2 with an extension, wait by themselves.
+SLOW, ASK = ["slow", "text", "slow", {}], ["ask", "text", "ask", {}]
+EXTENSION: dict[str, list[Any]] = {
+    "python2": [SLOW, ASK],
+    "fastmcp": [SLOW, ["ask", "task", "ask"]],
+    "ts2": [["by_itself", "by_itself", "slow"], ["slow", "task", "slow"], ["ask", "task", "ask"]],
+}
 DONE = {"slow": "done", "ask": "accept Ada", "working": "working", "cancelled": "cancelled"}
 # By itself the TypeScript client takes no result that says it is a task.
 MORE = {"ts2": {"by_itself": "UNSUPPORTED_RESULT_TYPE task"}}
@@ -86,11 +99,12 @@ MORE = {"ts2": {"by_itself": "UNSUPPORTED_RESULT_TYPE task"}}
 
 @pytest.mark.parametrize("peer", EXTENSION)
 def test_their_client_of_the_extension(tmp_path: Path, peer: str) -> None:
-    report = asyncio.run(
-        peers.report([*command(peer, "client"), *pairings.spied(tmp_path, OUR_SERVER)])
-    )
-    assert report == DONE | {"unknown": -32602} | MORE.get(peer, {})
-    found = transcripts.runs(tmp_path)
+    report = theirs(peer, tmp_path, [*EXTENSION[peer], ENDLESS, UNKNOWN], "auto")
+    assert report.pop("unknown")["code"] == -32602
+    ended = {"working": "working", "cancelled": "cancelled"}
+    expected = {"slow": "done", "ask": "accept Ada", "endless": ended}
+    assert report == expected | MORE.get(peer, {})
+    found = transcripts.runs(tmp_path / "wire")
     assert [error for run in found for error in run.errors()] == [("tasks/get", -32602)]
     for run in found:
         assert pairings.unfit(run, serving=True) == []
@@ -99,7 +113,7 @@ def test_their_client_of_the_extension(tmp_path: Path, peer: str) -> None:
 
 @pytest.mark.parametrize("peer", EXTENSION)
 def test_their_server_of_the_extension(tmp_path: Path, peer: str) -> None:
-    spy = pairings.spied(tmp_path, command(peer, "server"))
+    spy = pairings.spied(tmp_path, pairings.server_command(peer), ("--tasks",))
     report: dict[str, Any] = {}
 
     async def main() -> None:

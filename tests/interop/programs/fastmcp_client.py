@@ -5,12 +5,12 @@ python fastmcp_client.py JOB    (a file of JSON: sessions to hold, and where to 
 
 from typing import Any
 
-import fastmcp_tasks  # noqa: F401 (every client has tasks from then on)
 import mcp_types as types
 import steps
 from fastmcp import Client
 from fastmcp.client.elicitation import ElicitResult
 from fastmcp.client.transports import StdioTransport
+from fastmcp_tasks import ToolTask, call_tool_task  # every client has tasks from then on
 from mcp import MCPError
 from python2_client import reference, sampled
 from steps import Json, Note, dump, text_of
@@ -58,7 +58,7 @@ class Fastmcp(steps.Peer):
             message_handler=self.on_message,
             client_info=types.Implementation(name="peer", version="1"),
             timeout=steps.STEP_SECONDS,
-            **(more if "features" in self.job else {}),
+            **(more if self.is_askable else {}),
         )
         return self.client
 
@@ -137,6 +137,20 @@ class Fastmcp(steps.Peer):
 
     async def tasks(self) -> str:
         return text_of(await self.call("slow", {}))  # fastmcp-tasks polls by itself
+
+    async def task(self, name: str) -> str:
+        result: Any = await (await call_tool_task(self.client, name)).result()
+        return str(result.content[0].text)
+
+    async def endless(self) -> Json:
+        self.started = await call_tool_task(self.client, "endless")
+        working = (await self.started.status()).status
+        await self.started.cancel()
+        return {"working": working, "cancelled": (await self.started.wait(timeout=10)).status}
+
+    async def unknown_task(self) -> Any:
+        lost = self.started.create_result.model_copy(update={"task_id": "nobody's"})
+        return await ToolTask(self.client, "endless", lost).status()
 
 
 if __name__ == "__main__":

@@ -1,12 +1,13 @@
 """What `features.py` describes, on FastMCP.
 
-python fastmcp_server.py [--http]
+python fastmcp_server.py [--tasks | --http]
 
 With --http it listens for HTTP and prints the URL.
 """
 
 import asyncio
 import sys
+from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,6 +18,7 @@ from fastmcp.exceptions import ToolError
 from fastmcp.prompts import Message
 from fastmcp.resources import TextResource
 from fastmcp.tools.base import ToolResult
+from fastmcp.utilities.tasks import TaskConfig
 from fastmcp_client import ABSENT, ABSENT_IN_LEGACY, NO_LISTEN
 from fastmcp_tasks import TasksExtension
 from mcp import MCPError
@@ -75,11 +77,38 @@ async def meta(ctx: Context) -> ToolResult:
     return ToolResult(content=str(sent.get("example.com/trace")), meta={"example.com/answer": 42})
 
 
-@server.tool(output_schema=None, task=True)
+FORM = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
+AS_TASK = TaskConfig(mode="required", poll_interval=timedelta(milliseconds=20))
+
+
+@server.tool(output_schema=None, task=AS_TASK if "--tasks" in sys.argv else True)
 async def slow() -> str:
     """Work on as a task."""
     await asyncio.sleep(0.05)
     return "done"
+
+
+def only_as_tasks() -> None:
+    """Have what `test_tasks.py` describes besides `slow`."""
+
+    @server.tool(output_schema=None, task=AS_TASK)
+    async def endless() -> str:
+        await asyncio.sleep(30)
+        return "done"
+
+    @server.tool(output_schema=None, task=AS_TASK)
+    async def ask(ctx: Context) -> Any:
+        answer = (ctx.input_responses or {}).get("name")
+        if answer is None:
+            params = types.ElicitRequestFormParams(message="Who are you?", requested_schema=FORM)
+            return types.InputRequiredResult(
+                input_requests={"name": types.ElicitRequest(params=params)}
+            )
+        return f"{answer.action} {(answer.content or {}).get('name')}"
+
+
+if "--tasks" in sys.argv:
+    only_as_tasks()
 
 
 @server.completion

@@ -12,10 +12,11 @@ from typing import Any
 import mcp.types as types
 import steps
 from mcp import ClientSession, McpError, StdioServerParameters
+from mcp.client.sse import sse_client
 from mcp.client.stdio import stdio_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.client.websocket import websocket_client
-from steps import Json, Note, dump
+from steps import Json, Note, dump, text_of
 
 # Over WebSocket its library takes messages up to 1 MiB, and it cannot be told otherwise.
 LESS = "xxxxx日🎉\n" * 70_000
@@ -33,11 +34,16 @@ class Python1(steps.Peer):
         elif isinstance(message, Exception):
             self.stray(message)
 
+    async def on_elicit(self, context: Any, params: Any) -> types.ElicitResult:
+        return types.ElicitResult.model_validate(self.elicited(dump(params)))
+
     def streams(self) -> Any:
         url = self.job.get("url", "")
         if url.startswith("ws"):
             self.big = LESS
             return websocket_client(url)
+        if url.endswith("/sse"):
+            return sse_client(url)
         if url:
             return streamable_http_client(url)
         command, *args = self.job["command"]
@@ -51,6 +57,7 @@ class Python1(steps.Peer):
                 source,
                 sink,
                 timedelta(seconds=steps.STEP_SECONDS),
+                elicitation_callback=self.on_elicit if self.is_askable else None,
                 logging_callback=self.on_log,
                 message_handler=self.on_message,
                 client_info=types.Implementation(name="peer", version="1"),
@@ -98,6 +105,23 @@ class Python1(steps.Peer):
         notification = types.CancelledNotification(params=params)
         await self.client.send_notification(types.ClientNotification(notification))
         return given_up
+
+    async def task(self, name: str) -> str:
+        tasks = self.client.experimental
+        made = await tasks.call_tool_as_task(name, {}, ttl=60000)
+        async for status in tasks.poll_task(made.task.taskId):
+            if status.status == "input_required":
+                break  # the result brings the question
+        return text_of(dump(await tasks.get_task_result(made.task.taskId, types.CallToolResult)))
+
+    async def endless(self) -> Json:
+        tasks = self.client.experimental
+        its = (await tasks.call_tool_as_task("endless", {})).task.taskId
+        return {
+            "working": (await tasks.get_task(its)).status,
+            "listed": its in [one.taskId for one in (await tasks.list_tasks()).tasks],
+            "cancelled": (await tasks.cancel_task(its)).status,
+        }
 
 
 if __name__ == "__main__":

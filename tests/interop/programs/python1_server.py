@@ -1,6 +1,6 @@
 """The tools of our_server.py on mcp 1.
 
-python python1_server.py [--legacy VERSION] [--ws | --http | --sse]
+python python1_server.py [--legacy VERSION] [--tasks | --ws | --http | --sse]
 
 With --ws it listens for WebSockets, with --http for HTTP, with --sse for HTTP+SSE, and prints the
 URL.
@@ -10,6 +10,7 @@ import sys
 import warnings
 from typing import Any
 
+import anyio
 import mcp.server.session
 import mcp.types as types
 import tools
@@ -33,8 +34,39 @@ class Python1(tools.Sdk):
         await ctx.session.send_tool_list_changed()
 
 
+def tasks() -> None:
+    """Have tools that are only called as tasks of 2025-11-25: what `test_tasks.py` describes."""
+    inner.experimental.enable_tasks()
+    form = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
+
+    def text(value: str) -> types.CallToolResult:
+        return types.CallToolResult(content=[types.TextContent(type="text", text=value)])
+
+    @inner.list_tools()
+    async def list_tools() -> list[types.Tool]:
+        required = types.ToolExecution(taskSupport=types.TASK_REQUIRED)
+        return [
+            types.Tool(name=name, inputSchema={"type": "object"}, execution=required)
+            for name in ("slow", "endless", "ask")
+        ]
+
+    @inner.call_tool()
+    async def call_tool(name: str, arguments: dict[str, Any]) -> types.CreateTaskResult:
+        async def work(task: Any) -> types.CallToolResult:
+            if name == "ask":
+                answer = await task.elicit(message="Who are you?", requestedSchema=form)
+                return text(f"{answer.action} {(answer.content or {}).get('name')}")
+            await anyio.sleep(30 if name == "endless" else 0.05)
+            return text("done")
+
+        return await inner.request_context.experimental.run_task(work)
+
+
 sdk = Python1()
-tools.calls(sdk)
+if "--tasks" in sys.argv:
+    tasks()
+else:
+    tools.calls(sdk)
 
 
 @inner.set_logging_level()

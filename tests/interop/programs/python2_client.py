@@ -3,11 +3,15 @@
 python python2_client.py JOB    (a file of JSON: sessions to hold, and where to report)
 """
 
-from typing import Any
+from typing import Any, Literal
 
+import anyio
 import mcp_types as types
 import steps
 from mcp import Client, MCPError, StdioServerParameters
+from mcp.client import ClientExtension, ResultClaim
+from mcp.client.sse import sse_client
+from pydantic import ConfigDict
 from steps import Json, Note, dump
 
 TASKS = {
@@ -28,6 +32,51 @@ def reference(of: str) -> Any:
     if "://" in of:
         return types.ResourceTemplateReference(type="ref/resource", uri=of)
     return types.PromptReference(type="ref/prompt", name=of)
+
+
+class Task(types.Result):
+    model_config = ConfigDict(extra="allow")
+    result_type: Literal["task"] = "task"
+    task_id: str
+    status: str
+
+
+class TaskRequest(types.Request[dict[str, Any], str]):
+    method: str
+    params: dict[str, Any]
+
+
+class Open(types.Result):
+    model_config = ConfigDict(extra="allow")
+
+
+async def send(session: Any, method: str, task_id: str, **more: Any) -> Json:
+    request = TaskRequest(method=method, params={"taskId": task_id, **more})
+    result: Json = (await session.send_request(request, Open)).model_dump(by_alias=True)
+    return result
+
+
+class Tasks(ClientExtension):
+    """The tasks of 2026-07-28, which mcp 2 has not."""
+
+    identifier = "io.modelcontextprotocol/tasks"
+
+    def __init__(self, peer: steps.Peer) -> None:
+        self.peer = peer
+
+    def claims(self) -> list[ResultClaim[Any]]:
+        return [ResultClaim(result_type="task", model=Task, resolve=self.follow)]
+
+    async def follow(self, task: Task, context: Any) -> types.CallToolResult:
+        while True:
+            state = await send(context.session, "tasks/get", task.task_id)
+            if state["status"] == "completed":
+                return types.CallToolResult.model_validate(state["result"])
+            if state["status"] == "input_required":
+                asked = state["inputRequests"].items()
+                answers = {key: self.peer.elicited(one["params"]) for key, one in asked}
+                await send(context.session, "tasks/update", task.task_id, inputResponses=answers)
+            await anyio.sleep(0.02)
 
 
 class Python2(steps.Peer):
@@ -55,6 +104,7 @@ class Python2(steps.Peer):
 
     def connected(self) -> Client:
         tools = types.SamplingToolsCapability()
+        extensions = [Tasks(self)] if "tasks" in self.job else []
         more: Json = {
             "elicitation_callback": self.on_elicit,
             "sampling_callback": self.on_sample,
@@ -69,13 +119,15 @@ class Python2(steps.Peer):
             message_handler=self.on_message,
             client_info=types.Implementation(name="peer", version="1"),
             read_timeout_seconds=steps.STEP_SECONDS,
-            **(more if "features" in self.job else {}),
+            extensions=extensions,
+            **(more if self.is_askable else {}),
         )
         return self.client
 
     def target(self) -> Any:
         if "url" in self.job:
-            return self.job["url"]
+            url = self.job["url"]
+            return sse_client(url) if url.endswith("/sse") else url
         command, *args = self.job["command"]
         return StdioServerParameters(command=command, args=args)
 
@@ -162,6 +214,18 @@ class Python2(steps.Peer):
         await self.event(f"updated {uri}").wait()
         await self.client.unsubscribe_resource(uri)
         return uri
+
+    async def endless(self) -> Json:
+        session = self.client.session
+        task: Any = await session.call_tool("endless", {}, allow_claimed=True)
+        working = (await send(session, "tasks/get", task.task_id))["status"]
+        await send(session, "tasks/cancel", task.task_id)
+        while (state := await send(session, "tasks/get", task.task_id))["status"] == "working":
+            await anyio.sleep(0.02)
+        return {"working": working, "cancelled": state["status"]}
+
+    async def unknown_task(self) -> Any:
+        return await send(self.client.session, "tasks/get", "nobody's")
 
 
 if __name__ == "__main__":

@@ -1,11 +1,13 @@
 """What our_server.py offers, or with --features what `features.py` describes, on mcp 2's MCPServer.
 
-    python python2_server.py [--features] [--legacy VERSION] [--http | --sse]
+    python python2_server.py [--features | --tasks] [--legacy VERSION] [--http | --sse]
 
 With --legacy it is the only version that initialize negotiates. With --http it listens for HTTP and
 prints the URL.
 """
 
+import asyncio
+import itertools
 import sys
 from typing import Any
 
@@ -13,6 +15,7 @@ import mcp_types as types
 import tools
 from mcp import MCPError
 from mcp.server import runner
+from mcp.server.extension import Extension, MethodBinding
 from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp.server.mcpserver.prompts.base import UserMessage
@@ -23,12 +26,97 @@ TASKS = {
     True: "no tasks of its own; written on its interface for extensions, as a test does, they work",
     False: "no tasks of 2025-11-25",
 }
+STAMP = "2026-07-28T00:00:00Z"
+FORM = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
+QUESTION = {
+    "method": "elicitation/create",
+    "params": {"message": "Who are you?", "mode": "form", "requestedSchema": FORM},
+}
+
+
+class TaskParams(types.RequestParams):
+    task_id: str
+
+
+class UpdateParams(TaskParams):
+    input_responses: dict[str, Any]
+
+
+class Tasks(Extension):
+    """The tasks of 2026-07-28, which mcp 2 has not: what `test_tasks.py` describes."""
+
+    identifier = "io.modelcontextprotocol/tasks"
+
+    def __init__(self) -> None:
+        self.shown: dict[str, dict[str, Any]] = {}
+        self.work: dict[str, asyncio.Future[None]] = {}
+        self.numbers = itertools.count(1)
+
+    def methods(self) -> list[MethodBinding]:
+        modern = frozenset({"2026-07-28"})
+        return [
+            MethodBinding("tasks/get", TaskParams, self.get, modern),
+            MethodBinding("tasks/update", UpdateParams, self.update, modern),
+            MethodBinding("tasks/cancel", TaskParams, self.cancel, modern),
+        ]
+
+    async def intercept_tool_call(self, params: Any, ctx: Any, call_next: Any) -> Any:
+        task = {
+            "taskId": f"task-{next(self.numbers)}",
+            "status": "working",
+            "createdAt": STAMP,
+            "lastUpdatedAt": STAMP,
+            "ttlMs": 60000,
+            "pollIntervalMs": 20,
+        }
+        self.shown[task["taskId"]] = task
+        if params.name == "ask":
+            task |= {"status": "input_required", "inputRequests": {"name": QUESTION}}
+            return {**task, "status": "working", "resultType": "task"}
+
+        async def work() -> None:
+            await asyncio.sleep(30 if params.name == "endless" else 0.05)
+            self.end(task, "done")
+
+        self.work[task["taskId"]] = asyncio.ensure_future(work())
+        return {**task, "resultType": "task"}
+
+    def end(self, task: dict[str, Any], text: str) -> None:
+        task.pop("inputRequests", None)
+        content = [{"type": "text", "text": text}]
+        task |= {
+            "status": "completed",
+            "result": {"content": content, "resultType": "complete"},
+        }
+
+    def find(self, task_id: str) -> dict[str, Any]:
+        if task_id not in self.shown:
+            raise MCPError(-32602, "Unknown task")
+        return self.shown[task_id]
+
+    async def get(self, ctx: Any, params: TaskParams) -> dict[str, Any]:
+        return {**self.find(params.task_id), "resultType": "complete"}
+
+    async def update(self, ctx: Any, params: UpdateParams) -> dict[str, Any]:
+        answer = params.input_responses["name"]
+        text = f"{answer['action']} {(answer.get('content') or {}).get('name')}"
+        self.end(self.find(params.task_id), text)
+        return {"resultType": "complete"}
+
+    async def cancel(self, ctx: Any, params: TaskParams) -> dict[str, Any]:
+        self.find(params.task_id)["status"] = "cancelled"
+        self.work[params.task_id].cancel()
+        return {"resultType": "complete"}
+
+
 FEATURES = "--features" in sys.argv
+AS_TASKS = "--tasks" in sys.argv
 server: MCPServer[Any] = MCPServer(
     "features" if FEATURES else "interop",
     version="1.2.3",
     instructions="Try every feature." if FEATURES else "Call the tools.",
     log_level="WARNING",
+    extensions=[Tasks()] if AS_TASKS else [],
 )
 low = server._lowlevel_server
 subscribed: set[str] = set()
@@ -64,7 +152,10 @@ class Python2(tools.Sdk):
 
 
 sdk = Python2()
-if FEATURES:
+if AS_TASKS:
+    for name in ("slow", "endless", "ask"):
+        server.add_tool(lambda: None, name=name, description="A task")
+elif FEATURES:
     tools.features(sdk)
 else:
     tools.calls(sdk)

@@ -5,7 +5,7 @@
 //     connect()       and then: version, modern, about, call(params, options), ping(), logged(level),
 //                     tools(), grown(kind, args), close(); for features also absent, firstPage(),
 //                     prompts(), resources(), templates(), read(uri), getPrompt(params),
-//                     complete(params), touched(uri)
+//                     complete(params), touched(uri); for scripts about tasks also tasks: its steps
 import { readFileSync, writeFileSync } from 'node:fs';
 
 const UNICODE = 'Grüße \u2028\u2029\u0085 \r\n\t"\\/ 日本語 🎉 \0\x1f\x7f';
@@ -242,6 +242,34 @@ function features(peer, notes) {
   };
 }
 
+function script(peer, notes) {
+  const { call } = common(peer, notes);
+  return {
+    text: async (name, args) => textOf(await call(name, args)),
+    noted: async (name, args) => {
+      const seen = [];
+      await call(name, args, { onprogress: ({ progress }) => seen.push(progress) });
+      return seen;
+    },
+    names: async (kind) => (await peer[kind]()).map((one) => one.name),
+    support: async () =>
+      Object.fromEntries(
+        (await peer.tools())
+          .filter((tool) => tool.execution)
+          .map((tool) => [tool.name, tool.execution.taskSupport])
+      ),
+    first_read: async () => (await peer.read((await peer.resources())[0].uri)).length,
+    prompt: async (name) => (await peer.getPrompt({ name })).messages.length,
+    change: async () => {
+      await call('change');
+      await notes.event('tools').promise;
+      return null;
+    },
+    logs: async () => notes.logs.map((entry) => entry[1]),
+    ...peer.tasks,
+  };
+}
+
 async function hold(makePeer, job) {
   const notes = new Notes();
   const { report } = notes;
@@ -249,26 +277,28 @@ async function hold(makePeer, job) {
   try {
     await within(peer.connect());
   } catch (error) {
-    if (job.features) throw error;
+    if (job.features || job.script) throw error;
     report.connect_error = String(error);
     await peer.close();
     return report;
   }
   Object.assign(report, peer.about, { version: peer.version });
-  const steps = job.features ? features(peer, notes) : calls(peer, notes);
+  const kind = job.script ? script : job.features ? features : calls;
+  const steps = kind(peer, notes);
   const absent = job.features ? { ...(await steps.said('absent')), ...peer.absent } : {};
-  for (const name of job.features ?? Object.keys(steps)) {
-    if (name in absent) {
-      report[name] = { absent: absent[name] };
+  const rows = job.script ?? (job.features ?? Object.keys(steps)).map((name) => [name, name]);
+  for (const [key, name, ...args] of rows) {
+    if (key in absent) {
+      report[key] = { absent: absent[key] };
       continue;
     }
     try {
-      report[name] = await within(steps[name]());
+      report[key] = await within(steps[name](...args));
     } catch (error) {
-      if (error instanceof Refused) report[name] = { refused: error.message };
+      if (error instanceof Refused) report[key] = { refused: error.message };
       else if (peer.code(error) !== undefined)
-        report[name] = { code: peer.code(error), message: error.message };
-      else report[name] = { failed: String(error.stack ?? error) };
+        report[key] = { code: peer.code(error), message: error.message };
+      else report[key] = { failed: String(error.stack ?? error) };
     }
   }
   report.closing = true;

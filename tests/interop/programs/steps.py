@@ -4,7 +4,9 @@ The programs in Python and `ours.py` bring a `Peer`: how one SDK does each thing
 they are on the wire.
 
 A session without features goes through `CALLS`, and `checks.py` reads its report; one with features
-goes through these, and `features.py` says what each is to see. A report is a dictionary:
+goes through these, and `features.py` says what each is to see; one with a script goes through its
+rows: a key of the report, a step of `Script` or of the peer, and its arguments. A report is a
+dictionary:
 
     version, server_info, instructions, capabilities    what the handshake gave
     connect_error                                       instead of all else, when it failed
@@ -65,7 +67,9 @@ class Peer:
 
     A program adds `errors` (what the SDK raises for an error of the protocol), `connected` (a
     context), `about` (what the handshake gave), `call`, `tools` and `ping`; for features also
-    `first_page`, `prompts`, `resources`, `templates`, `read`, `get_prompt`, `complete`, `updated`.
+    `first_page`, `prompts`, `resources`, `templates`, `read`, `get_prompt`, `complete`, `updated`;
+    for scripts about tasks `task` (the text of its result) and `endless` (what becomes of a task
+    that is cancelled).
     """
 
     errors: type[Exception]
@@ -80,6 +84,7 @@ class Peer:
         self.logs: list[Any] = []
         self.asked: Json = {}
         self.told: dict[str, asyncio.Event] = {}
+        self.is_askable = "features" in job or "tasks" in job
 
     def event(self, name: str) -> asyncio.Event:
         return self.told.setdefault(name, asyncio.Event())
@@ -370,11 +375,46 @@ class Features(Steps):
         return await self.said("ask_roots")
 
 
+class Script(Steps):
+    """Steps that tests put together."""
+
+    async def text(self, name: str, arguments: Json) -> Any:
+        return text_of(await self.peer.call(name, arguments))
+
+    async def noted(self, name: str, arguments: Json) -> Any:
+        seen: list[float] = []
+        await self.peer.call(name, arguments, note=lambda done, *_: seen.append(done))
+        return seen
+
+    async def names(self, kind: str) -> Any:
+        return [one["name"] for one in await getattr(self.peer, kind)()]
+
+    async def support(self) -> Any:
+        found = [tool for tool in await self.peer.tools() if "execution" in tool]
+        return {tool["name"]: tool["execution"]["taskSupport"] for tool in found}
+
+    async def first_read(self) -> Any:
+        return len(await self.peer.read((await self.peer.resources())[0]["uri"]))
+
+    async def prompt(self, name: str) -> Any:
+        return len(await self.peer.get_prompt(name, {}))
+
+    async def change(self) -> Any:
+        await self.peer.call("change", {})
+        await self.peer.event("notifications/tools/list_changed").wait()
+
+    async def logs(self) -> Any:
+        return [entry[1] for entry in self.peer.logs]
+
+
 async def hold(peer: Peer) -> Json:
     """Go through the steps of a session; its report."""
     report = peer.report
-    features = peer.job.get("features")
+    features, script = peer.job.get("features"), peer.job.get("script")
+    rows = [[name, name] for name in (peer.calls if features is None else features)]
     steps = Calls(peer) if features is None else Features(peer)
+    if script is not None:
+        rows, steps = script, Script(peer)
     errors = peer.connect_errors or peer.errors
     failure: BaseException
     try:
@@ -383,21 +423,21 @@ async def hold(peer: Peer) -> Json:
             report |= about
             peer.modern = about["version"] > "2026"
             absent = {} if features is None else await steps.said("absent") | peer.absent()
-            for name in peer.calls if features is None else features:
-                if name in absent:
-                    report[name] = {"absent": absent[name]}
+            for key, name, *arguments in rows:
+                if key in absent:
+                    report[key] = {"absent": absent[key]}
                     continue
                 owner = steps if hasattr(steps, name) else peer
-                step: Callable[[], Awaitable[Any]] = getattr(owner, name)
+                step: Callable[..., Awaitable[Any]] = getattr(owner, name)
                 try:
                     async with asyncio.timeout(STEP_SECONDS):
-                        report[name] = await step()
+                        report[key] = await step(*arguments)
                 except Refused as exc:
-                    report[name] = {"refused": str(exc)}
+                    report[key] = {"refused": str(exc)}
                 except peer.errors as exc:
-                    report[name] = peer.refusal(exc)
+                    report[key] = peer.refusal(exc)
                 except Exception:
-                    report[name] = {"failed": traceback.format_exc()[-1500:]}
+                    report[key] = {"failed": traceback.format_exc()[-1500:]}
             report["closing"] = True
     except (errors, BaseExceptionGroup) as exc:
         failure = exc
@@ -407,7 +447,7 @@ async def hold(peer: Peer) -> Json:
             failure = failure.exceptions[0]
     else:
         return report
-    if features is not None:
+    if features is not None or script is not None:
         raise failure
     report["connect_error"] = f"{type(failure).__name__}: {failure}"
     return report

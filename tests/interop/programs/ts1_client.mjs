@@ -2,18 +2,27 @@
 //
 //     ts1_client.mjs JOB    (a file of JSON: sessions to hold, and where to report)
 import { Client } from '@modelcontextprotocol/sdk/client/index.js';
+import { SSEClientTransport } from '@modelcontextprotocol/sdk/client/sse.js';
 import { StdioClientTransport } from '@modelcontextprotocol/sdk/client/stdio.js';
 import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
 import { WebSocketClientTransport } from '@modelcontextprotocol/sdk/client/websocket.js';
 import {
+  ElicitRequestSchema,
   LoggingMessageNotificationSchema,
   McpError,
   ToolListChangedNotificationSchema,
 } from '@modelcontextprotocol/sdk/types.js';
-import { run } from './steps.mjs';
+import { run, textOf } from './steps.mjs';
 
 await run((job, notes) => {
-  const client = new Client({ name: 'peer', version: '1' });
+  const client = new Client(
+    { name: 'peer', version: '1' },
+    job.tasks ? { capabilities: { elicitation: { form: {} } } } : {}
+  );
+  if (job.tasks) {
+    const answer = { action: 'accept', content: { name: 'Ada' } };
+    client.setRequestHandler(ElicitRequestSchema, async () => answer);
+  }
   client.onerror = notes.stray;
   client.setNotificationHandler(LoggingMessageNotificationSchema, notes.log);
   client.setNotificationHandler(ToolListChangedNotificationSchema, () =>
@@ -21,12 +30,35 @@ await run((job, notes) => {
   );
   const transport = () => {
     if (job.url?.startsWith('ws')) return new WebSocketClientTransport(new URL(job.url));
+    if (job.url?.endsWith('/sse')) return new SSEClientTransport(new URL(job.url));
     if (job.url) return new StreamableHTTPClientTransport(new URL(job.url));
     const [command, ...args] = job.command;
     return new StdioClientTransport({ command, args });
   };
+  const { tasks } = client.experimental;
+  const start = async (name) => {
+    const options = { task: { ttl: 60000 } };
+    const stream = tasks.callToolStream({ name, arguments: {} }, undefined, options);
+    return { task: (await stream.next()).value.task, stream };
+  };
   const peer = {
     modern: false,
+    tasks: {
+      task: async (name) => {
+        for await (const message of (await start(name)).stream) {
+          if (message.type === 'result') return textOf(message.result);
+          if (message.type === 'error') return String(message.error);
+        }
+      },
+      endless: async () => {
+        const { taskId } = (await start('endless')).task;
+        return {
+          working: (await tasks.getTask(taskId)).status,
+          listed: (await tasks.listTasks()).tasks.some((one) => one.taskId === taskId),
+          cancelled: (await tasks.cancelTask(taskId)).status,
+        };
+      },
+    },
     code: (error) => (error instanceof McpError ? error.code : undefined),
     connect: async () => {
       // what was negotiated is not kept, so it is read on its way

@@ -1,10 +1,14 @@
 // The tools of our_server.py on @modelcontextprotocol/sdk 1.x.
 //
-//     ts1_server.mjs [--http | --sse]
+//     ts1_server.mjs [--tasks | --http | --sse]
 //
 // --http: it listens for HTTP, with a server for each session, and prints the URL.
 import { randomUUID } from 'node:crypto';
 import { createServer } from 'node:http';
+import {
+  InMemoryTaskMessageQueue,
+  InMemoryTaskStore,
+} from '@modelcontextprotocol/sdk/experimental/tasks/stores/in-memory.js';
 import { McpServer } from '@modelcontextprotocol/sdk/server/mcp.js';
 import { StdioServerTransport } from '@modelcontextprotocol/sdk/server/stdio.js';
 import { SSEServerTransport } from '@modelcontextprotocol/sdk/server/sse.js';
@@ -35,6 +39,41 @@ function build() {
     asks: server.server,
   });
   server.server.onerror = (error) => console.error(`error: ${error}`);
+  return server;
+}
+
+// Tools that are only called as tasks of 2025-11-25: what `test_tasks.py` describes.
+function buildTasks() {
+  const server = new McpServer(
+    { name: 'tasks', version: '1' },
+    {
+      capabilities: { tasks: { list: {}, cancel: {}, requests: { tools: { call: {} } } } },
+      taskStore: new InMemoryTaskStore(),
+      taskMessageQueue: new InMemoryTaskMessageQueue(),
+    }
+  );
+  for (const [name, ms] of [
+    ['slow', 50],
+    ['endless', 30000],
+  ]) {
+    server.experimental.tasks.registerToolTask(
+      name,
+      { execution: { taskSupport: 'required' } },
+      {
+        createTask: async (extra) => {
+          const { taskStore } = extra;
+          const task = await taskStore.createTask({ ttl: 60000, pollInterval: 20 });
+          setTimeout(() => {
+            const result = { content: [{ type: 'text', text: 'done' }] };
+            taskStore.storeTaskResult(task.taskId, 'completed', result).catch(() => {});
+          }, ms).unref();
+          return { task };
+        },
+        getTask: (extra) => extra.taskStore.getTask(extra.taskId),
+        getTaskResult: (extra) => extra.taskStore.getTaskResult(extra.taskId),
+      }
+    );
+  }
   return server;
 }
 
@@ -80,4 +119,7 @@ function listenOld() {
 
 if (process.argv.includes('--http')) listen();
 else if (process.argv.includes('--sse')) listenOld();
-else await build().connect(new StdioServerTransport());
+else {
+  const server = process.argv.includes('--tasks') ? buildTasks() : build();
+  await server.connect(new StdioServerTransport());
+}

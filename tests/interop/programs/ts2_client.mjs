@@ -1,9 +1,15 @@
 // The client of @modelcontextprotocol/client 2.x goes through the steps of `steps.mjs`.
 //
 //     ts2_client.mjs JOB    (a file of JSON: sessions to hold, and where to report)
-import { Client, ProtocolError, StreamableHTTPClientTransport } from '@modelcontextprotocol/client';
+import {
+  Client,
+  ProtocolError,
+  SdkError,
+  StreamableHTTPClientTransport,
+} from '@modelcontextprotocol/client';
 import { StdioClientTransport } from '@modelcontextprotocol/client/stdio';
-import { run } from './steps.mjs';
+import { z } from 'zod';
+import { run, textOf } from './steps.mjs';
 
 const TASKS =
   'no tasks of its own; it refuses results that are one, but sends requests about them, as a test does';
@@ -11,6 +17,10 @@ const CAPABILITIES = {
   sampling: { tools: {} },
   elicitation: { form: {}, url: {} },
   roots: { listChanged: true },
+};
+const WITH_TASKS = {
+  elicitation: { form: {} },
+  extensions: { 'io.modelcontextprotocol/tasks': {} },
 };
 // without a cursor the lists walk all the pages themselves
 const every = { cacheMode: 'refresh' };
@@ -35,6 +45,61 @@ function answer(client, asked) {
   }));
 }
 
+// The tasks of 2026-07-28. The client refuses every result that says it is a task, but sends requests
+// of methods that it does not know: so the refused results are taken off the wire.
+function tasksOf(client) {
+  const made = [];
+  const start = async (name) => {
+    const { transport } = client;
+    const deliver = transport.onmessage;
+    transport.onmessage = (message, extra) => {
+      if (message.result?.resultType === 'task') {
+        made.push(message.result);
+        message = { ...message, result: { resultType: 'complete', content: [] } };
+      }
+      deliver(message, extra);
+    };
+    await client.callTool({ name, arguments: {} });
+    transport.onmessage = deliver;
+    return made.pop();
+  };
+  const send = (method, taskId, more = {}) =>
+    client.request({ method, params: { taskId, ...more } }, z.looseObject({}));
+  return {
+    by_itself: async (name) => {
+      try {
+        await client.callTool({ name, arguments: {} });
+      } catch (error) {
+        return error instanceof SdkError ? `${error.code} ${error.data.resultType}` : `${error}`;
+      }
+    },
+    task: async (name) => {
+      const { taskId, pollIntervalMs } = await start(name);
+      for (;;) {
+        const task = await send('tasks/get', taskId);
+        if (task.status === 'completed') return textOf(task.result);
+        if (task.status === 'input_required') {
+          const answer = { action: 'accept', content: { name: 'Ada' } };
+          const keys = Object.keys(task.inputRequests);
+          const inputResponses = Object.fromEntries(keys.map((key) => [key, answer]));
+          await send('tasks/update', taskId, { inputResponses });
+        }
+        await new Promise((resolve) => setTimeout(resolve, pollIntervalMs));
+      }
+    },
+    endless: async () => {
+      const { taskId } = await start('endless');
+      const report = { working: (await send('tasks/get', taskId)).status };
+      await send('tasks/cancel', taskId);
+      do {
+        report.cancelled = (await send('tasks/get', taskId)).status;
+      } while (report.cancelled === 'working');
+      return report;
+    },
+    unknown_task: () => send('tasks/get', "nobody's"),
+  };
+}
+
 await run((job, notes) => {
   const client = new Client(
     { name: 'peer', version: '1' },
@@ -42,6 +107,7 @@ await run((job, notes) => {
       versionNegotiation: { mode: job.mode.startsWith('20') ? { pin: job.mode } : job.mode },
       defaultCacheTtlMs: 0,
       ...(job.features ? { capabilities: CAPABILITIES } : {}),
+      ...(job.tasks ? { capabilities: WITH_TASKS } : {}),
     }
   );
   client.onerror = notes.stray;
@@ -62,6 +128,7 @@ await run((job, notes) => {
   };
   const listen = (filter) => (peer.modern ? client.listen(filter) : null);
   const peer = {
+    tasks: tasksOf(client),
     code: (error) => (error instanceof ProtocolError ? error.code : undefined),
     connect: async () => {
       await client.connect(transport());

@@ -1,7 +1,7 @@
 // What our_server.py offers, or with --features what `features.py` describes, on
 // @modelcontextprotocol/server 2.x.
 //
-//     ts2_server.mjs [--features] [--legacy VERSION | --modern] [--http]
+//     ts2_server.mjs [--features] [--legacy VERSION | --modern | --tasks] [--http]
 //
 // --legacy: no other version is negotiated by initialize. --modern: initialize is refused. --http:
 // it listens for HTTP, with a server for each session of the legacy era, and prints the URL.
@@ -14,8 +14,10 @@ import {
 } from '@modelcontextprotocol/node';
 import {
   McpServer,
+  ProtocolError,
   ResourceNotFoundError,
   ResourceTemplate,
+  Server,
   completable,
   createMcpHandler,
   inputRequired,
@@ -239,6 +241,73 @@ function features(server, sdk) {
   );
 }
 
+// The tasks of 2026-07-28, written on handlers for methods of one's own: what `test_tasks.py` describes.
+const STAMP = '2026-07-28T00:00:00Z';
+const QUESTION = {
+  method: 'elicitation/create',
+  params: {
+    mode: 'form',
+    message: 'Who are you?',
+    requestedSchema: {
+      type: 'object',
+      properties: { name: { type: 'string' } },
+      required: ['name'],
+    },
+  },
+};
+const shown = new Map();
+const find = (taskId) => {
+  if (!shown.has(taskId)) throw new ProtocolError(-32602, 'Unknown task');
+  return shown.get(taskId);
+};
+const end = (task, text) => {
+  delete task.inputRequests;
+  task.status = 'completed';
+  task.result = { content: [{ type: 'text', text }], resultType: 'complete' };
+};
+
+function buildTasks() {
+  const server = new Server(
+    { name: 'tasks', version: '1' },
+    { capabilities: { tools: {}, extensions: { 'io.modelcontextprotocol/tasks': {} } } }
+  );
+  server.setRequestHandler('tools/list', async () => ({
+    tools: ['slow', 'endless', 'ask'].map((name) => ({ name, inputSchema: { type: 'object' } })),
+  }));
+  server.setRequestHandler('tools/call', async ({ params }) => {
+    const task = {
+      taskId: `task-${shown.size + 1}`,
+      status: 'working',
+      createdAt: STAMP,
+      lastUpdatedAt: STAMP,
+      ttlMs: 60000,
+      pollIntervalMs: 20,
+    };
+    const made = { ...task, resultType: 'task' };
+    shown.set(task.taskId, task);
+    if (params.name === 'ask') {
+      Object.assign(task, { status: 'input_required', inputRequests: { name: QUESTION } });
+    } else {
+      setTimeout(() => {
+        if (task.status === 'working') end(task, 'done');
+      }, params.name === 'endless' ? 30000 : 50).unref();
+    }
+    return made;
+  });
+  const named = z.looseObject({ taskId: z.string() });
+  server.setRequestHandler('tasks/get', { params: named }, async ({ taskId }) => find(taskId));
+  server.setRequestHandler('tasks/update', { params: named }, async (params, ctx) => {
+    const { name } = ctx.mcpReq.inputResponses ?? params.inputResponses;
+    end(find(params.taskId), `${name.action} ${name.content?.name}`);
+    return {};
+  });
+  server.setRequestHandler('tasks/cancel', { params: named }, async ({ taskId }) => {
+    find(taskId).status = 'cancelled';
+    return {};
+  });
+  return server;
+}
+
 const onerror = (error) => console.error(`error: ${error}`);
 
 function listen() {
@@ -273,4 +342,4 @@ function listen() {
 }
 
 if (HTTP) listen();
-else serveStdio(build, { legacy: flag === '--modern' ? 'reject' : 'serve', onerror });
+else serveStdio(flag === '--tasks' ? buildTasks : build, { legacy: flag === '--modern' ? 'reject' : 'serve', onerror });
