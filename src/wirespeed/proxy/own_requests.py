@@ -51,12 +51,12 @@ def envelope() -> dict[str, Any]:
     return {
         META_PROTOCOL_VERSION: LATEST_MODERN,
         META_CLIENT_CAPABILITIES: {},
-        META_CLIENT_INFO: client_info(),
+        META_CLIENT_INFO: own_info(),
     }
 
 
-def client_info() -> dict[str, str]:
-    """Return what the proxy says of itself to servers."""
+def own_info() -> dict[str, str]:
+    """Return the name and version of the proxy, as clients and servers are told them."""
     from wirespeed import __version__
 
     return {"name": "wirespeed-proxy", "version": __version__}

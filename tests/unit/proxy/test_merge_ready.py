@@ -19,10 +19,6 @@ from wirespeed.errors import RemoteError
 from wirespeed.proxy import BackendConfig
 
 TOOLS = {"tools/list": {"result": {"tools": [{"name": "x", "inputSchema": {"type": "object"}}]}}}
-CHANGING = {
-    **TOOLS,
-    "initialize": {"capabilities": {"tools": {"listChanged": True}}},
-}
 
 
 @pytest.fixture(params=["auto", "legacy"])

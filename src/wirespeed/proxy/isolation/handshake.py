@@ -37,7 +37,7 @@ from wirespeed.protocol.revisions import (
     REVISIONS,
     understood,
 )
-from wirespeed.proxy.own_requests import client_info, envelope, pages
+from wirespeed.proxy.own_requests import envelope, own_info, pages
 from wirespeed.proxy.supervision.supervisor import StartAgain
 
 if TYPE_CHECKING:
@@ -258,5 +258,5 @@ def _hello(capabilities: dict[str, Any], info: object) -> dict[str, Any]:
     return {
         "protocolVersion": LATEST_LEGACY,
         "capabilities": capabilities,
-        "clientInfo": info if isinstance(info, dict) else client_info(),
+        "clientInfo": info if isinstance(info, dict) else own_info(),
     }

@@ -34,12 +34,11 @@ from wirespeed.proxy.merge.lists import (
     Kind,
     MergedList,
     ServerListing,
-    identity,
     merge,
     modern,
 )
 from wirespeed.proxy.merge.member import Hello, Member, checked, text_of
-from wirespeed.proxy.own_requests import params_of, unsupported
+from wirespeed.proxy.own_requests import own_info, params_of, unsupported
 from wirespeed.proxy.upstream import ServerLost
 from wirespeed.transport.backoff import Backoff
 
@@ -515,7 +514,7 @@ def initialize_result(version: str, hellos: dict[str, Hello], *, is_whole: bool)
     return {
         "protocolVersion": version,
         "capabilities": capabilities(hellos.values(), is_whole=is_whole),
-        "serverInfo": identity(),
+        "serverInfo": own_info(),
         **instructions(hellos),
     }
 

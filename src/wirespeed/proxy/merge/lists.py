@@ -13,6 +13,7 @@ from msgspec import Raw
 
 from wirespeed.protocol.revisions import META_SERVER_INFO
 from wirespeed.protocol.uri_template import Matcher, UriTemplate
+from wirespeed.proxy.own_requests import own_info
 from wirespeed.server.catalog import page_of
 
 if TYPE_CHECKING:
@@ -307,7 +308,7 @@ def modern(parts: Iterable[dict[str, Any]]) -> dict[str, Any]:
         "cacheScope": "public"
         if parts and all(part.get("cacheScope") == "public" for part in parts)
         else "private",
-        "_meta": {META_SERVER_INFO: identity()},
+        "_meta": {META_SERVER_INFO: own_info()},
     }
 
 
@@ -315,10 +316,3 @@ def ttl_of(result: dict[str, Any]) -> int:
     """Return for how many milliseconds a result may be kept."""
     ttl = result.get("ttlMs")
     return ttl if isinstance(ttl, int) and not isinstance(ttl, bool) and ttl > 0 else 0
-
-
-def identity() -> dict[str, str]:
-    """Return the name and version of the proxy as a server."""
-    from wirespeed import __version__
-
-    return {"name": "wirespeed-proxy", "version": __version__}
