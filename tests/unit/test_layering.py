@@ -141,7 +141,7 @@ INSIDE = {
         document
     """,
     "client": """
-        timeouts callback_queue loop_thread python_file
+        timeouts callback_queue loop_thread
         targets results
         output_checks
         connection.connection

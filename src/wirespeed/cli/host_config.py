@@ -11,7 +11,7 @@ from typing import Any
 from wirespeed.cli import modules
 from wirespeed.cli.failures import Exit, usage
 from wirespeed.cli.targets import check_file, is_url
-from wirespeed.client.python_file import from_file, python_file
+from wirespeed.client.targets import from_file, python_file
 from wirespeed.transport.address import parse
 
 _UNUSUAL = re.compile(r"[^A-Za-z0-9_-]+")

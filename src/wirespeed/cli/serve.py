@@ -21,7 +21,7 @@ from wirespeed.cli.credentials import ENVIRON
 from wirespeed.cli.failures import Failure, cannot_start, complain, usage
 from wirespeed.cli.modules import title
 from wirespeed.cli.targets import check_file
-from wirespeed.client.python_file import python_file
+from wirespeed.client.targets import python_file
 from wirespeed.transport.address import Address, is_loopback, parse
 from wirespeed.transport.signals import FileWatch
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from wirespeed.cli.credentials import ENVIRONMENT, HOSTS, Secret
 from wirespeed.cli.failures import cannot_start, complain, usage
-from wirespeed.client.python_file import python_file
+from wirespeed.client.targets import python_file
 from wirespeed.transport.address import parse
 from wirespeed.transport.schemes import SCHEMES, public
 

@@ -4,6 +4,8 @@ whatever else its user may pass."""
 import logging
 import math
 import os
+import re
+import sys
 from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
@@ -12,7 +14,6 @@ import msgspec
 from msgspec.structs import force_setattr
 
 from wirespeed._exports import set_public_home
-from wirespeed.client.python_file import from_file
 from wirespeed.transport.address import Address, is_loopback, parse
 from wirespeed.transport.options import HANDSHAKE, Names, check_headers, is_token
 from wirespeed.transport.schemes import SCHEMES, Speaks, names
@@ -25,7 +26,17 @@ if TYPE_CHECKING:
     from wirespeed.auth.client.session import Authorization
     from wirespeed.transport.child.command import Stdio
 
-__all__ = ["RECONNECTS", "Http", "Socket", "Target", "WebSocket", "as_target", "from_url"]
+__all__ = [
+    "RECONNECTS",
+    "Http",
+    "Socket",
+    "Target",
+    "WebSocket",
+    "as_target",
+    "from_file",
+    "from_url",
+    "python_file",
+]
 
 Target: TypeAlias = "Stdio | Http | WebSocket | Socket | Server"
 
@@ -417,6 +428,31 @@ def as_target(
         "a target is Stdio(command, args), Http(url), WebSocket(url), Socket(url), a URL, a "
         f"FILE.py or a Server, not {type(target).__name__}"
     )
+
+
+_URL = re.compile(r"unix:|[\w+]+://")
+_NAMED = re.compile(r"(.+\.py)(?::([A-Za-z_][\w.]*))?\Z", re.DOTALL)
+
+
+def python_file(word: str) -> tuple[str, str | None] | None:
+    """``FILE.py[:NAME]`` as (file, name); None for any other word."""
+    match = None if word.endswith(".py") and os.path.exists(word) else _NAMED.match(word)
+    if match is not None:
+        return match[1], match[2]
+    return (word, None) if word.endswith(".py") else None
+
+
+def from_file(word: str) -> "Stdio | None":
+    """The command that serves ``FILE.py[:NAME]``; None for any other word. ValueError if the file
+    does not exist."""
+    found = None if _URL.match(word) else python_file(word)
+    if found is None:
+        return None
+    if not os.path.isfile(found[0]):
+        raise ValueError(f"there is no file {found[0]}")
+    from wirespeed.transport.child.command import Stdio
+
+    return Stdio(sys.executable, ["-m", "wirespeed", "serve", word])
 
 
 set_public_home(globals())

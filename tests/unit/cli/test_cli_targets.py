@@ -14,7 +14,7 @@ from wirespeed import Http, Socket, WebSocket
 from wirespeed.cli import targets
 from wirespeed.cli.credentials import Secret
 from wirespeed.cli.failures import Exit, Failure
-from wirespeed.client.python_file import python_file
+from wirespeed.client.targets import python_file
 from wirespeed.errors import ConfigError
 
 pytestmark = pytest.mark.smoke
