@@ -80,7 +80,7 @@ async def serving(
     isolation: str,
     versions: str = "",
     others: tuple[BackendConfig, ...] = (),
-    delays: dict[str, float] | None = None,
+    delays: dict[str, Any] | None = None,
     **fields: Any,
 ) -> AsyncIterator[Front]:
     """A proxy over HTTP. ``others``: Further servers. ``fields``: of its `BackendConfig`."""

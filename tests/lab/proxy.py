@@ -252,7 +252,7 @@ def said(answer: Any) -> Any:
     return answer["result"]["_meta"]
 
 
-def delayed(backend: BackendConfig, **delays: float) -> BackendConfig:
+def delayed(backend: BackendConfig, **delays: Any) -> BackendConfig:
     """Return the same server with other delays: fields of `BackendDelays`."""
 
     class Delayed(BackendConfig):
@@ -282,7 +282,7 @@ class Lab:
         translate: bool = True,
         env: dict[str, str] | None = None,
         config: dict[str, Any] | None = None,
-        delays: dict[str, float] | None = None,
+        delays: dict[str, Any] | None = None,
         **options: Any,
     ) -> None:
         self.seen = folder / "seen"

@@ -23,19 +23,9 @@ ALLOWED = {
 }
 # Waits that are patched all the same. This list may only get shorter.
 WAITS = {
-    "wirespeed.client.connection.channels.ANSWER",
-    "wirespeed.client.connection.channels.FIRST_ANSWER",
     "wirespeed.client.http.exchanges.MAX_RETRY",
     "wirespeed.client.http.exchanges.RETRY",
-    "wirespeed.proxy.isolation.pool.WAIT",
-    "wirespeed.proxy.lite.IDLE",
-    "wirespeed.proxy.translation.input_requests.BACKOFF",
-    "wirespeed.proxy.translation.input_requests.ROUND_TTL",
     "wirespeed.server.dependencies.scope.LAST_WAIT",
-    "wirespeed.server.tasks.book.CLOSE_TIMEOUT",
-    "wirespeed.server.tasks.book.LOOK_EVERY",
-    "wirespeed.transport.child.process.KILL_WAIT",
-    "wirespeed.transport.loop.LAST_WAIT",
     "wirespeed.transport.net.listener.ACCEPT_PAUSE",
     "wirespeed.transport.net.listener.QUIET",
 }

@@ -58,7 +58,8 @@ def timed_out(what: str, seconds: float, note: str = "") -> CallTimeout:
 
 
 class Delays(NamedTuple):
-    """The pauses of a client between two attempts, and the time after which these count anew.
+    """The pauses of a client between two attempts, the time after which these count anew, and the
+    time that it gives a peer.
 
     Attributes:
         first_reconnect: The longest pause before the first reconnect in a row. It is random, as
@@ -70,6 +71,9 @@ class Delays(NamedTuple):
         listens: The pauses before the callbacks subscribe again.
         listened: Seconds after which the end of their subscription is the first in a row.
         fetches: The pauses between requests for a changed list that fail.
+        answer: Seconds in which a process must answer that has the pipes of a server whose program
+            has exited.
+        first_answer: The same where the server has said nothing before.
         control: Seconds between two allowances for control frames of a WebSocket server, where no
             pings are sent.
     """
@@ -82,6 +86,8 @@ class Delays(NamedTuple):
     listens: Backoff = Backoff(0.25, 30.0, jitter=True)
     listened: float = 10.0
     fetches: Backoff = Backoff(0.25, 30.0)
+    answer: float = 5.0
+    first_answer: float = 30.0
     control: float = 20.0
 
 

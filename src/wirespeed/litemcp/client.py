@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from wirespeed._exports import set_public_home
 from wirespeed.client.loop_thread import Blocking, like
 from wirespeed.client.targets import Http, Socket, WebSocket, from_url
-from wirespeed.client.timeouts import CLIENT_DEFAULT, Timeout, seconds_of, timed_out
+from wirespeed.client.timeouts import CLIENT_DEFAULT, DELAYS, Timeout, seconds_of, timed_out
 from wirespeed.errors import CallTimeout, ConnectionClosed, InvalidResponse, WirespeedError
 from wirespeed.limits import Limits
 from wirespeed.litemcp.client_connection import LiteLife, LiteRequests
@@ -84,6 +84,8 @@ class LiteClient:
     sends nothing, and the connections are kept for later requests.
     """
 
+    _delays = DELAYS
+
     def __init__(
         self,
         target: LiteTarget,
@@ -101,7 +103,9 @@ class LiteClient:
         self.timeout = timeout
         self.strict = strict
         self.limits = Limits() if limits is None else limits
-        self._life = LiteLife(self.target, self.limits, strict, self._forget_tool)
+        self._life = LiteLife(
+            self.target, self.limits, strict, self._forget_tool, delays=self._delays
+        )
         self._read_info = info_reader(strict)
         self._read_result = result_reader(strict)
         self._call_head = b""

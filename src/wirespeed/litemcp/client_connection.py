@@ -19,6 +19,7 @@ from wirespeed.client.connection import channels
 from wirespeed.client.connection.lifecycle import Lifecycle
 from wirespeed.client.http.answers import status_error
 from wirespeed.client.targets import RECONNECTS, Http, Socket, WebSocket
+from wirespeed.client.timeouts import DELAYS, Delays
 from wirespeed.errors import CallTimeout, ConnectionClosed, InvalidResponse
 from wirespeed.litemcp.envelope import BadMessage, check_json, id_of
 from wirespeed.litemcp.messages import VERSION, IOBasic
@@ -447,11 +448,15 @@ class LiteLife(Lifecycle):
         strict: bool,
         on_link: Callable[[], None],
         host: Any = None,
+        delays: Delays = DELAYS,
     ) -> None:
         host = _Host() if host is None else host
         identity: Any = None
         super().__init__(
-            *(target, "auto", identity, limits, host), handshake_timeout=0.0, probe_timeout=0.0
+            *(target, "auto", identity, limits, host),
+            handshake_timeout=0.0,
+            probe_timeout=0.0,
+            delays=delays,
         )
         self._lenient = not strict
         self._on_link = on_link
@@ -472,7 +477,7 @@ class LiteLife(Lifecycle):
             requests: Any = HttpRequests(self.target, self._limits)
             self._channel = self._connection = requests
             return
-        channel = channel_for(self.target)
+        channel = channel_for(self.target, self._delays)
 
         def join(framer: Framer | None) -> Any:
             if framer is None:
@@ -507,7 +512,7 @@ class LiteLife(Lifecycle):
         return int(restart or 0)
 
 
-def channel_for(target: Any) -> Channel:
+def channel_for(target: Any, delays: Delays = DELAYS) -> Channel:
     """Return a new channel to the target, for one link: those of MCP clients, with other rules for
     WebSocket."""
     from wirespeed.litemcp.server import LiteServer
@@ -518,7 +523,7 @@ def channel_for(target: Any) -> Channel:
     if isinstance(target, WebSocket):
         from wirespeed.client.connection.network_channels import WebSocketChannel
 
-        channel = WebSocketChannel(target)
+        channel = WebSocketChannel(target, delays)
         channel.subprotocols = ()  # LiteMCP has none
         return channel
-    return channels.channel_for(target)
+    return channels.channel_for(target, delays)

@@ -23,6 +23,7 @@ from typing import (
 from wirespeed._exports import set_public_home
 from wirespeed.client.connection.handshake import SILENCE
 from wirespeed.transport.address import quote_path
+from wirespeed.transport.backoff import Backoff
 
 if TYPE_CHECKING:
     from wirespeed.client.targets import Http, Socket, WebSocket
@@ -231,6 +232,10 @@ class BackendDelays(NamedTuple):
         linger: The time in which a shared server may still work for a client that has left.
         idle: The silence after which any client may take the place of a session.
         unused: The same for a session in which nothing followed ``initialize``.
+        lite: The time without a request after which a client of LiteMCP loses its connection.
+        gather: The time that a change waits for the other servers of the pool to tell of it, too.
+        answer: The time that a client of 2026-07-28 has to answer a question.
+        rounds: The pauses before a round without questions.
     """
 
     silence: float = SILENCE
@@ -241,6 +246,10 @@ class BackendDelays(NamedTuple):
     linger: float = 60.0
     idle: float = 10.0
     unused: float = 1.0
+    lite: float = 60.0
+    gather: float = 0.2
+    answer: float = 600.0
+    rounds: Backoff = Backoff(0.05, 5.0)
 
 
 DELAYS = BackendDelays()

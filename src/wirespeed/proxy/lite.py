@@ -50,8 +50,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("wirespeed.proxy")
 
 MAX_SESSIONS = 1000  # of a server
-IDLE = 60.0  # seconds without a request after which the connection of a session is closed
-SETTLED = 0.1  # the same where there is no room for another
+SETTLED = 0.1  # seconds without a request after which a session makes room for another
 
 Who = tuple[bytes | None, str]
 
@@ -377,10 +376,11 @@ class LiteSession:
         self._unused.set()
         self._loop = asyncio.get_running_loop()
         self._last = 0.0
-        self._timer = self._loop.call_later(IDLE, self._check)
         service = fronts.service
         config = service.config
         assert config is not None
+        self._idle = config.delays.lite
+        self._timer = self._loop.call_later(self._idle, self._check)
         place: Any = _Place(service, who[0], Peer(who[1], user))
         self._client = Client(
             place,
@@ -416,7 +416,7 @@ class LiteSession:
         self._last = self._loop.time()
 
     def _check(self) -> None:
-        left = IDLE - self.idle_for
+        left = self._idle - self.idle_for
         if left > 0:
             self._timer = self._loop.call_later(left, self._check)
         elif self._fronts.sessions.get(self.who) is self:

@@ -40,11 +40,11 @@ def loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
     return asyncio.new_event_loop
 
 
-def run(main: Coroutine[Any, Any, T]) -> T:
+def run(main: Coroutine[Any, Any, T], last_wait: float = LAST_WAIT) -> T:
     """Run a coroutine to its end on a new loop.
 
     Unlike `asyncio.run`, this ends even if tasks ignore their cancellation or threads of
-    `asyncio.to_thread` are busy.
+    `asyncio.to_thread` are busy. ``last_wait``: Seconds that cancelled tasks get at the end.
     """
     _fill_standard_descriptors()
     try:
@@ -58,7 +58,7 @@ def run(main: Coroutine[Any, Any, T]) -> T:
         try:
             return runner.run(main)
         finally:
-            _end_tasks(loop)
+            _end_tasks(loop, last_wait)
 
 
 def _fill_standard_descriptors() -> None:
@@ -69,14 +69,14 @@ def _fill_standard_descriptors() -> None:
     os.close(fd)
 
 
-def _end_tasks(loop: asyncio.AbstractEventLoop) -> None:
-    """Cancel the tasks that are left, and wait `LAST_WAIT` for their end."""
+def _end_tasks(loop: asyncio.AbstractEventLoop, seconds: float) -> None:
+    """Cancel the tasks that are left, and wait so many seconds for their end."""
     tasks = asyncio.all_tasks(loop)
     if not tasks:
         return
     for task in tasks:
         task.cancel()
-    _, stubborn = loop.run_until_complete(asyncio.wait(tasks, timeout=LAST_WAIT))
+    _, stubborn = loop.run_until_complete(asyncio.wait(tasks, timeout=seconds))
     for task in stubborn:
         forget_task(task)
 

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from lab.lite import LITE
 from lab.merge import MergeLab
-from lab.proxy import BACKEND
+from lab.proxy import BACKEND, delayed
 from lab.raw import surroundings
 from lab.reload import server as echo_server
 from lab.wording import raises
@@ -486,11 +486,9 @@ async def test_rates(tmp_path: Path, scheme: str) -> None:
         assert "too many requests" in results[-1].text
 
 
-async def test_the_connection_of_a_client_ends(
-    tmp_path: Path, scheme: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(lite_module, "IDLE", 0.2)
+async def test_the_connection_of_a_client_ends(tmp_path: Path, scheme: str) -> None:
     lab = lite_lab(tmp_path, isolation="shared")
+    lab.backends[0] = delayed(lab.backends[0], lite=0.2)
     async with lab.serving(f"{scheme}://127.0.0.1:0/mcp") as urls:
         fronts = lab.proxy.services["a"].downstreams
         async with LiteClient(place(urls, "/lite/a/hang")) as lite:

@@ -17,7 +17,6 @@ from wirespeed import Stdio
 from wirespeed.protocol.revisions import META_SUBSCRIPTION_ID
 from wirespeed.proxy import BackendConfig
 from wirespeed.proxy.affinity import Seals
-from wirespeed.proxy.isolation import pool as pool_module
 from wirespeed.proxy.isolation.pool import Pool
 
 pytestmark = [pytest.mark.compiled, pytest.mark.off_schema]
@@ -192,12 +191,10 @@ async def test_a_subscription_is_at_all_processes(tmp_path: Path) -> None:
         await lab.until_read("notifications/cancelled", 6)
 
 
-async def test_a_change_that_all_processes_tell_of_is_told_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_change_that_all_processes_tell_of_is_told_once(tmp_path: Path) -> None:
     """Each process tells of it: the client reads again once, when none is behind."""
-    monkeypatch.setattr(pool_module, "WAIT", 3600.0)
-    lab = EraLab(tmp_path, "pool", modern=True, size=3)
+    delays = {"gather": 3600.0}
+    lab = EraLab(tmp_path, "pool", modern=True, size=3, delays=delays)
 
     async def tell(process: int, method: str, **params: Any) -> None:
         told = tool("tell", "change", method=method, params=params)
@@ -236,7 +233,7 @@ async def test_a_change_that_all_processes_tell_of_is_told_once(
             assert [m["params"].get("uri") for m in told] == ["u:1", "u:2", None]
             await client.silent()
         # the others have nothing to tell
-        monkeypatch.setattr(pool_module, "WAIT", 0.01)
+        lab.assignment.changes.seconds = 0.01
         await tell(1, "tools/list_changed")
         for client in (one, legacy):
             assert (await client.recv())["method"] == "notifications/tools/list_changed"

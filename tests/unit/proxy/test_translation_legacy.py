@@ -354,9 +354,9 @@ async def test_a_subscription_that_takes_too_long(tmp_path: Path) -> None:
     assert lab.read("subscriptions/listen")[1]["id"] in cancelled
 
 
-async def test_rounds_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("wirespeed.proxy.translation.input_requests.BACKOFF", Backoff(0.0, 0.0))
-    lab = EraLab(tmp_path, "shared", modern=True)
+async def test_rounds_without_end(tmp_path: Path) -> None:
+    delays = {"rounds": Backoff(0.0, 0.0)}
+    lab = EraLab(tmp_path, "shared", modern=True, delays=delays)
     async with lab.serving():
         one, _ = await lab.legacy()
         got = await one.ask(tool(1, "ask", rounds=99))

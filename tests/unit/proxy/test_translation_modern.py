@@ -399,11 +399,8 @@ async def test_no_request_over_http_sets_the_level_of_a_shared_server(tmp_path: 
     assert not lab.read("logging/setLevel")
 
 
-async def test_a_round_whose_client_does_not_come_back(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("wirespeed.proxy.translation.input_requests.ROUND_TTL", 0.05)
-    lab = EraLab(tmp_path, "session", modern=False)
+async def test_a_round_whose_client_does_not_come_back(tmp_path: Path) -> None:
+    lab = EraLab(tmp_path, "session", modern=False, delays={"answer": 0.05})
     async with lab.serving():
         one = await lab.client(ALL)
         await one.ask(tool(1, "ask", method="elicitation/create"))

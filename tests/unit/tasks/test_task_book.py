@@ -103,10 +103,10 @@ class Somebody:
         self.closed = asyncio.get_running_loop().create_future()
 
 
-def a_book(store: TaskStore, **settings: Any) -> TaskRuntime:
+def a_book(store: TaskStore, **times: float) -> TaskRuntime:
     """The book of a server's tasks on the running loop."""
-    times = TaskSettings(**{"ttl": None, "max_ttl": None, "poll": 1} | settings)
-    return TaskRuntime(store, times, asyncio.get_running_loop())
+    settings = TaskSettings(ttl=None, max_ttl=None, poll=1)
+    return TaskRuntime(store, settings, asyncio.get_running_loop(), **times)
 
 
 async def test_what_changes_elsewhere_is_told() -> None:
@@ -130,9 +130,7 @@ async def test_what_changes_elsewhere_is_told() -> None:
     await book.close()
 
 
-async def test_many_who_wait_for_one_task_look_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("wirespeed.server.tasks.book.LOOK_EVERY", 0.001)
-
+async def test_many_who_wait_for_one_task_look_once() -> None:
     class Counted(Shared):
         watched = asked = 0
 
@@ -152,7 +150,7 @@ async def test_many_who_wait_for_one_task_look_once(monkeypatch: pytest.MonkeyPa
         return last
 
     store = Counted()
-    book = a_book(store)
+    book = a_book(store, look_every=0.001)
     await book.ready()
     task = a_task()
     await store.create(task)
@@ -315,10 +313,8 @@ async def test_the_end_of_a_task_is_stored_when_the_store_can(
 
 
 async def test_a_store_that_fails_for_a_while_is_watched_on(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr("wirespeed.server.tasks.book.LOOK_EVERY", 0.001)
-
     class Locked(Shared):
         fails = 0
 
@@ -330,7 +326,7 @@ async def test_a_store_that_fails_for_a_while_is_watched_on(
 
     caplog.clear()
     store = Locked()
-    book = a_book(store)
+    book = a_book(store, look_every=0.001)
     await book.ready()
     task = a_task()
     await store.create(task)
@@ -427,17 +423,15 @@ async def test_a_store_that_could_not_be_opened_is_opened_by_the_next(
 
 
 async def test_a_store_that_does_not_close_does_not_hold_its_server(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr("wirespeed.server.tasks.book.CLOSE_TIMEOUT", 0.05)
-
     class Stuck(MemoryTaskStore):
         async def close(self) -> None:
             await asyncio.Event().wait()
 
-    shop = Workshop(Stuck())
-    async with Client(shop.server, era="modern", extensions=[TASKS]) as client:
-        await (await client.start_tool("blocking", {"n": 1})).result()
+    book = a_book(Stuck(), close_timeout=0.05)
+    await book.ready()
+    await book.close()
     assert "the task store needs more than 0.05 s to close" in caplog.text
 
 

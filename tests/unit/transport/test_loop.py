@@ -47,10 +47,7 @@ def test_run_gives_the_result_or_the_exception(loop_of_children: str) -> None:
         loop_module.run(fail())
 
 
-def test_run_ends_although_a_task_ignores_its_cancellation(
-    loop_of_children: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(loop_module, "LAST_WAIT", 0.01)
+def test_run_ends_although_a_task_ignores_its_cancellation(loop_of_children: str) -> None:
     cancelled: list[str] = []
 
     async def stubborn() -> None:
@@ -71,7 +68,7 @@ def test_run_ends_although_a_task_ignores_its_cancellation(
         await asyncio.sleep(0)
         return tasks
 
-    tasks = loop_module.run(main())
+    tasks = loop_module.run(main(), last_wait=0.01)
     assert sorted(cancelled) == ["polite", "stubborn"]
     assert [task.done() for task in tasks] == [False, True]
 

@@ -29,9 +29,6 @@ logger = logging.getLogger("wirespeed.client")
 
 # Seconds after the exit of a program within which its pipes end, unless another process holds them.
 PIPES_END = 0.25
-# Seconds that this other process has to answer: with and without earlier output of the server.
-ANSWER = 5.0
-FIRST_ANSWER = 30.0
 # Seconds in which a program whose output has ended exits.
 SETTLED = 2.0
 # Seconds of each step of the end of a program that could not be used.
@@ -73,8 +70,9 @@ class StdioChannel:
 
     probe_was_read = True
 
-    def __init__(self, target: Stdio) -> None:
+    def __init__(self, target: Stdio, delays: Delays = DELAYS) -> None:
         self.target = target
+        self._delays = delays
         self.child: Child | None = None
         self._connection: ClientConnection | None = None
         self._watching: asyncio.Task[None] | None = None
@@ -110,7 +108,7 @@ class StdioChannel:
         wire = connection.wire
         seen = wire.bytes_in
         asked = connection.probe()
-        seconds = ANSWER if seen else FIRST_ANSWER
+        seconds = self._delays.answer if seen else self._delays.first_answer
         if asked is None:
             await asyncio.sleep(seconds)
         else:
@@ -250,7 +248,7 @@ def channel_for(target: Target, delays: Delays = DELAYS) -> Channel:
     from wirespeed.transport.child.command import Stdio
 
     if isinstance(target, Stdio):
-        return StdioChannel(target)
+        return StdioChannel(target, delays)
 
     if not isinstance(target, Http | WebSocket | Socket):
         return MemoryChannel(target)

@@ -41,8 +41,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("wirespeed.proxy")
 
-# Seconds that a change waits for the other servers of the pool to tell of it, too.
-WAIT = 0.2
 # Changes that wait at once; further ones do not.
 MAX_GATHERED = 1000
 
@@ -61,14 +59,16 @@ class _Change:
 
 
 class GatheredChanges:
-    """The changes of one pool. Each is told when all servers have told of it, or after `WAIT`: a
+    """The changes of one pool. Each is told when all servers have told of it, or after a while: a
     client that reads again then reads from no server that does not know of the change yet.
 
     Args:
         n_servers: Returns how many servers have the subscriptions.
+        seconds: How long that is.
     """
 
-    def __init__(self, n_servers: Callable[[], int]) -> None:
+    def __init__(self, n_servers: Callable[[], int], seconds: float) -> None:
+        self.seconds = seconds
         self._n_servers = n_servers
         self._waiting: dict[tuple[Side, int, str, str], _Change] = {}
 
@@ -84,7 +84,7 @@ class GatheredChanges:
         if change is None:
             if len(self._waiting) >= MAX_GATHERED:
                 return False
-            timer = upstream.loop.call_later(WAIT, self._tell, key)
+            timer = upstream.loop.call_later(self.seconds, self._tell, key)
             change = self._waiting[key] = _Change(upstream, message, route, timer)
         change.servers.add(upstream)
         if len(change.servers) >= n_servers:
@@ -150,7 +150,9 @@ class Pool:
         self._choice = None if self.has_one else LeastLoaded()
         self._seals = Seals(config.name)
         self.task_names = TaskNames()
-        self.changes = GatheredChanges(lambda: sum(one.upstream is not None for one in self.modern))
+        self.changes = GatheredChanges(
+            lambda: sum(one.upstream is not None for one in self.modern), config.delays.gather
+        )
         self._homes: dict[Downstream, Legacy | None] = {}
         self._waiting = Waiting()  # until the eras are known
         self._refusal: tuple[int, str] | None = None

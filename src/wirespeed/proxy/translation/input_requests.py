@@ -31,23 +31,19 @@ from wirespeed.protocol.revisions import (
 from wirespeed.proxy.downstream import principal_of
 from wirespeed.proxy.translation.request_edits import Suspended, open_requests
 from wirespeed.proxy.translation.results import encode, members_of
-from wirespeed.transport.backoff import Backoff
 
 if TYPE_CHECKING:
     from wirespeed._core.envelope import Message
     from wirespeed.proxy.downstream import Downstream
     from wirespeed.proxy.upstream import Upstream
+    from wirespeed.transport.backoff import Backoff
 
-# Of a client of 2026-07-28: rounds that wait for it at a time, questions that wait for a round, and
-# seconds that it has for an answer.
+# Of a client of 2026-07-28: rounds that wait for it at a time, and questions that wait for a round.
 MAX_OPEN_ROUNDS = 64
 MAX_WAITING = 64
-ROUND_TTL = 600.0
-# Of a legacy client: rounds of one request, questions of one round, and what is waited before a
-# round without questions.
+# Of a legacy client: rounds of one request, and questions of one round.
 MAX_ROUNDS = 16
 MAX_QUESTIONS = 16
-BACKOFF = Backoff(0.05, 5.0)
 
 INPUT_METHODS = REVISIONS[LATEST_MODERN].input_methods
 _NOBODY = "no request of the client is open that may be answered with this question"
@@ -57,10 +53,12 @@ META_CAPABILITIES = f"params._meta.{META_CLIENT_CAPABILITIES}"
 
 
 class InputRequests:
-    """The questions of legacy servers to one client of 2026-07-28, in rounds."""
+    """The questions of legacy servers to one client of 2026-07-28, in rounds. It has ``seconds`` to
+    answer one."""
 
-    def __init__(self, downstream: Downstream, end: bytes) -> None:
+    def __init__(self, downstream: Downstream, end: bytes, seconds: float) -> None:
         self._downstream = downstream
+        self._seconds = seconds
         self._end = end
         self._open: dict[str, _Round] = {}
         self._questions: deque[tuple[Upstream, Message]] = deque()
@@ -90,7 +88,7 @@ class InputRequests:
             principal_of(self._downstream),
             questions,
             Suspended(self._downstream, request, result),
-            self._downstream.loop.call_later(ROUND_TTL, self._expire, handle),
+            self._downstream.loop.call_later(self._seconds, self._expire, handle),
         )
 
     def resume(self, message: Message, handle: str, responses: Raw | None) -> None:
@@ -194,11 +192,12 @@ async def input_responses(
     result: dict[str, Raw],
     declared: dict[str, Any],
     n: int,
+    pauses: Backoff,
 ) -> dict[str, Raw]:
     """Ask the client what a server wants to know. Returns what the next request has besides.
 
-    ``n``: How many rounds there were. ProtocolError: the client cannot be asked, or does not
-    answer; it is the answer to its request.
+    ``n``: How many rounds there were. ``pauses``: Before rounds without questions. ProtocolError:
+    the client cannot be asked, or does not answer; it is the answer to its request.
     """
     if n >= MAX_ROUNDS:
         raise ProtocolError(
@@ -211,7 +210,7 @@ async def input_responses(
     if "requestState" in result:
         more["requestState"] = result["requestState"]
     if not inputs:
-        await asyncio.sleep(BACKOFF.pause(n))
+        await asyncio.sleep(pauses.pause(n))
         return more
     questions = [members_of(one) for one in inputs.values()]
     asked = [

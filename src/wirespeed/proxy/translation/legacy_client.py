@@ -258,7 +258,9 @@ class LegacyClient(Translator):
 
     async def _round(self, request: Message, result: dict[str, Raw], n: int) -> None:
         """Ask the client, then send its request again."""
-        more = await input_responses(self.downstream, request, result, self.capabilities, n)
+        more = await input_responses(
+            self.downstream, request, result, self.capabilities, n, self.delays.rounds
+        )
         params = members_of(request.params)
         meta = self.meta() | members_of(params.get("_meta"))
         text = whole(request.method, {**params, **more, "_meta": meta})

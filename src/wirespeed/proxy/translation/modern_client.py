@@ -87,7 +87,7 @@ class ModernClient(Translator):
             end = b',"_meta":' + encode({META_SERVER_INFO: self._info})
         self._level = None
         self._listening = ListenRequests(self.downstream, upstream, self._offered)
-        self._rounds = InputRequests(self.downstream, end)
+        self._rounds = InputRequests(self.downstream, end, self.delays.answer)
         translation = Lowering(ending + end, self._answered, self._called)
         translation.tracks = any(name in capabilities for name in CAPABILITY_OF.values())
         self.downstream.bind(self.downstream.binding.translated(translation))

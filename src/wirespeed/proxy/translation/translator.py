@@ -10,6 +10,7 @@ import msgspec
 
 from wirespeed.errors import ProtocolError, RemoteError, WirespeedError
 from wirespeed.protocol import codes
+from wirespeed.proxy.backend_config import DELAYS, BackendDelays
 from wirespeed.proxy.binding import UNBOUND, Binding
 from wirespeed.proxy.downstream import DeferredRequest
 from wirespeed.proxy.isolation.instance import guarded
@@ -181,6 +182,12 @@ class Translator:
         self._before = self._own.pass_to(self)
         self._own.bind(UNBOUND)
         return self._own
+
+    @property
+    def delays(self) -> BackendDelays:
+        """The delays around the server."""
+        config = self.downstream.service.config
+        return DELAYS if config is None else config.delays
 
     @property
     def _patience(self) -> float | None:

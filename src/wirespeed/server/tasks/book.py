@@ -120,11 +120,24 @@ class _Client:
 
 
 class TaskRuntime:
-    """The tasks of one server on one event loop."""
+    """The tasks of one server on one event loop.
+
+    Args:
+        look_every: Seconds between two looks at a shared store.
+        close_timeout: Seconds that the store has to close.
+    """
 
     def __init__(
-        self, store: TaskStore, settings: TaskSettings, loop: asyncio.AbstractEventLoop
+        self,
+        store: TaskStore,
+        settings: TaskSettings,
+        loop: asyncio.AbstractEventLoop,
+        *,
+        look_every: float = LOOK_EVERY,
+        close_timeout: float = CLOSE_TIMEOUT,
     ) -> None:
+        self._look_every = look_every
+        self._close_timeout = close_timeout
         self.loop = loop
         self.store = store
         self.settings = settings
@@ -327,7 +340,7 @@ class TaskRuntime:
             while watched := {
                 *self.workers.task_ids, *self.listeners.listened, *self.listeners.waited
             }:  # fmt: skip
-                await asyncio.sleep(LOOK_EVERY)
+                await asyncio.sleep(self._look_every)
                 self._looked = {key: at for key, at in self._looked.items() if key in watched}
                 for task_id in watched:
                     try:
@@ -362,7 +375,7 @@ class TaskRuntime:
         begun = False
         while True:
             with self.listeners.waiting(task_id) as waiter:
-                pause: float | None = LOOK_EVERY
+                pause: float | None = self._look_every
                 try:
                     task = await self.find(connection, task_id)
                 except Exception as exc:
@@ -456,10 +469,11 @@ class TaskRuntime:
         await self.workers.wait(HANDLER_GRACE)
         for work in (self.settled, self._close_store):
             try:
-                async with asyncio.timeout(CLOSE_TIMEOUT):
+                async with asyncio.timeout(self._close_timeout):
                     await work()
             except TimeoutError:
-                logger.error("the task store needs more than %g s to close", CLOSE_TIMEOUT)
+                seconds = self._close_timeout
+                logger.error("the task store needs more than %g s to close", seconds)
             except Exception:
                 logger.exception("the task store failed")
 

@@ -46,7 +46,7 @@ log = logging.getLogger("wirespeed.stdio")
 # group, and for the kernel to carry out SIGKILL (only uninterruptible I/O takes longer).
 _LINGER = 0.1
 _POLL = 0.01
-KILL_WAIT = 5.0
+_KILL_WAIT = 5.0
 
 # Linux gives tiny pipes to a user whose pipes have 64 MiB, so only the first children of a process
 # get big pipes.
@@ -108,6 +108,7 @@ class Child:
     release: Callable[[int], None] | None = None
     on_exit: Callable[[], None] | None = None
     """Called on the thread of the loop when the child itself has exited."""
+    _kill_wait = _KILL_WAIT
 
     def __init__(self, target: Stdio) -> None:
         """Use :meth:`launch`."""
@@ -304,7 +305,7 @@ class Child:
                 group.signal(signal.SIGCONT)  # a stopped process cannot act on SIGTERM
                 if not await self._gone_within(term_grace):
                     group.signal(signal.SIGKILL)
-                    if not await self._gone_within(KILL_WAIT):
+                    if not await self._gone_within(self._kill_wait):
                         log.warning("process group %d is still there after SIGKILL", self.pid)
         finally:
             # Closes the descriptors; after a cancellation, or at the end of the loop, kills too.

@@ -13,7 +13,7 @@ from lab.client import CHILDREN, alive, until
 from lab.wording import raises
 
 from wirespeed import Client, Stdio
-from wirespeed.client.connection import channels
+from wirespeed.client.timeouts import DELAYS
 from wirespeed.errors import CallTimeout, ChildExited
 from wirespeed.litemcp import LiteClient
 
@@ -25,20 +25,26 @@ def leaving(*args: str, **options: Any) -> Stdio:
     return Stdio(sys.executable, [LEAVES, *args], ENV, stderr="discard", **options)
 
 
-@pytest.fixture
-def short(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(channels, "ANSWER", 0.3)
-    monkeypatch.setattr(channels, "FIRST_ANSWER", 0.3)
+class ShortClient(Client):
+    _delays = DELAYS._replace(answer=0.3, first_answer=0.3)
 
 
-@pytest.fixture
-def fair(monkeypatch: pytest.MonkeyPatch) -> None:
+class ShortLiteClient(LiteClient):
+    _delays = ShortClient._delays
+
+
+class FairClient(Client):
     """As short as a server that has to start beside other tests can bear."""
-    monkeypatch.setattr(channels, "ANSWER", 2.0)
+
+    _delays = DELAYS._replace(answer=2.0)
 
 
-async def test_calls_fail_with_the_exit_status(short: None, era: Any) -> None:
-    async with Client(leaving(), era=era, timeout=None) as client:
+class FairLiteClient(LiteClient):
+    _delays = FairClient._delays
+
+
+async def test_calls_fail_with_the_exit_status(era: Any) -> None:
+    async with ShortClient(leaving(), era=era, timeout=None) as client:
         both = [client.call_tool("die", {"status": 5}), client.call_tool("pid")]
         async with asyncio.timeout(20):
             errors = await asyncio.gather(*both, return_exceptions=True)
@@ -49,8 +55,8 @@ async def test_calls_fail_with_the_exit_status(short: None, era: Any) -> None:
             assert "the server exited with status 5" in str(error)
 
 
-async def test_the_server_is_started_again(short: None) -> None:
-    async with Client(leaving(restart=1), timeout=None) as client:
+async def test_the_server_is_started_again() -> None:
+    async with ShortClient(leaving(restart=1), timeout=None) as client:
         async with asyncio.timeout(20):
             with pytest.raises(ChildExited):
                 await client.call_tool("die", {"status": 5})
@@ -63,9 +69,9 @@ async def test_a_time_limit_tells_the_exit_status() -> None:
             await client.call_tool("die", {"status": 5}, timeout=1)
 
 
-async def test_a_wrapper_may_exit_before_its_server(fair: None, era: Any) -> None:
+async def test_a_wrapper_may_exit_before_its_server(era: Any) -> None:
     target = leaving("3", sys.executable, LEAVES)
-    async with Client(target, era=era) as client:
+    async with FairClient(target, era=era) as client:
         pid = (await client.call_tool("pid")).structured_content["result"]
         await until(lambda: len(asyncio.all_tasks()) == 1)  # no more doubt about the server
         again = (await client.call_tool("pid")).structured_content["result"]
@@ -73,16 +79,16 @@ async def test_a_wrapper_may_exit_before_its_server(fair: None, era: Any) -> Non
     await until(lambda: not alive(pid))
 
 
-async def test_a_wrapper_of_a_lite_server(fair: None) -> None:
+async def test_a_wrapper_of_a_lite_server() -> None:
     lite = [sys.executable, str(CHILDREN / "lite_server.py"), "calculator"]
-    async with LiteClient(leaving("3", *lite)) as client:
+    async with FairLiteClient(leaving("3", *lite)) as client:
         name = (await client.info()).name
         await until(lambda: len(asyncio.all_tasks()) == 1)  # no more doubt about the server
         assert (await client.info()).name == name
 
 
-async def test_a_lite_server_that_is_none(short: None) -> None:
-    async with LiteClient(leaving("3", "sleep", "60")) as client:
+async def test_a_lite_server_that_is_none() -> None:
+    async with ShortLiteClient(leaving("3", "sleep", "60")) as client:
         began = time.monotonic()
         with pytest.raises(ChildExited) as caught:
             await client.info(timeout=30)

@@ -32,7 +32,6 @@ from lab.child import (
 from lab.wording import raises
 
 from wirespeed.errors import LaunchError
-from wirespeed.transport.child import process as process_module
 from wirespeed.transport.child.command import Stdio
 from wirespeed.transport.child.group import ProcessGroup
 from wirespeed.transport.child.process import Child
@@ -193,9 +192,12 @@ async def test_no_signal_reaches_a_group_that_is_gone(monkeypatch: Any) -> None:
     assert sent == []
 
 
+class HastyChild(Child):
+    _kill_wait = 0.01
+
+
 async def test_a_group_that_we_may_not_signal_is_given_up(monkeypatch: Any) -> None:
-    monkeypatch.setattr(process_module, "KILL_WAIT", 0.01)
-    child = await Child.launch(Stdio("sleep", ["60"]))
+    child = await HastyChild.launch(Stdio("sleep", ["60"]))
     with monkeypatch.context() as patch:
 
         def refuse(_pid: int, _number: int) -> None:
