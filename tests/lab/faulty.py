@@ -146,13 +146,24 @@ class Faulty:
                 handler = Lines(self, replies, end)
             else:
                 handler = Web(self, kind, replies)
-            server = await asyncio.start_server(handler, "127.0.0.1", 0, limit=2**24)
-            async with server:
-                port = port_of(server)
+
+            async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+                task = asyncio.current_task()
+                assert task is not None
+                self._later.add(task)
+                # cancelled at the end; asyncio of 3.11 logs a handler that was
+                with contextlib.suppress(asyncio.CancelledError), contextlib.closing(writer):
+                    await handler(reader, writer)
+
+            listening = await asyncio.start_server(handle, "127.0.0.1", 0, limit=2**24)
+            async with listening:
+                port = port_of(listening)
                 yield f"tcp://127.0.0.1:{port}" if kind == "tcp" else f"http://127.0.0.1:{port}/mcp"
         finally:
             for task in self._later:
                 task.cancel()
+            await asyncio.gather(*self._later, return_exceptions=True)
+            await asyncio.sleep(0)  # the transports close
 
     async def _answer(self, replies: Any, text: Any, send: Any, close: Any) -> None:
         delay, messages = replies(json.loads(text))
