@@ -76,6 +76,7 @@ INSIDE = {
         driver target plan tap recorded_calls
         series machine report
         compare
+        page
         session_driver lite_driver users
         client
         lite

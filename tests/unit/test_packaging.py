@@ -29,7 +29,7 @@ pytestmark = pytest.mark.own_environment
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "src" / "wirespeed"
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
-DATA = ("py.typed", "page.jinja", "page.css", "page.js")
+DATA = ("py.typed", "page.jinja", "page.css", "page.js", "uPlot.*")
 GENERATED = ("*.so", "*.c", "*.html", "*.egg-info", "__pycache__")
 
 BACKEND = "import sys; from setuptools import build_meta; print(build_meta.{hook}(sys.argv[1]))"

@@ -9,6 +9,7 @@ import re
 import shlex
 import signal
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
@@ -18,8 +19,11 @@ from wirespeed.cli.bench_compare import show_comparisons
 from wirespeed.cli.bench_work import BenchWork, ToolCalls, UsersCalls
 from wirespeed.cli.failures import Exit, Failure, cannot_start, complain, printable, usage
 from wirespeed.cli.session import Options, run, show_warnings
+from wirespeed.cli.targets import is_url
+from wirespeed.transport.schemes import public
 
 if TYPE_CHECKING:
+    from wirespeed.bench.compare import Comparison
     from wirespeed.bench.load import Result
     from wirespeed.bench.plan import Plan, Planned
     from wirespeed.bench.run import Run
@@ -31,6 +35,9 @@ _CALLS = 10_000
 _STEPS = 10
 _STEP = 5.0  # seconds
 _MAX_RUNS = 10_000
+# Options whose value is not shown on a page.
+_SECRETS = ("--token", "--header")
+_MAX_WORD = 400
 
 _CONDITION = re.compile(r"\s*([a-z_0-9]+)\s*(<=|>=|<|>)\s*([0-9.]+)\s*(us|ms|s|)\s*$")
 _COMPARE: dict[str, Callable[[float, float], bool]] = {
@@ -67,6 +74,7 @@ class Choices:
     fail_if: Sequence[str]
     json_file: str | None
     csv_file: str | None
+    html_file: str | None
     own: bool
 
     @property
@@ -81,6 +89,8 @@ def bench(options: Options, tool: str | None, text: str | None, choices: Choices
         raise usage("--era is for MCP: LiteMCP has one era")
     if options.log_level is not None:
         raise usage("--log-level is not for bench: log messages of the server are not shown")
+    if choices.html_file is not None:
+        import wirespeed.bench.page  # noqa: F401 - a package that is missing is found before any run
     plan = _plan(options, choices)
     conditions = [condition(one) for one in choices.fail_if]
     calls: BenchWork
@@ -332,8 +342,14 @@ def _check_owner(endpoint: Any, choices: Choices) -> None:
 def _write(results: list[Result], several: bool, choices: Choices) -> None:
     from wirespeed.bench.report import as_csv, as_json
 
+    comparisons = _comparisons(results)
     if choices.csv_file is not None:
         _write_file(choices.csv_file, as_csv(results).encode())
+    if choices.html_file is not None:
+        from wirespeed.bench.page import page
+
+        text = page(results, command_line(sys.argv[1:]), comparisons, time.time())
+        _write_file(choices.html_file, text.encode())
     if choices.json_file is not None:
         data = as_json(results, several)
         if choices.json_file == "-":
@@ -343,12 +359,34 @@ def _write(results: list[Result], several: bool, choices: Choices) -> None:
         _write_file(choices.json_file, data)
     out = show.console()
     bench_summary.show_results(out, results, several)
-    if choices.versus is not None and len({result.versus for result in results}) > 1:
-        from wirespeed.bench.compare import compare_all
-
-        even = len(results) // 2 * 2  # a run that was interrupted may lack its partner
+    if comparisons:
         out.print()
-        show_comparisons(out, compare_all(results[:even], None))
+        show_comparisons(out, comparisons)
+
+
+def _comparisons(results: list[Result]) -> list[Comparison]:
+    """Compare the two targets, as far as both were measured."""
+    from wirespeed.bench.compare import compare_all
+
+    whole = len(results) // 2 * 2  # of a pair that was interrupted one is missing
+    if not any(result.versus for result in results[:whole]):
+        return []
+    return compare_all(results[:whole], None)
+
+
+def command_line(args: Sequence[str]) -> str:
+    """Write the command line, without secrets and with long words cut."""
+    words, secret = ["wirespeed"], False
+    for arg in args:
+        option, equals, _ = arg.partition("=")
+        if secret:
+            word, secret = "…", False
+        elif option in _SECRETS:
+            word, secret = f"{option}=…" if equals else option, not equals
+        else:
+            word = shlex.quote(public(arg) if is_url(arg) else arg)
+        words.append(word if len(word) <= _MAX_WORD else f"{word[:_MAX_WORD]}…")
+    return printable(" ".join(words))
 
 
 def _write_file(path: str, data: bytes) -> None:

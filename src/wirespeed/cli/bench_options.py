@@ -216,6 +216,12 @@ def bench_options(command: F) -> F:
                 help="Write a table to a file, with a row for each run.",
             ),
             click.option(
+                "--html",
+                "html_file",
+                metavar="FILE",
+                help="Write a page with plots to a file.",
+            ),
+            click.option(
                 "--i-own-this-target",
                 "own",
                 is_flag=True,

@@ -35,6 +35,7 @@ _PACKAGES = {
     "click": "'wirespeed[cli]'",
     "rich": "'wirespeed[cli]'",
     "hdrh": "'wirespeed[bench]'",
+    "jinja2": "'wirespeed[cli]'",
     "joserfc": "'wirespeed[auth]'",
     "orjson": "orjson",
     "websockets": "websockets",
