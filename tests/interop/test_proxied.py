@@ -41,7 +41,8 @@ async def proxied(folder: Path) -> AsyncIterator[str]:
     for server in servers.values():
         server["proxy"] = {"isolation": "shared"}
     config = folder / "proxy.json"
-    listen = {"listen": ["http://127.0.0.1:0/mcp"]}
+    # starts take long where much else runs
+    listen = {"listen": ["http://127.0.0.1:0/mcp"], "readyWithin": 60}
     config.write_text(json.dumps({"mcpServers": servers, "proxy": listen}))
     child = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "wirespeed", "proxy", "--config", str(config)),
