@@ -26,8 +26,6 @@ WAITS = {
     "wirespeed.client.http.exchanges.MAX_RETRY",
     "wirespeed.client.http.exchanges.RETRY",
     "wirespeed.server.dependencies.scope.LAST_WAIT",
-    "wirespeed.transport.net.listener.ACCEPT_PAUSE",
-    "wirespeed.transport.net.listener.QUIET",
 }
 
 

@@ -50,12 +50,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("wirespeed.server")
 
 ACCEPTS_A_TURN = 64
-# After a burst, the memory that the allocator keeps goes back to the system: when half of the
-# connections have left, of at least so many, and none of those left comes back within some seconds.
-BURST = 32
-QUIET = 5.0
-MAX_KEPT = 8 * 1024 * 1024  # bytes that the allocator may keep
-ACCEPT_PAUSE = 1.0  # seconds without accepting when descriptors or memory run out
+MAX_KEPT = 8 * 1024 * 1024  # bytes that the allocator may keep after a burst
 MAX_REFUSALS = 64  # connections above `max_connections` that receive a refusal
 OUT_OF = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
@@ -71,7 +66,15 @@ class Listener:
         options: The options of the listener.
         mailbox: Where other workers pass on connections to this one.
         alive: What keeps the services alive.
+
+    Attributes:
+        accept_pause: Seconds without accepting when descriptors or memory run out.
+        burst, quiet: Memory goes back to the system when half of at least so many connections have
+            left, and none of these comes back within so many seconds.
     """
+
+    accept_pause = 1.0
+    burst, quiet = 32, 5.0
 
     def __init__(
         self,
@@ -224,8 +227,8 @@ class Listener:
             except (OSError, MemoryError) as exc:
                 if isinstance(exc, MemoryError) or exc.errno in OUT_OF:
                     self.stop_accepting()
-                    self._resume = self.loop.call_later(ACCEPT_PAUSE, self.start)
-                    logger.error("no connections are accepted for %g s: %s", ACCEPT_PAUSE, exc)
+                    self._resume = self.loop.call_later(self.accept_pause, self.start)
+                    logger.error("no connections are accepted for %g s: %s", self.accept_pause, exc)
                     return
                 continue  # the client has left
             try:
@@ -417,10 +420,10 @@ class Listener:
         self._keeper.forget(served)
         self._check_over()
         if self._release is None and not self._closing and self._is_quiet():
-            self._release = self.loop.call_later(QUIET, self._give_back)
+            self._release = self.loop.call_later(self.quiet, self._give_back)
 
     def _is_quiet(self) -> bool:
-        return self._most >= BURST and 2 * self.n_connections <= self._most
+        return self._most >= self.burst and 2 * self.n_connections <= self._most
 
     def _give_back(self) -> None:
         """A burst of connections is over, unless as many have come again."""

@@ -109,9 +109,8 @@ async def test_beyond_this_machine_every_host_is_good_but_no_page_is() -> None:
         await (await Bare.connect(place.port, **own)).close()
 
 
-async def test_no_descriptors_left(monkeypatch: Any, caplog: Any) -> None:
+async def test_no_descriptors_left(caplog: Any) -> None:
     """Accepting pauses, is not tried again and again meanwhile, and goes on by itself."""
-    monkeypatch.setattr("wirespeed.transport.net.listener.ACCEPT_PAUSE", 0.05)
 
     class Full:
         """A listening socket of a process that has no descriptor left."""
@@ -130,6 +129,7 @@ async def test_no_descriptors_left(monkeypatch: Any, caplog: Any) -> None:
             return getattr(self.sock, name)
 
     async with serving(lab_server()) as place:
+        place.listener.accept_pause = 0.05
         (sock,) = place.listener.listening.sockets
         full = Full(sock)
         place.listener.stop_accepting()
@@ -162,9 +162,8 @@ async def test_memory_goes_back_after_a_burst(monkeypatch: pytest.MonkeyPatch) -
     """Once for each, and not when a few clients leave."""
     given: list[int] = []
     monkeypatch.setattr(listener, "give_back", given.append)
-    monkeypatch.setattr(listener, "BURST", 8)
-    monkeypatch.setattr(listener, "QUIET", 0.02)
     async with serving(lab_server()) as place:
+        place.listener.burst, place.listener.quiet = 8, 0.02
         for n in (1, 2):
             for _ in range(3):
                 await go(place, await come(place, 4))
@@ -181,9 +180,8 @@ async def test_memory_goes_back_after_a_burst(monkeypatch: pytest.MonkeyPatch) -
 async def test_memory_stays_while_a_burst_follows_another(monkeypatch: pytest.MonkeyPatch) -> None:
     given: list[int] = []
     monkeypatch.setattr(listener, "give_back", given.append)
-    monkeypatch.setattr(listener, "BURST", 8)
-    monkeypatch.setattr(listener, "QUIET", 1000.0)
     async with serving(lab_server()) as place:
+        place.listener.burst, place.listener.quiet = 8, 1000.0
         await go(place, await come(place, 8))
         again = await come(place, 8)
         place.listener._give_back()  # as its timer does
