@@ -130,13 +130,14 @@ class Faults:
         """Return the random numbers of one direction of a connection."""
         return random.Random(f"{self._seed}/{connection}/{direction}")
 
-    def next(self, source: random.Random) -> tuple[Fate, float]:
-        """Return what happens to the next message, and the seconds for which it is held."""
+    def next(self, source: random.Random, *, once: bool = False) -> tuple[Fate, float]:
+        """Return what happens to the next message, and the seconds for which it is held. ``once``:
+        It cannot be passed twice."""
         fate: Fate = "pass"
         number = source.random()
         for one, chance in self._chances.items():
             if number < chance:
-                fate = one
+                fate = "pass" if once and one == "duplicate" else one
                 break
             number -= chance
         self.counts[fate] += 1

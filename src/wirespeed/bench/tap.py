@@ -13,15 +13,16 @@ import queue
 import signal
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from wirespeed._core.framing.line import LineFramer
+from wirespeed._core.framing.websocket import WebSocketFramer
 from wirespeed._core.streams import FrameStream
 from wirespeed.errors import LaunchError
 from wirespeed.transport.child.process import launch_reason
 
 if TYPE_CHECKING:
-    from wirespeed.bench.faults import Faults
+    from wirespeed.bench.faults import Fate, Faults
     from wirespeed.bench.tap_file import From, TapFile
     from wirespeed.transport.child.command import Stdio
 
@@ -137,17 +138,31 @@ def _settle(future: asyncio.Future[Any], result: Any, error: OSError | None) -> 
         future.set_result(result)
 
 
-class Codec(Protocol):
-    """The messages in the bytes of one end of a connection."""
+class Codec:
+    """The messages in the bytes of one end of a connection. Abstract."""
 
     def decode(self, data: bytes) -> list[bytes]:
         """Take in bytes, and return the messages that end in them. Without bytes: the end."""
+        raise NotImplementedError
 
     def encode(self, message: bytes) -> bytes:
         """Return the bytes that carry a message to this end."""
+        raise NotImplementedError
+
+    def replies(self) -> bytes:
+        """Return the bytes with which the framing itself answers this end."""
+        return b""
+
+    def farewell(self) -> tuple[int, str] | None:
+        """Return how this end said goodbye; None: it has not."""
+        return None
+
+    def goodbye(self, code: int, reason: str) -> bytes:
+        """Return the bytes that say goodbye to this end."""
+        return b""
 
 
-class LineCodec:
+class LineCodec(Codec):
     """One message a line."""
 
     def __init__(self) -> None:
@@ -162,6 +177,47 @@ class LineCodec:
 
     def encode(self, message: bytes) -> bytes:
         return message + b"\n"
+
+
+class WebSocketCodec(Codec):
+    """The frames of RFC 6455, from behind the opening handshake.
+
+    Args:
+        role: What we are at this end.
+    """
+
+    def __init__(self, role: Literal["server", "client"]) -> None:
+        self._framer = WebSocketFramer(role, max_message=MAX_MESSAGE)
+        self._stream = FrameStream(self._framer)
+
+    def decode(self, data: bytes) -> list[bytes]:
+        self._framer.allow_control()
+        if data:
+            self._stream.receive_data(data)
+        else:
+            self._stream.receive_eof()
+        return [bytes(frame) for frame in self._stream if frame is not None]
+
+    def encode(self, message: bytes) -> bytes:
+        try:
+            self._framer.send_text(message)
+        except ValueError:  # it is not UTF-8
+            self._framer.send_binary(message)
+        return self.replies()
+
+    def replies(self) -> bytes:
+        return b"".join(self._stream.data_to_send())
+
+    def farewell(self) -> tuple[int, str] | None:
+        code = self._framer.close_code
+        return None if code is None else (code, self._framer.close_reason)
+
+    def goodbye(self, code: int, reason: str) -> bytes:
+        try:
+            self._framer.goodbye(code, reason)
+        except ValueError:  # a code that is not sent, such as that of a stream that just ended
+            self._framer.goodbye(1001)
+        return self.replies()
 
 
 class Cut(Exception):
@@ -207,24 +263,38 @@ class Lane:
         if tap.faults is not None:
             self._random = tap.faults.source(connection, sender)
 
-    async def run(self, source: ByteSource, sink: ByteSink, decoder: Codec, encoder: Codec) -> None:
+    async def run(
+        self,
+        source: ByteSource,
+        sink: ByteSink,
+        decoder: Codec,
+        encoder: Codec,
+        back: ByteSink | None = None,
+    ) -> None:
         """Pass what comes until its end. OSError: one of the two broke. Cut: so says a fault.
 
         Args:
             decoder: Of the sender.
             encoder: Of the receiver.
+            back: To the sender.
         """
         if self._tap.faults is not None:
-            await self._with_faults(source, sink, decoder, encoder)
+            await self._with_faults(source, sink, decoder, encoder, back)
             return
         while data := await source.read(READ_SIZE):
             # written down first: an answer is later than its request
             self._tap.note(self._sender, self._connection, decoder.decode(data))
+            decoder.replies()  # those of the ends pass
             await sink.send(data)
         self._tap.note(self._sender, self._connection, decoder.decode(b""))
 
     async def _with_faults(
-        self, source: ByteSource, sink: ByteSink, decoder: Codec, encoder: Codec
+        self,
+        source: ByteSource,
+        sink: ByteSink,
+        decoder: Codec,
+        encoder: Codec,
+        back: ByteSink | None,
     ) -> None:
         held = Held(sink)
         sending = asyncio.ensure_future(held.run())
@@ -238,16 +308,25 @@ class Lane:
                     if not await self.meet(encoder.encode(message), held):
                         over = True
                         break
+                if back is not None and (replies := decoder.replies()):
+                    await back.send(replies)
+            if (farewell := decoder.farewell()) is not None:
+                await held.put(encoder.goodbye(*farewell), 0.0)
             held.end()
             await sending
         finally:
             sending.cancel()
             await asyncio.wait((sending,))
 
+    def fate(self, *, once: bool = False) -> tuple[Fate, float]:
+        """Return what happens to the next message, and the seconds for which it is held. ``once``:
+        It cannot be passed twice."""
+        assert self._tap.faults is not None
+        return self._tap.faults.next(self._random, once=once)
+
     async def meet(self, data: bytes, held: Held) -> bool:
         """Let one message meet the faults. Whether others follow."""
-        assert self._tap.faults is not None
-        fate, seconds = self._tap.faults.next(self._random)
+        fate, seconds = self.fate()
         if fate == "cut":
             await held.put(data[: len(data) // 2], seconds, last=True)
         elif fate != "drop":

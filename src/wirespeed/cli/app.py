@@ -416,14 +416,16 @@ def bench(words: tuple[str, ...], command: list[str] | None, **settings: Any) ->
     short_help="Write down what a client and a server say.",
     epilog="\b\nExamples:\n"
     "  wirespeed record -o time.jsonl -- uvx mcp-server-time\n"
+    "  wirespeed record -o r.jsonl --listen http://127.0.0.1:9000/mcp \\\n"
+    "      --to https://tools.example/mcp\n"
     "  wirespeed record --fault drop=0.01,delay=5ms±2 -- uvx mcp-server-time",
 )
 @record_options
 @debug_option
 @click.pass_context
 def record(ctx: click.Context, /, **settings: Any) -> int:
-    """Stand between a client and the server that -- COMMAND starts, and write each message to a
-    file. A host starts this command in place of the server's.
+    """Stand between a client and the server that -- COMMAND starts, or that is at a URL, and write
+    each message to a file. A host starts this command in place of the server's.
 
     "wirespeed bench --replay FILE" asks a server the same again. With --fault, messages meet faults
     on their way.

@@ -279,6 +279,15 @@ def record_options(command: F) -> F:
                 "-o", "output", metavar="FILE", help="Write a line for each message to FILE."
             ),
             click.option(
+                "--listen",
+                metavar="URL",
+                help="Listen on http://HOST:PORT/PATH, ws://…, unix:PATH or tcp://HOST:PORT, port "
+                "0 for a free one.",
+            ),
+            click.option(
+                "--to", metavar="URL", help="With --listen: the server, such as https://HOST/PATH."
+            ),
+            click.option(
                 "--redact",
                 is_flag=True,
                 help="Write letters in place of arguments, results and errors; lengths stay.",
