@@ -74,8 +74,8 @@ INSIDE = {
         work
         script
         driver target plan tap recorded_calls
-        series machine report
-        compare
+        series machine report tap_net
+        compare tap_http
         page
         session_driver lite_driver users
         client

@@ -60,18 +60,18 @@ class Replay:
     Args:
         target: The server.
         parts: The connections.
+        load: As of `load_of`.
         speed: How much faster than in the record; None: each request is sent as soon as the answers
             that it followed are there.
         any_answer: Whether each answer of the right kind is right.
-        timeout: Seconds after which a request counts as missing.
         era: As of `wirespeed.Client`; None for that of the record.
         handshake_timeout: Seconds for each handshake.
         pids: Processes of the server whose cost is measured; None: the children of this process.
         watch: As of `wirespeed.bench.run.Run`.
+        remarks: Gets what differs in the first answers that are wrong.
 
     Attributes:
         busy, unsent, failure: As of `wirespeed.bench.run.Run`.
-        differing: What differs in the first answers that were wrong.
     """
 
     unsent = 0
@@ -80,34 +80,28 @@ class Replay:
         self,
         target: Target,
         parts: Sequence[Part],
+        load: Load,
         *,
         speed: float | None = 1.0,
         any_answer: bool = False,
-        timeout: float = 10.0,
         era: Era | None = None,
         handshake_timeout: float = 60.0,
         pids: Iterable[int] | None = None,
         watch: Watch | None = None,
+        remarks: list[str] | None = None,
     ) -> None:
         self.speed = speed
         self.any_answer = any_answer
-        self.timeout = timeout
+        self.timeout = load.timeout
         self.stopped = False
         self.recorder = Recorder(paced=speed is not None)
         self.busy = 0.0
         self.failure: WirespeedError | None = None
-        self.differing: list[str] = []
         self._target = target
         self._pids = None if pids is None else list(pids)
         self._watch = watch
-        self._asks = sum(step.asks for part in parts for step in part.steps)
-        self._load = Load(
-            connections=len(parts),
-            in_flight=max(part.in_flight for part in parts),
-            calls=self._asks,
-            warmup=0,
-            timeout=timeout,
-        )
+        self._load = load
+        self._remarks = [] if remarks is None else remarks
         self._began = 0.0
         self._first = min(part.steps[0].t for part in parts)
         self._players = [
@@ -116,10 +110,10 @@ class Replay:
 
     def differs(self, step: Step, what: str) -> None:
         """An answer differs from that of the record."""
-        if len(self.differing) < _MOST_DIFFERING:
+        if len(self._remarks) < _MOST_DIFFERING:
             name = step.params.get("name") if step.params is not None else None
             shown = f"{step.method} {decode(name)}" if name is not None else step.method
-            self.differing.append(f"{shown}: {what}")
+            self._remarks.append(f"{shown}: {what}")
 
     def stop(self) -> None:
         """Ask nothing more. `measure` returns when what was asked is answered."""
@@ -195,6 +189,18 @@ class Replay:
             sent += sum(session.bytes_out for session in player.sessions)
             received += sum(session.bytes_in for session in player.sessions)
         return sent, received
+
+
+def load_of(parts: Sequence[Part], timeout: float) -> Load:
+    """Return the load that the connections of a record are. ``timeout``: Seconds after which a
+    request counts as missing."""
+    return Load(
+        connections=len(parts),
+        in_flight=max(1, *(part.in_flight for part in parts)),
+        calls=sum(step.asks for part in parts for step in part.steps),
+        warmup=0,
+        timeout=timeout,
+    )
 
 
 async def _all(work: Iterable[Coroutine[Any, Any, None]]) -> None:

@@ -9,7 +9,6 @@ passes as it arrives. Messages are the bodies of JSON and the events of a stream
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -164,11 +163,14 @@ class _Connection:
                     )
                     break
         finally:
+            # what cannot wait comes first: a second cancellation may end the waits
             for task in self._others:
                 task.cancel()
             self._client.cancel()
             self._server.cancel()
             await close(self._to_server)
+            if self._others:
+                await asyncio.wait(self._others)
 
     # -- requests --------------------------------------------------------------------------------
 
@@ -262,14 +264,17 @@ class _Connection:
         framer.expect(method)
         stream = FrameStream(framer)
         reader, writer = streams
-        with contextlib.suppress(OSError):
+        try:
             writer.write(data)
             while framer.part != "end" and (more := await reader.read(READ_SIZE)):
                 stream.receive_data(more)
                 for _ in stream:
                     if framer.part == "head":
                         framer.take_pieces()
-        await close(writer)
+        except OSError:
+            pass  # nobody waits for it
+        finally:
+            await close(writer)
 
     # -- responses -------------------------------------------------------------------------------
 

@@ -167,5 +167,5 @@ async def join(
     finally:
         for way in ways:
             way.cancel()
-        await asyncio.wait(ways)
         await close(server[1])
+        await asyncio.wait(ways)

@@ -12,10 +12,11 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from wirespeed.cli import bench_live, bench_summary, show
 from wirespeed.cli.bench_compare import show_comparisons
+from wirespeed.cli.bench_replay import ReplayCalls
 from wirespeed.cli.bench_work import BenchWork, ToolCalls, UsersCalls
 from wirespeed.cli.failures import Exit, Failure, cannot_start, complain, printable, usage
 from wirespeed.cli.session import Options, run, show_warnings
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from wirespeed.bench.compare import Comparison
     from wirespeed.bench.load import Result
     from wirespeed.bench.plan import Plan, Planned
+    from wirespeed.bench.replay import Replay
     from wirespeed.bench.run import Run
     from wirespeed.client.connection.handshake import Era
 
@@ -69,6 +71,8 @@ class Choices:
     think: float
     expect: str | None
     users: str | None
+    replay: str | None
+    speed: float | Literal["max"] | None
     seed: int | None
     pids: Sequence[int]
     fail_if: Sequence[str]
@@ -84,24 +88,35 @@ class Choices:
 
 
 def bench(options: Options, tool: str | None, text: str | None, choices: Choices) -> int:
-    """Run loads, of a tool or of ``--users``. Exit code 1 if a ``--fail-if`` holds."""
+    """Run loads, of a tool, of ``--users`` or of a record. Exit code 1 if a ``--fail-if`` holds."""
     if options.lite and options.era is not None:
         raise usage("--era is for MCP: LiteMCP has one era")
     if options.log_level is not None:
         raise usage("--log-level is not for bench: log messages of the server are not shown")
     if choices.html_file is not None:
         import wirespeed.bench.page  # noqa: F401 - a package that is missing is found before any run
+    if choices.speed is not None and choices.replay is None:
+        raise usage("--speed is for --replay")
     plan = _plan(options, choices)
     conditions = [condition(one) for one in choices.fail_if]
     calls: BenchWork
-    if choices.users is not None:
+    if choices.replay is not None:
+        calls = replay = ReplayCalls(
+            choices.replay,
+            choices.speed or 1.0,
+            choices.expect,
+            plan.loads[0].timeout,
+            options.lite,
+        )
+        plan = replace(plan, loads=[replay.load])
+    elif choices.users is not None:
         if choices.expect is not None:
             raise usage("--expect is for TOOL; a file of --users says what its calls expect")
         calls = UsersCalls(choices.users, options.lite)
     else:
         calls = ToolCalls(tool or "", text, choices.expect or "any", options.lite)
     for load in plan.loads:
-        calls.work(load)  # what is wrong is found before any run
+        calls.check_load(load)  # what is wrong is found before any run
     sides = [options]
     if choices.versus is not None:
         sides.append(_versus(options, choices.versus))
@@ -225,7 +240,7 @@ class _Bench:
         self._plan = plan
         self._choices = choices
         self._conditions = conditions
-        self._current: Run | None = None
+        self._current: Run | Replay | None = None
         self._stopped = False
         self._unsent = 0
         self._failure: Exception | None = None
@@ -261,18 +276,8 @@ class _Bench:
     async def _measure(self, planned: Planned, side: _Side, watch: bench_live.Watch) -> Result:
         import msgspec
 
-        from wirespeed.bench.run import Run
-
-        run = self._current = Run(
-            side.endpoint,
-            self._calls.work(planned.load, side),
-            planned.load,
-            era=side.era,
-            handshake_timeout=side.handshake,
-            pids=self._choices.pids or None,
-            lite=side.lite,
-            watch=watch.show,
-        )
+        run = self._calls.run(side, planned.load, self._choices.pids or None, watch.show)
+        self._current = run
         result = await run.measure()
         self._unsent += run.unsent
         self._failure = run.failure
@@ -310,6 +315,8 @@ class _Bench:
 
     def _judged(self, results: list[Result]) -> int:
         """Report what is doubtful and which conditions hold. Returns the exit code."""
+        for text in self._calls.remarks:
+            complain(printable(text), level="warning")
         for text in bench_summary.warnings(results):
             complain(text, level="warning")
         if self._unsent:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from wirespeed.cli.failures import usage
 from wirespeed.cli.grammar import CallCommand, F
 
 _NUMBER = re.compile(r"(-?[0-9]+(?:\.[0-9]+)?(?:[eE][0-9]+)?)([kM]?)")
@@ -75,6 +76,20 @@ class _Rate(_Type):
         return tuple(found)
 
 
+class _Speed(_Type):
+    """A factor, such as ``10``, or ``max``."""
+
+    name = "speed"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> Any:
+        if not isinstance(value, str) or value == "max":
+            return value
+        found = _value(value, 1000)
+        if found is None or found <= 0:
+            self.fail(f"{value!r} is not a speed: write 1, 10 or max", param, ctx)
+        return found
+
+
 class BenchCommand(CallCommand):
     """``bench``, whose first word may be the name of a command of its own."""
 
@@ -95,8 +110,8 @@ class BenchCommand(CallCommand):
         return super().make_context(info_name, args, parent, **extra)
 
     def lasts(self, words: list[str]) -> bool:
-        """With ``--users`` nothing needs to follow COMMAND."""
-        return any(word == "--users" or word.startswith("--users=") for word in words)
+        """With ``--users`` and ``--replay`` nothing needs to follow COMMAND."""
+        return any(word.partition("=")[0] in ("--users", "--replay") for word in words)
 
 
 bench_json_option = click.option(
@@ -303,3 +318,38 @@ def record_options(command: F) -> F:
     ):
         command = option(command)
     return command
+
+
+def replay_options(command: F) -> F:
+    """Add the options of ``bench`` for a record."""
+    for option in (
+        click.option(
+            "--speed",
+            type=_Speed(),
+            metavar="X|max",
+            help="With --replay: X times as fast as in the record; max: each request as soon as "
+            "the answers are there that it followed. Default 1.",
+        ),
+        click.option(
+            "--replay",
+            metavar="FILE",
+            help='In place of TOOL and JSON: the requests of a record of "wirespeed record".',
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+# Options that say what a record says.
+_OF_LOADS = (
+    *("calls", "duration", "connections", "in_flight", "rate", "steps", "poisson", "sizes"),
+    *("warmup", "think", "users", "seed"),
+)
+
+
+def check_replay(ctx: click.Context) -> None:
+    """Check the options beside ``--replay``. Failure (2): one is not for it."""
+    for param in ctx.command.params:
+        given = ctx.get_parameter_source(param.name or "")
+        if param.name in _OF_LOADS and given is click.core.ParameterSource.COMMANDLINE:
+            raise usage(f"{param.opts[0]} is not for --replay: the record says what is asked when")

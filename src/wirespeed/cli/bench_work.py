@@ -10,11 +10,14 @@ from wirespeed.cli.tools import read_json
 from wirespeed.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from wirespeed import Client
     from wirespeed.bench.load import Load
+    from wirespeed.bench.replay import Replay
+    from wirespeed.bench.run import Run
     from wirespeed.bench.script import Scripts
+    from wirespeed.bench.series import Watch
     from wirespeed.bench.users import Place, Value
     from wirespeed.bench.work import Work
     from wirespeed.client.connection.handshake import Era
@@ -44,10 +47,34 @@ class Side(Protocol):
 
 
 class BenchWork:
-    """The base of what is to be done on a target. Subclasses define `work` and `_wanted`."""
+    """The base of what is to be done on a target. Subclasses define `work` and `_wanted`.
+
+    Attributes:
+        remarks: What the user should know after the runs.
+    """
 
     def __init__(self) -> None:
+        self.remarks: list[str] = []
         self._of_lite: dict[int, Tool] = {}  # by the id of the side
+
+    def check_load(self, load: Load) -> None:
+        """Look for faults for every target. Failure (2): there is one."""
+        self.work(load)
+
+    def run(self, side: Side, load: Load, pids: Sequence[int] | None, watch: Watch) -> Run | Replay:
+        """Return a run on a target."""
+        from wirespeed.bench.run import Run
+
+        return Run(
+            side.endpoint,
+            self.work(load, side),
+            load,
+            era=side.era,
+            handshake_timeout=side.handshake,
+            pids=pids,
+            lite=side.lite,
+            watch=watch,
+        )
 
     def work(self, load: Load, side: Side | None = None) -> Work | Scripts:
         """Return the work of a run. Failure (2): it is not possible. Without a ``side`` only faults

@@ -15,7 +15,7 @@ from lab.rows import every
 
 from wirespeed import Client, Stdio
 from wirespeed.bench.recorded_calls import Part, parts_of, without_moments
-from wirespeed.bench.replay import Replay
+from wirespeed.bench.replay import Replay, load_of
 from wirespeed.bench.tap_file import TapFile, read_record
 
 SERVER = """
@@ -86,8 +86,14 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Stdio:
     return Stdio(sys.executable, [path], inherit_env=True)
 
 
-async def counts_of(replay: Replay) -> dict[str, int]:
-    result = await replay.measure()
+def replay(
+    server: Stdio, found: list[Part], speed: float | None = None, timeout: float = 10, **more: Any
+) -> Replay:
+    return Replay(server, found, load_of(found, timeout), speed=speed, **more)
+
+
+async def counts_of(run: Replay) -> dict[str, int]:
+    result = await run.measure()
     return {name: count for name, count in result.counts.items() if count}
 
 
@@ -109,16 +115,16 @@ async def test_each_answer_is_compared_with_that_of_the_record(
         ("client", {"id": 8, "method": "ping"}), ("server", {"id": 8, "result": {}}),
         call(9, "echo", text="e"),
     ]  # fmt: skip
-    replay = Replay(server, parts(tmp_path, *lines), speed=None)
-    assert await counts_of(replay) == {
+    remarks: list[str] = []
+    assert await counts_of(replay(server, parts(tmp_path, *lines), remarks=remarks)) == {
         "ok": 4, "wrong": 2, "tool_errors": 1, "protocol_errors": 1, "cancelled": 1,
     }  # fmt: skip
-    assert replay.differing == [
+    assert remarks == [
         'tools/call echo: result.content[0].text is "b", and was "c"',
         "tools/call fails: a failure, and the record has a result",
         "tools/call echo: a result, and the record has a error",
     ]
-    loose = Replay(server, parts(tmp_path, *lines[:4]), speed=None, any_answer=True)
+    loose = replay(server, parts(tmp_path, *lines[:4]), any_answer=True)
     assert await counts_of(loose) == {"ok": 2}
 
 
@@ -134,9 +140,9 @@ async def test_requests_keep_their_times_and_follow_their_answers(
         await client.call_tool("counted")
     found = parts_of(*read_record(path))
     for speed, least in ((1.0, 0.6), (4.0, 0.2), (None, 0.2)):
-        replay = Replay(server, found, speed=speed)
-        result = await replay.measure()
-        assert result.counts["ok"] == result.calls == 6, replay.differing
+        remarks: list[str] = []
+        result = await replay(server, found, speed, remarks=remarks).measure()
+        assert result.counts["ok"] == result.calls == 6, remarks
         assert result.seconds >= least
         assert result.load.in_flight == 3
 
@@ -154,11 +160,10 @@ async def test_a_question_of_the_server_gets_the_answer_of_the_record(
         ("client", answer),
         text(1, "Ann"),
     ]
-    replay = Replay(server, parts(tmp_path, *lines), speed=None)
-    assert await counts_of(replay) == {"ok": 1}, replay.differing
+    assert await counts_of(replay(server, parts(tmp_path, *lines))) == {"ok": 1}
     # a second question has no answer
     lines = [*lines, call(2, "asks"), text(2, "Ann")]
-    counts = await counts_of(Replay(server, parts(tmp_path, *lines), speed=None))
+    counts = await counts_of(replay(server, parts(tmp_path, *lines)))
     assert counts == {"ok": 1, "tool_errors": 1}
 
 
@@ -166,14 +171,14 @@ async def test_what_was_cancelled_is_cancelled(server: Stdio, tmp_path: Path) ->
     cancel = {"method": "notifications/cancelled", "params": {"requestId": 1}}
     lines = [call(1, "waits", seconds=60), ("client", cancel), call(2, "echo", text="a")]
     lines += [text(2, "a")]
-    counts = await counts_of(Replay(server, parts(tmp_path, *lines), speed=None))
+    counts = await counts_of(replay(server, parts(tmp_path, *lines)))
     assert counts == {"ok": 1, "cancelled": 1}
 
 
 async def test_no_answer_in_time_is_missing(server: Stdio, tmp_path: Path) -> None:
     lines = [call(1, "waits", seconds=60), text(1, "waited")]
-    replay = Replay(server, parts(tmp_path, *lines), speed=None, timeout=0.3)
-    assert await counts_of(replay) == {"missing": 1}
+    found = parts(tmp_path, *lines)
+    assert await counts_of(replay(server, found, timeout=0.3)) == {"missing": 1}
 
 
 def test_what_a_server_chooses_is_handed_back(tmp_path: Path) -> None:
