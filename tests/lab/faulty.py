@@ -124,7 +124,7 @@ class Faulty:
     async def serving(self, transport: str) -> AsyncIterator[str]:
         """Serve ``tcp``, ``ws``, ``json``, ``events``, ``sse`` (HTTP+SSE), or ``lite-tcp``,
         ``lite-ws``, ``lite-http``. Yields the URL."""
-        self._later: set[asyncio.Task[None]] = set()
+        self._later: set[asyncio.Task[Any]] = set()
         kind = transport.removeprefix("lite-")
         replies = self.lite_replies if transport.startswith("lite-") else self.replies
         try:

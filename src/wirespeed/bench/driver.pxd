@@ -1,11 +1,12 @@
 from libc.stdint cimport int64_t
 
+from wirespeed._core.outbox cimport Outbox
 from wirespeed._core.span cimport Span
 from wirespeed.bench.recorder cimport Outcome, Recorder
 from wirespeed.bench.script cimport Scripts, Walk
 from wirespeed.bench.work cimport Work
 from wirespeed.client.connection.connection cimport Awaited
-from wirespeed.peer.connection cimport AskingConnection
+from wirespeed.peer.connection cimport OPEN, AskingConnection
 
 
 # How many calls may still begin, of all connections together.
@@ -55,18 +56,16 @@ cdef class Driver:
     cdef list spare                    # calls that are over, to be used again
 
     # -- for subclasses
-    cdef bint usable_c(self) except -1
-    cdef bint full_c(self) except -1
+    cdef bint linked                   # calls need a link; not over HTTP without a session
+    cdef Outbox outbox                 # of the connection; None: calls do not wait for the peer
+    cdef size_t output_high            # bytes in it while calls wait
     cdef bint comes_late_c(self) except -1
     cdef BenchCall new_call_c(self)
     # Send a call, until a time of the loop. It leaves with `Link.wrote_c` or `Link.flush_now`.
     cdef int write_c(self, BenchCall call, double deadline) except -1
 
-    cdef bint has_room_c(self) except -1
     cdef bint send_c(self, int64_t intended, int64_t now) except -1
     cdef bint step_c(self, int64_t now) except -1
-    cdef int ask_c(self, Work work, Walk walk, int64_t number, int64_t intended, int64_t now) \
-        except -1
     cdef int fill_c(self, int64_t now) except -1
     cdef int await_room_c(self) except -1
     cdef int rest_c(self) except -1
@@ -79,6 +78,13 @@ cdef class Driver:
     cdef int settle_c(self) except -1
     # An answer to no call that waits. `issued`: whether a call had this id.
     cdef int stray_c(self, object id, bint issued) except -1
+
+
+# Whether calls can be sent, now or when there is room.
+cdef inline bint usable(Driver driver) noexcept:
+    return driver.connection.phase == OPEN and (
+        driver.connection.link is not None or not driver.linked
+    )
 
 
 cdef class Pacer:

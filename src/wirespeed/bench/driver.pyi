@@ -2,6 +2,8 @@ from asyncio import AbstractEventLoop, Future
 from collections.abc import Callable
 from typing import final
 
+from typing_extensions import disjoint_base
+
 from wirespeed.bench.recorder import Recorder
 from wirespeed.bench.script import Scripts, Walk
 from wirespeed.bench.work import Work
@@ -17,8 +19,10 @@ class Budget:
     def over(self) -> bool: ...
     def close(self) -> None: ...
 
+@disjoint_base
 class BenchCall(Awaited): ...
 
+@disjoint_base
 class Driver:
     visit: Callable[[Driver, Walk, int, int], object] | None
     def __init__(

@@ -24,7 +24,7 @@ from wirespeed.bench.recorder cimport (
 from wirespeed.bench.script cimport Scripts, Walk
 from wirespeed.bench.work cimport Work
 from wirespeed.client.connection.connection cimport Awaited
-from wirespeed.peer.connection cimport OPEN, AskingConnection
+from wirespeed.peer.connection cimport AskingConnection
 
 import msgspec
 
@@ -113,6 +113,52 @@ cdef class BenchCall(Awaited):
     """A call of a load that waits for its answer."""
 
 
+cdef inline bint full(Driver driver) noexcept:
+    """Whether the peer does not read what was sent."""
+    return driver.outbox is not None and driver.outbox.size >= driver.output_high
+
+
+cdef inline bint has_room(Driver driver) noexcept:
+    return driver.live < driver.in_flight and usable(driver) and not full(driver)
+
+
+cdef inline int ask(
+    Driver driver, Work work, Walk walk, int64_t number, int64_t intended, int64_t now
+) except -1:
+    """Send a request of the work of a load, or of a user's."""
+    cdef BenchCall call = driver.spare.pop() if driver.spare else driver.new_call_c()
+    cdef double limit = driver.timeout
+    cdef bint sent = False
+    call.cancels = work.cancel_after < limit
+    if call.cancels:
+        limit = work.cancel_after
+    if walk is not None:
+        call.walk = walk
+    if work.arguments is not None and (walk is None or walk.cursor is None):
+        call.body = work.arguments.render_c(number, &call.expected)
+    else:
+        call.expected.p = NULL
+        call.body = None
+        if walk is not None and walk.cursor is not None:
+            call.body = encode({"cursor": walk.cursor})
+    if call.work is not work:
+        call.work = work
+    call.driver = driver
+    call.recorder = driver.recorder
+    call.intended = intended
+    call.sent = now
+    call.progress = -INFINITY
+    call.disordered = False
+    driver.live += 1
+    try:
+        driver.write_c(call, now / 1e9 + limit)
+        sent = True
+    finally:
+        if not sent:
+            driver.live -= 1
+    return 0
+
+
 cdef class Driver:
     """The calls over one connection. Subclasses know the protocol.
 
@@ -145,6 +191,7 @@ cdef class Driver:
             self.scripts = work
         else:
             self.work = work
+        self.linked = True
         self.in_flight = in_flight
         self.timeout = timeout
         self.think = think
@@ -166,19 +213,11 @@ cdef class Driver:
     @property
     def expects(self):
         """Whether answers to calls that took too long may still come."""
-        return bool(self.given_up) and self.usable_c() and self.comes_late_c()
+        return bool(self.given_up) and usable(self) and self.comes_late_c()
 
     def close(self):
         """Count nothing more of the connection."""
         self.pacer = None
-
-    cdef bint usable_c(self) except -1:
-        """Whether calls can be sent, now or when there is room."""
-        return self.connection.link is not None and self.connection.phase == OPEN
-
-    cdef bint full_c(self) except -1:
-        """Whether the peer does not read what was sent."""
-        raise NotImplementedError
 
     cdef bint comes_late_c(self) except -1:
         """Whether an answer can come after its call is over."""
@@ -209,7 +248,7 @@ cdef class Driver:
         self.recorder = recorder
         self.budget = budget
         self.idle = self.loop.create_future()
-        self.ask_c(walk.next_c(), walk, number, intended, now_c())
+        ask(self, walk.next_c(), walk, number, intended, now_c())
         if self.connection.link is not None:
             self.connection.link.wrote_c()
 
@@ -226,9 +265,6 @@ cdef class Driver:
         """The budget may be closed: see whether nothing is left to do."""
         self.settle_c()
 
-    cdef bint has_room_c(self) except -1:
-        return self.live < self.in_flight and self.usable_c() and not self.full_c()
-
     cdef bint send_c(self, int64_t intended, int64_t now) except -1:
         """Send the next call, or the first one of the next user. It leaves at the end of the
         delivery or with `Link.flush_now`. Whether there was one."""
@@ -240,14 +276,14 @@ cdef class Driver:
         if number < 0:
             return False
         if self.work is not None:
-            self.ask_c(self.work, None, number, intended, now)
+            ask(self, self.work, None, number, intended, now)
             return True
         walk = self.scripts.arrive_c()
         if walk.script.own_connection:
             self.live += 1
             self.visit(self, walk, number, intended)
         else:
-            self.ask_c(walk.next_c(), walk, number, intended, now)
+            ask(self, walk.next_c(), walk, number, intended, now)
         return True
 
     cdef bint step_c(self, int64_t now) except -1:
@@ -258,52 +294,26 @@ cdef class Driver:
             self.ready.clear()
             return False
         walk = self.ready.popleft()
-        self.ask_c(walk.next_c(), walk, number, now, now)
+        ask(self, walk.next_c(), walk, number, now, now)
         return True
-
-    cdef int ask_c(
-        self, Work work, Walk walk, int64_t number, int64_t intended, int64_t now
-    ) except -1:
-        cdef BenchCall call = self.spare.pop() if self.spare else self.new_call_c()
-        cdef double limit = self.timeout
-        call.cancels = work.cancel_after < limit
-        if call.cancels:
-            limit = work.cancel_after
-        call.expected.p = NULL
-        call.body = None
-        if walk is not None and walk.cursor is not None:
-            call.body = encode({"cursor": walk.cursor})
-        elif work.arguments is not None:
-            call.body = work.arguments.render_c(number, &call.expected)
-        call.driver = self
-        call.recorder = self.recorder
-        call.work = work
-        call.walk = walk
-        call.intended = intended
-        call.sent = now
-        call.progress = -INFINITY
-        call.disordered = False
-        self.live += 1
-        try:
-            self.write_c(call, now / 1e9 + limit)
-        except BaseException:
-            self.live -= 1
-            raise
-        return 0
 
     cdef int fill_c(self, int64_t now) except -1:
         """Send as many calls as fit."""
-        while self.live + self.pauses < self.in_flight and self.has_room_c():
-            if not (self.step_c(now) if self.ready else self.send_c(now, now)):
+        while self.live + self.pauses < self.in_flight and has_room(self):
+            if self.work is None and self.ready:
+                if not self.step_c(now):
+                    break
+            elif not self.send_c(now, now):
                 break
         if self.connection.link is not None:
             self.connection.link.wrote_c()
-        self.await_room_c()
+        if full(self):
+            self.await_room_c()
         return 0
 
     cdef int await_room_c(self) except -1:
-        """Go on when the server reads again: no answer may be left to do it."""
-        if not self.awaits_room and not self.budget.over and self.usable_c() and self.full_c():
+        """Go on when the server, which is `full`, reads again: no answer may be left to do it."""
+        if not self.awaits_room and not self.budget.over and usable(self):
             self.awaits_room = True
             self.connection.wait_for_room().add_done_callback(self._has_room)
         return 0
@@ -325,11 +335,11 @@ cdef class Driver:
     cdef int go_on_c(self, int64_t now) except -1:
         """Send what there is to send, and see whether nothing is left to do."""
         try:
-            if self.usable_c():
+            if usable(self):
                 if self.pacer is None:
                     self.fill_c(now)
                 else:
-                    if self.ready:
+                    if self.work is None and self.ready:
                         self.go_on_walking_c(now)
                     if self.pacer.held:
                         self.pacer.tick_c()
@@ -339,12 +349,12 @@ cdef class Driver:
 
     cdef int go_on_walking_c(self, int64_t now) except -1:
         """Send the next calls of users who came at the times of a pacer."""
-        while self.ready and self.has_room_c():
+        while self.ready and has_room(self):
             if not self.step_c(now):
                 break
         if self.connection.link is not None:
             self.connection.link.wrote_c()
-        if self.ready:
+        if self.ready and full(self):
             self.await_room_c()
         return 0
 
@@ -364,11 +374,10 @@ cdef class Driver:
 
     cdef int failed_c(self, BenchCall call, object exc) except -1:
         """No answer to a call will come."""
-        cdef bint usable = self.usable_c()
-        if usable and isinstance(exc, ConnectionLost) and exc.__cause__ is not None:
-            # of HTTP, where the other connections go on
-            call.recorder.count_c(CONNECTION_LOSS)
-        if usable and isinstance(exc, TransportError):
+        if usable(self) and isinstance(exc, TransportError):
+            if isinstance(exc, ConnectionLost) and exc.__cause__ is not None:
+                # of HTTP, where the other connections go on
+                call.recorder.count_c(CONNECTION_LOSS)
             self.rest_c()
         return self.ended_c(call, outcome_of(exc), now_c())
 
@@ -402,10 +411,10 @@ cdef class Driver:
 
     cdef int settle_c(self) except -1:
         cdef bint visited
-        if self.idle is None or self.idle.done():
+        if self.live or self.idle is None or self.idle.done():
             return 0
         visited = self.work is None and self.scripts is None and not self.ready
-        if self.live == 0 and (self.budget.over or visited or not self.usable_c()):
+        if self.budget.over or visited or not usable(self):
             self.idle.set_result(None)
         return 0
 
@@ -495,7 +504,7 @@ cdef class Pacer:
             self.turn += 1
             if self.turn == n:
                 self.turn = 0
-            if driver.has_room_c():
+            if has_room(driver):
                 return driver
         return None
 
@@ -515,7 +524,8 @@ cdef class Pacer:
                 self.held = True
                 self.held_until = now
                 for driver in self.drivers:
-                    driver.await_room_c()
+                    if full(driver):
+                        driver.await_room_c()
                 break
             if now - self.due > LATE_START and self.due > self.held_until:
                 self.recorder.late_starts += 1

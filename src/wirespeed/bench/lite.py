@@ -26,7 +26,7 @@ class LiteBenchClient(BenchClient):
     def new_driver(self, *args: Any) -> Driver:
         """Return the calls over the connection that was opened."""
         requests: Any = self.life.live
-        return LiteDriver(requests, *args)
+        return LiteDriver(requests, LIMITS.output_high, *args)
 
     @property
     def era(self) -> str:

@@ -20,6 +20,7 @@ class LiteDriver(Driver):
     def __init__(
         self,
         requests: LiteRequests,
+        output_high: int,
         work: Work | Scripts | None,
         recorder: Recorder,
         in_flight: int,

@@ -65,9 +65,13 @@ class LiteCall(LiteRequest):
 cdef class LiteDriver(Driver):
     """The calls over one connection of a client of LiteMCP (see `Driver`)."""
 
-    def __init__(self, requests, *args):
+    def __init__(self, requests, output_high, *args):
         Driver.__init__(self, requests, *args)
         self.requests = requests
+        self.linked = requests.wire is not None
+        if self.linked:
+            self.outbox = requests.wire.outbox
+            self.output_high = <size_t> output_high
         self.answered_ids = set()
         self.answered_before = set()
         requests.measure(self._stray)
@@ -81,12 +85,6 @@ cdef class LiteDriver(Driver):
     def close(self):
         self.requests.measure(None)
         Driver.close(self)
-
-    cdef bint usable_c(self) except -1:
-        return self.requests.usable
-
-    cdef bint full_c(self) except -1:
-        return self.requests.full
 
     cdef bint comes_late_c(self) except -1:
         return self.requests.wire is not None

@@ -1,4 +1,4 @@
-from typing import final
+from typing import Never, final
 
 from wirespeed.bench.recorder import Recorder
 from wirespeed.bench.work import Work
@@ -36,6 +36,7 @@ class Scripts:
 
 @final
 class Walk:
+    def __init__(self, *args: object, **kwargs: object) -> Never: ...
     @property
     def script(self) -> Script: ...
     @property

@@ -83,6 +83,8 @@ cdef class SessionDriver(Driver):
     def __init__(self, ClientConnection connection not None, *args):
         Driver.__init__(self, connection, *args)
         self.client = connection
+        self.outbox = connection.session.outbox
+        self.output_high = connection.session.output_high
         connection.measure(self._stray)
 
     @property
@@ -92,9 +94,6 @@ cdef class SessionDriver(Driver):
     def close(self):
         self.client.measure(None)
         Driver.close(self)
-
-    cdef bint full_c(self) except -1:
-        return self.client.session.outbox.size >= self.client.session.output_high
 
     cdef bint comes_late_c(self) except -1:
         # over HTTP an answer belongs to its request, but HTTP+SSE has one stream for all

@@ -53,10 +53,15 @@ class _Any(msgspec.Struct):
 cdef object decode_echo = msgspec.json.Decoder(_Echo).decode
 cdef object decode_any = msgspec.json.Decoder(_Any).decode
 cdef object decode_value = msgspec.json.Decoder().decode
-cdef dict decode_page = {}
-for method, member in PAGES.items():
+
+
+cdef object page_decoder(str member):
+    """Return the decoder of the result of a list: its nextCursor."""
     fields = [(member, list[msgspec.Raw]), ("nextCursor", str | None, None)]
-    decode_page[method] = msgspec.json.Decoder(msgspec.defstruct("_Page", fields)).decode
+    return msgspec.json.Decoder(msgspec.defstruct("_Page", fields)).decode
+
+
+cdef dict page_decoders = {method: page_decoder(member) for method, member in PAGES.items()}
 
 
 @cython.final
@@ -86,7 +91,7 @@ cdef class Work:
         self.check = check
         self.progress = progress
         self.cancel_after = cancel_after
-        self.decode_page = decode_page.get(method)
+        self.decode_page = page_decoders.get(method)
 
     cdef Outcome judge_c(self, Message m, Span expected) except *:
         cdef Span raw = span_of(m, WS_RESULT)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
-    from wirespeed.bench.load import Latency, Load, Result
+    from wirespeed.bench.load import Latency, Load, Result, UsersResult
 
 # Of a processor: with a larger share this process may be what is measured.
 _BUSY = 0.8
@@ -29,7 +29,7 @@ _FAULTS = {
     "wrong": "with a wrong answer",
     "missing": "without an answer",
     "refused": "refused, as the server has too many",
-    "cancelled": "cancelled",
+    "cancelled": "given up by their users",
     "duplicate": "answers to calls that were answered",
     "late": "answers that came too late",
     "unexpected": "messages that answer no call",
@@ -70,11 +70,26 @@ def _show_one(out: Console, result: Result) -> None:
         count = result.counts[name]
         if count:
             out.print(Text.assemble("  ", (f"{name:<18}", "red"), f"{count:,} {words}"))
+    for n, kind in enumerate(result.users):
+        out.print(Text(f"  {'' if n else 'users':<10}{_kind(kind)}"))
     if result.startup is not None:
         cold, warm = micro(result.startup.cold_us), micro(result.startup.warm_us)
         out.print(f"  start     first answer after {cold}, a later one {warm}")
     for label, words in zip(("cost", ""), _costs(result), strict=False):
         out.print(f"  {label:<10}{words}")
+
+
+def _kind(kind: UsersResult) -> str:
+    """Write a kind of users: ``agent: 120 calls, p50 2 ms, p99 5 ms, 3 not right``."""
+    latency = kind.latency_us
+    parts = [show.plural(kind.calls, "call")]
+    if kind.counts["ok"]:
+        parts += [f"p50 {micro(latency.p50)}", f"p99 {micro(latency.p99)}"]
+    cancelled = kind.counts["cancelled"]
+    wrong = kind.calls - kind.counts["ok"] - cancelled
+    parts += [f"{cancelled:,} cancelled"] if cancelled else []
+    parts += [f"{wrong:,} not right"] if wrong else []
+    return f"{printable(kind.name)}: {', '.join(parts)}"
 
 
 def load_text(load: Load) -> str:

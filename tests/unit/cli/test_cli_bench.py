@@ -295,6 +295,9 @@ steps = [{ list = "tools" }, { call = "sum", times = 4 }]
     (agent,) = result["users"]
     assert agent["name"] == "agent" and agent["calls"] == 100
 
+    done = wirespeed("bench", "--users", str(path), "--calls", "10", "--", *CALCULATOR)
+    assert re.search(r"\n  users     agent: 10 calls, p50 .*s, p99 .*s\n", done.stdout)
+
     path.write_text(path.read_text().replace('"add"', '"adds"'))
     done = wirespeed("bench", "--users", str(path), "--", *CALCULATOR)
     assert done.returncode == 2 and "there is no tool adds; there are add" in one_line(done)
