@@ -87,7 +87,11 @@ def test_each_fault_is_counted_as_what_it_is(
     rows = [(transport, fault) for transport in transports for fault in ROWS[transport]]
 
     async def main() -> list[Result]:
-        return await asyncio.gather(*(measured(*row) for row in rows))
+        # those that wait for their time limits do so together; the others one after another, so
+        # that no call waits for the processor
+        waiting = {row: measured(*row) for row in rows if "missing" in ROWS[row[0]][row[1]]}
+        waited = dict(zip(waiting, await asyncio.gather(*waiting.values()), strict=True))
+        return [waited[row] if row in waited else await measured(*row) for row in rows]
 
     found: dict[str, dict[str, dict[str, int]]] = {}
     for (transport, fault), result in zip(rows, run(main()), strict=True):
