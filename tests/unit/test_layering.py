@@ -75,6 +75,7 @@ INSIDE = {
         script
         driver target plan tap recorded_calls
         series machine report tap_net
+        merge
         compare tap_http
         page
         session_driver lite_driver users

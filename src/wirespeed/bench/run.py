@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from wirespeed.bench.client import BenchClient
@@ -43,11 +43,14 @@ class Run:
         lite: Whether the server speaks LiteMCP.
         watch: Called about once a second with the seconds since the begin and what was counted
             since the last time.
+        ready: Awaited before the first call that is measured.
 
     Attributes:
         busy: The share of a processor that this process used.
         unsent: Calls of an open loop that were due at its end, and that no connection had room for.
         failure: Why a connection that was lost could not be opened again.
+        series: The measured part of the run, over its time.
+        service_histogram: The times from the sending of each call, encoded.
 
     The errors of `wirespeed.Client.open` are raised before the first call.
     """
@@ -63,6 +66,7 @@ class Run:
         pids: Iterable[int] | None = None,
         lite: bool = False,
         watch: Watch | None = None,
+        ready: Callable[[], Awaitable[object]] | None = None,
     ) -> None:
         self.target = target
         self.load = load
@@ -73,6 +77,9 @@ class Run:
         self._lite = lite
         self._pids = None if pids is None else list(pids)
         self._watch = watch
+        self._ready = ready
+        self.series = Series(None)
+        self.service_histogram = ""
         self._clients: list[BenchClient] = []
         self._visitors: dict[asyncio.Future[None], BenchClient] = {}
         self._budget = Budget()
@@ -87,7 +94,10 @@ class Run:
         """Make the calls, and return what became of them."""
         self._clients = [self._new_client(self._work) for _ in range(self.load.connections)]
         try:
-            return await self._measured(await self._warmed_up())
+            startup = await self._warmed_up()
+            if self._ready is not None:
+                await self._ready()
+            return await self._measured(startup)
         finally:
             for visit in self._visitors:
                 visit.cancel()
@@ -146,6 +156,7 @@ class Run:
         recorder, budget = Recorder(load.rate is not None), Budget(load.calls)
         sent, received = self._bytes()
         cpu, series = time.process_time(), Series(self._watch)
+        self.series = series
         timer = None
         if load.duration is not None:
             timer = asyncio.get_running_loop().call_later(load.duration, self.stop)
@@ -163,6 +174,7 @@ class Run:
         now_sent, now_received = self._bytes()
         last = recorder.last / 1e9
         seconds = max(last or ended, began + (load.duration or 0.0)) - began
+        self.service_histogram = encoded(recorder.service)
         return Result(
             target=_name(self.target),
             era=self._clients[0].era,

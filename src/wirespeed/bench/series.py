@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterable
+from math import ceil
 from typing import Any
 
 from hdrh.histogram import HdrHistogram
@@ -53,9 +54,28 @@ class Series:
         if self._watch is not None:
             self._watch(t, _window(t, ok, errors, buckets.items()))
 
+    def join(self, other: Series) -> None:
+        """Take what another process counted at the same time."""
+        length = max(self._length, other._length)
+        found: dict[int, tuple[float, int, int, dict[int, int]]] = {}
+        for part in sorted((*self._parts, *other._parts), key=lambda part: part[0]):
+            # an end is seldom exact: a little above it belongs to it
+            place = ceil(part[0] / length - 0.1)
+            found[place] = _merged(found[place], part) if place in found else part
+        self._parts = [found[place] for place in sorted(found)]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _of_parts, (self._length, self._parts)
+
     def windows(self) -> list[Window]:
         """Return the parts."""
         return [_window(t, ok, errors, buckets.items()) for t, ok, errors, buckets in self._parts]
+
+
+def _of_parts(length: float, parts: list[tuple[float, int, int, dict[int, int]]]) -> Series:
+    series = Series(None)
+    series._length, series._parts = length, parts
+    return series
 
 
 def _coarse(buckets: Buckets) -> dict[int, int]:

@@ -12,12 +12,13 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Literal
 
 from wirespeed.cli import bench_live, bench_summary, show
 from wirespeed.cli.bench_compare import show_comparisons
+from wirespeed.cli.bench_processes import Job, Processes
 from wirespeed.cli.bench_replay import ReplayCalls
-from wirespeed.cli.bench_work import BenchWork, ToolCalls, UsersCalls
+from wirespeed.cli.bench_work import BenchWork, Side, ToolCalls, UsersCalls, side_of
 from wirespeed.cli.failures import Exit, Failure, cannot_start, complain, printable, usage
 from wirespeed.cli.session import Options, run, show_warnings
 from wirespeed.cli.targets import is_url
@@ -25,11 +26,10 @@ from wirespeed.transport.schemes import public
 
 if TYPE_CHECKING:
     from wirespeed.bench.compare import Comparison
-    from wirespeed.bench.load import Result
+    from wirespeed.bench.load import Load, Result
     from wirespeed.bench.plan import Plan, Planned
     from wirespeed.bench.replay import Replay
     from wirespeed.bench.run import Run
-    from wirespeed.client.connection.handshake import Era
 
 _TIMEOUT = 10.0
 _FOREVER = 1e8  # seconds
@@ -37,6 +37,7 @@ _CALLS = 10_000
 _STEPS = 10
 _STEP = 5.0  # seconds
 _MAX_RUNS = 10_000
+_ANY = "any"  # answer is right
 # Options whose value is not shown on a page.
 _SECRETS = ("--token", "--header")
 _MAX_WORD = 400
@@ -67,6 +68,7 @@ class Choices:
     sizes: Sequence[int] | None
     rounds: int
     versus: str | None
+    processes: int
     warmup: int
     think: float
     expect: str | None
@@ -100,6 +102,8 @@ def bench(options: Options, tool: str | None, text: str | None, choices: Choices
     plan = _plan(options, choices)
     conditions = [condition(one) for one in choices.fail_if]
     calls: BenchWork
+    if choices.processes > 1 and (choices.replay or choices.users):
+        raise usage("--processes is for TOOL, and not for --users or --replay")
     if choices.replay is not None:
         calls = replay = ReplayCalls(
             choices.replay,
@@ -114,13 +118,23 @@ def bench(options: Options, tool: str | None, text: str | None, choices: Choices
             raise usage("--expect is for TOOL; a file of --users says what its calls expect")
         calls = UsersCalls(choices.users, options.lite)
     else:
-        calls = ToolCalls(tool or "", text, choices.expect or "any", options.lite)
+        calls = ToolCalls(tool or "", text, choices.expect or _ANY, options.lite)
     for load in plan.loads:
+        _shares(load)
         calls.check_load(load)  # what is wrong is found before any run
     sides = [options]
     if choices.versus is not None:
         sides.append(_versus(options, choices.versus))
     return run(_Bench(sides, calls, plan, choices, conditions).main())
+
+
+def _shares(load: Load) -> list[Load]:
+    from wirespeed.bench.merge import shares
+
+    try:
+        return shares(load)
+    except ValueError as exc:
+        raise usage(f"of {load.processes} processes one has no share: {exc}") from None
 
 
 def _plan(options: Options, choices: Choices) -> Plan:
@@ -151,6 +165,7 @@ def _plan(options: Options, choices: Choices) -> Plan:
                 timeout=_TIMEOUT if options.timeout is None else options.timeout or _FOREVER,
                 think=choices.think,
                 seed=choices.seed,
+                processes=choices.processes,
             ),
             choices.rounds,
             1 if choices.versus is None else 2,
@@ -214,16 +229,6 @@ def condition(text: str) -> Callable[[Result], bool]:
 # -- the runs -------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _Side:
-    """A target that can be measured."""
-
-    endpoint: Any
-    era: Era
-    handshake: float
-    lite: bool
-
-
 class _Bench:
     """The runs of the command."""
 
@@ -240,15 +245,15 @@ class _Bench:
         self._plan = plan
         self._choices = choices
         self._conditions = conditions
-        self._current: Run | Replay | None = None
+        self._current: Run | Replay | Processes | None = None
         self._stopped = False
         self._unsent = 0
-        self._failure: Exception | None = None
+        self._failure: Exception | str | None = None
 
     async def main(self) -> int:
         """Make the runs, and show them. Returns the exit code."""
         show_warnings()
-        sides = [self._side(options) for options in self._options]
+        sides = [side_of(options, self._choices.own) for options in self._options]
         # a tool that is not there, and a server that cannot be started, are found before any load
         for side in sides:
             await self._calls.check(side, self._plan.loads[0])
@@ -266,22 +271,30 @@ class _Bench:
         _write(results, len(self._plan) > 1, choices)
         return self._judged(results)
 
-    def _side(self, options: Options) -> _Side:
-        target = options.target()
-        _check_owner(target.endpoint, self._choices)
-        handshake = options.time_limit(target) or float("inf")
-        era = cast("Era", options.era or target.era)
-        return _Side(target.endpoint, era, handshake, options.lite)
-
-    async def _measure(self, planned: Planned, side: _Side, watch: bench_live.Watch) -> Result:
+    async def _measure(self, planned: Planned, side: Side, watch: bench_live.Watch) -> Result:
         import msgspec
 
-        run = self._calls.run(side, planned.load, self._choices.pids or None, watch.show)
-        self._current = run
+        run = self._current = self._run(planned, side, watch)
         result = await run.measure()
         self._unsent += run.unsent
         self._failure = run.failure
         return msgspec.structs.replace(result, round=planned.round, versus=planned.side > 0)
+
+    def _run(
+        self, planned: Planned, side: Side, watch: bench_live.Watch
+    ) -> Run | Replay | Processes:
+        pids, calls = self._choices.pids or None, self._calls
+        if planned.load.processes == 1:
+            return calls.run(side, planned.load, pids, watch.show)
+        assert isinstance(calls, ToolCalls)
+        options, expect = self._options[planned.side], self._choices.expect or _ANY
+        jobs = [
+            Job(options, calls.tool, calls.text, expect, self._choices.own, load, pids)
+            for load in _shares(planned.load)
+        ]
+        if pids is not None:  # one of them measures these
+            jobs[1:] = [replace(job, pids=()) for job in jobs[1:]]
+        return Processes(planned.load, jobs, watch.show)
 
     def _stop(self) -> None:
         self._stopped = True
@@ -335,15 +348,6 @@ class _Bench:
         if self._failure is not None:
             raise cannot_start(f"the server was lost during the run: {self._failure}")
         return Exit.TOOL_FAILED if failed else Exit.OK
-
-
-def _check_owner(endpoint: Any, choices: Choices) -> None:
-    from wirespeed.transport.address import is_loopback
-
-    address = getattr(endpoint, "address", None)
-    if address is None or choices.own or not address.host or is_loopback(address.host):
-        return
-    raise usage(f"{address.host} is another machine: a load on it needs --i-own-this-target")
 
 
 def _write(results: list[Result], several: bool, choices: Choices) -> None:

@@ -122,12 +122,16 @@ def show_comparisons(out: Console, found: Sequence[Comparison]) -> None:
             )
             style = "dim" if figure.verdict == NO_DIFFERENCE else "bold"
             table.add_row(
-                *(_NAMES[name], *values, f"{figure.ratio:.2f}"),
-                *(f"{figure.low:.2f} to {figure.high:.2f}", Text(figure.verdict, style)),
+                *(_NAMES[name], *values, _ratio(figure.ratio)),
+                *(f"{_ratio(figure.low)} to {_ratio(figure.high)}", Text(figure.verdict, style)),
             )
         show.put(out, table, indent=2)
     out.print()
     out.print(_verdict(found))
+
+
+def _ratio(value: float) -> str:
+    return f"{value:.2f}" if value < 99.5 else f"{value:,.0f}"
 
 
 def _verdict(found: Sequence[Comparison]) -> str:

@@ -183,6 +183,14 @@ def bench_options(command: F) -> F:
                 "those of the first one.",
             ),
             click.option(
+                "--processes",
+                type=_Count(),
+                default=1,
+                metavar="N",
+                help="Share the connections and the rate between N processes of this program, if "
+                "one is busy all of the time; default 1.",
+            ),
+            click.option(
                 "--warmup",
                 type=_Count(),
                 default=100,

@@ -98,7 +98,7 @@ def load_text(load: Load) -> str:
     if load.rate is not None:
         text = f"{load.rate:,.0f} a second{' at random' if load.poisson else ''}, {text}"
     if load.processes > 1:
-        text += f" of {load.processes} processes"
+        text += f", {load.processes} processes"
     return text if load.bytes is None else f"{text}, {load.bytes:,} bytes"
 
 
@@ -250,7 +250,11 @@ def warnings(results: Sequence[Result]) -> list[str]:
 def _doubts(result: Result) -> Iterable[tuple[str, int]]:
     """Texts, and the numbers in them."""
     if _busy(result) > _BUSY:
-        yield "this program was busy nearly all of the time: the server may be faster than shown", 0
+        yield (
+            "this program was busy nearly all of the time: the server may be faster than shown, "
+            "see --processes",
+            0,
+        )
     if result.tool.late_starts > _LATE * result.calls:
         yield (
             "{} calls began over a millisecond late, because this program could not keep up",

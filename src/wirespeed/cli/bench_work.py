@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
 
 from wirespeed.cli.failures import printable, usage
 from wirespeed.cli.targets import FOREVER
@@ -20,30 +22,44 @@ if TYPE_CHECKING:
     from wirespeed.bench.series import Watch
     from wirespeed.bench.users import Place, Value
     from wirespeed.bench.work import Work
+    from wirespeed.cli.session import Options
     from wirespeed.client.connection.handshake import Era
     from wirespeed.litemcp import Tool
 
 _EXAMPLE = 'write the arguments as in \'{"text": "$text:64"}\''
 
 
-class Side(Protocol):
-    """A target that can be measured."""
+@dataclass(frozen=True)
+class Side:
+    """A target that can be measured.
 
-    @property
-    def endpoint(self) -> Any:
-        """The target."""
+    Attributes:
+        handshake: Seconds for the handshake.
+        lite: Whether it speaks LiteMCP.
+    """
 
-    @property
-    def era(self) -> Era:
-        """Its era."""
+    endpoint: Any
+    era: Era
+    handshake: float
+    lite: bool
 
-    @property
-    def handshake(self) -> float:
-        """Seconds for the handshake."""
 
-    @property
-    def lite(self) -> bool:
-        """Whether it speaks LiteMCP."""
+def side_of(options: Options, own: bool) -> Side:
+    """Return a target. Failure: it is another machine, and its owner is not asked (``own``)."""
+    target = options.target()
+    _check_owner(target.endpoint, own)
+    handshake = options.time_limit(target) or float("inf")
+    era = cast("Era", options.era or target.era)
+    return Side(target.endpoint, era, handshake, options.lite)
+
+
+def _check_owner(endpoint: Any, own: bool) -> None:
+    from wirespeed.transport.address import is_loopback
+
+    address = getattr(endpoint, "address", None)
+    if address is None or own or not address.host or is_loopback(address.host):
+        return
+    raise usage(f"{address.host} is another machine: a load on it needs --i-own-this-target")
 
 
 class BenchWork:
@@ -123,6 +139,9 @@ class BenchWork:
 class ToolCalls(BenchWork):
     """The calls of one tool.
 
+    Attributes:
+        tool: Its name.
+
     Failure (2): JSON or the expected answer is wrong.
     """
 
@@ -130,7 +149,7 @@ class ToolCalls(BenchWork):
         from wirespeed.bench.expect import read_expect
 
         super().__init__()
-        self._tool = tool
+        self.tool = tool
         self._value: Value = {}
         if text is not None:
             kinds = (dict, list) if lite else (dict,)
@@ -140,6 +159,11 @@ class ToolCalls(BenchWork):
             self._expected = read_expect(expect, whole=lite)
         except ValueError as exc:
             raise usage(f"--expect: {exc}") from None
+
+    @property
+    def text(self) -> str:
+        """The arguments, as JSON."""
+        return json.dumps(self._value)
 
     def work(self, load: Load, side: Side | None = None) -> Work:
         """Return the calls of a run."""
@@ -162,12 +186,12 @@ class ToolCalls(BenchWork):
             raise usage(f"JSON: {exc}") from None
         except OSError as exc:
             raise usage(f"JSON: cannot read {exc.filename}: {exc.strerror}") from None
-        return Work(self._tool, arguments, self._expected.check)
+        return Work(self.tool, arguments, self._expected.check)
 
     def _wanted(self) -> list[Work]:
         from wirespeed.bench.work import Work
 
-        return [Work(self._tool, None)]
+        return [Work(self.tool, None)]
 
 
 class UsersCalls(BenchWork):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -156,7 +157,9 @@ def test_several_runs_are_a_table_and_a_list(tmp_path: Path) -> None:
     assert [(row[0], row[1], row[-1]) for row in rows] == [
         *(("A", "64", "µs"), ("B", "64", "4"), ("A", "1,024", "µs"), ("B", "1,024", "4")),
     ]
-    assert done.stdout.count("  calls/s  ") == 2  # the two are compared, for each size
+    assert (
+        len(re.findall("^ +A +B +B/A", done.stdout, re.MULTILINE)) == 2
+    )  # the two are compared, for each size
     assert (tmp_path / "r.csv").read_text().count("\n") == 9
     runs = json.loads(path.read_text())["runs"]
     found = [(run.get("round", 0), run["load"]["bytes"], run.get("versus", False)) for run in runs]
@@ -176,6 +179,66 @@ def test_a_ramp_says_up_to_which_rate_the_server_keeps_up() -> None:
     # at 6 ms a call, one at a time, 400 a second are not possible
     rows = r"\n +100 .*\n +400 .*\n  keeps up (to 100 calls/s|at no step)\n$"
     assert re.search(rows, done.stdout)
+
+
+def test_processes_share_a_load(tmp_path: Path) -> None:
+    path = tmp_path / "r.json"
+    done = wirespeed(
+        *("bench", "--calls", "1k", "--connections", "3", "--processes", "2", "--expect"),
+        *("echo=text", "--json", str(path), "--warmup", "0"),
+        *("--", *FAULTY, "corrupt", "100", "--", "echo", TEXT),
+    )
+    assert done.returncode == 0, done.stderr
+    assert "on 3 connections, 2 processes" in done.stdout
+    result = json.loads(path.read_text())
+    # each server corrupts each hundredth of its own calls
+    assert result["calls"] == 1000 and 8 <= result["counts"]["wrong"] <= 10
+    assert result["counts"]["ok"] + result["counts"]["wrong"] == 1000
+    assert result["load"]["connections"] == 3 and result["load"]["processes"] == 2
+    histogram = HdrHistogram.decode(result["latency_histogram"])
+    assert histogram.get_total_count() == result["counts"]["ok"]
+    assert sum(window["ok"] for window in result["series"]) == result["counts"]["ok"]
+
+
+@pytest.mark.parametrize("ended", [signal.SIGINT, signal.SIGKILL])
+def test_processes_that_are_interrupted_or_end(ended: signal.Signals) -> None:
+    process = start(
+        *("bench", "--duration", "60", "--connections", "2", "--processes", "2", "--json", "-"),
+        *("--", *FAULTY, "mark", "1000", "--", "echo", TEXT),
+    )
+    assert process.stderr is not None
+    try:
+        assert b"1000 calls" in process.stderr.readline()
+        workers = [pid for pid in children(process.pid) if b"bench_processes" in command_of(pid)]
+        assert len(workers) == 2
+        os.kill(process.pid if ended == signal.SIGINT else workers[0], ended)
+        out, err = process.communicate(timeout=DEADLINE)
+    finally:
+        process.kill()
+    if ended == signal.SIGINT:
+        assert process.returncode == 0, err
+        result = json.loads(out)
+        assert result["calls"] == result["counts"]["ok"] >= 900
+    else:
+        assert process.returncode == 70
+        assert b"a process of the load ended by SIGKILL, without a result" in err
+    for pid in workers:
+        assert not command_of(pid)
+
+
+def children(parent: int) -> list[int]:
+    found = []
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            if int(path.read_text().rpartition(")")[2].split()[1]) == parent:
+                found.append(int(path.parent.name))
+    return found
+
+
+def command_of(pid: int) -> bytes:
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    return b""
 
 
 def test_comparisons(tmp_path: Path) -> None:
@@ -242,6 +305,13 @@ def test_comparisons(tmp_path: Path) -> None:
         (["--bytes", "64,0", "s.py", "t", '{"x": "$text"}'], 2, "$text:N takes a number"),
         (["--bytes", "64", "s.py", "t", '{"x": "$text:5"}'], 2, '"$text", which is not in JSON'),
         (["s.py", "t", '{"x": "$text"}'], 2, "$text:N takes a number"),
+        (["--processes", "0", "s.py", "t"], 2, "processes must be at least 1"),
+        (["--processes", "2", "s.py", "t"], 2, "connections must be as many as processes at"),
+        (
+            ["--processes", "2", "--connections", "2", "--calls", "1", "s.py", "t"],
+            2,
+            "of 2 processes one has no share: calls must be at least 1",
+        ),
         (["--rounds", "0", "s.py", "t"], 2, "--rounds must be at least 1"),
         (["--rounds", "1M", "s.py", "t"], 2, "these are 1,000,000 runs; there can be 10,000"),
         (["--versus", "'", "s.py", "t"], 2, "is not a command line"),
