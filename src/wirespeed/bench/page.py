@@ -234,6 +234,10 @@ def _duration(micro: float | None) -> str:
     return f"{_three(micro / 1e3)} ms" if micro < 999_500 else f"{_three(micro / 1e6)} s"
 
 
+def _ratio(value: float) -> str:
+    return f"{value:.2f}" if value < 999.5 else ">1000"
+
+
 def _size(n: float | None) -> str:
     """Write bytes."""
     if n is None:
@@ -258,6 +262,6 @@ _ENVIRONMENT = Environment(
 )
 _ENVIRONMENT.globals |= {
     "style": _STYLE, "script": _SCRIPT, "policy": _POLICY, "duration": _duration, "size": _size,
-    "utc": _utc, "cpu_of": cpu_of, "asdict": msgspec.structs.asdict,
+    "utc": _utc, "ratio": _ratio, "cpu_of": cpu_of, "asdict": msgspec.structs.asdict,
 }  # fmt: skip
 _TEMPLATE = _ENVIRONMENT.from_string(_FILES.joinpath("page.jinja").read_text("utf-8"))

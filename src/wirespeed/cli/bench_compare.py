@@ -131,7 +131,7 @@ def show_comparisons(out: Console, found: Sequence[Comparison]) -> None:
 
 
 def _ratio(value: float) -> str:
-    return f"{value:.2f}" if value < 99.5 else f"{value:,.0f}"
+    return f"{value:.2f}" if value < 999.5 else ">1000"
 
 
 def _verdict(found: Sequence[Comparison]) -> str:
