@@ -16,7 +16,7 @@ import click
 
 from wirespeed import __version__
 from wirespeed.cli import failures
-from wirespeed.cli.bench_commands import bench, bench_target, record
+from wirespeed.cli.bench.commands import bench, bench_target, record
 from wirespeed.cli.failures import Exit, usage
 from wirespeed.cli.grammar import (
     HTTP_TARGET,

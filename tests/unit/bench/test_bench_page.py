@@ -15,7 +15,7 @@ from wirespeed.bench.load import Load, Result, Window
 from wirespeed.bench.page import page
 from wirespeed.bench.recorder import Counts
 from wirespeed.bench.series import encoded
-from wirespeed.cli.bench import command_line
+from wirespeed.cli.bench.runs import command_line
 
 HOSTILE = """</script><script>alert(1)</script><img src=x onerror=alert(1)>&amp;"'"""
 

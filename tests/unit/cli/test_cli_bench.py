@@ -209,7 +209,7 @@ def test_processes_that_are_interrupted_or_end(ended: signal.Signals) -> None:
     assert process.stderr is not None
     try:
         assert b"1000 calls" in process.stderr.readline()
-        workers = [pid for pid in children(process.pid) if b"bench_processes" in command_of(pid)]
+        workers = [pid for pid in children(process.pid) if b"bench.processes" in command_of(pid)]
         assert len(workers) == 2
         os.kill(process.pid if ended == signal.SIGINT else workers[0], ended)
         out, err = process.communicate(timeout=DEADLINE)

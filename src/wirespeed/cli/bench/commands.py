@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from wirespeed.cli.bench_options import (
+from wirespeed.cli.bench.options import (
     BenchCommand,
     bench_json_option,
     bench_options,
@@ -47,7 +47,7 @@ def bench_compare(reports: tuple[str, ...], as_json: bool) -> int:
     that differ by less than their noise have no difference. Several rounds (--rounds) make the
     intervals narrower, and runs in turn (--versus) do so most.
     """
-    from wirespeed.cli.bench_compare import compare as work
+    from wirespeed.cli.bench.compare import compare as work
 
     return work(reports, as_json=as_json)
 
@@ -87,8 +87,8 @@ def bench(words: tuple[str, ...], command: list[str] | None, **settings: Any) ->
     Ctrl-C ends the run, and shows what was measured. "wirespeed bench compare A.json B.json"
     compares two reports.
     """
-    from wirespeed.cli.bench import Choices
-    from wirespeed.cli.bench import bench as work
+    from wirespeed.cli.bench.runs import Choices
+    from wirespeed.cli.bench.runs import bench as work
 
     tool: str | None = None
     text: str | None = None
@@ -159,7 +159,7 @@ def bench_target(
 ) -> int:
     """Serve a tool echo, which returns its argument text, on stdin and stdout or at the URLs of
     --on."""
-    from wirespeed.cli.bench_target import bench_target as work
+    from wirespeed.cli.bench.target import bench_target as work
     from wirespeed.cli.serve import Settings
 
     return work(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from wirespeed.cli.bench_work import BenchWork
+from wirespeed.cli.bench.work import BenchWork
 from wirespeed.cli.failures import cannot_start, complain, printable, usage
 
 if TYPE_CHECKING:
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from wirespeed.bench.load import Load
     from wirespeed.bench.replay import Replay
     from wirespeed.bench.series import Watch
-    from wirespeed.cli.bench_work import Side
+    from wirespeed.cli.bench.work import Side
 
 
 class ReplayCalls(BenchWork):

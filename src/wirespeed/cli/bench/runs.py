@@ -14,11 +14,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
-from wirespeed.cli import bench_live, bench_summary, show
-from wirespeed.cli.bench_compare import show_comparisons
-from wirespeed.cli.bench_processes import Job, Processes
-from wirespeed.cli.bench_replay import ReplayCalls
-from wirespeed.cli.bench_work import BenchWork, Side, ToolCalls, UsersCalls, side_of
+from wirespeed.cli import show
+from wirespeed.cli.bench import live, summary
+from wirespeed.cli.bench.compare import show_comparisons
+from wirespeed.cli.bench.processes import Job, Processes
+from wirespeed.cli.bench.replay import ReplayCalls
+from wirespeed.cli.bench.work import BenchWork, Side, ToolCalls, UsersCalls, side_of
 from wirespeed.cli.failures import Exit, Failure, cannot_start, complain, printable, usage
 from wirespeed.cli.session import Options, run, show_warnings
 from wirespeed.cli.targets import is_url
@@ -260,7 +261,7 @@ class _Bench:
         choices = self._choices
         results: list[Result] = []
         watching = sys.stderr.isatty() and choices.json_file != "-"
-        with bench_live.Watch(watching, len(self._plan)) as watch, self._interrupts():
+        with live.Watch(watching, len(self._plan)) as watch, self._interrupts():
             for planned in self._plan:
                 if self._stopped:
                     break
@@ -271,7 +272,7 @@ class _Bench:
         _write(results, len(self._plan) > 1, choices)
         return self._judged(results)
 
-    async def _measure(self, planned: Planned, side: Side, watch: bench_live.Watch) -> Result:
+    async def _measure(self, planned: Planned, side: Side, watch: live.Watch) -> Result:
         import msgspec
 
         run = self._current = self._run(planned, side, watch)
@@ -280,9 +281,7 @@ class _Bench:
         self._failure = run.failure
         return msgspec.structs.replace(result, round=planned.round, versus=planned.side > 0)
 
-    def _run(
-        self, planned: Planned, side: Side, watch: bench_live.Watch
-    ) -> Run | Replay | Processes:
+    def _run(self, planned: Planned, side: Side, watch: live.Watch) -> Run | Replay | Processes:
         pids, calls = self._choices.pids or None, self._calls
         if planned.load.processes == 1:
             return calls.run(side, planned.load, pids, watch.show)
@@ -330,7 +329,7 @@ class _Bench:
         """Report what is doubtful and which conditions hold. Returns the exit code."""
         for text in self._calls.remarks:
             complain(printable(text), level="warning")
-        for text in bench_summary.warnings(results):
+        for text in summary.warnings(results):
             complain(text, level="warning")
         if self._unsent:
             complain(
@@ -369,7 +368,7 @@ def _write(results: list[Result], several: bool, choices: Choices) -> None:
             return
         _write_file(choices.json_file, data)
     out = show.console()
-    bench_summary.show_results(out, results, several)
+    summary.show_results(out, results, several)
     if comparisons:
         out.print()
         show_comparisons(out, comparisons)

@@ -128,7 +128,7 @@ class _Child:
 
     async def __aenter__(self) -> Self:
         self._process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "wirespeed.cli.bench_processes"),
+            *(sys.executable, "-m", "wirespeed.cli.bench.processes"),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
         )
@@ -213,7 +213,7 @@ class _Worker:
     async def _part(self, job: Job, reader: asyncio.StreamReader) -> Part:
         from wirespeed.bench.merge import Part
         from wirespeed.bench.run import Run
-        from wirespeed.cli.bench_work import ToolCalls, side_of
+        from wirespeed.cli.bench.work import ToolCalls, side_of
         from wirespeed.cli.session import show_warnings
 
         show_warnings()
@@ -274,6 +274,6 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    from wirespeed.cli.bench_processes import main as entry  # classes of pickles have this name
+    from wirespeed.cli.bench.processes import main as entry  # classes of pickles have this name
 
     entry()

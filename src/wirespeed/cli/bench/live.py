@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Self
 
 from wirespeed.cli import show
-from wirespeed.cli.bench_summary import micro
+from wirespeed.cli.bench.summary import micro
 
 if TYPE_CHECKING:
     from wirespeed.bench.load import Load, Window

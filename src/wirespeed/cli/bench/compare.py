@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from wirespeed.cli import show
-from wirespeed.cli.bench_summary import CROWDED, load_text, micro
+from wirespeed.cli.bench.summary import CROWDED, load_text, micro
 from wirespeed.cli.failures import Exit, complain, print_json, printable, usage
 
 if TYPE_CHECKING:
