@@ -9,6 +9,7 @@ that a later request hands back, such as a cursor, the request gets the value of
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import time
 from collections import deque
@@ -93,7 +94,7 @@ class Replay:
         self.speed = speed
         self.any_answer = any_answer
         self.timeout = load.timeout
-        self.stopped = False
+        self._stopped = asyncio.Event()
         self.recorder = Recorder(paced=speed is not None)
         self.busy = 0.0
         self.failure: WirespeedError | None = None
@@ -117,7 +118,15 @@ class Replay:
 
     def stop(self) -> None:
         """Ask nothing more. `measure` returns when what was asked is answered."""
-        self.stopped = True
+        self._stopped.set()
+
+    async def pause(self, seconds: float) -> bool:
+        """Wait. False: nothing more is asked."""
+        if seconds > 0 and not self._stopped.is_set():
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    await self._stopped.wait()
+        return not self._stopped.is_set()
 
     def time_of(self, step: Step) -> float | None:
         """Return when a step is due, on the monotonic clock; None: as soon as it may."""
@@ -272,9 +281,8 @@ class _Player:
                     await ask.over
             due = self._replay.time_of(step)
             blocked = time.monotonic()
-            if due is not None:
-                await asyncio.sleep(due - blocked)
-            if self._replay.stopped or not await self._usable():
+            pause = 0.0 if due is None else due - blocked
+            if not (await self._replay.pause(pause) and await self._usable()):
                 break
             now = time.monotonic()
             if due is None:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 READ_SIZE = 65536
 # Bytes of a message. A longer one passes without faults, and is not written down.
-MAX_MESSAGE = 256 * 1024 * 1024
+MAX_MESSAGE = 64 * 1024 * 1024
 # Bytes of messages that are held for their time, in each direction of a connection.
 _MOST_HELD = 4 * 1024 * 1024
 # Seconds that a server has to end after its connection was cut, and again after SIGTERM; that its
@@ -392,15 +392,19 @@ async def tap_command(tap: Tap, target: Stdio) -> int:
     child, output, pipe = await _launched(target)
     loop = asyncio.get_running_loop()
     for name in _FORWARDED:
-        loop.add_signal_handler(getattr(signal, name), _forward, child, getattr(signal, name))
+        number = getattr(signal, name)
+        if signal.getsignal(number) != signal.SIG_IGN:  # nohup ignores SIGHUP, for the child too
+            loop.add_signal_handler(number, _forward, child, number)
     assert child.stdin is not None
-    number = tap.connection()
+    connection = tap.connection()
     client, server = LineCodec(), LineCodec()
     stdin, stdout = StreamSink(child.stdin), FileSink(1)
     sent = asyncio.ensure_future(
-        tap.lane("client", number).run(FileSource(0), stdin, client, server)
+        tap.lane("client", connection).run(FileSource(0), stdin, client, server)
     )
-    received = asyncio.ensure_future(tap.lane("server", number).run(output, stdout, server, client))
+    received = asyncio.ensure_future(
+        tap.lane("server", connection).run(output, stdout, server, client)
+    )
     ended = asyncio.ensure_future(child.wait())
     waiting: set[asyncio.Future[Any]] = {sent, received, ended}
     try:

@@ -231,8 +231,9 @@ class _Connection:
                 if fate == "cut":
                     self._to_server.write(data[: -len(request.body) // 2])
                     raise Cut
-                if fate == "duplicate":
-                    task = asyncio.ensure_future(self._ask_again(request.method, data))
+                if fate == "duplicate" and (streams := await self._shared.server.connect()):
+                    streams[1].write(data)
+                    task = asyncio.ensure_future(_read_response(request.method, streams))
                     self._others.add(task)
         self._to_server.write(data)
         await self._to_server.drain()
@@ -254,27 +255,6 @@ class _Connection:
         finally:
             passing.cancel()
             await asyncio.wait((passing,))
-
-    async def _ask_again(self, method: str, data: bytes) -> None:
-        """Send a request a second time, and read its response to no end."""
-        streams = await self._shared.server.connect()
-        if streams is None:
-            return
-        framer = HttpFramer("client", max_body=MAX_MESSAGE, max_head=_MAX_HEAD, heads=True)
-        framer.expect(method)
-        stream = FrameStream(framer)
-        reader, writer = streams
-        try:
-            writer.write(data)
-            while framer.part != "end" and (more := await reader.read(READ_SIZE)):
-                stream.receive_data(more)
-                for _ in stream:
-                    if framer.part == "head":
-                        framer.take_pieces()
-        except OSError:
-            pass  # nobody waits for it
-        finally:
-            await close(writer)
 
     # -- responses -------------------------------------------------------------------------------
 
@@ -319,6 +299,23 @@ class _Connection:
                 await response.stop()
 
 
+async def _read_response(method: str, streams: Streams) -> None:
+    """Read a response that nobody gets, and close the connection."""
+    framer = HttpFramer("client", max_body=MAX_MESSAGE, max_head=_MAX_HEAD, heads=True)
+    framer.expect(method)
+    stream = FrameStream(framer)
+    try:
+        while framer.part != "end" and (data := await streams[0].read(READ_SIZE)):
+            stream.receive_data(data)
+            for _ in stream:
+                if framer.part == "head":
+                    framer.take_pieces()
+    except OSError:
+        pass  # nobody waits for it
+    finally:
+        await close(streams[1])
+
+
 class _Response:
     """A response that passes as it arrives; with faults, as whole messages."""
 
@@ -333,11 +330,13 @@ class _Response:
         fields = head.fields
         if (session := _field(fields, "mcp-session-id")) is not None:
             shared.remember(session, number)
+        kind = (_field(fields, "content-type") or "application/json").lower()
         self._events: EventReader | None = None
-        if (_field(fields, "content-type") or "").lower().startswith("text/event-stream"):
+        if kind.startswith("text/event-stream"):
             self._events = EventReader(max_event=MAX_MESSAGE)
+        self._collects = kind.startswith("application/json")
         self._head = head.raw
-        self._rest = bytearray()  # of a body that is no stream; with faults, of an event
+        self._rest = bytearray()  # of a body of JSON; with faults, of an event
         self._held: Held | None = None
         self._sending: asyncio.Future[None] | None = None
         if self._tap.faults is not None:
@@ -346,35 +345,47 @@ class _Response:
 
     async def begin(self) -> None:
         """Pass the head, unless it waits for the fate of its body."""
-        if self._events is not None or self._held is None:
+        if self._held is None or not self._collects:
             await self._send(b"")
 
     async def piece(self, data: bytes) -> None:
         """Pass a part of the body."""
         if self._events is None:
-            if self._held is None:
-                await self._send(self._framed(data))
-            if len(self._rest) <= MAX_MESSAGE:
+            if self._collects:
                 self._rest += data
+                if len(self._rest) <= MAX_MESSAGE:
+                    if self._held is None:
+                        await self._send(self._framed(data))
+                    return
+                self._collects = False
+                if self._held is not None:
+                    data = bytes(self._rest)
+                self._rest.clear()
+            await self._send(self._framed(data))
             return
         if self._held is None:
             self._note(data)
             await self._send(self._framed(data))
             return
+        searched = max(0, len(self._rest) - 3)
         self._rest += data
-        while (end := _EVENT_END.search(self._rest)) is not None:
+        while (end := _EVENT_END.search(self._rest, searched)) is not None:
             event = bytes(self._rest[: end.end()])
             del self._rest[: end.end()]
+            searched = 0
             if self._note(event):
                 await self._meet(self._framed(event))
             else:
                 await self._send(self._framed(event))
+        if len(self._rest) > MAX_MESSAGE:
+            await self._send(self._framed(bytes(self._rest)))
+            self._rest.clear()
 
     async def end(self) -> None:
         """Pass the end of the body."""
-        body = b"" if self._events is not None and self._held is None else bytes(self._rest)
+        body = bytes(self._rest)
         last = b"0\r\n\r\n" if self._chunked else b""
-        if self._events is None and is_message(body):
+        if self._collects and is_message(body):
             self._tap.note("server", self._number, [body])
             if self._held is not None:
                 head, self._head = self._head, b""

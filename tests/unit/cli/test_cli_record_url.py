@@ -261,8 +261,9 @@ def test_a_request_is_sent_twice_and_answered_once() -> None:
         assert exchange(url, POST, until=RESULT) == response
         running.end()
         assert running.lines[-1] == "wirespeed: messages: 1 passed, 1 passed twice"
+    server.thread.join(30)
     server.close()
-    assert len(server.came) >= 1 and all(one.endswith(CALL) for one in server.came)
+    assert len(server.came) == 2 and all(one.endswith(CALL) for one in server.came)
 
 
 def test_a_server_that_is_not_there() -> None:
