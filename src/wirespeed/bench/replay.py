@@ -46,7 +46,8 @@ if TYPE_CHECKING:
     from wirespeed.client.connection.handshake import Agreement, Era
     from wirespeed.client.targets import Target
 
-_LATE = 0.002  # seconds: the timers of loops are a millisecond coarse
+_LATE = 0.001  # seconds
+_COARSE = 0.002  # seconds: the timers of loops count milliseconds
 # Seconds after the last answer in which a second one may follow.
 _LINGER = 0.05
 _OPENED_AT_ONCE = 32
@@ -120,17 +121,20 @@ class Replay:
         """Ask nothing more. `measure` returns when what was asked is answered."""
         self._stopped.set()
 
-    async def pause(self, seconds: float) -> bool:
-        """Wait. False: nothing more is asked."""
+    async def wait_until(self, due: float) -> bool:
+        """Wait for a time of the monotonic clock. False: nothing more is asked."""
+        seconds = due - time.monotonic() - _COARSE
         if seconds > 0 and not self._stopped.is_set():
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(seconds):
                     await self._stopped.wait()
+        while not self._stopped.is_set() and time.monotonic() < due:
+            await asyncio.sleep(0)
         return not self._stopped.is_set()
 
-    def time_of(self, step: Step) -> float | None:
-        """Return when a step is due, on the monotonic clock; None: as soon as it may."""
-        return None if self.speed is None else self._began + (step.t - self._first) / self.speed
+    def time_of(self, step: Step) -> float:
+        """Return the time of a step, on the monotonic clock."""
+        return self._began + (0.0 if self.speed is None else (step.t - self._first) / self.speed)
 
     async def measure(self) -> Result:
         """Ask everything again. Errors are as of `wirespeed.bench.run.Run`."""
@@ -279,15 +283,12 @@ class _Player:
             for other in step.after:
                 if (ask := self._asks.get(id(other))) is not None:
                     await ask.over
-            due = self._replay.time_of(step)
-            blocked = time.monotonic()
-            pause = 0.0 if due is None else due - blocked
-            if not (await self._replay.pause(pause) and await self._usable()):
+            # it may begin now, and is due now or later
+            due = max(self._replay.time_of(step), time.monotonic())
+            if not (await self._replay.wait_until(due) and await self._usable()):
                 break
             now = time.monotonic()
-            if due is None:
-                due = now
-            elif now - max(due, blocked) > _LATE:
+            if now - due > _LATE:
                 self._replay.recorder.late_starts += 1
             try:
                 self._say(step, due, now)
