@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from hdrh.histogram import HdrHistogram
 from lab.bench import a_result
-from lab.cli import CALCULATOR, DEADLINE, one_line, start, wirespeed
+from lab.cli import CALCULATOR, DEADLINE, on_terminal, one_line, start, wirespeed
 from lab.raw import CHILDREN
 from lab.rows import every
 
@@ -58,6 +58,8 @@ def test_a_report_for_people(tmp_path: Path) -> None:
     assert re.search(r"rate +[\d,]+ calls/s\n", done.stdout)
     assert re.search(r"load +2,000 calls in [\d.]+ s, 16 in flight on 1 connection\n", done.stdout)
     assert re.search(r"latency +p50 [\d.]+ .s  p90 .*  max ", done.stdout)
+    rows = re.findall(r"^ +≤ [\d.]+ [µm]?s +(?:<?[\d.]+%|0)  ■*$", done.stdout, re.MULTILINE)
+    assert 3 <= len(rows) <= 13 and max(row.count("■") for row in rows) == 40
     assert re.search(r"answers +1,996 right\n +wrong +4 with a wrong answer\n", done.stdout)
     assert "all right" not in done.stdout
     assert max(map(len, done.stdout.splitlines())) <= 100
@@ -179,6 +181,20 @@ def test_a_ramp_says_up_to_which_rate_the_server_keeps_up() -> None:
     # at 6 ms a call, one at a time, 400 a second are not possible
     rows = r"\n +100 .*\n +400 .*\n  keeps up (to 100 calls/s|at no step)\n$"
     assert re.search(rows, done.stdout)
+
+
+def test_a_terminal_shows_a_run_that_goes_on() -> None:
+    shown, status = on_terminal(
+        [
+            *("bench", "--duration", "1.2", "--bytes", "5,6", "--expect", "echo=text"),
+            *("--", *FAULTY, "corrupt", "100", "--", "echo", '{"text": "$text"}'),
+        ]
+    )
+    assert status == 0
+    text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown)
+    assert "run 2 of 2: 16 in flight on 1 connection, 6 bytes" in text
+    assert re.search(r"rate +[\d,]+/s  [▁▂▃▄▅▆▇█]+", text)
+    assert re.search(r"p50 +[\d.]+ .s  max .* right [\d,]+  not right \d+", text)
 
 
 def test_processes_share_a_load(tmp_path: Path) -> None:

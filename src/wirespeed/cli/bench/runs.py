@@ -265,7 +265,7 @@ class _Bench:
             for planned in self._plan:
                 if self._stopped:
                     break
-                watch.begin(len(results), planned.load)
+                watch.begin(len(results), planned)
                 results.append(await self._measure(planned, sides[planned.side], watch))
                 if self._failure is not None:
                     break

@@ -3,6 +3,7 @@ figures doubtful."""
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from statistics import median
 from typing import TYPE_CHECKING, Any
@@ -22,6 +23,10 @@ _BUSY = 0.8
 _LATE = 0.001
 # Of all processors: when other processes take more, it is reported.
 CROWDED = 0.2
+# Of a histogram: the length of the longest bar, limits within a power of ten, and how many.
+_BAR = 40
+_STEPS = ((1, 2, 5), (1, 1.5, 2, 3, 5, 7), (1, 1.2, 1.4, 1.7, 2, 2.4, 3, 3.5, 4, 5, 6, 7, 8.5))
+_MOST_BUCKETS = 12
 # What the report calls the outcomes that are faults, in its order.
 _FAULTS = {
     "tool_errors": "failed in the tool",
@@ -64,6 +69,8 @@ def _show_one(out: Console, result: Result) -> None:
     out.print(_line("latency", result.latency_us))
     if load.rate is not None:
         out.print(_line("service", result.service_time_us))
+    for row in histogram(result):
+        out.print(row)
     faults = any(result.counts[name] for name in _FAULTS)
     out.print(f"  answers   {format(result.counts['ok'], ',') if faults else 'all'} right")
     for name, words in _FAULTS.items():
@@ -90,6 +97,56 @@ def _kind(kind: UsersResult) -> str:
     parts += [f"{cancelled:,} cancelled"] if cancelled else []
     parts += [f"{wrong:,} not right"] if wrong else []
     return f"{printable(kind.name)}: {', '.join(parts)}"
+
+
+def histogram(result: Result) -> list[Text]:
+    """Return the lines of a histogram of the latencies: how many calls took up to a time."""
+    from rich.text import Text
+
+    buckets = _buckets(result)
+    total, most = sum(buckets.values()), max(buckets.values(), default=0)
+    bar = "■" if show.unicode_output() else "#"
+    found = []
+    for limit, count in buckets.items():
+        share = count / total
+        shown = "0" if not count else f"{share:.1%}" if share >= 0.001 else "<0.1%"
+        line = Text(f"  {f'≤ {_short(limit)}' if bar == '■' else _short(limit):>17}  {shown:>6}  ")
+        found.append(line.append(bar * round(count / most * _BAR), "cyan"))
+    return found
+
+
+def _buckets(result: Result) -> dict[float, int]:
+    """The number of calls up to each of a few limits, in microseconds."""
+    from hdrh.histogram import HdrHistogram
+
+    if not result.latency_histogram or not result.counts["ok"]:
+        return {}
+    recorded = HdrHistogram.decode(result.latency_histogram).get_recorded_iterator()
+    counts = {item.value_iterated_to / 1000: item.count_at_value_iterated_to for item in recorded}
+    buckets: dict[float, int] = {}
+    for steps in _STEPS:
+        limits = [step * 10.0**power for power in range(-3, 10) for step in steps]
+        places: dict[int, int] = {}
+        for value, count in counts.items():
+            at = bisect_left(limits, value * 0.998)  # the value is the highest of its bucket
+            places[at] = places.get(at, 0) + count
+        every = range(min(places), max(places) + 1)
+        finer = {limits[at]: places.get(at, 0) for at in every}
+        if buckets and len(finer) > _MOST_BUCKETS:
+            break
+        buckets = finer
+        if len(buckets) >= _MOST_BUCKETS / 2:
+            break
+    return buckets
+
+
+def _short(value: float) -> str:
+    """Write a round number of microseconds."""
+    micro_sign = "µs" if show.unicode_output() else "us"
+    for unit, scale in (("s", 1e6), ("ms", 1e3), (micro_sign, 1.0), ("ns", 1e-3)):
+        if value >= scale * 0.9999:
+            return f"{value / scale:.3g} {unit}"
+    return "1 ns"
 
 
 def load_text(load: Load) -> str:
