@@ -21,6 +21,14 @@ from wirespeed.client.targets import Target
 from wirespeed.types import Accept, SampleResult
 
 WIRESPEED = [sys.executable, "-m", "wirespeed"]
+SCRIPT: list[Any] = [
+    ["tools", "names", "tools"],
+    *([f"echo {number}", "text", "echo", {"message": f"{number} ☂"}] for number in range(5)),
+    ["work", "noted", "trigger-long-running-operation", {"duration": 0.2, "steps": 2}],
+    ["wrong", "outcome", "echo"],
+    ["prompt", "prompt", "simple-prompt"],
+    ["resources", "names", "resources"],
+]
 
 
 def everything(transport: str) -> list[str]:
@@ -134,10 +142,14 @@ async def test_an_exchange_of_our_client_is_replayed_with_all_answers_right(
 @pytest.mark.parametrize("transport", ["stdio", "http"])
 async def test_mcps_client_notices_no_difference(transport: str, tmp_path: Path) -> None:
     record = str(tmp_path / "record.jsonl")
-    python = await asyncio.to_thread(peers.python, "python2")
-    client = [python, str(peers.PROGRAMS / "recorded_client.py")]
+
+    async def told(words: list[str]) -> dict[str, Any]:
+        target = {"url": words[0]} if transport == "http" else {"command": words}
+        return await pairings.follow("python2", tmp_path, SCRIPT, mode="auto", **target)
+
     async with recorded(transport, record) as (words, plain):
-        told = await report(*client, *words)
-        assert told == await report(*client, *plain)
-        assert told[1] == "Echo: 0 ☂" and [2, 2] in told
+        first = await told(words)
+        assert first == await told(plain)
+        assert first["echo 0"] == "Echo: 0 ☂" and first["work"][-1] == [2, 2]
+        assert first["wrong"]["is_error"] and first["closing"]
         assert set(await replayed(record, plain, "--speed", "max")) == {"ok"}

@@ -25,6 +25,7 @@ const within = (promise) => {
   return Promise.race([promise, late]).finally(() => clearTimeout(timer));
 };
 const named = (list, name) => list.find((one) => one.name === name);
+const textsOf = ({ messages }) => messages.map((one) => [one.role, one.content.text]);
 
 // the tool could not ask what it wanted to
 class Refused extends Error {}
@@ -195,8 +196,7 @@ function features(peer, notes) {
     },
     get_prompt: async () => {
       const params = { name: 'greet', arguments: { name: 'Ada', tone: 'cold' } };
-      const { messages } = await peer.getPrompt(params);
-      return messages.map((message) => [message.role, message.content.text]);
+      return textsOf(await peer.getPrompt(params));
     },
     complete_prompt: () => complete(GREET, 'name', 'A'),
     complete_template: () => complete({ type: 'ref/resource', uri: 'item://{id}' }, 'id', '1'),
@@ -248,7 +248,8 @@ function script(peer, notes) {
     text: async (name, args) => textOf(await call(name, args)),
     noted: async (name, args) => {
       const seen = [];
-      await call(name, args, { onprogress: ({ progress }) => seen.push(progress) });
+      const note = ({ progress, total }) => seen.push([progress, total ?? null]);
+      await call(name, args, { onprogress: note });
       return seen;
     },
     names: async (kind) => (await peer[kind]()).map((one) => one.name),
@@ -259,7 +260,7 @@ function script(peer, notes) {
           .map((tool) => [tool.name, tool.execution.taskSupport])
       ),
     first_read: async () => (await peer.read((await peer.resources())[0].uri)).length,
-    prompt: async (name) => (await peer.getPrompt({ name })).messages.length,
+    prompt: async (name) => textsOf(await peer.getPrompt({ name })),
     change: async () => {
       await call('change');
       await notes.event('tools').promise;

@@ -154,6 +154,13 @@ class Steps:
             raise Refused(text_of(result))
         return json.loads(text_of(result))
 
+    async def outcome(self, name: str, /, **arguments: Any) -> Any:
+        try:
+            result = await self.call(name, **arguments)
+        except self.peer.errors as exc:
+            return self.peer.refusal(exc)
+        return {"is_error": result.get("isError", False), "text": text_of(result)}
+
     async def logging(self) -> Any:
         await self.peer.set_level("warning")
         await self.call("chatter")
@@ -180,13 +187,6 @@ class Steps:
 
 class Calls(Steps):
     """Tools and their calls; the names are in `CALLS`."""
-
-    async def outcome(self, name: str, /, **arguments: Any) -> Any:
-        try:
-            result = await self.call(name, **arguments)
-        except self.peer.errors as exc:
-            return self.peer.refusal(exc)
-        return {"is_error": result.get("isError", False), "text": text_of(result)}
 
     async def tools(self) -> Any:
         return await self.peer.tools()
@@ -382,8 +382,8 @@ class Script(Steps):
         return text_of(await self.peer.call(name, arguments))
 
     async def noted(self, name: str, arguments: Json) -> Any:
-        seen: list[float] = []
-        await self.peer.call(name, arguments, note=lambda done, *_: seen.append(done))
+        seen: list[Any] = []
+        await self.peer.call(name, arguments, note=lambda *values: seen.append(list(values[:2])))
         return seen
 
     async def names(self, kind: str) -> Any:
@@ -397,7 +397,7 @@ class Script(Steps):
         return len(await self.peer.read((await self.peer.resources())[0]["uri"]))
 
     async def prompt(self, name: str) -> Any:
-        return len(await self.peer.get_prompt(name, {}))
+        return await self.peer.get_prompt(name, {})
 
     async def change(self) -> Any:
         await self.peer.call("change", {})
