@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     from wirespeed.transport.child.command import Stdio
 
 READ_SIZE = 65536
-# Bytes of a message. A longer one passes without faults, and is not written down.
+# Bytes of a message. A longer one is not written down, and with faults it does not pass.
 MAX_MESSAGE = 64 * 1024 * 1024
 # Bytes of messages that are held for their time, in each direction of a connection.
 _MOST_HELD = 4 * 1024 * 1024
-# Seconds that a server has to end after its connection was cut, and again after SIGTERM; that its
-# output has after its end.
+# Seconds that a server has to end after its connection was cut, and again after SIGTERM; in which
+# other processes may write behind its end to a client that says nothing more.
 _GRACE = 2.0
 _FORWARDED = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2")
 
@@ -86,6 +86,7 @@ class FileSink:
     """A blocking file descriptor, which a thread writes."""
 
     def __init__(self, fd: int) -> None:
+        self.busy = False  # whether the reader has to read first
         self._fd = fd
         self._thread = _BlockingCalls(self._write)
 
@@ -95,7 +96,9 @@ class FileSink:
             view = view[os.write(self._fd, view) :]
 
     async def send(self, data: bytes, /) -> None:
+        self.busy = True
         await self._thread.call(data)
+        self.busy = False
 
     def end(self) -> None:
         nothing = os.open(os.devnull, os.O_WRONLY)
@@ -387,14 +390,21 @@ async def tap_command(tap: Tap, target: Stdio) -> int:
     """Stand between this process's stdin and stdout and a server that is started as a child.
     Returns the child's exit status, 128 + N after signal N.
 
-    Signals go on to the child. LaunchError: it cannot be started.
+    Signals go on to the child. Behind its end its output is read on while another process has it.
+    LaunchError: the child cannot be started.
     """
     child, output, pipe = await _launched(target)
     loop = asyncio.get_running_loop()
+    told: asyncio.Future[None] = loop.create_future()  # to end, when the child is gone
+
+    def forward(number: int) -> None:
+        if not _sent(child, number) and not told.done():
+            told.set_result(None)
+
     for name in _FORWARDED:
         number = getattr(signal, name)
         if signal.getsignal(number) != signal.SIG_IGN:  # nohup ignores SIGHUP, for the child too
-            loop.add_signal_handler(number, _forward, child, number)
+            loop.add_signal_handler(number, forward, number)
     assert child.stdin is not None
     connection = tap.connection()
     client, server = LineCodec(), LineCodec()
@@ -421,13 +431,20 @@ async def tap_command(tap: Tap, target: Stdio) -> int:
             if received in done:
                 stdout.end()
                 pipe.close()  # nobody reads it
-        # another process may hold its output
-        await asyncio.wait((received,), timeout=_GRACE)
+        while not (received.done() or told.done()):
+            await asyncio.wait(
+                (received, told), timeout=_GRACE, return_when=asyncio.FIRST_COMPLETED
+            )
+            if sent.done() and not stdout.busy:
+                break
     finally:
         for task in (sent, received):
             task.cancel()
         await asyncio.wait((sent, received))
         pipe.close()
+    for task in (sent, received):
+        if not task.cancelled() and not isinstance(task.exception(), OSError | Cut):
+            task.result()
     status = ended.result()
     return status if status >= 0 else 128 - status
 
@@ -459,12 +476,18 @@ async def _launched(
     return child, output, pipe
 
 
-def _forward(child: asyncio.subprocess.Process, number: int) -> None:
-    with contextlib.suppress(ProcessLookupError):
+def _sent(child: asyncio.subprocess.Process, number: int) -> bool:
+    """Send a signal to a child. Whether it is there."""
+    if child.returncode is not None:
+        return False
+    try:
         if number in (signal.SIGINT, signal.SIGQUIT):
             os.killpg(child.pid, number)  # as a terminal does
         else:
             os.kill(child.pid, number)
+    except ProcessLookupError:
+        return False
+    return True
 
 
 def _was_cut(task: asyncio.Future[Any]) -> bool:

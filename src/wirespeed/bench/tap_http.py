@@ -63,6 +63,7 @@ class HttpTap:
         """Serve one connection."""
         streams = await self.server.connect()
         if streams is None:
+            await reader.read(READ_SIZE)  # what is unread would destroy the answer
             writer.write(_UNREACHABLE)
             return
         await _Connection(self, reader, writer, streams).run()
@@ -211,7 +212,7 @@ class _Connection:
         found = found or self._shared.number_of(f"{request.path}?{request.query}")
         if found is not None:
             return found
-        begins = b'"initialize"' in (request.body or b"")[:1000]
+        begins = parse(request.body or b"").method == "initialize"
         if self._number is None or (begins and self._initialized):
             self._number = self._tap.connection()
         self._initialized = self._initialized or begins

@@ -101,8 +101,12 @@ async def tap_sockets(
 
 async def _serve(sock: socket.socket, handle: Handler) -> None:
     """Serve one connection to its end."""
-    sock.setblocking(False)
-    reader, writer = await streams_of(sock)
+    try:
+        sock.setblocking(False)
+        reader, writer = await streams_of(sock)
+    except OSError:
+        sock.close()
+        return
     try:
         await handle(reader, writer)
     except (OSError, Cut):

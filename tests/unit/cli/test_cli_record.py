@@ -9,9 +9,11 @@ import signal
 import stat
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
+import pytest
 from lab.cli import CALCULATOR, DEADLINE, environment, one_line, start, wirespeed, wirespeed_each
 from lab.rows import every
 
@@ -102,17 +104,19 @@ def test_the_command_learns_that_nobody_reads(tmp_path: Path) -> None:
 
 def test_a_client_that_does_not_read_stops_the_command(tmp_path: Path) -> None:
     path = tmp_path / "r"
-    code = (
-        "import os, sys, threading\n"
-        "threading.Timer(1, lambda: os._exit(0)).start()\n"
-        "while True: sys.stdout.write('x' * 1000 + '\\n')"
-    )
-    process = start("record", "-o", str(path), *python(code))
-    try:
-        assert process.wait(DEADLINE) == 0  # nothing was read
-        assert path.stat().st_size < 8 * 2**20
-    finally:
-        process.communicate()
+    code = "import sys\nwhile True: sys.stdout.write('x' * 1000 + '\\n')"
+    with start("record", "-o", str(path), *python(code)) as process:
+        try:
+            sizes = [-2, -1]
+            while sizes[-1] != sizes[-2]:
+                time.sleep(0.5)
+                sizes.append(path.stat().st_size if path.exists() else -len(sizes))
+            assert 0 < sizes[-1] < 8 * 2**20
+            process.send_signal(signal.SIGTERM)
+            assert process.stdout is not None and process.stdout.read()
+            assert process.wait(DEADLINE) == 128 + signal.SIGTERM
+        finally:
+            process.kill()
 
 
 async def test_a_client_notices_no_difference(tmp_path: Path) -> None:
@@ -224,3 +228,31 @@ def test_a_full_disk_does_not_stop_the_exchange() -> None:
     done = record("-o", "/dev/full", *python(COPY), stdin=CALLS)
     assert (done.returncode, done.stdout) == (0, CALLS)
     assert done.stderr == b"wirespeed: /dev/full is not complete: No space left on device\n"
+
+
+def test_output_behind_the_end_of_the_command_passes_to_a_slow_client(tmp_path: Path) -> None:
+    code = "import os, sys; os.fork() or sys.stdin.read(); print('x' * 300_000, flush=True)"
+    process = start("record", "-o", str(tmp_path / "r"), *python(code))
+    assert process.stdout is not None and process.stdin is not None
+    with process:
+        try:
+            process.stdin.close()
+            time.sleep(3)  # the command has ended, and its output is in the pipe
+            assert len(process.stdout.read()) == 2 * 300_001
+            assert process.wait(DEADLINE) == 0
+        finally:
+            process.kill()
+
+
+def test_a_tap_whose_command_is_gone_ends_when_it_is_told_to(tmp_path: Path) -> None:
+    code = "import os, time; os.fork() or (print('ready', flush=True), time.sleep(60))"
+    with start("record", "-o", str(tmp_path / "r"), *python(code)) as process:
+        assert process.stdout is not None
+        try:
+            assert process.stdout.readline() == b"ready\n"
+            with pytest.raises(subprocess.TimeoutExpired):
+                process.wait(3)  # another process of the server may still answer
+            process.terminate()
+            assert process.wait(DEADLINE) == 0
+        finally:
+            process.kill()
