@@ -9,12 +9,15 @@ import pytest
 from lab.faulty import PAGES, Faulty
 from lab.rows import every
 
+from wirespeed import Server
+from wirespeed.bench.lite import place_of, template_of
 from wirespeed.bench.load import Load, Result, UsersResult
 from wirespeed.bench.recorder import OF_CALLS
 from wirespeed.bench.run import Run
 from wirespeed.bench.users import UsersFile
 from wirespeed.client.targets import as_target
 from wirespeed.errors import ConfigError
+from wirespeed.litemcp import LiteClient
 
 pytestmark = pytest.mark.off_schema
 
@@ -250,6 +253,94 @@ def test_a_list_of_endless_pages_ends(run: Any, tmp_path: Path) -> None:
         return await measured(file, faulty, calls=50)
 
     assert run(main()).counts["ok"] == 50  # the budget ends the user
+
+
+def test_discovery_of_a_modern_server(run: Any, tmp_path: Path) -> None:
+    file = written(
+        tmp_path,
+        """[[user]]
+name = "explorer"
+steps = [
+  { method = "server/discover", expect = "path=$.capabilities.prompts" },
+  { list = "tools" },
+  { list = "resources" },
+  { list = "resource_templates" },
+  { list = "prompts" },
+]
+""",
+    )
+    server = Server("s")
+
+    @server.tool
+    async def echo(text: str) -> str:
+        return text
+
+    @server.resource("note://one")
+    async def note() -> str:
+        return "1"
+
+    @server.prompt
+    async def ask() -> str:
+        return "?"
+
+    async def main() -> Result:
+        load = Load(calls=50, warmup=0)
+        return await Run(as_target(server), file.scripts(), load, era="modern").measure()
+
+    result = run(main())
+    assert {name: n for name, n in result.counts.items() if n} == {"ok": 50}
+    assert result.era == "modern"
+
+
+def test_users_leave_when_their_connection_is_lost(run: Any, tmp_path: Path) -> None:
+    file = written(
+        tmp_path,
+        f'{ECHO}[[user]]\nname = "u"\nsteps = [{{ method = "ping" }}, {{ call = "echo" }}]\n',
+    )
+    faulty = Faulty("cut", 10)
+    result = run(measured(file, faulty, calls=100, in_flight=1))
+    # each connection ends in the tenth call, and the next user begins with a ping
+    assert {name: n for name, n in result.counts.items() if n} == {
+        "ok": 95,
+        "missing": 5,
+        "connection_losses": 5,
+    }
+    assert faulty.asked.count("ping") == 50
+
+
+def test_users_of_litemcp(run: Any, tmp_path: Path) -> None:
+    text = f"""{ECHO}
+[[user]]
+name = "caller"
+steps = [{{ call = "echo", times = 3 }}]
+
+[[user]]
+name = "visitor"
+own_connection = true
+steps = [{{ call = "echo" }}]
+"""
+    (tmp_path / "users.toml").write_text(text)
+    file = UsersFile(tmp_path / "users.toml", lite=True)
+
+    async def main() -> Result:
+        async with Faulty("corrupt", 10).serving("lite-tcp") as url:
+            async with LiteClient(url) as client:
+                tool = await client.info()
+
+            def arrange(name: str, value: Any, expected: str | None) -> tuple[Any, int]:
+                return template_of(tool, value), place_of(tool, expected or "")
+
+            load = Load(calls=100, in_flight=2, warmup=0, seed=3)
+            scripts = file.scripts(3, arrange)
+            return await Run(as_target(url), scripts, load, lite=True).measure()
+
+    result = run(main())
+    assert {name: n for name, n in result.counts.items() if n} == {"ok": 90, "wrong": 10}
+    assert all(kind.calls for kind in kinds(result).values())
+    for more in ("progress = true", 'cancel_after = "1s"'):
+        (tmp_path / "users.toml").write_text(text.replace("\n\n[[user]]", f"\n{more}\n[[user]]", 1))
+        with pytest.raises(ConfigError, match="LiteMCP has neither"):
+            UsersFile(tmp_path / "users.toml", lite=True).scripts()
 
 
 CALL = '[call.c]\narguments = {}\n[[user]]\nname = "u"\nsteps = [{ call = "c" }]\n'
