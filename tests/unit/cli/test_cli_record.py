@@ -106,14 +106,16 @@ def test_a_client_that_does_not_read_stops_the_command(tmp_path: Path) -> None:
     path = tmp_path / "r"
     code = "import sys\nwhile True: sys.stdout.write('x' * 1000 + '\\n')"
     with start("record", "-o", str(path), *python(code)) as process:
+        assert process.stdout is not None
         try:
-            sizes = [-2, -1]
-            while sizes[-1] != sizes[-2]:
+            process.stdout.read(1)
+            sizes = [0]
+            while path.stat().st_size != sizes[-1]:
+                sizes.append(path.stat().st_size)
                 time.sleep(0.5)
-                sizes.append(path.stat().st_size if path.exists() else -len(sizes))
-            assert 0 < sizes[-1] < 8 * 2**20
+            assert sizes[-1] < 8 * 2**20
             process.send_signal(signal.SIGTERM)
-            assert process.stdout is not None and process.stdout.read()
+            process.stdout.read()
             assert process.wait(DEADLINE) == 128 + signal.SIGTERM
         finally:
             process.kill()
