@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from wirespeed.bench.tap_file import From, RecordedMessage, RecordHeader
     from wirespeed.client.connection.handshake import Era
 
-Kind: TypeAlias = Literal["result", "failure", "error"]
+AnswerKind: TypeAlias = Literal["result", "failure", "error"]
 
 _META = "io.modelcontextprotocol/"
 _VERSION = f"{_META}protocolVersion"
@@ -40,7 +40,7 @@ decode = msgspec.json.Decoder().decode
 
 
 @dataclass
-class Expected:
+class RecordedAnswer:
     """An answer of the record.
 
     Attributes:
@@ -51,7 +51,7 @@ class Expected:
         at: When it came, in seconds since 1970.
     """
 
-    kind: Kind
+    kind: AnswerKind
     code: int | None = None
     value: Any = None
     handles: dict[str, str] = field(default_factory=dict)
@@ -59,7 +59,7 @@ class Expected:
 
 
 @dataclass
-class Step:
+class RecordedStep:
     """A message of a client.
 
     Attributes:
@@ -80,13 +80,13 @@ class Step:
     meta: dict[str, msgspec.Raw] = field(default_factory=dict)
     asks: bool = True
     progress: bool = False
-    after: list[Step] = field(default_factory=list)
-    cancels: Step | None = None
-    expected: Expected | None = None
+    after: list[RecordedStep] = field(default_factory=list)
+    cancels: RecordedStep | None = None
+    expected: RecordedAnswer | None = None
 
 
 @dataclass
-class Answer:
+class ClientAnswer:
     """A client's answer to a request of the server: a result, or an error."""
 
     result: msgspec.Raw | None
@@ -94,7 +94,7 @@ class Answer:
 
 
 @dataclass
-class Part:
+class RecordedConnection:
     """One connection of a record, from the client's side.
 
     Attributes:
@@ -104,8 +104,8 @@ class Part:
         modern: Whether its requests are of the modern era.
     """
 
-    steps: list[Step] = field(default_factory=list)
-    answers: dict[str, deque[Answer]] = field(default_factory=dict)
+    steps: list[RecordedStep] = field(default_factory=list)
+    answers: dict[str, deque[ClientAnswer]] = field(default_factory=dict)
     capabilities: dict[str, Any] = field(default_factory=dict)
     modern: bool = False
 
@@ -136,32 +136,34 @@ _envelopes = msgspec.json.Decoder(_Envelope | list[_Envelope]).decode
 _members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
-def parts_of(header: RecordHeader, messages: Iterable[RecordedMessage]) -> list[Part]:
+def connections_of(
+    header: RecordHeader, messages: Iterable[RecordedMessage]
+) -> list[RecordedConnection]:
     """Return the connections of a record that ask something. Texts that are not messages are left
     out."""
     began = datetime.fromisoformat(header.started).timestamp()
-    readers: dict[int, _Reader] = {}
+    readers: dict[int, _ConnectionReader] = {}
     for message in messages:
         try:
             found = _envelopes(message.data)
         except (msgspec.MsgspecError, UnicodeDecodeError):
             continue
-        reader = readers.setdefault(message.connection, _Reader(began))
+        reader = readers.setdefault(message.connection, _ConnectionReader(began))
         for one in found if isinstance(found, list) else [found]:
             reader.take(message.sender, message.t, one)
     return [reader.part for reader in readers.values() if reader.part.steps]
 
 
-class _Reader:
+class _ConnectionReader:
     """The messages of one connection, one after another."""
 
     def __init__(self, began: float) -> None:
         self._began = began
-        self.part = Part()
-        self._asked: dict[Any, Step] = {}  # requests of the client without an answer, by their id
-        self._known: dict[Any, Step] = {}  # all of them
+        self.part = RecordedConnection()
+        self._asked: dict[Any, RecordedStep] = {}  # without an answer, by their id
+        self._known: dict[Any, RecordedStep] = {}  # all of them
         self._questions: dict[Any, str] = {}  # methods of the server's requests
-        self._done: list[Step] = []
+        self._done: list[RecordedStep] = []
 
     def take(self, sender: From, t: float, message: _Envelope) -> None:
         """Take the next message."""
@@ -184,7 +186,7 @@ class _Reader:
         if method in _HANDSHAKE:
             return
         asks = message.id is not msgspec.UNSET
-        step = Step(t, method, params, meta, asks=asks, progress="progressToken" in meta)
+        step = RecordedStep(t, method, params, meta, asks=asks, progress="progressToken" in meta)
         step.meta = {name: value for name, value in meta.items() if name not in _OURS}
         if asks:
             self._asked[message.id] = self._known[message.id] = step
@@ -203,7 +205,7 @@ class _Reader:
             if method is not None:
                 result = None if message.result is msgspec.UNSET else message.result
                 error = None if message.error is msgspec.UNSET else decode(message.error)
-                self.part.answers.setdefault(method, deque()).append(Answer(result, error))
+                self.part.answers.setdefault(method, deque()).append(ClientAnswer(result, error))
             return
         step = self._asked.pop(message.id, None)
         if step is not None:
@@ -223,18 +225,20 @@ def _params(
     return params, meta
 
 
-def _expected(message: _Envelope, at: float) -> Expected | None:
+def _expected(message: _Envelope, at: float) -> RecordedAnswer | None:
     if message.error is not msgspec.UNSET:
         error = decode(message.error)
         code = error.get("code") if isinstance(error, dict) else None
-        return Expected("error", code=code if isinstance(code, int) else None, at=at)
+        return RecordedAnswer("error", code=code if isinstance(code, int) else None, at=at)
     if message.result is msgspec.UNSET:
         return None
     result = decode(message.result)
-    return Expected(kind_of(result), value=comparable(result), handles=handles_of(result), at=at)
+    return RecordedAnswer(
+        kind_of(result), value=comparable(result), handles=handles_of(result), at=at
+    )
 
 
-def kind_of(result: Any) -> Kind:
+def kind_of(result: Any) -> AnswerKind:
     """Return the kind of an answer with a result."""
     return "failure" if isinstance(result, dict) and result.get("isError") is True else "result"
 
@@ -279,7 +283,7 @@ def _without_meta(value: Any) -> Any:
     return found
 
 
-def difference(expected: Expected, result: Any, at: float) -> str | None:
+def difference(expected: RecordedAnswer, result: Any, at: float) -> str | None:
     """Return the first place where a result differs from that of the record, in words; None: they
     are equal.
 

@@ -40,7 +40,12 @@ from wirespeed.protocol import codes
 if TYPE_CHECKING:
     from wirespeed._core.envelope import Message
     from wirespeed._core.session import Session
-    from wirespeed.bench.recorded_calls import Answer, Expected, Part, Step
+    from wirespeed.bench.recorded_calls import (
+        ClientAnswer,
+        RecordedAnswer,
+        RecordedConnection,
+        RecordedStep,
+    )
     from wirespeed.bench.series import Watch
     from wirespeed.client.connection.connection import ClientConnection, Waiter
     from wirespeed.client.connection.handshake import Agreement, Era
@@ -81,7 +86,7 @@ class Replay:
     def __init__(
         self,
         target: Target,
-        parts: Sequence[Part],
+        parts: Sequence[RecordedConnection],
         load: Load,
         *,
         speed: float | None = 1.0,
@@ -110,7 +115,7 @@ class Replay:
             _Player(self, part, target, era or part.era, handshake_timeout) for part in parts
         ]
 
-    def differs(self, step: Step, what: str) -> None:
+    def differs(self, step: RecordedStep, what: str) -> None:
         """An answer differs from that of the record."""
         if len(self._remarks) < _MOST_DIFFERING:
             name = step.params.get("name") if step.params is not None else None
@@ -132,7 +137,7 @@ class Replay:
             await asyncio.sleep(0)
         return not self._stopped.is_set()
 
-    def time_of(self, step: Step) -> float:
+    def time_of(self, step: RecordedStep) -> float:
         """Return the time of a step, on the monotonic clock."""
         return self._began + (0.0 if self.speed is None else (step.t - self._first) / self.speed)
 
@@ -204,7 +209,7 @@ class Replay:
         return sent, received
 
 
-def load_of(parts: Sequence[Part], timeout: float) -> Load:
+def load_of(parts: Sequence[RecordedConnection], timeout: float) -> Load:
     """Return the load that the connections of a record are. ``timeout``: Seconds after which a
     request counts as missing."""
     return Load(
@@ -230,7 +235,7 @@ async def _all(work: Iterable[Coroutine[Any, Any, None]]) -> None:
 class _Ask:
     """A request that was sent."""
 
-    step: Step
+    step: RecordedStep
     waiter: Waiter
     intended: float
     sent: float
@@ -238,7 +243,7 @@ class _Ask:
 
 
 @dataclass
-class _RecordedAnswers:
+class _DeclaredAnswers:
     """The part of `wirespeed.client.answering.answerer.Answering` that a handshake needs."""
 
     capabilities: dict[str, Any]
@@ -252,7 +257,12 @@ class _Player:
     listens = True
 
     def __init__(
-        self, replay: Replay, part: Part, target: Target, era: Era, handshake_timeout: float
+        self,
+        replay: Replay,
+        part: RecordedConnection,
+        target: Target,
+        era: Era,
+        handshake_timeout: float,
     ) -> None:
         from wirespeed import __version__
 
@@ -269,7 +279,7 @@ class _Player:
             Identity(
                 {"name": "wirespeed-bench", "version": __version__},
                 {},
-                answering=cast("Any", _RecordedAnswers(part.capabilities)),
+                answering=cast("Any", _DeclaredAnswers(part.capabilities)),
             ),
             _LIMITS,
             self,
@@ -314,7 +324,7 @@ class _Player:
             return False
         return True
 
-    def _say(self, step: Step, due: float, now: float) -> None:
+    def _say(self, step: RecordedStep, due: float, now: float) -> None:
         live = self.life.live
         assert live is not None
         if step.cancels is not None:
@@ -373,7 +383,7 @@ class _Player:
             del self._ids[next(iter(self._ids))]
         self._ids[ask.waiter.id] = {"missing": "late", "cancelled": ""}.get(outcome, "duplicate")
 
-    def _judged(self, step: Step, raw: bytes) -> str:
+    def _judged(self, step: RecordedStep, raw: bytes) -> str:
         """The outcome of a request that was answered with a result."""
         expected = step.expected
         try:
@@ -428,7 +438,9 @@ class _Answerer:
     """Answers the requests of a server as the record did, and those that it has not with an
     error."""
 
-    def __init__(self, connection: ClientConnection, answers: dict[str, deque[Answer]]) -> None:
+    def __init__(
+        self, connection: ClientConnection, answers: dict[str, deque[ClientAnswer]]
+    ) -> None:
         self._connection = connection
         self._answers = answers
 
@@ -471,7 +483,7 @@ def _ignore(progress: float, total: float | None, message: str | None) -> None:
     """The progress of a request is not compared."""
 
 
-def _outcome(expected: Expected | None, exc: Exception) -> str:
+def _outcome(expected: RecordedAnswer | None, exc: Exception) -> str:
     """The outcome of a request that failed."""
     if isinstance(exc, RemoteError):
         if expected is None or (expected.kind == "error" and expected.code == exc.code):

@@ -66,7 +66,7 @@ class HttpTap:
             await reader.read(READ_SIZE)  # what is unread would destroy the answer
             writer.write(_UNREACHABLE)
             return
-        await _Connection(self, reader, writer, streams).run()
+        await _TappedConnection(self, reader, writer, streams).run()
 
     def number_of(self, session: str | None) -> int | None:
         """Return the number of a client with a session, or None."""
@@ -86,7 +86,7 @@ class HttpTap:
             found = self._lanes[sender, number] = self.tap.lane(sender, number)
         return found
 
-    def head_of(self, request: _Request) -> bytes:
+    def head_of(self, request: _TappedRequest) -> bytes:
         """Return the head of a request, for the server."""
         own, to = self.address, self.server.address
         path = to.path if request.path == own.path else request.path
@@ -101,7 +101,7 @@ class HttpTap:
 
 
 @dataclass
-class _Request:
+class _TappedRequest:
     """A request of a client. ``body`` is None where it has none."""
 
     method: str
@@ -119,7 +119,7 @@ def _field(fields: list[tuple[str, str]], name: str) -> str | None:
     return next((value for key, value in fields if key.lower() == name), None)
 
 
-class _Connection:
+class _TappedConnection:
     """One connection of a client, and that to the server."""
 
     def __init__(
@@ -175,7 +175,7 @@ class _Connection:
 
     # -- requests --------------------------------------------------------------------------------
 
-    async def _next_request(self) -> _Request | None:
+    async def _next_request(self) -> _TappedRequest | None:
         """Return the next request; None: none will come."""
         framer = self._requests
         request = None
@@ -187,7 +187,7 @@ class _Connection:
                     return request
                 head = framer.head
                 has_body = head.chunked or head.length > 0
-                request = _Request(head.method, head.path, head.query or "", head.fields)
+                request = _TappedRequest(head.method, head.path, head.query or "", head.fields)
             if framer.awaits_continue:
                 framer.send_continue()
                 self._writer.write(b"".join(self._asked.data_to_send()))
@@ -206,7 +206,7 @@ class _Connection:
                 return None
             self._asked.receive_data(data)
 
-    def _number_of(self, request: _Request) -> int:
+    def _number_of(self, request: _TappedRequest) -> int:
         """The number of the client: of its session, or of the connection."""
         found = self._shared.number_of(request.field("mcp-session-id"))
         found = found or self._shared.number_of(f"{request.path}?{request.query}")
@@ -218,7 +218,7 @@ class _Connection:
         self._initialized = self._initialized or begins
         return self._number
 
-    async def _exchange(self, request: _Request, number: int) -> bool:
+    async def _exchange(self, request: _TappedRequest, number: int) -> bool:
         """Pass a request and its response. Whether the connection goes on."""
         data = self._shared.head_of(request) + (request.body or b"")
         if request.body is not None and is_message(request.body):
@@ -263,7 +263,7 @@ class _Connection:
         """Pass the response of the server. Whether the connection goes on."""
         framer = self._responses
         framer.expect(method)
-        response: _Response | None = None
+        response: _TappedResponse | None = None
         eof = False
         try:
             while True:
@@ -277,7 +277,7 @@ class _Connection:
                         return not framer.ended
                     elif framer.part == "head":
                         head = framer.head
-                        response = _Response(self._shared, number, head, self._writer)
+                        response = _TappedResponse(self._shared, number, head, self._writer)
                         if head.status == 101:
                             self._switched = True
                         else:
@@ -317,7 +317,7 @@ async def _read_response(method: str, streams: Streams) -> None:
         await close(streams[1])
 
 
-class _Response:
+class _TappedResponse:
     """A response that passes as it arrives; with faults, as whole messages."""
 
     def __init__(

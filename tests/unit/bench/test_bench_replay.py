@@ -14,7 +14,7 @@ import pytest
 from lab.rows import every
 
 from wirespeed import Client, Stdio
-from wirespeed.bench.recorded_calls import Part, parts_of, without_moments
+from wirespeed.bench.recorded_calls import RecordedConnection, connections_of, without_moments
 from wirespeed.bench.replay import Replay, load_of
 from wirespeed.bench.tap_file import TapFile, read_record
 
@@ -70,13 +70,13 @@ def text(id: int, words: str, **more: Any) -> Line:
     return "server", {"id": id, "result": {"content": [{"type": "text", "text": words}], **more}}
 
 
-def parts(tmp_path: Path, *lines: Line) -> list[Part]:
+def parts(tmp_path: Path, *lines: Line) -> list[RecordedConnection]:
     path = str(tmp_path / "r")
     file = TapFile(path, "x")
     for sender, message in lines:
         file.message(sender, 1, json.dumps(message).encode())  # type: ignore[arg-type]
     file.close()
-    return parts_of(*read_record(path))
+    return connections_of(*read_record(path))
 
 
 @pytest.fixture(scope="module")
@@ -87,7 +87,11 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Stdio:
 
 
 def replay(
-    server: Stdio, found: list[Part], speed: float | None = None, timeout: float = 10, **more: Any
+    server: Stdio,
+    found: list[RecordedConnection],
+    speed: float | None = None,
+    timeout: float = 10,
+    **more: Any,
 ) -> Replay:
     return Replay(server, found, load_of(found, timeout), speed=speed, **more)
 
@@ -138,7 +142,7 @@ async def test_requests_keep_their_times_and_follow_their_answers(
         await asyncio.sleep(0.4)
         await client.call_tool("counted")
         await client.call_tool("counted")
-    found = parts_of(*read_record(path))
+    found = connections_of(*read_record(path))
     for speed, least in ((1.0, 0.6), (4.0, 0.2), (None, 0.2)):
         remarks: list[str] = []
         result = await replay(server, found, speed, remarks=remarks).measure()

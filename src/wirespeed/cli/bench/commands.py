@@ -105,6 +105,7 @@ def bench(words: tuple[str, ...], command: list[str] | None, **settings: Any) ->
 @click.command(
     cls=TargetCommand,
     short_help="Write down what a client and a server say.",
+    options_metavar="[OPTIONS] {--listen URL --to URL|-- COMMAND…}",
     epilog="\b\nExamples:\n"
     "  wirespeed record -o time.jsonl -- uvx mcp-server-time\n"
     "  wirespeed record -o r.jsonl --listen http://127.0.0.1:9000/mcp \\\n"

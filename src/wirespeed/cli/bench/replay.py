@@ -33,7 +33,7 @@ class ReplayCalls(BenchWork):
         timeout: float,
         lite: bool,
     ) -> None:
-        from wirespeed.bench.recorded_calls import parts_of
+        from wirespeed.bench.recorded_calls import connections_of
         from wirespeed.bench.replay import load_of
         from wirespeed.bench.tap_file import BadRecord, read_record
 
@@ -48,7 +48,7 @@ class ReplayCalls(BenchWork):
             raise usage(printable(str(exc))) from None
         except OSError as exc:
             raise cannot_start(f"cannot read {printable(path)}: {exc.strerror}") from None
-        self._parts = parts_of(header, messages)
+        self._parts = connections_of(header, messages)
         if not any(step.asks for part in self._parts for step in part.steps):
             raise usage(f"{printable(path)} has no request that a client could ask again")
         self._any = expect == "any" or header.redacted
