@@ -139,6 +139,7 @@ class UsersResult(msgspec.Struct, frozen=True, omit_defaults=True):
 
     Attributes:
         progress: Progress notifications of calls that asked for them.
+        latency_histogram: As of `Result`.
     """
 
     name: str
@@ -146,6 +147,7 @@ class UsersResult(msgspec.Struct, frozen=True, omit_defaults=True):
     counts: dict[str, int]
     latency_us: Latency
     progress: int = 0
+    latency_histogram: str = ""
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -202,9 +202,16 @@ class Run:
         for script in self._work.scripts if isinstance(self._work, Scripts) else ():
             recorder = script.recorder
             counts = {name: recorder.counts()[name] for name in OF_CALLS}
-            latency = latency_of(recorder.latency)
-            calls = sum(counts.values())
-            found.append(UsersResult(script.name, calls, counts, latency, recorder.progress))
+            found.append(
+                UsersResult(
+                    script.name,
+                    sum(counts.values()),
+                    counts,
+                    latency_of(recorder.latency),
+                    recorder.progress,
+                    encoded(recorder.latency),
+                )
+            )
         return found
 
     async def _phase(

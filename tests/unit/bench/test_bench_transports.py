@@ -14,6 +14,7 @@ from wirespeed.bench.arguments import Arguments
 from wirespeed.bench.load import Load, Result
 from wirespeed.bench.run import Run
 from wirespeed.bench.work import Work
+from wirespeed.client.connection.handshake import Era
 from wirespeed.client.targets import as_target
 
 pytestmark = pytest.mark.off_schema
@@ -74,7 +75,8 @@ async def measured(transport: str, fault: str) -> Result:
     load = Load(calls=CALLS, in_flight=4, warmup=0, timeout=TIMEOUT)
     async with Faulty(fault, EVERY, 1.5 * TIMEOUT).serving(transport) as url:
         work = Work("echo", arguments)
-        return await Run(as_target(url), work, load, era="legacy", lite=lite).measure()
+        era: Era = "auto" if fault == "none" and not lite else "legacy"
+        return await Run(as_target(url), work, load, era=era, lite=lite).measure()
 
 
 @pytest.mark.parametrize(
