@@ -81,7 +81,8 @@ INSIDE = {
         session_driver lite_driver users
         client
         lite
-        run replay
+        run
+        replay
     """,
     "transport": """
         backoff rate_limited_log wire_trace schemes

@@ -13,12 +13,13 @@ import contextlib
 import os
 import time
 from collections import deque
-from collections.abc import Coroutine, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
+from wirespeed.bench.client import LIMITS
 from wirespeed.bench.load import Load, Result, ToolCost, Traffic
 from wirespeed.bench.machine import ProcessCost, machine, versions
 from wirespeed.bench.recorded_calls import (
@@ -30,11 +31,11 @@ from wirespeed.bench.recorded_calls import (
     kind_of,
 )
 from wirespeed.bench.recorder import OF_CALLS, Recorder
+from wirespeed.bench.run import LINGER, OPENED_AT_ONCE, await_all, name_of, transport_of
 from wirespeed.bench.series import Series, encoded, latency_of
 from wirespeed.client.connection.handshake import Identity
 from wirespeed.client.connection.lifecycle import Lifecycle
 from wirespeed.errors import HttpStatusError, InvalidResponse, RemoteError, WirespeedError
-from wirespeed.limits import Limits
 from wirespeed.protocol import codes
 
 if TYPE_CHECKING:
@@ -53,12 +54,8 @@ if TYPE_CHECKING:
 
 _LATE = 0.001  # seconds
 _COARSE = 0.002  # seconds: the timers of loops count milliseconds
-# Seconds after the last answer in which a second one may follow.
-_LINGER = 0.05
-_OPENED_AT_ONCE = 32
 _MOST_DIFFERING = 5
 _MOST_DONE = 65536  # ids of calls that are over, whose answers may come again
-_LIMITS = Limits(max_outstanding=2**20 - 1, output_high=16 * 1024 * 1024)
 
 
 class Replay:
@@ -143,17 +140,17 @@ class Replay:
 
     async def measure(self) -> Result:
         """Ask everything again. Errors are as of `wirespeed.bench.run.Run`."""
-        room = asyncio.Semaphore(_OPENED_AT_ONCE)
+        room = asyncio.Semaphore(OPENED_AT_ONCE)
 
         async def open_one(player: _Player) -> None:
             async with room:
                 await player.life.open()
 
         try:
-            await _all(open_one(player) for player in self._players)
+            await await_all(open_one(player) for player in self._players)
             return await self._measured()
         finally:
-            await _all(player.life.close() for player in self._players)
+            await await_all(player.life.close() for player in self._players)
 
     async def _measured(self) -> Result:
         cost = ProcessCost(
@@ -164,9 +161,9 @@ class Replay:
         began = self._began = time.monotonic()
         ticking = asyncio.ensure_future(series.run(self.recorder, began))
         try:
-            await _all(player.play() for player in self._players)
+            await await_all(player.play() for player in self._players)
             ended = time.monotonic()
-            await asyncio.sleep(_LINGER)
+            await asyncio.sleep(LINGER)
         finally:
             ticking.cancel()
             await asyncio.wait((ticking,))
@@ -179,12 +176,10 @@ class Replay:
         life = self._players[0].life
         agreement = life.agreement
         assert agreement is not None
-        shown = getattr(self._target, "where", None) or getattr(self._target, "command_line", None)
-        address = getattr(self._target, "address", None)
         return Result(
-            target=repr(self._target) if shown is None else str(shown),
+            target=name_of(self._target),
             era="modern" if agreement.revision.modern else "legacy",
-            transport="stdio" if address is None else str(address.row.speaks),
+            transport=transport_of(self._target),
             load=self._load,
             seconds=seconds,
             calls=sum(counts[name] for name in OF_CALLS),
@@ -219,16 +214,6 @@ def load_of(parts: Sequence[RecordedConnection], timeout: float) -> Load:
         warmup=0,
         timeout=timeout,
     )
-
-
-async def _all(work: Iterable[Coroutine[Any, Any, None]]) -> None:
-    """Wait for all; the first exception cancels the others, and is raised."""
-    try:
-        async with asyncio.TaskGroup() as group:
-            for one in work:
-                group.create_task(one)
-    except BaseExceptionGroup as exc:
-        raise exc.exceptions[0] from None
 
 
 @dataclass
@@ -281,7 +266,7 @@ class _Player:
                 {},
                 answering=cast("Any", _DeclaredAnswers(part.capabilities)),
             ),
-            _LIMITS,
+            LIMITS,
             self,
             handshake_timeout=handshake_timeout,
             probe_timeout=min(10.0, handshake_timeout),

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from wirespeed.errors import WirespeedError
 
 # Connections that are opened at once.
-_OPENED_AT_ONCE = 32
+OPENED_AT_ONCE = 32
 # Seconds after the last answer in which a second one may follow.
-_LINGER = 0.05
+LINGER = 0.05
 
 
 class Run:
@@ -103,7 +103,7 @@ class Run:
                 visit.cancel()
             if self._visitors:
                 await asyncio.wait(self._visitors)
-            await _all(client.close() for client in self._clients)
+            await await_all(client.close() for client in self._clients)
 
     def stop(self) -> None:
         """Let no more calls begin. `measure` returns when those that wait are answered."""
@@ -140,13 +140,13 @@ class Run:
         return (recorder.last / 1e9 - since) * 1e6 if recorder.latency.total else None
 
     async def _open(self, clients: list[BenchClient]) -> None:
-        room = asyncio.Semaphore(_OPENED_AT_ONCE)
+        room = asyncio.Semaphore(OPENED_AT_ONCE)
 
         async def one(client: BenchClient) -> None:
             async with room:
                 await client.open()
 
-        await _all(one(client) for client in clients)
+        await await_all(one(client) for client in clients)
 
     async def _measured(self, startup: Startup | None) -> Result:
         load = self.load
@@ -176,9 +176,9 @@ class Run:
         seconds = max(last or ended, began + (load.duration or 0.0)) - began
         self.service_histogram = encoded(recorder.service)
         return Result(
-            target=_name(self.target),
+            target=name_of(self.target),
             era=self._clients[0].era,
-            transport=_transport(self.target),
+            transport=transport_of(self.target),
             load=load,
             seconds=seconds,
             calls=sum(counts[name] for name in OF_CALLS),
@@ -249,11 +249,11 @@ class Run:
     async def _last_answers(self, until: float) -> None:
         """Wait for answers to calls that are over: second ones, and late ones."""
         loop = asyncio.get_running_loop()
-        await asyncio.sleep(_LINGER)
+        await asyncio.sleep(LINGER)
         while loop.time() < until and any(
             client.driver is not None and client.driver.expects for client in self._clients
         ):
-            await asyncio.sleep(_LINGER)
+            await asyncio.sleep(LINGER)
 
     # -- for the clients -------------------------------------------------------------------------
 
@@ -305,7 +305,7 @@ def _added(one: tuple[int, int], other: tuple[int, int]) -> tuple[int, int]:
     return one[0] + other[0], one[1] + other[1]
 
 
-async def _all(work: Iterable[Any]) -> None:
+async def await_all(work: Iterable[Any]) -> None:
     """Wait for all; the first exception cancels the others, and is raised."""
     try:
         async with asyncio.TaskGroup() as group:
@@ -315,12 +315,13 @@ async def _all(work: Iterable[Any]) -> None:
         raise exc.exceptions[0] from None
 
 
-def _name(target: Target) -> str:
-    """The server as people read it."""
+def name_of(target: Target) -> str:
+    """Return the server as people read it."""
     shown = getattr(target, "where", None) or getattr(target, "command_line", None)
     return repr(target) if shown is None else str(shown)
 
 
-def _transport(target: Target) -> str:
+def transport_of(target: Target) -> str:
+    """Return what a server speaks: ``stdio``, ``http``, ``websocket`` or ``lines``."""
     address = getattr(target, "address", None)
     return "stdio" if address is None else str(address.row.speaks)
