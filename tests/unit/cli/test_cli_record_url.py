@@ -225,6 +225,29 @@ def test_a_stream_is_not_delayed() -> None:
     server.close()
 
 
+@pytest.mark.parametrize("fault", [(), ("--fault", "delay=1ms")])
+def test_a_client_that_does_not_read_stops_the_server(
+    fault: tuple[str, ...], tmp_path: Path
+) -> None:
+    head = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n"
+    event = b'data: {"jsonrpc":"2.0","method":"%b"}\n\n' % (b"m" * 65536)
+    with socket.create_server((HOST, 0)) as listener:
+        to = f"http://{HOST}:{listener.getsockname()[1]}/mcp"
+        options = ("-o", str(tmp_path / "r"), *fault)
+        with tapped(to, f"http://{HOST}:0/mcp", *options) as (_, url):
+            port = int(url.rpartition(":")[2].partition("/")[0])
+            with socket.create_connection((HOST, port)) as client:
+                client.sendall(POST)
+                server, _ = listener.accept()
+                with server:
+                    server.settimeout(1)
+                    sent = server.send(head)
+                    with contextlib.suppress(TimeoutError):
+                        while sent < 64 * 2**20:
+                            sent += server.send(event)
+    assert sent < 32 * 2**20
+
+
 def one_response() -> Scripted:
     return Scripted([b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(RESULT), RESULT)])
 
