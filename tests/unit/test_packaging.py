@@ -461,7 +461,7 @@ def test_a_server_is_installed_without_the_packages_of_the_command_line() -> Non
     project = PYPROJECT["project"]
     extras = project["optional-dependencies"]
     assert names(project["dependencies"]) == {"msgspec", "orjson", "uvloop", "websockets"}
-    assert names(extras["cli"]) == {"click", "rich", "jinja2"}
+    assert names(extras["cli"]) == {"click", "rich", "jinja2", "hdrhistogram"}
     assert set(extras["proxy"]) < set(extras["cli"])
     assert set(extras["cli"]) < set(extras["test"])
 

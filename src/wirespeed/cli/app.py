@@ -472,9 +472,9 @@ def info(words: tuple[str, ...], command: list[str] | None, as_json: bool, **set
 @json_option
 @debug_option
 def demo(calls: int, in_flight: int, as_json: bool) -> int:
-    """Start the bundled calculator server as a child, list its tools, call one, then make many
-    calls multiplexed on one link, and show their throughput and a histogram of their latency. Then
-    make at most 20,000 calls over a WebSocket, and one call in LiteMCP."""
+    """Start the bundled calculator server as a child, list its tools, call one, then measure many
+    calls as "wirespeed bench" does, every answer checked. Then make at most 20,000 calls over a
+    WebSocket, and one call in LiteMCP."""
     from wirespeed.cli.demo import demo as work
 
     return work(calls, in_flight, as_json=as_json)

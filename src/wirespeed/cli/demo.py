@@ -1,5 +1,4 @@
-"""``wirespeed demo``: many calls multiplexed on one link to the bundled servers, every answer
-checked."""
+"""``wirespeed demo``: a load on the bundled servers, every answer checked."""
 
 from __future__ import annotations
 
@@ -7,12 +6,8 @@ import asyncio
 import contextlib
 import sys
 import time
-from array import array
 from asyncio.subprocess import PIPE, Process
-from bisect import bisect_left
-from collections.abc import AsyncIterator, Sequence
-from itertools import pairwise
-from math import ceil, floor, log10
+from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any
 
 from wirespeed.cli import show
@@ -23,31 +18,16 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from wirespeed import Client, Stdio
+    from wirespeed.bench.load import Result
     from wirespeed.types import ToolInfo
 
-_ROWS = 12
 _TIMEOUT = 60.0
 _NAME = "wirespeed-demo"
 _MOST = 20_000  # calls over the WebSocket
-# The columns of a histogram line without its bar and the digits of its count; the widest line.
-_MARGIN = 26
-_WIDEST = 100
 # What the README measured, with 64 calls in flight.
 _RIVAL, _RIVAL_RATE = "The official SDK (mcp 2.3.0)", "1,022"
 _START_TIMEOUT = 30.0  # seconds that the bundled servers have
 _END_TIMEOUT = 5.0
-
-PERCENTILES = (50.0, 90.0, 99.0)
-
-# The edges within a decade: round numbers with about equal distances on a log scale.
-_STEPS = (
-    *(1.0, 1.12, 1.25, 1.4, 1.6, 1.8, 2.0, 2.24, 2.5, 2.8),
-    *(3.15, 3.55, 4.0, 4.5, 5.0, 5.6, 6.3, 7.1, 8.0, 9.0),
-)
-_STRIDES = (1, 2, 4, 10, 20)
-# Values above this percentile share the last row, so that one straggler does not flatten the rest.
-_TAIL = 98.0
-_EIGHTHS = " ▏▎▍▌▋▊▉"
 
 
 def demo(calls: int, in_flight: int, *, as_json: bool) -> int:
@@ -67,7 +47,7 @@ async def _demo(calls: int, in_flight: int, as_json: bool) -> int:
     out = None if as_json else show.console()
     facts = await _stdio(out, calls, in_flight)
     async with bundled() as (mcp, lite):
-        facts["websocket"] = await _websocket(out, mcp, min(calls, _MOST), in_flight)
+        facts["websocket"] = await _load(out, mcp, min(calls, _MOST), in_flight)
         facts["litemcp"] = await _litemcp(out, lite)
     if out is None:
         print_json(facts)
@@ -86,33 +66,52 @@ async def _stdio(out: Console | None, calls: int, in_flight: int) -> dict[str, A
         if out is not None:
             _introduce(out, client, ready, tools)
         one = await _one(out, client)
-        load = Load(client, calls, in_flight)
-        await load.run(watch=sys.stderr.isatty())
-        facts = load.facts() | {"ready_seconds": ready, "first_call_seconds": one}
-        facts |= {"server": client.server_info, "revision": client.protocol_version}
+        server, revision = client.server_info, client.protocol_version
+    return {
+        "server": server,
+        "revision": revision,
+        "ready_seconds": ready,
+        "first_call_seconds": one,
+        "stdio": await _load(out, calculator(), calls, in_flight),
+    }
+
+
+async def _load(out: Console | None, target: Any, calls: int, in_flight: int) -> Any:
+    """Make the calls, show their figures, and return these as JSON values."""
+    import msgspec
+
+    from wirespeed.cli.bench.summary import show_results
+
+    result = await measured(target, calls, in_flight)
     if out is not None:
-        _measured(out, load, facts)
-        _histogram(out, load)
-        _counted(out, facts)
-    return facts
+        out.print()
+        show_results(out, [result], several=False)
+    return msgspec.to_builtins(result)
 
 
-async def _websocket(out: Console | None, url: str, calls: int, in_flight: int) -> dict[str, Any]:
-    from wirespeed import Client
+async def measured(target: Any, calls: int, in_flight: int) -> Result:
+    """Measure calls of the calculator's ``add``. Failure (1): an answer was not right."""
+    from wirespeed.bench.arguments import Arguments
+    from wirespeed.bench.load import Load
+    from wirespeed.bench.plan import Planned
+    from wirespeed.bench.recorder import OUTCOMES
+    from wirespeed.bench.run import Run
+    from wirespeed.bench.work import Work
+    from wirespeed.cli.bench.live import Watch
+    from wirespeed.client.targets import as_target
 
-    began = time.perf_counter()
-    async with Client(url, timeout=_TIMEOUT, name=_NAME) as client:
-        ready = time.perf_counter() - began
-        if out is not None:
-            _step(out, f"The same tools on {url}", show.duration(ready))
-        one = await _one(out, client)
-        load = Load(client, calls, in_flight)
-        await load.run(watch=sys.stderr.isatty())
-        facts = load.facts() | {"ready_seconds": ready, "first_call_seconds": one, "url": url}
-    if out is not None:
-        _measured(out, load, facts)
-        _counted(out, facts)
-    return facts
+    # the sum is the number of the call
+    work = Work("add", Arguments({"a": "$n", "b": 0}, "a"))
+    load = Load(calls=calls, in_flight=min(in_flight, calls), timeout=_TIMEOUT)
+    with Watch(sys.stderr.isatty(), 1) as watch:
+        watch.begin(0, Planned(load, 0, 0))
+        result = await Run(as_target(target), work, load, watch=watch.show).measure()
+    faults = {name: result.counts[name] for name in OUTCOMES[1:] if result.counts[name]}
+    if faults or result.counts["ok"] != calls:
+        shown = "".join(f", {name}: {count:,}" for name, count in faults.items())
+        right = f"{result.counts['ok']:,} of {show.plural(calls, 'call')} of add were right"
+        raise _wrong(f"{right}{shown}")
+    return result
 
 
 async def _litemcp(out: Console | None, url: str) -> dict[str, Any]:
@@ -129,10 +128,11 @@ async def _litemcp(out: Console | None, url: str) -> dict[str, Any]:
         seconds = time.perf_counter() - began
     right = "42.1648128"
     if result.text != right or result.error:
-        raise wrong(f"convert({', '.join(arguments)}) returned {result.text!r}, not {right}")
+        raise _wrong(f"convert({', '.join(arguments)}) returned {result.text!r}, not {right}")
     if out is not None:
         names = ", ".join(parameter.name for parameter in tool.parameters)
         words = ", ".join(f'"{argument}"' for argument in arguments)
+        out.print()
         _step(out, f"LiteMCP on {url}: {tool.name}({names})", show.duration(ready))
         _step(out, f'{tool.name}({words}) = "{result.text}"', show.duration(seconds))
     return {"url": url, "ready_seconds": ready, "tool": tool.name, "call_seconds": seconds}
@@ -142,10 +142,15 @@ async def _one(out: Console | None, client: Client) -> float:
     began = time.perf_counter()
     result = await client.call_tool("multiply", {"a": 6, "b": 7})
     seconds = time.perf_counter() - began
-    check("multiply(6, 7)", result, 42)
+    if result.structured_content != {"result": 42} or result.text != "42":
+        raise _wrong(f"multiply(6, 7) returned {result.text!r}, not 42")
     if out is not None:
         _step(out, "multiply(6, 7) = 42", show.duration(seconds))
     return seconds
+
+
+def _wrong(text: str) -> Failure:
+    return Failure(f"a wrong answer: {text}", Exit.TOOL_FAILED, "WrongAnswer")
 
 
 # -- for people -----------------------------------------------------------------------------------
@@ -183,44 +188,6 @@ def _step(out: Console, text: str, value: str) -> None:
     out.print(line)
 
 
-def _measured(out: Console, load: Load, facts: dict[str, Any]) -> None:
-    from rich.text import Text
-
-    rate = f"{facts['calls_per_second']:,.0f} calls/s"
-    took = f"in {show.duration(load.seconds)}, {load.in_flight} in flight, every answer right"
-    _step(out, f"{show.plural(load.answered, 'call')} {took}", "")
-    out.print()
-    out.print(Text.assemble("  throughput  ", (rate, "bold green")))
-    latency = facts["latency_seconds"]
-    line = Text("  latency   ")
-    for name in (*(f"p{p:g}" for p in PERCENTILES), "max"):
-        line.append(f"  {name} ").append(show.duration(latency[name]), "bold")
-    out.print(line)
-    out.print()
-
-
-def _histogram(out: Console, load: Load) -> None:
-    from rich.text import Text
-
-    for row in histogram(sorted(load.latencies), max(20, min(out.width, _WIDEST) - _MARGIN)):
-        out.print(Text.assemble(row[0], (row[1], "cyan")))
-    out.print()
-
-
-def _counted(out: Console, facts: dict[str, Any]) -> None:
-    from rich.text import Text
-
-    counted = facts["counters"]
-    copied = counted["payload_bytes_copied"]
-    out.print(
-        Text.assemble(
-            f"  {counted['messages_in']:,} answers, {counted['bytes_in']:,} bytes read, ",
-            (f"{copied:,} payload bytes copied", "green" if copied == 0 else "yellow"),
-        )
-    )
-    out.print()
-
-
 def _end(out: Console) -> None:
     import os
 
@@ -231,191 +198,6 @@ def _end(out: Console) -> None:
     )
     out.print(f"  {_RIVAL} answered {_RIVAL_RATE} calls/s on stdio (see README.md).")
     out.print("  Next: the server in ten lines of README.md; wirespeed serve FILE serves it.")
-
-
-def histogram(ordered: list[float], width: int) -> list[tuple[str, str]]:
-    """Return lines of (range and count, bar). The length of a bar is its row's count as a share of
-    the largest count."""
-    rows = bins(ordered, _ROWS)
-    fullest = max(count for _, _, count in rows)
-    blocks = show.unicode_output()
-    digits = len(f"{fullest:,}")
-    lines = []
-    for low, high, count in rows:
-        label = f"  {show.duration(low):>7} - {show.duration(high):>7}  {count:>{digits},}"
-        length = bar(count / fullest, width - digits, blocks=blocks)
-        lines.append((label, f"  {length}" if length else ""))
-    return lines
-
-
-# -- latencies: exact percentiles, and a histogram of text bars -----------------------------------
-
-
-def percentile(ordered: Sequence[float], percent: float) -> float:
-    """Return the nearest-rank percentile of values that are sorted and not empty."""
-    return ordered[max(0, ceil(percent / 100 * len(ordered)) - 1)]
-
-
-def bins(ordered: Sequence[float], rows: int) -> list[tuple[float, float, int]]:
-    """Return at most ``rows`` rows (low, high, count) that count each value once: low <= v < high.
-
-    The values are sorted, positive and not empty; ``rows`` is at least 2. The steps are as fine as
-    the number of rows allows. The few largest values share the last row, which ends at the largest.
-    """
-    largest = ordered[-1]
-    usual = percentile(ordered, _TAIL)
-    edges: list[float] = []
-    for stride in _STRIDES:
-        edges = _edges(ordered[0], usual, stride)
-        if len(edges) - 1 < rows:
-            break
-    edges = edges[:rows]
-    if edges[-1] <= largest:
-        edges.append(largest)
-    found = []
-    before = 0
-    for row, (low, high) in enumerate(pairwise(edges), start=2):
-        # the last row includes the largest value
-        upto = len(ordered) if row == len(edges) else bisect_left(ordered, high)
-        found.append((low, high, upto - before))
-        before = upto
-    return found
-
-
-def _edges(smallest: float, largest: float, stride: int) -> list[float]:
-    """Return edges: the first is at most the smallest value, the last is above the largest."""
-    steps = _STEPS[::stride]
-    at = floor(log10(smallest)) * len(steps)
-    if _edge(at, steps) > smallest:  # log10 rounds
-        at -= 1
-    while _edge(at + 1, steps) <= smallest:
-        at += 1
-    edges = [_edge(at, steps)]
-    while edges[-1] <= largest:
-        at += 1
-        edges.append(_edge(at, steps))
-    return edges
-
-
-def _edge(at: int, steps: Sequence[float]) -> float:
-    decade, step = divmod(at, len(steps))
-    return float(f"{steps[step]}e{decade}")
-
-
-def bar(share: float, width: int, *, blocks: bool) -> str:
-    """Return a bar of at most ``width`` characters. It is not empty if the share is above 0."""
-    eighths = max(round(share * width * 8), 1 if share > 0 else 0)
-    if not blocks:
-        return "#" * max(round(eighths / 8), 1 if share > 0 else 0)
-    return "█" * (eighths // 8) + _EIGHTHS[eighths % 8].strip()
-
-
-# -- the load --------------------------------------------------------------------------------------
-
-
-def check(what: str, result: Any, right: int) -> None:
-    """Raise Failure (1) unless the text and the structured content of an answer are right."""
-    if result.structured_content != {"result": right} or result.text != str(right):
-        said = f"returned {result.structured_content} as {result.text!r}, not {right}"
-        if result.is_error:
-            said = f"failed: {result.text}"
-        raise wrong(f"{what} {said}")
-
-
-def wrong(text: str) -> Failure:
-    """Return the failure of a wrong answer."""
-    return Failure(f"a wrong answer: {text}", Exit.TOOL_FAILED, "WrongAnswer")
-
-
-class Load:
-    """A load of ``calls`` additions, ``in_flight`` of them at a time. Every answer is checked."""
-
-    def __init__(self, client: Client, calls: int, in_flight: int) -> None:
-        self.client = client
-        self.calls = calls
-        self.in_flight = min(in_flight, calls)
-        self.latencies = array("d", bytes(8 * calls))  # seconds, by the number of the call
-        self.started = 0
-        self.answered = 0
-        self.seconds = 0.0
-        self.before: dict[str, int] = {}
-        self.after: dict[str, int] = {}
-
-    async def run(self, *, watch: bool) -> None:
-        """Make the calls. The first failure ends all calls, and is raised."""
-        self.before = self.client.counters
-        watcher = asyncio.create_task(self._watch()) if watch else None
-        began = time.perf_counter()
-        workers = [asyncio.create_task(self._work()) for _ in range(self.in_flight)]
-        try:
-            await asyncio.gather(*workers)
-            self.seconds = time.perf_counter() - began
-        finally:
-            for task in (*workers, watcher):
-                if task is not None:
-                    task.cancel()
-            await asyncio.gather(*workers, *filter(None, [watcher]), return_exceptions=True)
-        self.after = self.client.counters
-
-    async def _work(self) -> None:
-        clock = time.perf_counter
-        while self.started < self.calls:
-            number = self.started
-            self.started += 1
-            other = number * 7919 % 100_003
-            began = clock()
-            result = await self.client.call_tool("add", {"a": number, "b": other})
-            self.latencies[number] = clock() - began
-            if result.structured_content != {"result": number + other}:
-                check(f"add({number}, {other})", result, number + other)
-            self.answered += 1
-
-    async def _watch(self) -> None:
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
-
-        with Progress(
-            TextColumn("  calling"),
-            BarColumn(bar_width=32),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[rate]}", style="cyan"),
-            console=show.console(stderr=True),
-            auto_refresh=False,
-            transient=True,
-        ) as progress:
-            task = progress.add_task("", total=self.calls, rate="")
-            began = time.perf_counter()
-            while True:
-                rate = self.answered / max(time.perf_counter() - began, 1e-9)
-                words = f"{rate:,.0f} calls/s" if self.answered else ""
-                progress.update(task, completed=self.answered, rate=words, refresh=True)
-                await asyncio.sleep(0.1)
-
-    def facts(self) -> dict[str, Any]:
-        """Return the measurements."""
-        ordered = sorted(self.latencies)
-        counted = {name: self.after[name] - self.before[name] for name in self.after}
-        latency = {f"p{p:g}": percentile(ordered, p) for p in PERCENTILES}
-        latency |= {"min": ordered[0], "mean": sum(ordered) / len(ordered), "max": ordered[-1]}
-        return {
-            "calls": self.answered,
-            "in_flight": self.in_flight,
-            "wrong": 0,
-            "seconds": self.seconds,
-            "calls_per_second": self.answered / self.seconds,
-            "latency_seconds": latency,
-            "counters": {
-                name: counted[name]
-                for name in (
-                    "messages_in",
-                    "messages_out",
-                    "bytes_in",
-                    "bytes_out",
-                    "payload_bytes_copied",
-                    "faults",
-                    "late_responses",
-                )
-            },
-        }
 
 
 # -- the bundled servers on a port, in a child that ends with this process ------------------------

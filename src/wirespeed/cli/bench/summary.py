@@ -110,8 +110,9 @@ def histogram(result: Result) -> list[Text]:
     for limit, count in buckets.items():
         share = count / total
         shown = "0" if not count else f"{share:.1%}" if share >= 0.001 else "<0.1%"
-        line = Text(f"  {f'≤ {_short(limit)}' if bar == '■' else _short(limit):>17}  {shown:>6}  ")
-        found.append(line.append(bar * round(count / most * _BAR), "cyan"))
+        line = Text(f"  {f'≤ {_short(limit)}' if bar == '■' else _short(limit):>17}  {shown:>6}")
+        length = round(count / most * _BAR)
+        found.append(line.append("  " + bar * length, "cyan") if length else line)
     return found
 
 

@@ -45,7 +45,8 @@ class Sockets(Protocol):
     `TransportError`, or have a text of their own: a `TransportError`, a `ConnectFailure`."""
 
     def resolve(self, address: Address) -> list[Any]:
-        """Look up an address to listen at. Blocks on DNS."""
+        """Look up an address to listen at. Blocks on DNS. Returns rows as of
+        `socket.getaddrinfo`, or none where there is nothing to look up."""
 
     def listen(
         self, address: Address, found: Sequence[Any], options: ListenOptions, *, reserve: bool
@@ -378,6 +379,8 @@ def listen(
 def _is_local(sock: socket.socket) -> bool:
     if sock.family == socket.AF_UNIX:
         return True
+    if sock.family not in (socket.AF_INET, socket.AF_INET6):
+        return False  # other kinds have their own rules: who may connect is not known here
     return ipaddress.ip_address(sock.getsockname()[0].partition("%")[0]).is_loopback
 
 
@@ -496,7 +499,7 @@ def peer_name(sock: socket.socket) -> str:
 def address_name(name: object) -> str:
     """A socket's address, for people to read."""
     if isinstance(name, tuple):
-        host, port = name[:2]
+        host, port = map(str, name[:2])
         return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     return "a local socket"
 
