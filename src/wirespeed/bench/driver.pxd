@@ -9,6 +9,9 @@ from wirespeed.client.connection.connection cimport Awaited
 from wirespeed.peer.connection cimport OPEN, AskingConnection
 
 
+cdef Outcome outcome_of(object exc) except *
+
+
 # How many calls may still begin, of all connections together.
 cdef class Budget:
     cdef int64_t left                  # negative: any number
@@ -72,7 +75,7 @@ cdef class Driver:
     cdef int go_on_c(self, int64_t now) except -1
     cdef int go_on_walking_c(self, int64_t now) except -1
     cdef int expired_c(self, BenchCall call, object id) except -1
-    cdef int failed_c(self, BenchCall call, object exc) except -1
+    cdef int failed_c(self, BenchCall call, object exc, Outcome outcome) except -1
     cdef int ended_c(self, BenchCall call, Outcome outcome, int64_t now) except -1
     cdef int count_c(self, Recorder recorder, Walk walk, Outcome outcome) except -1
     cdef int settle_c(self) except -1

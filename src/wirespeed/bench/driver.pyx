@@ -372,14 +372,14 @@ cdef class Driver:
         self.given_up[id] = None
         return self.ended_c(call, MISSING, now_c())
 
-    cdef int failed_c(self, BenchCall call, object exc) except -1:
+    cdef int failed_c(self, BenchCall call, object exc, Outcome outcome) except -1:
         """No answer to a call will come."""
         if usable(self) and isinstance(exc, TransportError):
             if isinstance(exc, ConnectionLost) and exc.__cause__ is not None:
                 # of HTTP, where the other connections go on
                 call.recorder.count_c(CONNECTION_LOSS)
             self.rest_c()
-        return self.ended_c(call, outcome_of(exc), now_c())
+        return self.ended_c(call, outcome, now_c())
 
     cdef int ended_c(self, BenchCall call, Outcome outcome, int64_t now) except -1:
         cdef Walk walk = call.walk

@@ -7,7 +7,7 @@ import json
 
 import msgspec
 
-from wirespeed.bench.driver cimport BenchCall, Driver
+from wirespeed.bench.driver cimport BenchCall, Driver, outcome_of
 from wirespeed.bench.recorder cimport (
     CONNECTION_LOSS, OK, TOOL_ERROR, UNEXPECTED, WRONG, Outcome, now_c,
 )
@@ -112,7 +112,7 @@ cdef class LiteDriver(Driver):
         self._over(request.id)
         if request.broke:              # of HTTP, where the other connections go on
             call.recorder.count_c(CONNECTION_LOSS)
-        self.failed_c(call, exc)
+        self.failed_c(call, exc, outcome_of(exc))
 
     def _over(self, id):
         if len(self.answered_ids) >= MAX_ANSWERED:

@@ -7,9 +7,9 @@ import msgspec
 
 from wirespeed._core._simd cimport WS_ID_INTEGER
 from wirespeed._core.envelope cimport ERROR, INVALID, RESULT, Message, method_is
-from wirespeed.bench.driver cimport BenchCall, Driver
+from wirespeed.bench.driver cimport BenchCall, Driver, outcome_of
 from wirespeed.bench.recorder cimport (
-    OK, PROTOCOL_ERROR, REFUSED, UNEXPECTED, WRONG, Outcome, now_c,
+    MISSING, OK, PROTOCOL_ERROR, REFUSED, UNEXPECTED, WRONG, Outcome, now_c,
 )
 from wirespeed.client.connection.connection cimport ClientConnection
 
@@ -26,8 +26,10 @@ cdef class SessionCall(BenchCall):
     """A request of MCP that waits for its answer."""
 
     cdef int answered_c(self, ClientConnection connection, Message m) except -1:
+        cdef SessionDriver driver = self.driver
         cdef int64_t now = now_c()
         cdef Outcome outcome
+        driver.strayed = driver.garbled = False
         if m.kind_c == RESULT:
             outcome = self.work.judge_c(m, self.expected)
             if outcome == OK and self.walk is not None:
@@ -44,7 +46,7 @@ cdef class SessionCall(BenchCall):
                 outcome = REFUSED if code == codes.OVERLOADED else PROTOCOL_ERROR
         else:
             outcome = WRONG
-        return self.driver.ended_c(self, outcome, now)
+        return driver.ended_c(self, outcome, now)
 
     cdef int notified_c(self, ClientConnection connection, Message m) except -1:
         if method_is(m, b'"notifications/progress"', "notifications/progress"):
@@ -72,7 +74,8 @@ cdef class SessionCall(BenchCall):
         return self.driver.expired_c(self, self.id)
 
     cdef bint failed_c(self, object exc) except -1:
-        self.driver.failed_c(self, exc)
+        cdef SessionDriver driver = self.driver
+        driver.failed_c(self, exc, driver.failure_c(exc))
         return True
 
 
@@ -113,10 +116,24 @@ cdef class SessionDriver(Driver):
             )
         return 0
 
+    cdef Outcome failure_c(self, object exc) except *:
+        """The outcome of a call that failed without an answer."""
+        cdef Outcome outcome = outcome_of(exc)
+        if outcome == WRONG:
+            # over HTTP, the body of its response was not its answer
+            if self.garbled:
+                self.recorder.outcomes[<int> UNEXPECTED] -= 1      # it is one fault
+            elif self.strayed:
+                outcome = MISSING
+        self.strayed = self.garbled = False
+        return outcome
+
     def _stray(self, Message m not None):
         """A response that answers no call."""
         cdef bint issued
-        if m.kind_c == INVALID or m.scan.id_kind != WS_ID_INTEGER:
+        self.garbled = m.kind_c == INVALID
+        self.strayed = not self.garbled
+        if self.garbled or m.scan.id_kind != WS_ID_INTEGER:
             self.recorder.count_c(UNEXPECTED)
             return
         id = int(m.raw_id)
