@@ -114,7 +114,7 @@ cdef object json_line(object data):
     if type(data) is not Parts:
         check_line_c(data)
     elif not (<Parts> data).parts:
-        raise ValueError("no JSON text")
+        raise ValueError("the JSON text is empty")
     else:
         for part in (<Parts> data).parts:
             check_line_c(part)
@@ -126,7 +126,7 @@ cdef int check_line_c(object data) except -1:
     cdef size_t n = 0
     locate_c(data, &p, &n)
     if n == 0:
-        raise ValueError("no JSON text")
+        raise ValueError("the JSON text is empty")
     if kernels.find_newline(p, n) != n:
         raise ValueError("JSON text with a raw newline cannot be sent in a line")
     return 0

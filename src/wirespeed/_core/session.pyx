@@ -307,7 +307,7 @@ cdef class Session(Responder):
 
     cdef int take_in_c(self, Message m, ReplyRoute route) except -1:
         if route is not None and route.out is None:
-            raise TypeError(f"{type(route).__name__} is not a reply route: it has no outbox")
+            raise TypeError(f"{type(route).__name__} has no outbox: it is not a route for replies")
         m.token = route
         if self.n_whole and self.more_whole is NONE_YET:
             self.more_whole = deque()

@@ -311,7 +311,7 @@ def inspect_tool(
     if isinstance(function, staticmethod):
         function = function.__func__
     if isinstance(function, type) or not callable(function):
-        what = "a class" if isinstance(function, type) else f"{type(function).__qualname__} object"
+        what = "a class" if isinstance(function, type) else f"of type {type(function).__qualname__}"
         raise SignatureError(f"{function!r} is {what}: a {kind} is a function or a callable object")
     layers = layers_of(function, wrapped=True)
     owner = layers[-1]
