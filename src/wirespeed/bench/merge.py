@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 from hdrh.histogram import HdrHistogram
 
-from wirespeed.bench.load import Cost, Latency, Load, Result, ToolCost, Traffic
+from wirespeed.bench.load import Cost, Latency, Load, Result, ToolCost, Traffic, UsersResult
 from wirespeed.bench.recorder import OF_CALLS, OUTCOMES
 from wirespeed.bench.series import Series
 
@@ -96,6 +96,21 @@ def merged(load: Load, parts: Sequence[Part], others: float | None) -> Result:
         machine={**first.machine, "others": others} if others is not None else first.machine,
         series=series.windows(),
         latency_histogram=latency.encode().decode(),
+        users=[_kind(kind) for kind in zip(*(result.users for result in results), strict=True)],
+    )
+
+
+def _kind(parts: Sequence[UsersResult]) -> UsersResult:
+    """The findings about one kind of users, of all processes."""
+    latency = _histogram([part.latency_histogram for part in parts])
+    counts = {name: sum(part.counts[name] for part in parts) for name in OF_CALLS}
+    return UsersResult(
+        parts[0].name,
+        sum(counts.values()),
+        counts,
+        _latency(latency, [(part.counts["ok"], part.latency_us.mean) for part in parts]),
+        sum(part.progress for part in parts),
+        latency.encode().decode(),
     )
 
 

@@ -393,6 +393,40 @@ steps = [{ list = "tools" }, { call = "sum", times = 4 }]
     assert done.returncode == 2 and "2026-07-28, which has no ping" in one_line(done)
 
 
+def test_processes_share_users(tmp_path: Path) -> None:
+    path = tmp_path / "users.toml"
+    path.write_text(
+        """
+[call.echo]
+arguments = { text = "$text:24" }
+expect = "echo=text"
+
+[[user]]
+name = "a"
+steps = [{ call = "echo", times = 2 }]
+
+[[user]]
+name = "b"
+own_connection = true
+weight = 0.1
+steps = [{ list = "tools" }]
+"""
+    )
+    done = wirespeed(
+        *("bench", "--calls", "200", "--connections", "2", "--processes", "2", "--warmup", "0"),
+        *("--seed", "4", "--users", str(path), "--json", "-", "--", *FAULTY, "corrupt", "10"),
+    )
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    one, other = result["users"]
+    assert one["name"] == "a" and other["name"] == "b"
+    assert one["calls"] + other["calls"] == result["calls"] == 200
+    assert one["counts"]["wrong"] == result["counts"]["wrong"] > 10
+    assert other["calls"] == other["counts"]["ok"] > 1
+    histogram = HdrHistogram.decode(one["latency_histogram"])
+    assert histogram.get_total_count() == one["counts"]["ok"]
+
+
 def test_the_users_of_the_guide(tmp_path: Path) -> None:
     page = (ROOT / "docs/how-to/measure-a-server.md").read_text()
     found = re.search(r'^```toml title="users.toml"\n(.*?)^```$', page, re.DOTALL | re.MULTILINE)

@@ -13,7 +13,7 @@ import os
 import pickle
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from wirespeed.bench.load import Load, Result, Window
     from wirespeed.bench.merge import Part
     from wirespeed.bench.series import Watch
+    from wirespeed.cli.bench.work import BenchWork
     from wirespeed.cli.session import Options
 
 # Seconds in which a process ends its servers when it has to end.
@@ -34,9 +35,7 @@ class Job:
     """The work of one process."""
 
     options: Options
-    tool: str
-    text: str
-    expect: str
+    calls: Callable[[], BenchWork]
     own: bool
     load: Load
     pids: Sequence[int] | None
@@ -213,12 +212,12 @@ class _Worker:
     async def _part(self, job: Job, reader: asyncio.StreamReader) -> Part:
         from wirespeed.bench.merge import Part
         from wirespeed.bench.run import Run
-        from wirespeed.cli.bench.work import ToolCalls, side_of
+        from wirespeed.cli.bench.work import side_of
         from wirespeed.cli.session import show_warnings
 
         show_warnings()
         side = side_of(job.options, job.own)
-        calls = ToolCalls(job.tool, job.text, job.expect, job.options.lite)
+        calls = job.calls()
         if job.options.lite:
             await calls.check(side, job.load)
         run = Run(

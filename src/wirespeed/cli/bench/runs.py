@@ -103,8 +103,8 @@ def bench(options: Options, tool: str | None, text: str | None, choices: Choices
     plan = _plan(options, choices)
     conditions = [condition(one) for one in choices.fail_if]
     calls: BenchWork
-    if choices.processes > 1 and (choices.replay or choices.users):
-        raise usage("--processes is for TOOL, and not for --users or --replay")
+    if choices.processes > 1 and choices.replay:
+        raise usage("--processes is not for --replay")
     if choices.replay is not None:
         calls = replay = ReplayCalls(
             choices.replay,
@@ -285,12 +285,8 @@ class _Bench:
         pids, calls = self._choices.pids or None, self._calls
         if planned.load.processes == 1:
             return calls.run(side, planned.load, pids, watch.show)
-        assert isinstance(calls, ToolCalls)
-        options, expect = self._options[planned.side], self._choices.expect or _ANY
-        jobs = [
-            Job(options, calls.tool, calls.text, expect, self._choices.own, load, pids)
-            for load in _shares(planned.load)
-        ]
+        options, own = self._options[planned.side], self._choices.own
+        jobs = [Job(options, calls.again, own, load, pids) for load in _shares(planned.load)]
         if pids is not None:  # one of them measures these
             jobs[1:] = [replace(job, pids=()) for job in jobs[1:]]
         return Processes(planned.load, jobs, watch.show)

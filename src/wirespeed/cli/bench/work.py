@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from wirespeed.cli.failures import printable, usage
@@ -12,7 +13,7 @@ from wirespeed.cli.tools import read_json
 from wirespeed.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from wirespeed import Client
     from wirespeed.bench.load import Load
@@ -67,7 +68,10 @@ class BenchWork:
 
     Attributes:
         remarks: What the user should know after the runs.
+        again: Makes the same in another process: it can be pickled.
     """
+
+    again: Callable[[], BenchWork]
 
     def __init__(self) -> None:
         self.remarks: list[str] = []
@@ -139,9 +143,6 @@ class BenchWork:
 class ToolCalls(BenchWork):
     """The calls of one tool.
 
-    Attributes:
-        tool: Its name.
-
     Failure (2): JSON or the expected answer is wrong.
     """
 
@@ -149,7 +150,7 @@ class ToolCalls(BenchWork):
         from wirespeed.bench.expect import read_expect
 
         super().__init__()
-        self.tool = tool
+        self._tool = tool
         self._value: Value = {}
         if text is not None:
             kinds = (dict, list) if lite else (dict,)
@@ -159,11 +160,7 @@ class ToolCalls(BenchWork):
             self._expected = read_expect(expect, whole=lite)
         except ValueError as exc:
             raise usage(f"--expect: {exc}") from None
-
-    @property
-    def text(self) -> str:
-        """The arguments, as JSON."""
-        return json.dumps(self._value)
+        self.again = partial(ToolCalls, tool, json.dumps(self._value), expect, lite)
 
     def work(self, load: Load, side: Side | None = None) -> Work:
         """Return the calls of a run."""
@@ -186,12 +183,12 @@ class ToolCalls(BenchWork):
             raise usage(f"JSON: {exc}") from None
         except OSError as exc:
             raise usage(f"JSON: cannot read {exc.filename}: {exc.strerror}") from None
-        return Work(self.tool, arguments, self._expected.check)
+        return Work(self._tool, arguments, self._expected.check)
 
     def _wanted(self) -> list[Work]:
         from wirespeed.bench.work import Work
 
-        return [Work(self.tool, None)]
+        return [Work(self._tool, None)]
 
 
 class UsersCalls(BenchWork):
@@ -205,6 +202,7 @@ class UsersCalls(BenchWork):
             self._file = UsersFile(path, lite=lite)
         except ConfigError as exc:
             raise usage(str(exc)) from None
+        self.again = partial(UsersCalls, path, lite)
 
     def work(self, load: Load, side: Side | None = None) -> Scripts:
         """Return the users of a run."""
