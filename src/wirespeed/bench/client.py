@@ -184,8 +184,10 @@ class BenchClient:
                 self.driver.begin_visit(host.recorder, host.budget, walk, number, intended)
                 await self.driver.idle
         finally:
-            await self.close()
-            host.left(walk, failure)
+            try:
+                await self.close()
+            finally:
+                host.left(walk, failure)
 
     # -- for the lifecycle -----------------------------------------------------------------------
 
