@@ -43,8 +43,6 @@ _MOST_OTHERS = 0.95
 _OTHERS_UNKNOWN = 0.25
 # In a second the turns of a scheduler are about even: shorter runs differ more.
 _EVEN = 1.0
-# A processor's time is counted in these, in seconds.
-_TICK = 0.01
 _DRAWS = 2000
 _MIN_ROUNDS = 3
 _MIN_WINDOWS = 8
@@ -191,7 +189,8 @@ def differences(a: Result, b: Result) -> Iterator[str]:
 
 def _logs(side: Sequence[Result], value: Callable[[Result], float | None]) -> list[float] | None:
     found = [value(result) for result in side]
-    return [math.log(one) for one in found if one] if all(found) else None
+    logs = [math.log(one) for one in found if one is not None and one > 0]
+    return logs if len(logs) == len(found) else None
 
 
 def _of_side(
@@ -214,10 +213,8 @@ def _between(result: Result, name: str) -> float:
     others = result.machine.get("others")
     if not isinstance(others, int | float):
         others = _OTHERS_UNKNOWN
-    others = min(others, _MOST_OTHERS)
+    others = min(max(others, 0.0), _MOST_OTHERS)
     found = quiet * (1 + _CROWDED.get(name, _CROWDED_ELSE) * others / (1 - others))
-    if name == "cpu":
-        return math.hypot(found, _TICK / (result.server.cpu_seconds or _TICK))
     return found * math.sqrt(1 + _EVEN / max(result.seconds, 1e-3))
 
 
@@ -246,7 +243,7 @@ def _windows(result: Result) -> list[tuple[float, Window]]:
     """The seconds of each window with an answer, and the window. The last one is a part of one."""
     found, before = [], 0.0
     for window in result.series[:-1]:
-        if window.ok:
+        if min(window.ok, window.p50, window.p99, window.t - before) > 0:
             found.append((window.t - before, window))
         before = window.t
     return found

@@ -94,6 +94,18 @@ def test_a_figure_that_a_side_lacks_is_left_out() -> None:
     assert compare([nothing], [a_result()], paired=False).figures == {}
 
 
+def test_figures_that_nobody_measured_are_no_faults() -> None:
+    strange = a_result(
+        rate=-5.0,
+        seconds=-1.0,
+        machine={"others": -3},
+        series=[Window(float(-t), t - 3, 0, -1.0, 0.0, 5.0) for t in range(20)],
+        latency_histogram="x",
+        server=Cost(0.0, 0),
+    )
+    assert list(compare([strange], [strange], paired=False).figures) == ["p50", "p99", "mean"]
+
+
 def test_loads_are_compared_with_their_equals() -> None:
     loads = [Load(calls=5, bytes=size) for size in (64, 128, 256)]
     a = [a_result(load=load) for load in loads[:2]]

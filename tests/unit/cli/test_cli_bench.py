@@ -284,6 +284,23 @@ def test_comparisons(tmp_path: Path) -> None:
         assert done.returncode == 2 and says in one_line(done)
 
 
+def test_a_run_that_cannot_be_made_leaves_those_before_it(tmp_path: Path) -> None:
+    program = tmp_path / "server.py"
+    # the fourth process is that of the third run
+    gone = (
+        "import os, sys\nopen(__file__ + '.n', 'a').write('x')\n"
+        "if os.path.getsize(__file__ + '.n') > 3: sys.exit(1)\n"
+    )
+    program.write_text(gone + (CHILDREN / "faulty_server.py").read_text())
+    done = wirespeed(
+        *("bench", "--calls", "200", "--rounds", "5", "--json", "-"),
+        *("--", sys.executable, "-S", str(program), "none", "1", "--", "echo", TEXT),
+    )
+    assert done.returncode == 3, done.stderr
+    assert [run.get("round", 0) for run in json.loads(done.stdout)["runs"]] == [0, 1]
+    assert "wirespeed: the server closed its output" in done.stderr
+
+
 @every(
     ("args", "code", "says"),
     [

@@ -23,6 +23,7 @@ from wirespeed.cli.bench.work import BenchWork, Side, ToolCalls, UsersCalls, sid
 from wirespeed.cli.failures import Exit, Failure, cannot_start, complain, printable, usage
 from wirespeed.cli.session import Options, run, show_warnings
 from wirespeed.cli.targets import is_url
+from wirespeed.errors import WirespeedError
 from wirespeed.transport.schemes import public
 
 if TYPE_CHECKING:
@@ -250,6 +251,7 @@ class _Bench:
         self._stopped = False
         self._unsent = 0
         self._failure: Exception | str | None = None
+        self._broken: WirespeedError | None = None  # of a run that could not be made
 
     async def main(self) -> int:
         """Make the runs, and show them. Returns the exit code."""
@@ -266,8 +268,13 @@ class _Bench:
                 if self._stopped:
                     break
                 watch.begin(len(results), planned)
-                results.append(await self._measure(planned, sides[planned.side], watch))
-                if self._failure is not None:
+                try:
+                    results.append(await self._measure(planned, sides[planned.side], watch))
+                except WirespeedError as exc:
+                    if not results:
+                        raise
+                    self._broken = exc  # what was measured is shown
+                if self._failure is not None or self._broken is not None:
                     break
         _write(results, len(self._plan) > 1, choices)
         return self._judged(results)
@@ -342,6 +349,8 @@ class _Bench:
                 complain(f"--fail-if {text} holds{where}")
         if self._failure is not None:
             raise cannot_start(f"the server was lost during the run: {self._failure}")
+        if self._broken is not None:
+            raise self._broken
         return Exit.TOOL_FAILED if failed else Exit.OK
 
 
