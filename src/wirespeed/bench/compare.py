@@ -31,7 +31,7 @@ from wirespeed.bench.report import by_load
 CONFIDENCE = 0.95
 # The standard deviation, as a share, of a figure between two runs of one server on a quiet machine
 # with two processors, …
-BETWEEN = {"rate": 0.05, "p50": 0.06, "p99": 0.25, "mean": 0.06, "cpu": 0.05}
+BETWEEN = {"rate": 0.06, "p50": 0.07, "p99": 0.25, "mean": 0.07, "cpu": 0.05}
 # … of latencies of an open loop, where what waits makes others wait, …
 _OPEN = {"p50": 0.25, "p99": 0.25, "mean": 0.25}
 # … and how much of it comes to it for each part of the processors' time that others took, in the

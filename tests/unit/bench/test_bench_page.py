@@ -11,7 +11,7 @@ import msgspec
 from lab.bench import a_result
 
 from wirespeed.bench.compare import compare_all
-from wirespeed.bench.load import Load, Result, Window
+from wirespeed.bench.load import Latency, Load, Result, UsersResult, Window
 from wirespeed.bench.page import page
 from wirespeed.bench.recorder import Counts
 from wirespeed.bench.series import encoded
@@ -117,6 +117,13 @@ def test_a_run_without_an_answer_has_a_page() -> None:
     nothing = a_result(rate=0.0, p99=0.0, series=[], counts={**a_result().counts, "ok": 0})
     text = page([msgspec.structs.replace(nothing, calls=3)], "", [], 0.0)
     assert data_of(text)["curves"]["names"] == []
+
+
+def test_kinds_of_users_have_a_table() -> None:
+    kinds = [UsersResult(HOSTILE, 1234, {"ok": 1230}, Latency(p50=5.0))]
+    tags = Tags(page([a_result(users=kinds)], "", [], 0.0))
+    assert "Kinds of users" in tags.text and HOSTILE in tags.text and "img" not in tags.found
+    assert re.search(r"1,234\n5.00 µs\n(—\n){4}4\n", re.sub(r"\n+", "\n", tags.text))
 
 
 def test_a_page_shows_the_command_without_secrets() -> None:

@@ -138,7 +138,7 @@
           let before = -Infinity; // labels keep a distance
           return values.map(v => {
             const x = plot.valToPos(v, "x");
-            if (x - before < 56) return null;
+            if (x - before < 44) return null;
             before = x;
             return percent(v);
           });
