@@ -1,0 +1,28 @@
+"""FastMCP's proxy, on its fastest documented settings: one session with the server for all
+requests, no sessions of clients, answers in JSON.
+
+fastmcp_proxy.py PORT URL
+fastmcp_proxy.py PORT COMMAND [ARGUMENT…]
+"""
+
+import sys
+
+import uvicorn
+import uvloop
+from fastmcp import Client
+from fastmcp.client.transports import StdioTransport
+from fastmcp.server import create_proxy
+
+
+async def main(port: str, *target: str) -> None:
+    away = "://" in target[0]
+    async with Client(target[0] if away else StdioTransport(target[0], list(target[1:]))) as client:
+        app = create_proxy(client).http_app(path="/mcp", stateless_http=True, json_response=True)
+        config = uvicorn.Config(
+            app, host="127.0.0.1", port=int(port), http="httptools", log_level="error",
+            access_log=False,
+        )  # fmt: skip
+        await uvicorn.Server(config).serve()
+
+
+uvloop.run(main(*sys.argv[1:]))

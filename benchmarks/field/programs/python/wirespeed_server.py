@@ -1,0 +1,39 @@
+"""An echo server with wirespeed.
+
+wirespeed_server.py stdio SETTING TOOLS
+wirespeed_server.py http SETTING TOOLS PORT
+wirespeed_server.py websocket SETTING TOOLS PORT
+
+SETTING is documented, fastest, or events: HTTP answers with streams of events.
+TOOLS is the number of tools beside echo.
+"""
+
+import sys
+
+from wirespeed import HttpOptions, Server
+
+kind, setting, tools = sys.argv[1:4]
+server = Server("echo", version="1")
+
+
+async def echo(text: str) -> str:
+    """Return the text."""
+    return text
+
+
+server.tool(echo)
+for n in range(1, int(tools) + 1):
+    described = f"Tool number {n}: returns the text that it is given."
+    server.tool(name=f"tool_{n}", description=described)(echo)
+
+if kind == "stdio":
+    server.run()
+else:
+    scheme = "http" if kind == "http" else "ws"
+    http = None
+    if setting == "fastest":
+        http = HttpOptions(stateless=True, response="json")
+    elif setting == "events":
+        http = HttpOptions(response="sse")
+    options = {"http": http} if http is not None and kind == "http" else {}
+    server.run(f"{scheme}://127.0.0.1:{sys.argv[4]}/mcp", **options)
