@@ -47,7 +47,7 @@ from contenders import (  # noqa: E402
     clients,
     servers,
 )
-from harness import machine  # noqa: E402
+from harness import compile_modules, machine  # noqa: E402
 from processes import Fault, free_port, resident, started  # noqa: E402
 from proxies import Proxy, proxies  # noqa: E402
 
@@ -469,13 +469,14 @@ def main() -> int:
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
     not_built = {} if options.no_build else build.make_all(build.TARGETS)
+    compile_modules()
     minutes = options.minutes or (9.0 if options.quick else 58.0)
     began = time.monotonic()
     scale = Scale(
         rounds=options.rounds or (1 if options.quick else 3),
         seconds=options.seconds or (0.3 if options.quick else 1.0),
         connections=200 if options.quick else CONNECTIONS,
-        starts=1 if options.quick else 5,
+        starts=3 if options.quick else 5,
         deadline=began + minutes * 60,
     )
     wanted = set(options.only.split(",")) if options.only else None

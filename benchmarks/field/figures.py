@@ -105,6 +105,13 @@ def mib(value: float | None) -> str:
     return NONE if value is None else f"{digits(value / 2**20)} MiB"
 
 
+def kib(value: float | None) -> str:
+    """Bytes as KiB. A heap that has room already does not grow."""
+    if value is None:
+        return NONE
+    return f"{digits(value / 1024)} KiB" if value > 50 else "no growth"
+
+
 def table(head: list[str], rows: list[list[str]]) -> str:
     """A table, without rows in which nothing was measured."""
     shown = [row for row in rows if any(cell.strip(NONE) for cell in row[1:])]

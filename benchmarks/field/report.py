@@ -26,6 +26,7 @@ from figures import (  # noqa: E402
     TIMES,
     Field,
     digits,
+    kib,
     mib,
     micro,
     plain,
@@ -144,7 +145,7 @@ def _least(field: Field) -> list[list[str]]:
     for cell, figure, words, told in (
         ("start", "start_ms", "start to first answer", lambda value: micro(value * 1000)),
         ("start", "rest_bytes", "memory at rest", mib),
-        ("connections", "each_bytes", "memory of a connection", lambda value: mib(value)),
+        ("connections", "each_bytes", "memory of a connection", kib),
     ):
         ours, next_, least = (
             field.best(keys, cell, figure) for keys in (_ours(field), scripts, others)
@@ -180,13 +181,23 @@ def processor_time(field: Field) -> str:
 
 def rates(field: Field) -> str:
     """Calls a second by server."""
-    cells = ("stdio_1", "stdio_64", "http_1", "http_16", "http_256", "ws_64", "ws_256")
+    cells = ("stdio_1", "stdio_64", "http_1", "http_16", "http_256")
     rows = [
         [name, *(plain(field.get(key, cell, "rate")) for cell in cells)]
         for key, name in field.servers("fastest")
     ]
-    head = ["server", "stdio, 1", "stdio, 64", "HTTP, 1", "HTTP, 16", "HTTP, 256"]
-    return table([*head, "WebSocket, 64", "WebSocket, 256"], rows)
+    return table(["server", "stdio, 1", "stdio, 64", "HTTP, 1", "HTTP, 16", "HTTP, 256"], rows)
+
+
+def websocket(field: Field) -> str:
+    """WebSocket, where a server has it."""
+    cells = ("ws_64", "ws_256")
+    rows = [
+        [name, *(plain(field.get(key, cell, one)) for cell in cells for one in ("cpu_us", "rate"))]
+        for key, name in field.servers("fastest")
+    ]
+    head = ["server", "64 in flight: µs", "calls/s", "256 connections: µs", "calls/s"]
+    return table(head, rows)
 
 
 def latencies(field: Field) -> str:
@@ -243,7 +254,7 @@ def starts(field: Field) -> str:
                 name,
                 plain(field.get(key, "start", "start_ms"), " ms"),
                 mib(field.get(key, "start", "rest_bytes")),
-                plain(None if each is None else each / 1024, " KiB"),
+                kib(each),
                 plain(field.get(key, "list", "list_ms"), " ms"),
             ]
         )
@@ -406,7 +417,7 @@ def load(field: Field) -> str:
 PARTS: dict[str, Callable[[Field], str]] = {
     one.__name__: one
     for one in (
-        machine, warning, targets, processor_time, rates, latencies, settings, payloads, starts,
+        machine, warning, targets, processor_time, rates, websocket, latencies, settings, payloads, starts,
         clients, proxies, layers, limits, copy, open_loop, agreement, faults, load,
     )
 }  # fmt: skip
