@@ -172,7 +172,7 @@ def _counts(found: Results, server: str, cell: Cell, seconds: float) -> tuple[in
     """Calls to be measured, and those before them."""
     rate = found.rate(server, cell.key)
     if not rate:
-        return UNKNOWN, UNKNOWN // 3
+        return (20, 8) if cell.size > cells.KIB else (UNKNOWN, UNKNOWN // 3)
     return max(int(rate * seconds), 2 * cell.connections), max(int(rate * seconds * WARM), 20)
 
 
