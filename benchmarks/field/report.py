@@ -417,10 +417,27 @@ def load(field: Field) -> str:
 PARTS: dict[str, Callable[[Field], str]] = {
     one.__name__: one
     for one in (
-        machine, warning, targets, processor_time, rates, websocket, latencies, settings,
-        payloads, starts, clients, proxies, layers, limits, copy, open_loop, agreement, faults, load,
+        machine,
+        warning,
+        targets,
+        processor_time,
+        rates,
+        websocket,
+        latencies,
+        settings,
+        payloads,
+        starts,
+        clients,
+        proxies,
+        layers,
+        limits,
+        copy,
+        open_loop,
+        agreement,
+        faults,
+        load,
     )
-}  # fmt: skip
+}
 
 
 def page(field: Field) -> str:
