@@ -40,6 +40,7 @@ README = ROOT / "README.md"
 MARKS = ("<!-- made by benchmarks/field -->", "<!-- up to here -->")
 # The generators agree if their rates differ by less.
 AGREE = 0.10
+LISTED = 25  # cells in which they do not
 # The machine did other work if its load was higher before the run.
 IDLE = 0.7
 MISSED, MET = "**missed**", "met"
@@ -373,14 +374,20 @@ def agreement(field: Field) -> str:
         seen += 1
         bench, c = statistics.median(ours), statistics.median(theirs)
         if abs(bench / c - 1) > AGREE:
-            setting = contender.partition("/")[2]
-            names = [field.name(contender), setting, cell]
-            rows.append([*names, digits(bench), digits(c), f"{bench / c:.2f}"])
+            share = (
+                bench
+                / 1e6
+                * statistics.median(field.values(contender, cell, "bench", "load_cpu_us"))
+            )
+            names = [field.name(contender), contender.partition("/")[2], cell]
+            rows.append([*names, digits(bench), digits(c), f"{bench / c:.2f}", f"{share:.0%}"])
     told = f"In {seen - len(rows)} of {seen} cells their rates differ by less than {AGREE:.0%}."
     if not rows:
         return told
-    head = ["", "settings", "cell", "bench, calls/s", "C, calls/s", "ratio"]
-    return f"{told} The others:\n\n{table(head, rows)}"
+    rows.sort(key=lambda row: min(float(row[5]), 1 / max(float(row[5]), 0.01)))
+    more = f"\n\nAnd {len(rows) - LISTED} more." if len(rows) > LISTED else ""
+    head = ["", "settings", "cell", "bench, calls/s", "C, calls/s", "ratio", "bench busy"]
+    return f"{told} The others, those that differ most first:\n\n{table(head, rows[:LISTED])}{more}"
 
 
 def faults(field: Field) -> str:
@@ -405,7 +412,8 @@ def _quoted(text: str) -> str:
 def load(field: Field) -> str:
     """How much was measured."""
     about = field.about
-    rounds = max(len(row["rounds"]) for row in about["rows"])
+    loads = ("stdio_", "http_", "ws_")
+    rounds = max(len(row["rounds"]) for row in about["rows"] if row["cell"].startswith(loads))
     return (
         f"In this run a load lasted {about['seconds']:g} s, in {rounds} rounds at most; "
         f"it took {about['minutes']:.0f} minutes."
