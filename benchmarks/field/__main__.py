@@ -29,7 +29,7 @@ HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 sys.path.insert(0, str(HERE.parent))
 
-import build  # noqa: E402
+import builder  # noqa: E402
 import cells  # noqa: E402
 import limits  # noqa: E402
 import oha  # noqa: E402
@@ -103,7 +103,7 @@ class Results:
             return None
         try:
             figures = measure()
-        except (Fault, build.NotBuilt) as exc:
+        except (Fault, builder.NotBuilt) as exc:
             self.fault(contender, cell, by, str(exc))
             return None
         row["rounds"].append(figures)
@@ -129,7 +129,7 @@ def say(text: str) -> None:
 
 def environment_of(key: str) -> dict[str, str]:
     """The environment of a contender's programs."""
-    return cells.own_environment() if key == OURS else build.environment()
+    return cells.own_environment() if key == OURS else builder.environment()
 
 
 # -- servers ------------------------------------------------------------------------------------
@@ -141,7 +141,7 @@ def measure_servers(found: Results, chosen: list[Server], scale: Scale) -> None:
     for server in chosen:
         try:
             server.stdio()
-        except build.NotBuilt as exc:
+        except builder.NotBuilt as exc:
             for cell in _cells_of(server):
                 found.fault(server.id, cell.key, "bench", f"not built: {exc}")
     for number in range(scale.rounds):
@@ -212,7 +212,7 @@ def _listening(found: Results, server: Server, transport: str, scale: Scale) -> 
             both = server.setting == FASTEST
             for cell in _cells_of(server, transport):
                 _loaded(found, server.id, cell, url, live.port, live.pid, scale, both)
-    except (Fault, build.NotBuilt) as exc:
+    except (Fault, builder.NotBuilt) as exc:
         for cell in _cells_of(server, transport):
             found.fault(server.id, cell.key, "bench", str(exc))
 
@@ -351,7 +351,7 @@ def _direct(found: Results, scale: Scale) -> None:
         if cell.key == DIRECT["stdio"]:
             _stdio(found, reference, cell, scale)
         elif cell.key == DIRECT["http"]:
-            with started(reference.listening("http", 0), None, build.environment()) as live:
+            with started(reference.listening("http", 0), None, builder.environment()) as live:
                 url = f"http://127.0.0.1:{live.port}/mcp"
                 _loaded(found, reference.id, cell, url, live.port, live.pid, scale)
 
@@ -360,13 +360,13 @@ def _proxied(found: Results, proxy: Proxy, scale: Scale) -> None:
     if found.over:
         return
     try:
-        program = build.find("c")
+        program = builder.find("c")
         if proxy.behind == "stdio":
             _through(found, proxy, [str(program / "echo_child")], scale)
         else:
-            with started([str(program / "echo_http")], None, build.environment()) as behind:
+            with started([str(program / "echo_http")], None, builder.environment()) as behind:
                 _through(found, proxy, f"http://127.0.0.1:{behind.port}/mcp", scale)
-    except (Fault, build.NotBuilt) as exc:
+    except (Fault, builder.NotBuilt) as exc:
         for cell in PROXIED:
             found.fault(proxy.id, cell.key, "c", str(exc))
 
@@ -468,7 +468,7 @@ def main() -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
-    not_built = {} if options.no_build else build.make_all(build.TARGETS)
+    not_built = {} if options.no_build else builder.make_all(builder.TARGETS)
     compile_modules()
     minutes = options.minutes or (9.0 if options.quick else 58.0)
     began = time.monotonic()
@@ -489,7 +489,7 @@ def main() -> int:
         "quick": options.quick,
         "seconds": scale.seconds,
         "machine": machine(),
-        "pins": build.PINS,
+        "pins": builder.PINS,
         "not_built": not_built,
     }
     found = Results(scale.deadline)

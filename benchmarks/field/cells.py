@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import build
+import builder
 from processes import Fault
 
 Figures = dict[str, float]
@@ -125,7 +125,7 @@ def by_generator(
     tool: str = "echo",
 ) -> Figures:
     """Measure by the C generator: a command, or a port. Fault: not all answers were right."""
-    program = str(build.find("c") / GENERATORS[cell.transport])
+    program = str(builder.find("c") / GENERATORS[cell.transport])
     options = [
         *("--calls", str(calls), "--warmup", str(warmup), "--size", str(cell.size)),
         *("--timeout", "90", "--tool", tool),
@@ -161,7 +161,7 @@ def by_client(
     command: Sequence[str], calls: int, warmup: int, in_flight: int, environment: Mapping[str, str]
 ) -> Figures:
     """Measure a client against the echo server in C. Fault: not all answers were right."""
-    server = str(build.find("c") / "echo_child")
+    server = str(builder.find("c") / "echo_child")
     numbers = (str(calls), str(warmup), str(in_flight))
     done = _run([*command, *numbers, server], environment, 120.0)
     try:

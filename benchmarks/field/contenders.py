@@ -12,9 +12,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import build
+import builder
 
-PROGRAMS = build.PROGRAMS
+PROGRAMS = builder.PROGRAMS
 DOCUMENTED, FASTEST, EVENTS = "documented", "fastest", "events"
 # The key and the name of wirespeed, and of the reference that is no SDK.
 OURS, REFERENCE = "wirespeed", "c"
@@ -29,7 +29,7 @@ class Server:
         name: The same for readers, with the version.
         language: The language.
         setting: `documented`, `fastest`, or `events` (streams of events over HTTP).
-        target: The target of build.py that it needs; None: nothing.
+        target: The target of builder.py that it needs; None: nothing.
         command: Returns the command without the arguments that every program takes.
         transports: Those that it has.
         announces: Whether it chooses its port and prints it.
@@ -52,13 +52,15 @@ class Server:
     def stdio(self, tools: int = 0) -> list[str]:
         """The command of the server over stdio. NotBuilt: it is not there."""
         if self.key == REFERENCE:
-            return [str(build.find("c") / "echo_child")]
+            return [str(builder.find("c") / "echo_child")]
         return [*self.command(), "stdio", self.setting, str(tools)]
 
     def listening(self, transport: str, port: int) -> list[str]:
         """The command of the server over HTTP or WebSocket. NotBuilt: it is not there."""
         if self.key == REFERENCE:
-            return [str(build.find("c") / {"http": "echo_http", "websocket": "echo_ws"}[transport])]
+            return [
+                str(builder.find("c") / {"http": "echo_http", "websocket": "echo_ws"}[transport])
+            ]
         return [*self.command(), transport, self.setting, "0", str(port)]
 
 
@@ -72,12 +74,12 @@ def _python(environment: str, program: str) -> Callable[[], list[str]]:
 
 def python(environment: str) -> str:
     """The interpreter of an environment. NotBuilt: it is not there."""
-    return str(build.find(f"python-{environment}") / "venv" / "bin" / "python")
+    return str(builder.find(f"python-{environment}") / "venv" / "bin" / "python")
 
 
 def _node(program: str) -> Callable[[], list[str]]:
     def command() -> list[str]:
-        folder = build.find("npm-typescript")
+        folder = builder.find("npm-typescript")
         return [node(folder), str(folder / program)]
 
     return command
@@ -89,25 +91,25 @@ def node(folder: Path) -> str:
 
 
 def _native(target: str, program: str) -> Callable[[], list[str]]:
-    return lambda: [str(build.find(target) / "bin" / program)]
+    return lambda: [str(builder.find(target) / "bin" / program)]
 
 
 def _java(program: str) -> Callable[[], list[str]]:
     def command() -> list[str]:
-        target = build.find("java") / "target"
+        target = builder.find("java") / "target"
         return ["java", "-cp", f"{target / 'field-1.jar'}:{target / 'lib'}/*", f"field.{program}"]
 
     return command
 
 
 def _pin(environment: str, package: str) -> str:
-    pins: list[str] = build.PINS["python"][environment]
+    pins: list[str] = builder.PINS["python"][environment]
     found = [pin.partition("==")[2] for pin in pins if pin.partition("==")[0] == package]
     return found[0]
 
 
-_NPM = build.PINS["npm"]["typescript"]
-_GO = build.PINS["go"]
+_NPM = builder.PINS["npm"]["typescript"]
+_GO = builder.PINS["go"]
 # key, name, language, target, command of the server, command of the client, further transports
 _SDKS = [
     (
@@ -115,7 +117,7 @@ _SDKS = [
         *(_python("mcp2", "mcp2_server.py"), _python("mcp2", "mcp2_client.py"), ()),
     ),
     (
-        *("mcp1", f"mcp {build.PINS['python']['mcp1'][0].partition('==')[2]}", "Python"),
+        *("mcp1", f"mcp {builder.PINS['python']['mcp1'][0].partition('==')[2]}", "Python"),
         *("python-mcp1", _python("mcp1", "mcp1_server.py"), _python("mcp1", "mcp1_client.py")),
         ("websocket",),
     ),
@@ -132,7 +134,7 @@ _SDKS = [
         *("npm-typescript", _node("ts2_server.mjs"), _node("ts2_client.mjs"), ()),
     ),
     (
-        *("rmcp", f"rmcp {build.PINS['rust']['rmcp']}", "Rust", "rust"),
+        *("rmcp", f"rmcp {builder.PINS['rust']['rmcp']}", "Rust", "rust"),
         *(_native("rust", "server"), _native("rust", "client"), ()),
     ),
     (
@@ -144,7 +146,7 @@ _SDKS = [
         *(_native("go", "mcpgo_server"), _native("go", "mcpgo_client"), ()),
     ),
     (
-        *("java", f"Java SDK {build.PINS['java']['mcp']}", "Java", "java"),
+        *("java", f"Java SDK {builder.PINS['java']['mcp']}", "Java", "java"),
         *(_java("EchoServer"), _java("EchoClient"), ()),
     ),
 ]

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import build
+import builder
 from contenders import python
 from processes import Fault
 
@@ -73,7 +73,7 @@ def _token() -> str:
     program = [python("contextforge"), "-m", "mcpgateway.utils.create_jwt_token"]
     done = subprocess.run(
         [*program, "--username", _USER, "--admin", "--exp", "60", "--secret", _KEY],
-        env=build.environment() | {"JWT_SECRET_KEY": _KEY},
+        env=builder.environment() | {"JWT_SECRET_KEY": _KEY},
         capture_output=True,
         text=True,
         timeout=60,

@@ -8,7 +8,7 @@ import subprocess
 import time
 from typing import TYPE_CHECKING
 
-import build
+import builder
 import cells
 from cells import CELLS, Cell, Figures
 from contenders import FASTEST, OURS, REFERENCE, Server, servers
@@ -39,7 +39,7 @@ def measure(found: Results, scale: Scale) -> None:
 
 def _share(server: Server, cell: Cell, scale: Scale) -> Figures:
     """The share of the kernel in the processor time of a server under a load of two seconds."""
-    program = str(build.find("c") / cells.GENERATORS[cell.transport])
+    program = str(builder.find("c") / cells.GENERATORS[cell.transport])
     ours = cells.own_environment()
     calls = 40_000
     while True:

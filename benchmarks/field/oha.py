@@ -9,7 +9,7 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
 
-import build
+import builder
 import cells
 from contenders import FASTEST, OURS, servers
 from processes import Fault, free_port, started
@@ -47,7 +47,7 @@ def compare(found: Results, scale: Scale) -> None:
             for _ in range(rounds):
                 found.take(OURS, "open_loop", "bench", lambda: _by_bench(url, seconds, rate))
                 found.take(OURS, "open_loop", "oha", lambda: _by_oha(url, seconds, rate))
-        except (Fault, build.NotBuilt) as exc:
+        except (Fault, builder.NotBuilt) as exc:
             found.fault(OURS, "open_loop", "oha", str(exc))
 
 
@@ -71,7 +71,7 @@ def _by_bench(url: str, seconds: float, rate: int | None) -> dict[str, float]:
 
 
 def _by_oha(url: str, seconds: float, rate: int | None) -> dict[str, float]:
-    program = str(build.find("oha") / "bin" / "oha")
+    program = str(builder.find("oha") / "bin" / "oha")
     command = [program, "--no-tui", "--output-format", "json", "-c", str(CONNECTIONS)]
     command += ["-z", f"{seconds:g}s", "-m", "POST", "-d", json.dumps(CALL)]
     command += [word for name, value in FIELDS.items() for word in ("-H", f"{name}: {value}")]

@@ -1,6 +1,6 @@
 """The plots of docs/performance.md, from the raw results: SVG, for light and dark pages.
 
-Runs in the environment `python-plots` of build.py; report.py starts it.
+Runs in the environment `python-plots` of builder.py; report.py starts it.
 """
 
 from __future__ import annotations

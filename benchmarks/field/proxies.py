@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import build
+import builder
 import contextforge
 from contenders import OURS, PROGRAMS, node, python
 
@@ -73,7 +73,7 @@ def _ours(isolation: str) -> Callable[[int, Behind, Path], list[str]]:
 
 
 def _supergateway(port: int, behind: Behind, _folder: Path) -> list[str]:
-    packages = build.find("npm-supergateway")
+    packages = builder.find("npm-supergateway")
     return [
         *(node(packages), str(packages / "node_modules/supergateway/dist/index.js")),
         *("--stdio", shlex.join(_words(behind)), "--outputTransport", "streamableHttp"),
@@ -82,7 +82,7 @@ def _supergateway(port: int, behind: Behind, _folder: Path) -> list[str]:
 
 
 def _punkpeye(port: int, behind: Behind, _folder: Path) -> list[str]:
-    packages = build.find("npm-punkpeye")
+    packages = builder.find("npm-punkpeye")
     program = (packages / "node_modules" / ".bin" / "mcp-proxy").resolve()
     options = ["--host", "127.0.0.1", "--port", str(port), "--server", "stream", "--no-eventStore"]
     return [node(packages), str(program), *options, "--", *_words(behind)]
@@ -136,7 +136,7 @@ def proxies(agentgateway: str | None) -> list[Proxy]:
 
     agentgateway: The path of its program; None: it is not measured.
     """
-    npm, pins = build.PINS["npm"], build.PINS["python"]
+    npm, pins = builder.PINS["npm"], builder.PINS["python"]
 
     def version(environment: str) -> str:
         return str(pins[environment][0].partition("==")[2])

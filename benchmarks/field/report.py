@@ -16,7 +16,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 
-import build  # noqa: E402
+import builder  # noqa: E402
 from figures import (  # noqa: E402
     NONE,
     OURS,
@@ -349,7 +349,7 @@ def copy(field: Field) -> str:
 def open_loop(field: Field) -> str:
     """`wirespeed bench` beside oha."""
     rows = []
-    for by, name in (("bench", "wirespeed bench"), ("oha", f"oha {build.PINS['oha']['oha']}")):
+    for by, name in (("bench", "wirespeed bench"), ("oha", f"oha {builder.PINS['oha']['oha']}")):
         names = ("wanted", "rate", "p50", "p99")
         found = [field.values(OURS, "open_loop", by, figure) for figure in names]
         if not found[1]:
@@ -501,11 +501,11 @@ def write() -> None:
         README.write_text(between.sub(lambda match: f"{match[1]}{readme}\n{match[2]}", text))
         print(README)
     try:
-        python = build.find("python-plots") / "venv" / "bin" / "python"
-    except build.NotBuilt as exc:
+        python = builder.find("python-plots") / "venv" / "bin" / "python"
+    except builder.NotBuilt as exc:
         print(f"no plots: {exc}", file=sys.stderr)
         return
-    subprocess.run([str(python), str(HERE / "plots.py")], check=True, env=build.environment())
+    subprocess.run([str(python), str(HERE / "plots.py")], check=True, env=builder.environment())
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Builds what is measured into a cache folder: environments of Python, packages of npm, programs of
 Go, Rust and Java, the C programs of benchmarks/load.
 
-    python benchmarks/field/build.py [--only NAME,…] [--list]
+    python benchmarks/field/builder.py [--only NAME,…] [--list]
 
 Each target is built once into a folder named after its pins and its sources, under
 $WIRESPEED_FIELD_CACHE or ~/.cache/wirespeed-field. A target that fails is named with the end of
@@ -236,7 +236,7 @@ def find(name: str) -> Path:
     if (folder / ".complete").exists():
         return folder
     why = folder / ".failed"
-    raise NotBuilt(why.read_text() if why.exists() else f"build.py was not run for {name}")
+    raise NotBuilt(why.read_text() if why.exists() else f"builder.py was not run for {name}")
 
 
 def make(name: str) -> Path:
