@@ -168,7 +168,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         server: What it cost the server.
         tool: What it cost this process.
         machine: The processor, their number, the system, and the share of all processors that
-            other processes took during the run (``others``, where it is known).
+            other processes took during the run (``others``; None: it is not known).
         versions: Of the programs.
         series: The run in parts, 600 at most.
         round: Of several runs with the same load: the number of this one, from 0.

@@ -90,7 +90,8 @@ class ProcessCost:
         self._ended = _ended_children()
 
     def cost(self) -> Cost:
-        """Return it. Where the system has no /proc, nothing is known."""
+        """Return it. Nothing is known where the system has no /proc, or where there are no such
+        processes: the server is one that somebody else started."""
         if not os.path.isdir(_PROC):
             return Cost()
         members = self._members()
@@ -99,6 +100,8 @@ class ProcessCost:
         if not self._themselves:
             gone = sum(value for pid, value in self._before.items() if pid not in after)
             spent += max(_ended_children() - self._ended - gone, 0.0)
+        if not members and not spent:
+            return Cost()
         return Cost(spent, sum(map(_most_resident, members)))
 
     def _members(self) -> set[int]:

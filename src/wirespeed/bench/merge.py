@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import reduce
-from operator import add
 from typing import Any
 
 import msgspec
@@ -56,7 +54,7 @@ def shares(load: Load) -> list[Load]:
 def merged(load: Load, parts: Sequence[Part], others: float | None) -> Result:
     """Return one result of all processes.
 
-    others: The share of the machine that none of them took.
+    others: The share of the machine that none of them took; None: it is not known.
     """
     results = [part.result for part in parts]
     first = results[0]
@@ -93,7 +91,7 @@ def merged(load: Load, parts: Sequence[Part], others: float | None) -> Result:
             sum(result.tool.cpu_seconds for result in results),
             sum(result.tool.late_starts for result in results),
         ),
-        machine={**first.machine, "others": others} if others is not None else first.machine,
+        machine=first.machine | {"others": others},
         series=series.windows(),
         latency_histogram=latency.encode().decode(),
         users=[_kind(kind) for kind in zip(*(result.users for result in results), strict=True)],
@@ -115,7 +113,9 @@ def _kind(parts: Sequence[UsersResult]) -> UsersResult:
 
 
 def _sum(values: Sequence[Any]) -> Any:
-    return None if None in values else reduce(add, values)
+    """The sum of those that are known."""
+    known = [value for value in values if value is not None]
+    return sum(known) if known else None
 
 
 def _histogram(encoded: Sequence[str]) -> Any:

@@ -168,8 +168,8 @@ class Run:
         cpu = time.process_time() - cpu
         self.busy = cpu / max(ended - began, 1e-9)
         spent, described = cost.cost(), machine()
-        if spent.cpu_seconds is not None:
-            described["others"] = others.share(cpu + spent.cpu_seconds)
+        known = spent.cpu_seconds
+        described["others"] = None if known is None else others.share(cpu + known)
         counts = recorder.counts()
         now_sent, now_received = self._bytes()
         last = recorder.last / 1e9

@@ -5,6 +5,7 @@ import subprocess
 import sys
 import time
 
+from wirespeed.bench.load import Cost
 from wirespeed.bench.machine import ProcessCost
 
 BURN = "import time\nwhile time.process_time() < 0.1: pass\n"
@@ -43,3 +44,7 @@ def test_it_is_finer_than_a_tick() -> None:
         pass
     spent = cost.cost().cpu_seconds
     assert spent is not None and spent % 0.01 != 0
+
+
+def test_nothing_is_known_of_a_server_that_somebody_else_started() -> None:
+    assert ProcessCost([]).cost() == Cost(None, None)

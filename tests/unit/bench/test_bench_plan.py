@@ -110,5 +110,7 @@ def test_results_of_processes_are_one() -> None:
     assert result.server == Cost(3.0, 2000) and result.machine["others"] == 0.25
     assert [window.ok for window in result.series] == [2, 1, 1]
     assert result.startup == Startup(3.0, 1.0)
-    unknown = merged(load, [parts[0], part([1], None, 1.0)], None)
-    assert unknown.server.cpu_seconds is None
+    # one process measures those of --pid; none may know what the server costs
+    assert merged(load, [parts[0], part([1], None, 1.0)], 0.5).server.cpu_seconds == 1.0
+    unknown = merged(load, [part([1], None, 1.0), part([1], None, 1.0)], None)
+    assert unknown.server.cpu_seconds is None and unknown.machine["others"] is None

@@ -74,9 +74,10 @@ class Processes:
                 child.tell("go")
             parts = await _all(self._part(child) for child in self._children)
         results = [part.result for part in parts]
-        known = [result.server.cpu_seconds for result in results]
+        servers = [result.server.cpu_seconds for result in results]
+        known = [seconds for seconds in servers if seconds is not None]
         spent = sum(result.tool.cpu_seconds for result in results)
-        share = None if None in known else others.share(spent + sum(filter(None, known)))
+        share = others.share(spent + sum(known)) if known else None
         self.unsent = sum(part.unsent for part in parts)
         self.failure = next((part.failure for part in parts if part.failure is not None), None)
         return merged(self._load, parts, share)
