@@ -104,6 +104,12 @@ def cpu_of(result: Result) -> float | None:
     return spent / result.calls * 1e6 if spent and result.calls else None
 
 
+def others_of(result: Result) -> float | None:
+    """Return the share of the processors that other processes took; None: it is not known."""
+    share = result.machine.get("others")
+    return share if isinstance(share, int | float) else None
+
+
 def compare(a: Sequence[Result], b: Sequence[Result], *, paired: bool) -> Comparison:
     """Compare runs of two sides.
 
@@ -213,10 +219,8 @@ def _of_side(
 def _between(result: Result, name: str) -> float:
     """The standard deviation of a figure between runs as this one."""
     quiet = BETWEEN[name] if result.load.rate is None else _OPEN.get(name, BETWEEN[name])
-    others = result.machine.get("others")
-    if not isinstance(others, int | float):
-        others = _OTHERS_UNKNOWN
-    others = min(max(others, 0.0), _MOST_OTHERS)
+    others = others_of(result)
+    others = _OTHERS_UNKNOWN if others is None else min(max(others, 0.0), _MOST_OTHERS)
     crowd = others / (1 - others)
     cost = cpu_of(result)
     found = math.hypot(

@@ -75,7 +75,7 @@ def page(
         data=_in_script(data),
         faults={name: sum(r.counts[name] for r in results) for name in OUTCOMES[1:]},
         calls=sum(result.calls for result in results),
-        targets=dict.fromkeys((result.versus, result.target) for result in results),
+        sides=sorted({result.versus: result for result in results}.items()),
         versions=_merged(result.versions for result in results),
         others=max((share for share in others if share is not None), default=None),
         machine=_merged(result.machine for result in results),

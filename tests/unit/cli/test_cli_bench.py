@@ -273,6 +273,10 @@ def test_comparisons(tmp_path: Path) -> None:
     found = json.loads(done.stdout)
     assert found["differs"] and found["warnings"] == ["the era differs: modern and legacy"]
     assert found["comparisons"][0]["figures"]["rate"]["verdict"] == "lower"
+    crowd = {"processors": [1], "others": "many"}
+    a.write_bytes(as_json([a_result(machine=crowd)], False))  # as nobody wrote it
+    done = wirespeed("bench", "compare", str(a), str(b))
+    assert done.returncode == 0 and "processors is [1] and 2" in done.stderr
     a.write_text("no report")
     for args, says in {
         (str(a), str(b)): "a.json is not a report of wirespeed bench --json: it is not JSON",

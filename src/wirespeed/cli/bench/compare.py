@@ -66,7 +66,7 @@ def _read(path: str) -> list[Result]:
 
 
 def _doubts(reports: Sequence[Sequence[Result]]) -> list[str]:
-    from wirespeed.bench.compare import differences
+    from wirespeed.bench.compare import differences, others_of
 
     found: dict[str, None] = {}
     one, other = reports[0], reports[-1]
@@ -74,7 +74,7 @@ def _doubts(reports: Sequence[Sequence[Result]]) -> list[str]:
         loads = {result.load: result for result in one}
         for result in other:
             found.update(dict.fromkeys(differences(loads.get(result.load, one[0]), result)))
-    busy = max(result.machine.get("others") or 0 for report in reports for result in report)
+    busy = max(others_of(result) or 0 for report in reports for result in report)
     if busy > CROWDED:
         found[f"other processes took up to {busy:.0%} of the processors"] = None
     for name, side in zip("AB", (reports if len(reports) > 1 else _sides(one)), strict=True):

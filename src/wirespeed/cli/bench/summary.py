@@ -240,10 +240,9 @@ def _show_table(out: Console, results: Sequence[Result]) -> None:
         column("not right", (f"{n:,}" if n else "" for n in wrong))
     for row in cells:
         table.add_row(*row)
-    targets = dict.fromkeys((first.versus, first.target) for first in firsts)
-    for is_other, target in targets:
+    for is_other, one in {first.versus: first for first in firsts}.items():
         label = f"{'B' if is_other else 'A'}  " if versus else ""
-        out.print(f"{label}{printable(target)}  {firsts[0].transport}, {firsts[0].era}")
+        out.print(f"{label}{printable(one.target)}  {one.transport}, {one.era}")
     out.print()
     show.put(out, table, indent=2)
     for text in _knees(results, versus):
