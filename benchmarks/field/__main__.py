@@ -21,7 +21,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +55,11 @@ RESULTS = HERE.parent / "results" / "field.json"
 PARTS = ("servers", "lists", "memory", "clients", "proxies", "rate", "limits")
 TOOLS = 1000
 CONNECTIONS = 1000
+# Cells of a quick run; it has no proxies with many clients either.
+QUICK = ("stdio_1", "stdio_64", "stdio_64k", "http_1", "http_16", "ws_64")
+# Seconds that are kept for what comes after the servers.
+AFTER_SERVERS = 600.0
+AFTER_SERVERS_QUICK = 150.0
 # Calls before those that are measured, as a share of their time: for compilers that compile while
 # the program runs.
 WARM = 0.5
@@ -69,6 +74,7 @@ class Scale:
     connections: int
     starts: int
     deadline: float
+    quick: bool = False
 
     def time_for(self, began: float) -> bool:
         """Whether a further round as long as the last one ends in time."""
@@ -147,24 +153,25 @@ def measure_servers(found: Results, chosen: list[Server], scale: Scale) -> None:
     for number in range(scale.rounds):
         began = time.monotonic()
         for server in chosen:
-            for cell in _cells_of(server, "stdio"):
+            for cell in _cells_of(server, "stdio", scale.quick):
                 _stdio(found, server, cell, scale)
         for transport in SCHEMES:
             for server in chosen:
-                if _cells_of(server, transport):
+                if _cells_of(server, transport, scale.quick):
                     _listening(found, server, transport, scale)
         say(f"servers: round {number + 1} of {scale.rounds}, {time.monotonic() - began:.0f} s")
         if not scale.time_for(began):
             break
 
 
-def _cells_of(server: Server, transport: str | None = None) -> list[Cell]:
+def _cells_of(server: Server, transport: str | None = None, quick: bool = False) -> list[Cell]:
     return [
         cell
         for cell in CELLS
         if cell.transport in server.transports
         and transport in (None, cell.transport)
         and (cell.all_settings or server.setting not in (DOCUMENTED, EVENTS))
+        and (not quick or cell.key in QUICK)
     ]
 
 
@@ -210,7 +217,7 @@ def _listening(found: Results, server: Server, transport: str, scale: Scale) -> 
                 row["rounds"] = [{"events": float(events)}]
             url = f"{SCHEMES[transport]}://127.0.0.1:{live.port}/mcp"
             both = server.setting == FASTEST
-            for cell in _cells_of(server, transport):
+            for cell in _cells_of(server, transport, scale.quick):
                 _loaded(found, server.id, cell, url, live.port, live.pid, scale, both)
     except (Fault, builder.NotBuilt) as exc:
         for cell in _cells_of(server, transport):
@@ -382,7 +389,7 @@ def _through(found: Results, proxy: Proxy, behind: list[str] | str, scale: Scale
         ):
             _await_tool(proxy, port)
             url = f"http://127.0.0.1:{port}{proxy.path}"
-            for cell in PROXIED:
+            for cell in PROXIED[:2] if scale.quick else PROXIED:
                 _one_proxied(found, proxy, cell, url, live.pid, port, scale)
             row = found.row(proxy.id, "proxy_1000", "bench")
             if row["rounds"]:
@@ -478,6 +485,7 @@ def main() -> int:
         connections=200 if options.quick else CONNECTIONS,
         starts=3 if options.quick else 5,
         deadline=began + minutes * 60,
+        quick=options.quick,
     )
     wanted = set(options.only.split(",")) if options.only else None
 
@@ -517,20 +525,22 @@ def _measure(
 ) -> None:
     all_servers = [server for server in servers() if chosen(server.key)]
     all_proxies = [proxy for proxy in proxies(agentgateway) if chosen(proxy.key)]
+    if "limits" in parts and chosen(OURS):
+        limits.measure(found, scale)
     if "lists" in parts:
         measure_lists(found, all_servers, scale)
     if "memory" in parts:
         measure_memory(found, all_servers, scale)
     if "clients" in parts:
         measure_clients(found, chosen, scale)
+    if "servers" in parts:
+        kept = AFTER_SERVERS_QUICK if scale.quick else AFTER_SERVERS
+        sooner = scale.deadline - kept
+        measure_servers(found, all_servers, replace(scale, deadline=sooner))
     if "proxies" in parts:
         measure_proxies(found, all_proxies, scale)
     if "rate" in parts and chosen(OURS):
         oha.compare(found, scale)
-    if "limits" in parts and chosen(OURS):
-        limits.measure(found, scale)
-    if "servers" in parts:  # the longest part gets what time is left
-        measure_servers(found, all_servers, scale)
 
 
 def write(path: Path, about: dict[str, Any], found: Results) -> None:
@@ -543,7 +553,7 @@ def write(path: Path, about: dict[str, Any], found: Results) -> None:
         if before["quick"] == about["quick"]:
             rows = {(one["contender"], one["cell"], one["by"]): one for one in before["rows"]}
             about["not_built"] = before["not_built"] | about["not_built"]
-    rows |= found.rows
+    rows |= {key: one for key, one in found.rows.items() if one["rounds"] or one["fault"]}
     path.write_text(json.dumps(about | {"rows": list(rows.values())}, indent=1) + "\n")
     say(f"written: {path}")
 

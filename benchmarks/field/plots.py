@@ -6,6 +6,7 @@ Runs in the environment `python-plots` of builder.py; report.py starts it.
 from __future__ import annotations
 
 import json
+import math
 from typing import Any
 
 import matplotlib as mpl
@@ -38,13 +39,14 @@ def bars(
     names, values = [name for _, name, _ in found], [value for *_, value in found]
     axes.barh(names, values, color=colour, height=0.65)
     axes.set_xscale("log")
+    axes.xaxis.set_major_formatter(mpl.ticker.FuncFormatter(lambda value, _: f"{value:,g}"))
     axes.set_title(title, loc="left", fontsize=10)
     axes.spines[["top", "right", "left"]].set_visible(False)
     axes.tick_params(left=False)
     axes.grid(axis="x", which="major", linewidth=0.6)
     axes.set_axisbelow(True)
     if found:
-        axes.set_xlim(right=max(values) * 3)
+        axes.set_xlim(10 ** math.floor(math.log10(min(values))), max(values) * 3)
     for row, value in enumerate(values):
         axes.text(value * 1.08, row, digits(value), va="center", fontsize=8)
 
