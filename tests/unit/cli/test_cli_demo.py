@@ -63,7 +63,7 @@ def test_demo_in_a_pipe_has_no_control_codes() -> None:
     version = re.fullmatch(r"  \((mcp [\d.]+), see README.md\)\.", its_version)
     readme = (Path(__file__).parents[3] / "README.md").read_text()
     assert times and version
-    assert f"| stdio server, 64 in flight | {version[1]} | **{times[1]}×**" in readme
+    assert f"| stdio server, 64 in flight | {version[1]} | **{times[1]}\u00d7**" in readme
 
 
 def test_demo_on_a_terminal_shows_the_run_that_goes_on() -> None:
