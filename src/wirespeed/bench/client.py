@@ -155,16 +155,18 @@ class BenchClient:
             self.owner.go_on(self.driver, driver)
 
     async def _reopened(self) -> bool:
+        reason: WirespeedError | None = None
         for n in range(_ATTEMPTS):
             await asyncio.sleep(_AGAIN.pause(n))
             if self.owner.over:
-                return False
+                break
             try:
                 await self.open()
                 return True
             except WirespeedError as exc:
                 reason = exc
-        self.owner.gave_up(reason)
+        if reason is not None:
+            self.owner.gave_up(reason)
         return False
 
     async def visit(self, host: Driver, walk: Walk, number: int, intended: int) -> None:

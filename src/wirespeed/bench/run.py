@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from wirespeed.bench.client import BenchClient
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 OPENED_AT_ONCE = 32
 # Seconds after the last answer in which a second one may follow.
 LINGER = 0.05
+# Seconds in which the calls of a run that is stopped may still be answered.
+PATIENCE = 1.0
 
 
 class Run:
@@ -85,6 +87,8 @@ class Run:
         self._budget = Budget()
         self._pacer: Pacer | None = None
         self._stopped = False
+        self._interrupted = asyncio.Event()
+        self._interrupted_at = 0.0
         self.unsent = 0
         self.busy = 0.0
         self.failure: WirespeedError | None = None
@@ -106,7 +110,14 @@ class Run:
             await await_all(client.close() for client in self._clients)
 
     def stop(self) -> None:
-        """Let no more calls begin. `measure` returns when those that wait are answered."""
+        """End the run: no more calls begin, and those that are not answered within a second are
+        given up."""
+        self._end()
+        self._interrupted.set()
+        self._interrupted_at = time.monotonic()
+
+    def _end(self) -> None:
+        """Let no more calls begin."""
         self._stopped = True
         if self._pacer is not None:
             self.unsent = self._pacer.unsent
@@ -150,22 +161,22 @@ class Run:
 
     async def _measured(self, startup: Startup | None) -> Result:
         load = self.load
+        era, server_info = self._clients[0].era, self._clients[0].server_info
         pids = [os.getpid()] if self._pids is None else self._pids
         cost = ProcessCost(pids, themselves=self._pids is not None)
         others = Others()
         recorder, budget = Recorder(load.rate is not None), Budget(load.calls)
         sent, received = self._bytes()
-        cpu, series = time.process_time(), Series(self._watch)
+        series = Series(self._watch)
         self.series = series
         timer = None
         if load.duration is not None:
-            timer = asyncio.get_running_loop().call_later(load.duration, self.stop)
+            timer = asyncio.get_running_loop().call_later(load.duration, self._end)
         try:
-            began, ended = await self._phase(budget, recorder, load.rate, series)
+            began, ended, cpu = await self._phase(budget, recorder, load.rate, series)
         finally:
             if timer is not None:
                 timer.cancel()
-        cpu = time.process_time() - cpu
         self.busy = cpu / max(ended - began, 1e-9)
         spent, described = cost.cost(), machine()
         known = spent.cpu_seconds
@@ -173,11 +184,15 @@ class Run:
         counts = recorder.counts()
         now_sent, now_received = self._bytes()
         last = recorder.last / 1e9
-        seconds = max(last or ended, began + (load.duration or 0.0)) - began
+        if load.duration is not None:
+            # a run that was stopped, or whose server was lost, is shorter
+            over = began + load.duration if self._stopped else ended
+            last = max(last, self._interrupted_at or over)
+        seconds = max((last or ended) - began, 0.0)
         self.service_histogram = encoded(recorder.service)
         return Result(
             target=name_of(self.target),
-            era=self._clients[0].era,
+            era=era,
             transport=transport_of(self.target),
             load=load,
             seconds=seconds,
@@ -190,7 +205,7 @@ class Run:
             server=spent,
             tool=ToolCost(cpu, recorder.late_starts),
             machine=described,
-            versions=versions(self._clients[0].server_info),
+            versions=versions(server_info),
             series=series.windows(),
             latency_histogram=encoded(recorder.latency),
             startup=startup,
@@ -216,8 +231,9 @@ class Run:
 
     async def _phase(
         self, budget: Budget, recorder: Recorder, rate: float | None, series: Series
-    ) -> tuple[float, float]:
-        """Make the calls of a budget. Returns the times of the begin and of the end."""
+    ) -> tuple[float, float, float]:
+        """Make the calls of a budget. Returns the times of the begin and of the last outcome, and
+        the processor seconds between them."""
         loop = asyncio.get_running_loop()
         self._budget, self.recorder = budget, recorder
         if self._stopped:
@@ -227,7 +243,7 @@ class Run:
         if isinstance(self._work, Scripts):
             self._work.begin(rate is not None)
         self._pacer = None if rate is None else Pacer(drivers, rate, load.poisson, load.seed)
-        began = time.monotonic()
+        began, cpu = time.monotonic(), time.process_time()
         ticking = asyncio.ensure_future(series.run(recorder, began))
         for driver in drivers:
             self._begin(driver)
@@ -235,7 +251,8 @@ class Run:
         try:
             if self._pacer is not None:
                 self._pacer.begin(loop, recorder, budget)
-            await asyncio.gather(*work)
+            await self._outcomes(work)
+            ended, cpu = time.monotonic(), time.process_time() - cpu
             await self._last_answers(loop.time() + load.timeout)
         finally:
             if self._pacer is not None:
@@ -244,14 +261,30 @@ class Run:
                 task.cancel()
             await asyncio.wait((ticking, *work))
         series.take(recorder, time.monotonic() - began)
-        return began, time.monotonic()
+        return began, ended, cpu
+
+    async def _outcomes(self, work: Sequence[asyncio.Future[None]]) -> None:
+        """Wait until each call of a phase has its outcome. Those that a run which is stopped still
+        waits for have little time: their connections are closed."""
+        every = asyncio.gather(*work)
+        stopped = asyncio.ensure_future(self._interrupted.wait())
+        try:
+            await asyncio.wait((every, stopped), return_when=asyncio.FIRST_COMPLETED)
+            if not every.done() and not (await asyncio.wait((every,), timeout=PATIENCE))[0]:
+                clients = (*self._clients, *self._visitors.values())
+                await await_all(client.life.close() for client in clients)
+            await every
+        finally:
+            stopped.cancel()
 
     async def _last_answers(self, until: float) -> None:
         """Wait for answers to calls that are over: second ones, and late ones."""
         loop = asyncio.get_running_loop()
         await asyncio.sleep(LINGER)
-        while loop.time() < until and any(
-            client.driver is not None and client.driver.expects for client in self._clients
+        while (
+            not self._interrupted.is_set()
+            and loop.time() < until
+            and any(client.driver is not None and client.driver.expects for client in self._clients)
         ):
             await asyncio.sleep(LINGER)
 

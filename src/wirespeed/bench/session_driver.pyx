@@ -17,6 +17,9 @@ from wirespeed.client.results.features import Progress
 from wirespeed.protocol import codes
 from wirespeed.protocol.messages import ErrorObject
 
+cdef enum:
+    MAX_DIGITS = 20                    # of an id that may be one of ours
+
 cdef object decode_error = msgspec.json.Decoder(ErrorObject).decode
 cdef object decode_progress = msgspec.json.Decoder(Progress).decode
 
@@ -133,7 +136,7 @@ cdef class SessionDriver(Driver):
         cdef bint issued
         self.garbled = m.kind_c == INVALID
         self.strayed = not self.garbled
-        if self.garbled or m.scan.id_kind != WS_ID_INTEGER:
+        if self.garbled or m.scan.id_kind != WS_ID_INTEGER or len(m.raw_id) > MAX_DIGITS:
             self.recorder.count_c(UNEXPECTED)
             return
         id = int(m.raw_id)

@@ -209,6 +209,28 @@ def test_a_run_that_is_stopped_before_its_calls_makes_none(run: Any) -> None:
     assert run(main()).calls == 0
 
 
+def test_a_run_that_is_stopped_does_not_wait_for_answers_that_do_not_come(run: Any) -> None:
+    async def main() -> Result:
+        work = Work("echo", Arguments(dict(ECHO), "text"))
+        load = Load(duration=60, in_flight=4, warmup=0, timeout=30)
+        one = Run(as_target(faulty("drop", 100)), work, load)
+        asyncio.get_running_loop().call_later(0.5, one.stop)
+        async with asyncio.timeout(20):
+            return await one.measure()
+
+    result = run(main())
+    counts = counted(result)
+    assert counts == {"ok": counts["ok"], "missing": 4}
+    # no second of the sixty that were asked for counts, but those that it took
+    assert result.seconds < 20
+    assert result.rate == pytest.approx(counts["ok"] / result.seconds)
+
+
+def test_a_long_id_that_is_no_call_is_unexpected(run: Any) -> None:
+    result = run(measured(faulty("long-id", 500), timeout=0.5))
+    assert counted(result) == {"ok": 1996, "missing": 4, "unexpected": 4}
+
+
 def test_a_server_that_is_gone_for_good_ends_the_run(run: Any, tmp_path: Path) -> None:
     program = tmp_path / "server.py"
     # the second process finds no file

@@ -72,7 +72,8 @@ def _show_one(out: Console, result: Result) -> None:
     for row in histogram(result):
         out.print(row)
     faults = any(result.counts[name] for name in _FAULTS)
-    out.print(f"  answers   {format(result.counts['ok'], ',') if faults else 'all'} right")
+    right = f"{result.counts['ok']:,} right" if faults else "all right" if result.calls else "none"
+    out.print(f"  answers   {right}")
     for name, words in _FAULTS.items():
         count = result.counts[name]
         if count:
