@@ -3,8 +3,8 @@
     python faulty_server.py FAULT N [SECONDS]
 
 FAULT is drop, twice, corrupt, other-id, long-id, error, busy, tool-error, garbage, delay (the
-answer comes SECONDS later), stall (the server reads nothing for SECONDS), mark (the answer is right, and
-stderr gets a line), mark-and-drop, exit, or none.
+answer comes SECONDS later), stall (the server reads nothing for SECONDS), mark (the answer is
+right, and stderr gets a line), mark-and-drop, exit, or none.
 """
 
 import json
