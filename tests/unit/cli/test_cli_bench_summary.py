@@ -8,12 +8,13 @@ from typing import Any
 import msgspec
 from lab.bench import a_result
 from lab.rows import every
+from rich.console import Console
 
 from wirespeed.bench.load import Latency, Load, ToolCost
 from wirespeed.bench.recorder import Counts
 from wirespeed.bench.series import encoded
 from wirespeed.cli.bench.live import sparkline
-from wirespeed.cli.bench.summary import histogram, warnings
+from wirespeed.cli.bench.summary import histogram, title, warnings
 
 
 def rows(*micro: float) -> list[str]:
@@ -71,3 +72,11 @@ def test_doubts(changes: dict[str, Any], says: list[str]) -> None:
 def test_curves_of_blocks() -> None:
     assert sparkline(deque([0.0, 1.0, 4.0, 8.0])) == "▁▂▅█"
     assert sparkline(deque([0.0])) == sparkline(deque()) == ""
+
+
+def test_a_long_target_is_cut_at_its_begin() -> None:
+    out = Console(width=40)
+    line = title(out, "A  ", f"{'/folder' * 10}/server", "  stdio, legacy").plain
+    assert len(line) == 40
+    assert line.startswith("A  ") and line.endswith("/server  stdio, legacy")
+    assert title(out, "A  ", "server", "  stdio").plain == "A  server  stdio"

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from wirespeed.cli import show
-from wirespeed.cli.bench.summary import CROWDED, load_text, micro
+from wirespeed.cli.bench.summary import CROWDED, load_text, micro, title
 from wirespeed.cli.failures import Exit, complain, print_json, printable, usage
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ def show_comparisons(out: Console, found: Sequence[Comparison]) -> None:
         if targets != (one.a, one.b):
             targets = one.a, one.b
             for name, target, rounds in zip("AB", targets, one.rounds, strict=True):
-                out.print(f"{name}  {printable(target)}, {show.plural(rounds, 'run')}")
+                out.print(title(out, f"{name}  ", target, f", {show.plural(rounds, 'run')}"))
         out.print()
         if len(found) > 1:
             out.print(f"  {load_text(one.load)}")

@@ -47,6 +47,17 @@ def micro(value: float) -> str:
     return show.duration(value / 1e6)
 
 
+def title(out: Console, label: str, target: str, rest: str) -> Text:
+    """Return a line about a target. A long one is cut at its begin: it often is a path."""
+    from rich.text import Text
+
+    shown, room = printable(target), out.width - len(label) - len(rest)
+    if len(shown) > room:
+        mark = "…" if show.unicode_output() else "..."
+        shown = mark + shown[len(shown) - room + len(mark) :]
+    return Text.assemble(label, (shown, "bold"), rest)
+
+
 def show_results(out: Console, results: Sequence[Result], several: bool) -> None:
     """Print a run, or a table of several."""
     if several:
@@ -59,9 +70,7 @@ def _show_one(out: Console, result: Result) -> None:
     from rich.text import Text
 
     load = result.load
-    out.print(
-        Text.assemble((printable(result.target), "bold"), f"  {result.transport}, {result.era}")
-    )
+    out.print(title(out, "", result.target, f"  {result.transport}, {result.era}"))
     out.print()
     out.print(Text.assemble("  rate      ", (f"{result.rate:,.0f} calls/s", "bold green")))
     calls = f"{show.plural(result.calls, 'call')} in {result.seconds:.2f} s"
@@ -243,7 +252,7 @@ def _show_table(out: Console, results: Sequence[Result]) -> None:
         table.add_row(*row)
     for is_other, one in {first.versus: first for first in firsts}.items():
         label = f"{'B' if is_other else 'A'}  " if versus else ""
-        out.print(f"{label}{printable(one.target)}  {one.transport}, {one.era}")
+        out.print(title(out, label, one.target, f"  {one.transport}, {one.era}"))
     out.print()
     show.put(out, table, indent=2)
     for text in _knees(results, versus):
