@@ -70,7 +70,7 @@ INSIDE = {
         session
     """,
     "bench": """
-        recorder arguments load faults tap_file expect
+        recorder arguments load faults tap_file expect command_line
         work
         script
         driver target plan tap recorded_calls

@@ -13,9 +13,11 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 import msgspec
+
+from wirespeed.bench.tap_file import BadRecord
 
 if TYPE_CHECKING:
     from wirespeed.bench.tap_file import From, RecordedMessage, RecordHeader
@@ -132,6 +134,11 @@ class _Envelope(msgspec.Struct):
     error: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
 
 
+class _Error(msgspec.Struct):
+    code: Annotated[int, msgspec.Meta(ge=-(2**31), lt=2**31)]
+    message: str
+
+
 _envelopes = msgspec.json.Decoder(_Envelope | list[_Envelope]).decode
 _members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
@@ -140,17 +147,22 @@ def connections_of(
     header: RecordHeader, messages: Iterable[RecordedMessage]
 ) -> list[RecordedConnection]:
     """Return the connections of a record that ask something. Texts that are not messages are left
-    out."""
+    out. BadRecord: a message has what no client or server says."""
     began = datetime.fromisoformat(header.started).timestamp()
     readers: dict[int, _ConnectionReader] = {}
     for message in messages:
         try:
-            found = _envelopes(message.data)
-        except (msgspec.MsgspecError, UnicodeDecodeError):
-            continue
-        reader = readers.setdefault(message.connection, _ConnectionReader(began))
-        for one in found if isinstance(found, list) else [found]:
-            reader.take(message.sender, message.t, one)
+            try:
+                found = _envelopes(message.data)
+            except (msgspec.MsgspecError, UnicodeDecodeError):
+                continue
+            reader = readers.setdefault(message.connection, _ConnectionReader(began))
+            for one in found if isinstance(found, list) else [found]:
+                reader.take(message.sender, message.t, one)
+        except RecursionError:
+            raise BadRecord(f"line {message.line}: the message is nested too deep") from None
+        except BadRecord as exc:
+            raise BadRecord(f"line {message.line}: {exc}") from None
     return [reader.part for reader in readers.values() if reader.part.steps]
 
 
@@ -182,16 +194,25 @@ class _ConnectionReader:
             self.part.modern = True
         capabilities = capabilities or meta.get(_CAPABILITIES)
         if capabilities is not None and isinstance(found := decode(capabilities), dict):
+            for name, settings in found.items():
+                if not isinstance(settings, dict):
+                    raise BadRecord(f"the capability {name} is not an object")
             self.part.capabilities |= found
         if method in _HANDSHAKE:
             return
+        for name in ("name", *HANDLES.values()):
+            if isinstance(decode((params or {}).get(name, b"null")), list | dict):
+                raise BadRecord(f"{name} is not a text")
         asks = message.id is not msgspec.UNSET
         step = RecordedStep(t, method, params, meta, asks=asks, progress="progressToken" in meta)
         step.meta = {name: value for name, value in meta.items() if name not in _OURS}
         if asks:
             self._asked[message.id] = self._known[message.id] = step
         elif method == "notifications/cancelled":
-            step.cancels = self._known.get(decode((params or {}).get("requestId", b"null")))
+            id = decode((params or {}).get("requestId", b"null"))
+            if isinstance(id, list | dict):
+                raise BadRecord("requestId is not an id")
+            step.cancels = self._known.get(id)
             if step.cancels is None:
                 return
         elif method == "notifications/progress":
@@ -204,13 +225,23 @@ class _ConnectionReader:
             method = self._questions.pop(message.id, None)
             if method is not None:
                 result = None if message.result is msgspec.UNSET else message.result
-                error = None if message.error is msgspec.UNSET else decode(message.error)
+                error = None if message.error is msgspec.UNSET else _error(message.error)
                 self.part.answers.setdefault(method, deque()).append(ClientAnswer(result, error))
             return
         step = self._asked.pop(message.id, None)
         if step is not None:
             step.expected = _expected(message, self._began + t)
             self._done.append(step)
+
+
+def _error(raw: msgspec.Raw) -> dict[str, Any]:
+    """The error of an answer."""
+    try:
+        msgspec.json.decode(raw, type=_Error)
+    except msgspec.MsgspecError as exc:
+        raise BadRecord(f"the error of an answer: {exc}") from None
+    error: dict[str, Any] = decode(raw)
+    return error
 
 
 def _params(

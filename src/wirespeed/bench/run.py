@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from wirespeed.bench.client import BenchClient
+from wirespeed.bench.command_line import command_shown
 from wirespeed.bench.driver import Budget, Driver, Pacer
 from wirespeed.bench.load import Load, Result, Startup, ToolCost, Traffic, UsersResult
 from wirespeed.bench.machine import Others, ProcessCost, machine, versions
@@ -349,9 +350,12 @@ async def await_all(work: Iterable[Any]) -> None:
 
 
 def name_of(target: Target) -> str:
-    """Return the server as people read it."""
-    shown = getattr(target, "where", None) or getattr(target, "command_line", None)
-    return repr(target) if shown is None else str(shown)
+    """Return the server as people read it, without secrets."""
+    where = getattr(target, "where", None)
+    if where is not None:
+        return str(where)
+    argv = getattr(target, "shown", None) or getattr(target, "argv", None)
+    return repr(target) if argv is None else command_shown(argv)
 
 
 def transport_of(target: Target) -> str:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import json
 import os
 import re
 import stat
@@ -191,18 +192,22 @@ _DIGIT = re.compile(rb"[0-9]")
 # Members of ``params`` that say what is asked, and not with which values.
 _STRUCTURAL = frozenset(
     (
-        *("name", "uri", "ref", "_meta", "cursor", "level", "mode", "requestId", "taskId"),
+        *("name", "cursor", "level", "mode", "requestId", "taskId"),
         *("progressToken", "progress", "total"),
     )
 )
 # Members of results and of the blocks in them that name a kind.
 _KINDS = frozenset(("type", "mimeType", "role", "resultType"))
 _LISTS = ("content", "contents", "messages")
+# Of ``_meta``: members whose names begin so are those of the protocol.
+_RESERVED = "io.modelcontextprotocol/"
 
 
 def _is_open(method: str) -> bool:
     """Whether a request of this method, and its answer, say only what a server or a client is."""
-    return method in ("initialize", "ping", "server/discover") or method.endswith("/list")
+    if method in ("initialize", "ping", "server/discover"):
+        return True
+    return method.endswith("/list") and method != "roots/list"
 
 
 class _Redaction:
@@ -214,8 +219,9 @@ class _Redaction:
     def of(self, sender: From, connection: int, data: bytes) -> bytes:
         """Return a message with letters in place of values."""
         try:
-            value = msgspec.json.decode(data)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            msgspec.json.decode(data)  # which takes nothing that is not JSON
+            value = json.loads(data.decode(), object_pairs_hook=_Members)
+        except (msgspec.MsgspecError, ValueError, RecursionError):
             return b"x" * len(data)
         batch = value if isinstance(value, list) else [value]
         opens = [self._opens(sender, connection, one) for one in batch]
@@ -223,37 +229,51 @@ class _Redaction:
         for match, path in _values(data):
             if isinstance(value, list):
                 number, *path = path
-                keep = isinstance(number, int) and _keeps(path, opens[number])
+                keep = isinstance(number, int) and _keeps(path, match[0], opens[number])
             else:
-                keep = _keeps(path, opens[0])
+                keep = _keeps(path, match[0], opens[0])
             if not keep:
                 found += [data[last : match.start()], _hidden(match[0])]
                 last = match.end()
         return b"".join([*found, data[last:]])
 
     def _opens(self, sender: From, connection: int, message: Any) -> bool:
-        if not isinstance(message, dict):
+        if not isinstance(message, _Members):
             return False
         method, id = message.get("method"), repr(message.get("id"))
         if isinstance(method, str):
             if "id" in message:
                 if len(self._asked) >= _MOST_ASKED:
                     del self._asked[next(iter(self._asked))]
-                self._asked[connection, sender, id] = method
-            return _is_open(method)
+                self._asked[connection, sender, id] = "" if message.twice else method
+            return _is_open(method) and not message.twice
         asker = "server" if sender == "client" else "client"
-        return _is_open(self._asked.pop((connection, asker, id), ""))
+        return _is_open(self._asked.pop((connection, asker, id), "")) and not message.twice
 
 
-def _keeps(path: list[str | int], opens: bool) -> bool:
+class _Members(dict[str, Any]):
+    """An object of JSON, and whether it has a name twice."""
+
+    def __init__(self, pairs: list[tuple[str, Any]]) -> None:
+        super().__init__(pairs)
+        self.twice = len(self) < len(pairs)
+
+
+def _keeps(path: list[str | int], token: bytes, opens: bool) -> bool:
     """Whether the value at a path of a message stays as it is."""
     match path:
-        case ["jsonrpc" | "id" | "method"] | ["error", "code"]:
+        case ["jsonrpc" | "id" | "method"]:
             return True
+        case ["error", "code"]:
+            return token[:1] != b'"'
+        case ["params" | "result", "_meta", str(name), *_]:
+            return name == "progressToken" or name.startswith(_RESERVED)
+        case ["params", "ref", name]:
+            return name in ("type", "name")
         case ["params", name, *_]:
             return opens or name in _STRUCTURAL
-        case ["result", "_meta", *_]:
-            return True
+        case ["result", *_, "statusMessage"]:
+            return False
         case ["result", name]:
             return opens or name in _KINDS
         case ["result", list_, int(), *_, name]:

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+import msgspec
+
 from wirespeed._core.envelope import parse
 from wirespeed._core.framing.http.framer import HttpFramer
 from wirespeed._core.streams import FrameStream
@@ -40,6 +42,7 @@ _MOST_SESSIONS = 65536
 _UNWANTED = ("host", "expect", "accept-encoding", "sec-websocket-extensions")
 _BODY_FIELDS = ("transfer-encoding", "content-length")
 _UNREACHABLE = b"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+_batch = msgspec.json.Decoder(list[dict[str, msgspec.Raw]]).decode
 _EVENT_END = re.compile(rb"\r\n\r\n|\n\n|\r\r")
 
 
@@ -495,6 +498,11 @@ class _Behind:
 def is_message(data: bytes) -> bool:
     """Whether a text is a message, or a batch. An answer of an authorization server, which may be
     full of secrets, is not one."""
-    if data.lstrip()[:1] not in (b"{", b"["):
-        return False
-    return parse(data).kind != "invalid"
+    first = data.lstrip()[:1]
+    if first == b"[":
+        try:
+            batch = _batch(data)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            return False
+        return bool(batch) and all("jsonrpc" in one for one in batch)
+    return first == b"{" and parse(data).kind != "invalid"

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import re
 import signal
 from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass
@@ -59,10 +58,11 @@ def record(command: Sequence[str] | None, choices: RecordChoices) -> int:
     if not command:
         raise usage("there is no command after --")
     from wirespeed import Stdio
+    from wirespeed.bench.command_line import command_shown
     from wirespeed.bench.tap import Tap, tap_command
 
     target = Stdio(command[0], command[1:], inherit_env=True)
-    tap = Tap(_file(choices, command_shown(command)), faults)
+    tap = Tap(_file(choices, printable(command_shown(command))), faults)
     try:
         return run(tap_command(tap, target))
     finally:
@@ -168,20 +168,3 @@ def _report(tap: Tap) -> None:
             complain(
                 f"{tap.file.path} is not complete: {tap.file.failure.strerror}", level="warning"
             )
-
-
-_OPTION = re.compile(r"--?[\w-]+")
-
-
-def command_shown(command: Sequence[str]) -> str:
-    """Return a command line in which ``…`` stands for secrets."""
-    import shlex
-
-    from wirespeed.transport.wire_trace import is_secret, masked
-
-    words: list[str] = []
-    hides = False
-    for word in command:
-        words.append("…" if hides else masked(word))
-        hides = _OPTION.fullmatch(word) is not None and is_secret(word)
-    return printable(shlex.join(words))

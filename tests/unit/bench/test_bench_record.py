@@ -9,6 +9,7 @@ import pytest
 from lab.rows import every
 
 from wirespeed.bench.tap_file import BadRecord, TapFile, read_record
+from wirespeed.bench.tap_http import is_message
 
 HEADER = '{"format":"wirespeed-record","version":1,"started":"2026-11-29T18:00:00Z","target":"x"}\n'
 MESSAGE = '{"t":1.5,"from":"client","connection":1,"bytes":"{}"}\n'
@@ -44,6 +45,24 @@ def test_a_corrupt_file_is_refused_by_line_and_reason(
     assert str(caught.value).startswith(f"{path}, {reason}")
 
 
+@every(
+    ("text", "expected"),
+    [
+        ('{"jsonrpc":"2.0","id":1,"result":{}}', True),
+        (' [{"jsonrpc":"2.0","id":1,"result":{}}]', True),
+        ('{"access_token":"a"}', False),
+        ('[{"access_token":"a"}]', False),
+        ('[{"jsonrpc":"2.0","method":"a"},{"access_token":"a"}]', False),
+        ("[]", False),
+        ("[1]", False),
+        ("[" * 5000, False),
+        ("[" * 5000 + "]" * 5000, False),
+    ],
+)
+def test_a_body_of_http_is_written_if_it_has_messages(text: str, expected: bool) -> None:
+    assert is_message(text.encode()) is expected
+
+
 def redacted(tmp_path: Path, *messages: tuple[str, str]) -> list[str]:
     path = str(tmp_path / "r")
     file = TapFile(path, "x", redact=True)
@@ -68,6 +87,23 @@ def redacted(tmp_path: Path, *messages: tuple[str, str]) -> list[str]:
         ),
         ('{"error":{"code":-3,"message":"no é"}}', '{"error":{"code":-3,"message":"xxxxx"}}'),
         ('[{"id":1,"result":{"a":"b"}}]', '[{"id":1,"result":{"a":"x"}}]'),
+        (
+            '{"id":2,"method":"resources/read","params":{"uri":"file:///a","_meta":{"a/b":"c"}}}',
+            '{"id":2,"method":"resources/read","params":{"uri":"xxxxxxxxx","_meta":{"a/b":"x"}}}',
+        ),
+        (
+            '{"id":2,"method":"a/list","params":{"_meta":{"io.modelcontextprotocol/x":"1"}}}',
+            '{"id":2,"method":"a/list","params":{"_meta":{"io.modelcontextprotocol/x":"1"}}}',
+        ),
+        (
+            '{"id":2,"method":"completion/complete","params":{"ref":{"type":"t","uri":"f"}}}',
+            '{"id":2,"method":"completion/complete","params":{"ref":{"type":"t","uri":"x"}}}',
+        ),
+        ('{"error":{"code":"a"}}', '{"error":{"code":"x"}}'),
+        (
+            '{"id":2,"method":"tools/call","params":{"arguments":"a"},"method":"tools/list"}',
+            '{"id":2,"method":"tools/call","params":{"arguments":"x"},"method":"tools/list"}',
+        ),
         ("12 words: \"a\"", "xxxxxxxxxxxxx"),
         ('"a"', '"x"'),
         ('{"id":9,"result":{"tools":"a"}}', '{"id":9,"result":{"tools":"x"}}'),
@@ -85,6 +121,8 @@ def test_a_result_is_redacted_by_the_method_of_its_request(tmp_path: Path) -> No
         ("client", {"id": "1", "method": "tools/call", "params": {"name": "t"}}),
         ("server", {"id": "1", "result": structured}),
         ("server", {"id": 1, "result": {"tools": [{"name": "t"}]}}),
+        ("client", {"id": 2, "method": "tasks/list"}),
+        ("server", {"id": 2, "result": {"tasks": [{"status": "failed", "statusMessage": "a"}]}}),
         ("server", {"id": 1, "method": "roots/list"}),
         ("client", {"id": 1, "result": {"roots": [{"uri": "file:///a"}]}}),
     ]
@@ -96,4 +134,5 @@ def test_a_result_is_redacted_by_the_method_of_its_request(tmp_path: Path) -> No
         "structuredContent": {"content": [{"type": "x"}]},
     }
     assert left[3] == lines[3][1]
-    assert left[5] == lines[5][1]
+    assert left[5]["result"] == {"tasks": [{"status": "failed", "statusMessage": "x"}]}
+    assert left[7]["result"] == {"roots": [{"uri": "x" * 9}]}

@@ -16,7 +16,7 @@ from lab.rows import every
 from wirespeed import Client, Stdio
 from wirespeed.bench.recorded_calls import RecordedConnection, connections_of, without_moments
 from wirespeed.bench.replay import Replay, load_of
-from wirespeed.bench.tap_file import TapFile, read_record
+from wirespeed.bench.tap_file import BadRecord, TapFile, read_record
 
 SERVER = """
 import asyncio
@@ -126,7 +126,7 @@ async def test_each_answer_is_compared_with_that_of_the_record(
     assert remarks == [
         'tools/call echo: result.content[0].text is "b", and was "c"',
         "tools/call fails: a failure, and the record has a result",
-        "tools/call echo: a result, and the record has a error",
+        "tools/call echo: a result, and the record has an error",
     ]
     loose = replay(server, parts(tmp_path, *lines[:4]), any_answer=True)
     assert await counts_of(loose) == {"ok": 2}
@@ -183,6 +183,41 @@ async def test_no_answer_in_time_is_missing(server: Stdio, tmp_path: Path) -> No
     lines = [call(1, "waits", seconds=60), text(1, "waited")]
     found = parts(tmp_path, *lines)
     assert await counts_of(replay(server, found, timeout=0.3)) == {"missing": 1}
+
+
+def text_of(message: dict[str, Any]) -> str:
+    return json.dumps({"jsonrpc": "2.0", **message})
+
+
+def initialize(**capabilities: Any) -> str:
+    return text_of({"id": 0, "method": "initialize", "params": {"capabilities": capabilities}})
+
+
+DEEP = "[" * 5000 + "]" * 5000
+
+
+@every(
+    ("message", "reason"),
+    [
+        (text_of({"method": "notifications/cancelled", "params": {"requestId": [1]}}), "requestId"),
+        (text_of({"method": "notifications/cancelled", "params": {"requestId": {}}}), "requestId"),
+        (initialize(sampling=5), "the capability sampling is not an object"),
+        (text_of({"id": 1, "method": "tools/list", "params": {"cursor": [1]}}), "cursor is not a"),
+        (f'{{"id":1,"method":"tools/call","params":{DEEP}}}', "the message is nested too deep"),
+        (f'{{"id":1,"result":{DEEP}}}', "the message is nested too deep"),
+    ],
+)
+def test_a_damaged_message_is_refused_by_its_line(
+    message: str, reason: str, tmp_path: Path
+) -> None:
+    path = str(tmp_path / "r")
+    file = TapFile(path, "x")
+    file.message("client", 1, json.dumps(call(1, "echo")[1]).encode())
+    file.message("server" if "result" in message else "client", 1, message.encode())
+    file.close()
+    with pytest.raises(BadRecord) as caught:
+        connections_of(*read_record(path))
+    assert str(caught.value).startswith(f"line 3: {reason}")
 
 
 def test_what_a_server_chooses_is_handed_back(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import shlex
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -103,9 +104,10 @@ def test_ctrl_c_shows_what_was_measured() -> None:
     assert result["calls"] == result["counts"]["ok"] >= 900
 
 
-def test_a_second_ctrl_c_ends_the_program() -> None:
+@pytest.mark.parametrize("more", [(), ("--connections", "2", "--processes", "2")])
+def test_a_second_ctrl_c_ends_the_program(more: Sequence[str]) -> None:
     process = start(
-        *("bench", "--duration", "60", "--timeout", "60"),
+        *("bench", "--duration", "60", "--timeout", "60", *more),
         *("--", *FAULTY, "mark-and-drop", "1000", "--", "echo", TEXT),
     )
     assert process.stderr is not None
@@ -115,10 +117,11 @@ def test_a_second_ctrl_c_ends_the_program() -> None:
         with pytest.raises(subprocess.TimeoutExpired):
             process.wait(1)
         os.kill(process.pid, signal.SIGINT)
-        process.communicate(timeout=DEADLINE)
+        _, err = process.communicate(timeout=DEADLINE)
     finally:
         process.kill()
     assert process.returncode == 130
+    assert b"Traceback" not in err
 
 
 def test_without_an_answer_no_bound_on_times_is_kept() -> None:
@@ -360,6 +363,33 @@ def test_what_is_refused_before_any_load(args: list[str], code: int, says: str) 
     done = wirespeed("bench", *args)
     assert done.returncode == code, done.stderr
     assert says in one_line(done)
+
+
+NAMED = """
+import json, sys
+for line in sys.stdin:
+    asked = json.loads(line)
+    tools = [{"name": "echo", "inputSchema": {"type": "object"}}]
+    result = {"tools": tools, "content": [], "protocolVersion": "2025-06-18"}
+    result["capabilities"] = {"tools": {}}
+    result["serverInfo"] = {"name": "a\\x1b[31m", "version": "\\u202e"}
+    if "id" in asked:
+        print(json.dumps({"jsonrpc": "2.0", "id": asked["id"], "result": result}), flush=True)
+"""
+
+
+def test_reports_have_no_secrets_and_no_control_characters(tmp_path: Path) -> None:
+    files = [tmp_path / f"r.{kind}" for kind in ("json", "csv", "html")]
+    done = wirespeed(
+        *("bench", "--calls", "5", "--warmup", "0", "--era", "legacy"),
+        *(word for file in files for word in (f"--{file.suffix[1:]}", str(file))),
+        *("--", sys.executable, "-S", "-c", NAMED, "--api-key", "s3cret", "--", "echo"),
+    )
+    assert done.returncode == 0, done.stderr
+    for text in (done.stdout, *(file.read_text() for file in files)):
+        assert "--api-key …" in text
+        assert "s3cret" not in text and "\x1b" not in text and "\u202e" not in text
+    assert "a\\x1b[31m \\u202e" in files[1].read_text()
 
 
 @pytest.mark.smoke

@@ -53,6 +53,7 @@ def test_a_narrow_histogram_has_finer_limits() -> None:
         ({"tool": ToolCost(9.0, 0)}, ["this program was busy"]),
         ({"tool": ToolCost(9.0, 0), "load": Load(connections=2, processes=2, calls=5)}, []),
         ({"tool": ToolCost(1.0, 20)}, ["20 calls began over a millisecond late"]),
+        ({"tool": ToolCost(1.0, 1), "calls": 500}, ["1 call began over a millisecond late"]),
         ({"machine": {"others": 0.5}}, ["other processes took over a fifth"]),
         (
             {"load": Load(calls=5, rate=5.0), "latency_us": Latency(p99=900.0)},

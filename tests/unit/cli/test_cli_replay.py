@@ -75,6 +75,7 @@ def test_wrong_lines(tmp_path: Path) -> None:
         (*replay, "--expect", "echo=a", "--", "x"): "--expect is any with --replay",
         (*replay, "--speed", "0", "--", "x"): "Invalid value for '--speed': '0' is not a speed",
         (*replay, "--lite", "--", "x"): "--lite is not for --replay",
+        (*replay, "--processes", "2", "--", "x"): "--processes is not for --replay",
         (*replay, "x.py", "echo"): "one TARGET is enough",
         ("bench", "--speed", "2", "x.py", "echo"): "--speed is for --replay",
         ("bench", "--replay", empty, "--", "x"): f"{empty} has no request that a client could",

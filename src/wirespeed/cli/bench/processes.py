@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
-from wirespeed.cli.failures import Exit, Failure, describe, exit_code
+from wirespeed.cli.failures import Exit, Failure, Terminated, describe, exit_code
 
 if TYPE_CHECKING:
     from wirespeed.bench.load import Load, Result, Window
@@ -127,11 +127,16 @@ class _Child:
         self._job = job
 
     async def __aenter__(self) -> Self:
-        self._process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "wirespeed.cli.bench.processes"),
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-        )
+        # until it knows what to do with Ctrl-C it gets none
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT,))
+        try:
+            self._process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-m", "wirespeed.cli.bench.processes"),
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+            )
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
         self.tell(self._job)
         return self
 
@@ -269,8 +274,13 @@ def main() -> None:
     signal.signal(signal.SIGINT, lambda *_: None)
     out = os.dup(1)
     os.dup2(2, 1)  # whatever prints does not disturb
-    with contextlib.suppress(asyncio.CancelledError):
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGINT,))
+    try:
         run(_Worker(out).main())
+    except Terminated as exc:
+        sys.exit(exit_code(exc))  # the parent says why
+    except asyncio.CancelledError:
+        pass
 
 
 if __name__ == "__main__":

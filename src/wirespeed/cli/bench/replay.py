@@ -48,7 +48,10 @@ class ReplayCalls(BenchWork):
             raise usage(printable(str(exc))) from None
         except OSError as exc:
             raise cannot_start(f"cannot read {printable(path)}: {exc.strerror}") from None
-        self._parts = connections_of(header, messages)
+        try:
+            self._parts = connections_of(header, messages)
+        except BadRecord as exc:
+            raise usage(printable(f"{path}, {exc}")) from None
         if not any(step.asks for part in self._parts for step in part.steps):
             raise usage(f"{printable(path)} has no request that a client could ask again")
         self._any = expect == "any" or header.redacted

@@ -22,9 +22,7 @@ from wirespeed.cli.bench.replay import ReplayCalls
 from wirespeed.cli.bench.work import BenchWork, Side, ToolCalls, UsersCalls, side_of
 from wirespeed.cli.failures import Exit, Failure, cannot_start, complain, printable, usage
 from wirespeed.cli.session import Options, run, show_warnings
-from wirespeed.cli.targets import is_url
 from wirespeed.errors import WirespeedError
-from wirespeed.transport.schemes import public
 
 if TYPE_CHECKING:
     from wirespeed.bench.compare import Comparison
@@ -40,9 +38,7 @@ _STEPS = 10
 _STEP = 5.0  # seconds
 _MAX_RUNS = 10_000
 _ANY = "any"  # answer is right
-# Options whose value is not shown on a page.
-_SECRETS = ("--token", "--header")
-_MAX_WORD = 400
+_MAX_WORD = 400  # characters of a word of the command line, on a page
 
 _CONDITION = re.compile(r"\s*([a-z_0-9]+)\s*(<=|>=|<|>)\s*([0-9.]+)\s*(us|ms|s|)\s*$")
 _COMPARE: dict[str, Callable[[float, float], bool]] = {
@@ -101,11 +97,11 @@ def bench(options: Options, tool: str | None, text: str | None, choices: Choices
         import wirespeed.bench.page  # noqa: F401 - a package that is missing is found before any run
     if choices.speed is not None and choices.replay is None:
         raise usage("--speed is for --replay")
+    if choices.processes > 1 and choices.replay is not None:
+        raise usage("--processes is not for --replay")
     plan = _plan(options, choices)
     conditions = [condition(one) for one in choices.fail_if]
     calls: BenchWork
-    if choices.processes > 1 and choices.replay:
-        raise usage("--processes is not for --replay")
     if choices.replay is not None:
         calls = replay = ReplayCalls(
             choices.replay,
@@ -286,7 +282,13 @@ class _Bench:
         result = await run.measure()
         self._unsent += run.unsent
         self._failure = run.failure
-        return msgspec.structs.replace(result, round=planned.round, versus=planned.side > 0)
+        return msgspec.structs.replace(
+            result,
+            target=printable(result.target),
+            versions={name: printable(text) for name, text in result.versions.items()},
+            round=planned.round,
+            versus=planned.side > 0,
+        )
 
     def _run(self, planned: Planned, side: Side, watch: live.Watch) -> Run | Replay | Processes:
         pids, calls = self._choices.pids or None, self._calls
@@ -391,17 +393,9 @@ def _comparisons(results: list[Result]) -> list[Comparison]:
 
 def command_line(args: Sequence[str]) -> str:
     """Write the command line, without secrets and with long words cut."""
-    words, secret = ["wirespeed"], False
-    for arg in args:
-        option, equals, _ = arg.partition("=")
-        if secret:
-            word, secret = "…", False
-        elif option in _SECRETS:
-            word, secret = f"{option}=…" if equals else option, not equals
-        else:
-            word = shlex.quote(public(arg) if is_url(arg) else arg)
-        words.append(word if len(word) <= _MAX_WORD else f"{word[:_MAX_WORD]}…")
-    return printable(" ".join(words))
+    from wirespeed.bench.command_line import command_shown
+
+    return printable(command_shown(["wirespeed", *args], _MAX_WORD))
 
 
 def _write_file(path: str, data: bytes) -> None:

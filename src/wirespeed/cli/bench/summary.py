@@ -303,19 +303,19 @@ def _knees(results: Sequence[Result], versus: bool) -> Iterable[str]:
 def warnings(results: Sequence[Result]) -> list[str]:
     """Return what makes the figures of runs doubtful."""
     if len(results) == 1:
-        return [text.format(format(n, ",")) for text, n in _doubts(results[0])]
+        return [text.format(show.plural(n, "call")) for text, n in _doubts(results[0])]
     found: dict[str, list[int]] = {}
     for result in results:
         for text, n in _doubts(result):
             found.setdefault(text, []).append(n)
     return [
-        f"in {show.plural(len(counts), 'run')}: {text.format(format(sum(counts), ','))}"
+        f"in {show.plural(len(counts), 'run')}: {text.format(show.plural(sum(counts), 'call'))}"
         for text, counts in found.items()
     ]
 
 
 def _doubts(result: Result) -> Iterable[tuple[str, int]]:
-    """Texts, and the numbers in them."""
+    """Texts, and the numbers of calls in them."""
     if _busy(result) > _BUSY:
         yield (
             "this program was busy nearly all of the time: the server may be faster than shown, "
@@ -324,7 +324,7 @@ def _doubts(result: Result) -> Iterable[tuple[str, int]]:
         )
     if result.tool.late_starts > _LATE * result.calls:
         yield (
-            "{} calls began over a millisecond late, because this program could not keep up",
+            "{} began over a millisecond late, because this program could not keep up",
             result.tool.late_starts,
         )
     others = result.machine.get("others") or 0
