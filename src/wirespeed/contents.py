@@ -16,9 +16,11 @@ MAX_BYTES = 4 * 1024 * 1024
 PATIENCE = 10.0  # seconds for all that a pipe brings
 
 
-def contents_of(path: str | os.PathLike[str], *, pipes: bool = False) -> bytes:
-    """Return the bytes of a regular file, at most `MAX_BYTES`. ``pipes``: or what a pipe brings
-    until its end, such as ``<(command)`` of a shell.
+def contents_of(
+    path: str | os.PathLike[str], *, pipes: bool = False, most: int = MAX_BYTES
+) -> bytes:
+    """Return the bytes of a regular file, at most ``most``. ``pipes``: or what a pipe brings until
+    its end, such as ``<(command)`` of a shell.
 
     Raises:
         OSError: It cannot be read, is something else or is longer.
@@ -36,13 +38,13 @@ def contents_of(path: str | os.PathLike[str], *, pipes: bool = False) -> bytes:
         until = time.monotonic() + PATIENCE
         poll = select.poll()
         poll.register(fd, select.POLLIN)
-        while len(found) <= MAX_BYTES:
+        while len(found) <= most:
             if is_pipe and not poll.poll(max(0.0, until - time.monotonic()) * 1000):
                 raise TimeoutError(errno.ETIMEDOUT, f"the pipe has no end after {PATIENCE:g} s")
-            more = os.read(fd, MAX_BYTES + 1 - len(found))
+            more = os.read(fd, most + 1 - len(found))
             if not more:
                 return bytes(found)
             found += more
-        raise OSError(errno.EFBIG, f"it has more than {MAX_BYTES >> 20} MiB")
+        raise OSError(errno.EFBIG, f"it has more than {most >> 20} MiB")
     finally:
         os.close(fd)

@@ -20,6 +20,7 @@ import os
 import msgspec
 
 from wirespeed._core.span cimport Span
+from wirespeed.contents import contents_of
 
 cdef enum:
     NUMBER
@@ -260,11 +261,13 @@ def slot_of(str word not None, bint strings):
         slot.choices = [encode(one) for one in words]
         return slot
     if name == "file" and rest:
-        with open(rest, "rb") as file:
-            try:
-                return file.read().decode()
-            except UnicodeDecodeError:
-                raise ValueError(f"{rest} is not UTF-8") from None
+        try:
+            return contents_of(rest, most=MAX_TEXT).decode()
+        except UnicodeDecodeError:
+            raise ValueError(f"{rest} is not UTF-8") from None
+        except OSError as exc:
+            exc.filename = rest
+            raise
     raise ValueError(
         f'"{word:.60}" is not a placeholder: there are $n, $text:N, $choice:a|b and $file:PATH;'
         ' a string that begins with "$" has "$$"'

@@ -47,6 +47,7 @@ _OTHERS_UNKNOWN = 0.25
 # In a second the turns of a scheduler are about even: shorter runs differ more.
 _EVEN = 1.0
 _DRAWS = 2000
+_MOST_LOG = 700.0  # whose exponential is a float
 _MIN_ROUNDS = 3
 _MIN_WINDOWS = 8
 # Quantiles of Student's distribution at 0.995, from 2 degrees of freedom on.
@@ -137,13 +138,15 @@ def compare(a: Sequence[Result], b: Sequence[Result], *, paired: bool) -> Compar
         at = int(alpha / 2 * _DRAWS)
         low, high = drawn[at], drawn[-1 - at]
         verdict = NO_DIFFERENCE if low <= 0 <= high else "higher" if ratio > 0 else "lower"
-        a_value, b_value = math.exp(fmean(one)), math.exp(fmean(other))
-        figures[name] = Figure(
-            a_value, b_value, math.exp(ratio), math.exp(low), math.exp(high), verdict
-        )
+        a_value, b_value = _exp(fmean(one)), _exp(fmean(other))
+        figures[name] = Figure(a_value, b_value, _exp(ratio), _exp(low), _exp(high), verdict)
     differs = any(figure.verdict != NO_DIFFERENCE for figure in figures.values())
     rounds = len(a), len(b)
     return Comparison(a[0].load, a[0].target, b[0].target, rounds, figures, differs)
+
+
+def _exp(log: float) -> float:
+    return math.exp(min(log, _MOST_LOG))
 
 
 def compare_all(a: Sequence[Result], b: Sequence[Result] | None) -> list[Comparison]:

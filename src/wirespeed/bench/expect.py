@@ -19,7 +19,10 @@ __all__ = ["FORMS", "Expected", "read_expect"]
 
 FORMS = "any, echo=NAME, path=$.PATH:VALUE, schema=FILE or bytes=N"
 
-_STEP = re.compile(r'\.([A-Za-z_][A-Za-z0-9_-]*)|\[(-?[0-9]+)\]|\[("(?:[^"\\]|\\.)*")\]')
+_DIGITS = 15  # of a number of bytes
+_SHOWN = 200  # characters of a text that is wrong
+
+_STEP = re.compile(r'\.([A-Za-z_][A-Za-z0-9_-]*)|\[(-?[0-9]{1,15})\]|\[("(?:[^"\\]|\\.)*")\]')
 
 
 @dataclass(frozen=True)
@@ -38,7 +41,8 @@ class Expected:
 def read_expect(text: str, *, whole: bool = False) -> Expected:
     """Return what a text means. ValueError: it means nothing, or what it needs is not there.
 
-    whole: A schema is that of the whole result, and not of its ``structuredContent``.
+    whole: The results are those of LiteMCP. A schema is that of the whole result, and not of its
+        ``structuredContent``.
     """
     kind, _, rest = text.partition("=")
     if text == "any":
@@ -50,8 +54,10 @@ def read_expect(text: str, *, whole: bool = False) -> Expected:
     if kind == "schema" and rest:
         return Expected(check=_schema_check(rest, whole))
     if kind == "bytes" and rest.isascii() and rest.isdigit():
-        return Expected(check=_bytes_check(int(rest)))
-    raise ValueError(f"it is {FORMS}, not {text!r}")
+        if len(rest) > _DIGITS:
+            raise ValueError(f"bytes=N takes a number of at most {_DIGITS} digits")
+        return Expected(check=_bytes_check(int(rest), whole))
+    raise ValueError(f"it is {FORMS}, not {text[:_SHOWN]!r}")
 
 
 # -- paths ----------------------------------------------------------------------------------------
@@ -84,13 +90,19 @@ def _steps(text: str) -> tuple[list[str | int], str]:
             break
         if match[1] is not None:
             steps.append(match[1])
+        elif match[2] is not None:
+            steps.append(int(match[2]))
         else:
-            steps.append(int(match[2]) if match[2] is not None else json.loads(match[3]))
+            try:
+                steps.append(json.loads(match[3]))
+            except ValueError:
+                break  # it is no string of JSON
         at = match.end()
     if not text.startswith("$") or text[at : at + 1] not in ("", ":"):
         raise ValueError(
-            f"path={text} is not a path and a value: write path=$.structuredContent.sum:42 or "
-            'path=$.content[0].text:hello; ["any name"] is a step, too'
+            f"path={text[:_SHOWN]} is not a path and a value: write "
+            "path=$.structuredContent.sum:42 or path=$.content[0].text:hello; "
+            '["any name"] is a step, too'
         )
     return steps, text[at:]
 
@@ -146,10 +158,16 @@ def _schema_check(path: str, whole: bool) -> Callable[[Any], bool]:
     )
 
 
-def _bytes_check(size: int) -> Callable[[Any], bool]:
+def _bytes_check(size: int, lite: bool) -> Callable[[Any], bool]:
+    member = "data" if lite else "text"
+
     def check(result: Any) -> bool:
-        content = result.get("response", result).get("content", ())  # LiteMCP has a response
-        texts = [block.get("text") or block.get("data") or "" for block in content]
-        return sum(len(text.encode()) for text in texts) == size
+        content = _find(result, ["response", "content"] if lite else ["content"])
+        if not isinstance(content, list) or not all(isinstance(block, dict) for block in content):
+            return False
+        texts = [block.get(member) for block in content if block.get("type") == "text"]
+        if not all(isinstance(text, str) for text in texts):
+            return False
+        return sum(len(text.encode(errors="surrogatepass")) for text in texts) == size
 
     return check

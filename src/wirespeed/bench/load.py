@@ -6,6 +6,8 @@ from typing import Any
 
 import msgspec
 
+MAX_CALLS = 10**12
+
 
 class Load(msgspec.Struct, frozen=True, kw_only=True):
     """The way in which calls are made.
@@ -54,16 +56,21 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
             raise ValueError("give either calls or duration")
         if self.calls is not None and self.calls < 1:
             raise ValueError("calls must be at least 1")
-        for name in ("duration", "rate", "timeout"):
+        for name in ("calls", "warmup"):
+            if (getattr(self, name) or 0) > MAX_CALLS:
+                raise ValueError(f"{name} must be at most {MAX_CALLS:,}")
+        for name in ("duration", "timeout"):
             value = getattr(self, name)
             if value is not None and not 0 < value < 1e9:
-                raise ValueError(f"{name} must be above 0")
+                raise ValueError(f"{name} must be above 0 and below 1,000,000,000 seconds")
+        if self.rate is not None and not self.rate > 0:
+            raise ValueError("rate must be above 0")
         if self.rate is not None and self.rate > 1e7:
             raise ValueError("rate must be at most 10,000,000 a second")
         if self.seed is not None and not 0 <= self.seed < 2**63:
             raise ValueError("seed must be at least 0 and below 2**63")
         if not 0 <= self.think < 1e6:
-            raise ValueError("think must be seconds, at least 0")
+            raise ValueError("think must be at least 0 and below 1,000,000 seconds")
         if self.rate is None and self.poisson:
             raise ValueError("poisson is for a rate")
         if self.rate is not None and self.think:

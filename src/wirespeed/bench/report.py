@@ -29,6 +29,8 @@ def read_json(data: bytes) -> list[Result]:
         value = msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError) as exc:
         raise ValueError(f"it is not JSON: {exc}") from None
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
     several = isinstance(value, dict) and "runs" in value
     try:
         if several:

@@ -125,6 +125,10 @@ def read_json(text: str, kinds: tuple[type, ...], expected: str, example: str) -
         raise usage(f"{source} is not UTF-8") from None
     try:
         value = json.loads(data, parse_constant=_refuse)
+        if "\\u" in data:
+            json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        raise usage(f"{source} has half a surrogate pair, which is no character") from None
     except json.JSONDecodeError as exc:
         where = f"line {exc.lineno} column {exc.colno}"
         raise usage(f"{source} is not valid ({where}: {exc.msg}); {example}") from None

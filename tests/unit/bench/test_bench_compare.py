@@ -106,6 +106,12 @@ def test_figures_that_nobody_measured_are_no_faults() -> None:
     assert list(compare([strange], [strange], paired=False).figures) == ["p50", "p99", "mean"]
 
 
+def test_an_interval_of_a_short_run_on_a_busy_machine_is_a_float() -> None:
+    busy = a_result(seconds=1e-3, machine={"others": 1.0}, calls=10**9, server=Cost(0.1, 0))
+    found = compare([busy], [busy], paired=False)
+    assert found.figures["cpu"].high < math.inf and not found.differs
+
+
 def test_loads_are_compared_with_their_equals() -> None:
     loads = [Load(calls=5, bytes=size) for size in (64, 128, 256)]
     a = [a_result(load=load) for load in loads[:2]]
@@ -156,6 +162,7 @@ def test_reports_are_read_as_they_were_written() -> None:
         b"",
         b"\xff",
         b"[]",
+        pytest.param(b"[" * 100_000, id="deep"),
         b"{}",
         b'{"runs": []}',
         b'{"runs": [{}]}',

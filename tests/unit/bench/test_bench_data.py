@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from lab.rows import every
 
-from wirespeed.bench.arguments import Arguments
+from wirespeed.bench.arguments import MAX_TEXT, Arguments
 from wirespeed.bench.load import Load
 from wirespeed.bench.recorder import HIGHEST, Counts, Recorder
 
@@ -132,6 +132,18 @@ def test_templates_that_are_not(value: Any, expect: str | None) -> None:
         Arguments(value, expect)
 
 
+def test_only_regular_files_up_to_a_size_are_read(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match=r"not a regular file: '/dev/zero'"):
+        Arguments({"x": "$file:/dev/zero"})
+    large = tmp_path / "large"
+    with large.open("wb") as file:
+        file.truncate(MAX_TEXT + 1)
+    with pytest.raises(OSError, match="more than 64 MiB"):
+        Arguments({"x": f"$file:{large}"})
+    large.write_text("x" * 5_000_000)
+    assert len(Arguments({"x": f"$file:{large}"}).render(0)[0]) > 5_000_000
+
+
 def test_a_seed_repeats_the_values() -> None:
     made = [Arguments({"t": "$text:200"}, None, seed).render(1) for seed in (1, 1, 2)]
     assert made[0] == made[1] != made[2]
@@ -143,6 +155,8 @@ def test_a_seed_repeats_the_values() -> None:
         {},
         {"calls": 1, "duration": 1.0},
         {"calls": 0},
+        {"calls": 10**12 + 1},
+        {"calls": 1, "warmup": 2**63},
         {"calls": 1, "connections": 0},
         {"calls": 1, "in_flight": 0},
         {"calls": 1, "in_flight": 2**20},

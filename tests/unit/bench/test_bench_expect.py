@@ -64,13 +64,44 @@ def test_expected_values(text: str, right: bool) -> None:
         "path=$[x]",
         "bytes=many",
         "bytes=-1",
+        pytest.param("bytes=" + "9" * 5000, id="many-digits"),
+        pytest.param("path=$[" + "9" * 5000 + "]", id="a-long-index"),
+        r'path=$["\x"]',
         "schema=/no/such/file",
         "regex=.*",
     ],
 )
 def test_what_is_not_expected(text: str) -> None:
-    with pytest.raises(ValueError):
+    with pytest.raises(
+        ValueError, match=r"^it is any|^path=|^cannot read|^bytes=N takes"
+    ) as caught:
         read_expect(text)
+    assert len(str(caught.value)) < 500
+
+
+@every(
+    ("result", "lite", "right"),
+    [
+        (
+            {"content": [{"type": "text", "text": "ab"}, {"type": "image", "data": "x"}]},
+            False,
+            True,
+        ),
+        ({"content": [{"type": "image", "data": "ab"}]}, False, False),
+        ({"response": {"content": [{"type": "text", "data": "ab"}]}}, True, True),
+        ({"response": {"content": [{"type": "image", "data": "ab"}]}}, True, False),
+        ({"response": {"content": [{"type": "text", "data": "ab"}]}}, False, False),
+        ({"response": {"content": [{"type": "text", "text": "ab"}]}}, False, False),
+        ({"content": [{"type": "text", "text": 5}]}, False, False),
+        ({"content": ["ab"]}, False, False),
+        ({"content": "ab"}, False, False),
+        ({"content": None}, False, False),
+        ({}, True, False),
+        (["ab"], False, False),
+    ],
+)
+def test_texts_of_a_result_count_alone(result: Any, lite: bool, right: bool) -> None:
+    assert allows("bytes=2", result, whole=lite) is right
 
 
 def test_schemas(tmp_path: Path) -> None:

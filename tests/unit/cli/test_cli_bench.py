@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,8 @@ from lab.raw import CHILDREN
 from lab.rows import every
 
 from wirespeed.bench.report import as_json
+from wirespeed.cli.bench import runs
+from wirespeed.cli.bench.runs import Choices
 
 FAULTY = [sys.executable, "-S", str(CHILDREN / "faulty_server.py")]
 ROOT = Path(__file__).resolve().parents[3]
@@ -277,7 +280,7 @@ def test_comparisons(tmp_path: Path) -> None:
     assert found["differs"] and found["warnings"] == ["the era differs: modern and legacy"]
     assert found["comparisons"][0]["figures"]["rate"]["verdict"] == "lower"
     crowd = {"processors": [1], "others": "many"}
-    a.write_bytes(as_json([a_result(machine=crowd)], False))  # as nobody wrote it
+    a.write_bytes(as_json([a_result(machine=crowd, calls=0)], False))  # as nobody wrote it
     done = wirespeed("bench", "compare", str(a), str(b))
     assert done.returncode == 0 and "processors is [1] and 2" in done.stderr
     a.write_text("no report")
@@ -308,12 +311,56 @@ def test_a_run_that_cannot_be_made_leaves_those_before_it(tmp_path: Path) -> Non
     assert "wirespeed: the server closed its output" in done.stderr
 
 
+def test_what_fails_after_the_load_loses_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    html, table = tmp_path / "r.html", tmp_path / "r.csv"
+    choices = Choices(**dict.fromkeys(Choices.__dataclass_fields__))  # type: ignore[arg-type]
+    choices = replace(choices, json_file="/dev/full", csv_file=str(table), html_file=str(html))
+    both = [a_result(), a_result(versus=True)]
+    assert not runs._write(both, True, choices)
+    out, err = capfd.readouterr()
+    assert "calls/s" in out and out.endswith("by less than their noise\n")
+    assert err == "wirespeed: cannot write /dev/full: No space left on device\n"
+    assert table.stat().st_size and html.stat().st_size
+    table.unlink(), html.unlink()
+    monkeypatch.setattr(runs, "_comparisons", lambda results: [][0])
+    with pytest.raises(IndexError):
+        runs._write(both, True, choices)
+    assert "calls/s" in capfd.readouterr().out
+    assert table.stat().st_size and html.stat().st_size
+    done = wirespeed(
+        "bench", "--calls", "5", "--csv", "/dev/full", *("--", *CALCULATOR), "--", "add"
+    )
+    assert done.returncode == 74 and "latency" in done.stdout
+
+
+def test_a_look_at_a_file_to_be_written_changes_nothing(tmp_path: Path) -> None:
+    there, new = tmp_path / "there", tmp_path / "new"
+    there.write_text("before")
+    for path in (there, new):
+        runs._check_output(str(path))
+    assert there.read_text() == "before" and not new.exists()
+
+
 @every(
     ("args", "code", "says"),
     [
         (["--calls", "0", "s.py", "t"], 2, "calls must be at least 1"),
         (["--calls", "5", "--duration", "1", "s.py", "t"], 2, "either calls or duration"),
         (["--rate", "-1", "s.py", "t"], 2, "rate must be above 0"),
+        (["--rate", "1e400", "s.py", "t"], 2, "rate must be at most 10,000,000 a second"),
+        (["--duration", "inf", "s.py", "t"], 2, "above 0 and below 1,000,000,000 seconds"),
+        (["--calls", "1e400", "s.py", "t"], 2, "calls must be at most 1,000,000,000,000"),
+        (["--warmup", "1e300", "s.py", "t"], 2, "warmup must be at most 1,000,000,000,000"),
+        (["--rounds", "1e300", "s.py", "t"], 2, "there can be 10,000"),
+        (["--bytes", "1e400", "s.py", "t", '{"x": "$text"}'], 2, "67108864 at most"),
+        (["--pid", "0", "s.py", "t"], 2, "--pid 0: there is no such process"),
+        (["--pid", "9" * 15, "s.py", "t"], 2, "there is no such process"),
+        (["--csv", "/no/such", "s.py", "t"], 74, "cannot write /no/such: No such file"),
+        (["--html", "/", "s.py", "t"], 74, "cannot write /: Is a directory"),
+        (["--json", "", "s.py", "t"], 74, "cannot write '': No such file"),
+        (["s.py", "t", r'{"x": "\ud800"}'], 2, "half a surrogate pair"),
         (["--expect", "text", "s.py", "t"], 2, "--expect: it is any, echo=NAME, path=$.PATH:VALUE"),
         (["--expect", "echo=y", "s.py", "t", '{"x": "1"}'], 2, "no argument 'y'"),
         (["s.py", "t", '{"x": "$textt:5"}'], 2, "is not a placeholder"),

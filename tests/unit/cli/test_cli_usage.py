@@ -200,6 +200,8 @@ def test_arguments_keep_their_numbers_and_become_one_line(tmp_path: Path) -> Non
         ('"x"', "not a string"),
         ("[" * 100_000, "JSON is not valid"),
         ('{"a": "\udcff"}', "JSON is not UTF-8"),
+        (r'{"a": "\ud800"}', "half a surrogate pair"),
+        (r'{"\uDC00": 1}', "half a surrogate pair"),
         ("@", "cannot read"),
     ],
 )

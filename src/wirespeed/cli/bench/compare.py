@@ -80,7 +80,7 @@ def _doubts(reports: Sequence[Sequence[Result]]) -> list[str]:
     for name, side in zip("AB", (reports if len(reports) > 1 else _sides(one)), strict=True):
         wrong = sum(result.calls - result.counts["ok"] for result in side)
         calls = sum(result.calls for result in side)
-        if wrong:
+        if wrong > 0 and calls > 0:
             found[f"{wrong / calls:.2%} of the calls of {name} were not answered right"] = None
     return list(found)
 

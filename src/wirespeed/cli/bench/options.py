@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -12,6 +13,7 @@ from wirespeed.cli.failures import usage
 from wirespeed.cli.grammar import CallCommand, F
 
 _NUMBER = re.compile(r"(-?[0-9]+(?:\.[0-9]+)?(?:[eE][0-9]+)?)([kM]?)")
+_HUGE = 1e18  # more than any option takes
 
 
 if TYPE_CHECKING:
@@ -27,6 +29,15 @@ def _value(text: str, thousand: int) -> float | None:
     return float(match[1]) * {"": 1, "k": thousand, "M": thousand**2}[match[2]]
 
 
+def _whole(text: str, thousand: int) -> int | None:
+    """Return a whole number, `_HUGE` for all above it; None: the text is not one."""
+    found = _value(text, thousand)
+    if found is None:
+        return None
+    found = max(-_HUGE, min(found, _HUGE))
+    return int(found) if found == int(found) else None
+
+
 class _Count(_Type):
     """A whole number, such as ``20000``, ``20k`` or ``1M``."""
 
@@ -35,10 +46,10 @@ class _Count(_Type):
     def convert(self, value: Any, param: Any, ctx: Any) -> Any:
         if not isinstance(value, str):
             return value
-        found = _value(value, 1000)
-        if found is None or found != int(found):
+        found = _whole(value, 1000)
+        if found is None:
             self.fail(f"{value!r} is not a number: write 20000, 20k or 1M", param, ctx)
-        return int(found)
+        return found
 
 
 class _Counts(_Type):
@@ -56,10 +67,10 @@ class _Counts(_Type):
     def convert(self, value: Any, param: Any, ctx: Any) -> Any:
         if not isinstance(value, str):
             return value
-        found = [_value(one, self._thousand) for one in value.split(",")]
-        if any(one is None or one != int(one) for one in found):
+        found = [_whole(one, self._thousand) for one in value.split(",")]
+        if None in found:
             self.fail(f"{value!r} is not a list of numbers: write 1,10,1k", param, ctx)
-        return tuple(dict.fromkeys(int(one) for one in found if one is not None))
+        return tuple(dict.fromkeys(found))
 
 
 class _Rate(_Type):
@@ -85,7 +96,7 @@ class _Speed(_Type):
         if not isinstance(value, str) or value == "max":
             return value
         found = _value(value, 1000)
-        if found is None or found <= 0:
+        if found is None or not 0 < found < inf:
             self.fail(f"{value!r} is not a speed: write 1, 10 or max", param, ctx)
         return found
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import operator
+import os
 import re
 import shlex
 import signal
@@ -100,6 +102,12 @@ def bench(options: Options, tool: str | None, text: str | None, choices: Choices
     if choices.processes > 1 and choices.replay is not None:
         raise usage("--processes is not for --replay")
     plan = _plan(options, choices)
+    for pid in choices.pids:
+        _check_process(pid)
+    json_file = None if choices.json_file == "-" else choices.json_file
+    for path in (json_file, choices.csv_file, choices.html_file):
+        if path is not None:
+            _check_output(path)
     conditions = [condition(one) for one in choices.fail_if]
     calls: BenchWork
     if choices.replay is not None:
@@ -170,9 +178,37 @@ def _plan(options: Options, choices: Choices) -> Plan:
         )
     except ValueError as exc:
         raise usage(str(exc)) from None
-    if len(plan) > _MAX_RUNS:
-        raise usage(f"these are {len(plan):,} runs; there can be {_MAX_RUNS:,}")
+    runs = len(plan.loads) * plan.rounds * plan.sides  # maybe too many for len()
+    if runs > _MAX_RUNS:
+        raise usage(f"these are {runs:,} runs; there can be {_MAX_RUNS:,}")
     return plan
+
+
+def _check_process(pid: int) -> None:
+    """Look for a process of ``--pid``. Failure (2): there is none."""
+    try:
+        if pid > 0:
+            os.kill(pid, 0)
+            return
+    except PermissionError:
+        return  # it is another user's
+    except (ProcessLookupError, OverflowError):
+        pass
+    raise usage(f"--pid {pid}: there is no such process")
+
+
+def _check_output(path: str) -> None:
+    """Find out whether a file can be written; nothing of it changes. Failure (74): it cannot."""
+    try:
+        if not os.path.lexists(path):
+            os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC))
+            os.unlink(path)
+        elif os.path.isdir(path):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        elif os.path.exists(path) and not os.access(path, os.W_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    except OSError as exc:
+        raise Failure(_unwritten(path, exc), Exit.OUTPUT, "OutputError") from None
 
 
 def _versus(options: Options, line: str) -> Options:
@@ -272,8 +308,9 @@ class _Bench:
                     self._broken = exc  # what was measured is shown
                 if self._failure is not None or self._broken is not None:
                     break
-        _write(results, len(self._plan) > 1, choices)
-        return self._judged(results)
+        whole = _write(results, len(self._plan) > 1, choices)
+        code = self._judged(results)
+        return code if whole else Exit.OUTPUT
 
     async def _measure(self, planned: Planned, side: Side, watch: live.Watch) -> Result:
         import msgspec
@@ -356,29 +393,34 @@ class _Bench:
         return Exit.TOOL_FAILED if failed else Exit.OK
 
 
-def _write(results: list[Result], several: bool, choices: Choices) -> None:
+def _write(results: list[Result], several: bool, choices: Choices) -> bool:
+    """Write the files, and show the results. Returns whether all files were written."""
     from wirespeed.bench.report import as_csv, as_json
 
-    comparisons = _comparisons(results)
+    whole = True
+    if choices.json_file is not None and choices.json_file != "-":
+        whole = _write_file(choices.json_file, as_json(results, several))
     if choices.csv_file is not None:
-        _write_file(choices.csv_file, as_csv(results).encode())
-    if choices.html_file is not None:
-        from wirespeed.bench.page import page
+        whole = _write_file(choices.csv_file, as_csv(results).encode()) and whole
+    comparisons: list[Comparison] = []
+    out = show.console()
+    try:
+        comparisons = _comparisons(results)
+    finally:  # a fault of a comparison loses nothing that was measured
+        if choices.html_file is not None:
+            from wirespeed.bench.page import page
 
-        text = page(results, command_line(sys.argv[1:]), comparisons, time.time())
-        _write_file(choices.html_file, text.encode())
-    if choices.json_file is not None:
-        data = as_json(results, several)
+            text = page(results, command_line(sys.argv[1:]), comparisons, time.time())
+            whole = _write_file(choices.html_file, text.encode()) and whole
         if choices.json_file == "-":
             sys.stdout.flush()
-            sys.stdout.buffer.write(data)
-            return
-        _write_file(choices.json_file, data)
-    out = show.console()
-    summary.show_results(out, results, several)
-    if comparisons:
+            sys.stdout.buffer.write(as_json(results, several))
+        else:
+            summary.show_results(out, results, several)
+    if comparisons and choices.json_file != "-":
         out.print()
         show_comparisons(out, comparisons)
+    return whole
 
 
 def _comparisons(results: list[Result]) -> list[Comparison]:
@@ -398,11 +440,16 @@ def command_line(args: Sequence[str]) -> str:
     return printable(command_shown(["wirespeed", *args], _MAX_WORD))
 
 
-def _write_file(path: str, data: bytes) -> None:
+def _write_file(path: str, data: bytes) -> bool:
+    """Write a file, or say why not. Returns whether it was written."""
     try:
         with open(path, "wb") as file:
             file.write(data)
     except OSError as exc:
-        raise Failure(
-            f"cannot write {printable(path)}: {exc.strerror}", Exit.OUTPUT, "OutputError"
-        ) from None
+        complain(_unwritten(path, exc))
+        return False
+    return True
+
+
+def _unwritten(path: str, exc: OSError) -> str:
+    return f"cannot write {printable(path) or repr(path)}: {exc.strerror}"
