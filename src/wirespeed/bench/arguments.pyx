@@ -249,7 +249,8 @@ def slot_of(str word not None, bint strings):
         return slot
     if name == "text":
         slot.kind = TEXT
-        if not rest.isascii() or not rest.isdigit() or not 0 < int(rest) <= MAX_TEXT:
+        digits = rest.isascii() and rest.isdigit() and len(rest) < 16
+        if not digits or not 0 < int(rest) <= MAX_TEXT:
             raise ValueError(f'"{word:.60}": $text:N takes a number of letters, {MAX_TEXT} at most')
         slot.size = int(rest)
         return slot

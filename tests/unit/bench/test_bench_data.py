@@ -121,6 +121,7 @@ def test_what_is_expected_back(value: Any, expected: str) -> None:
         ({"x": "$text:0"}, None),
         ({"x": "$text:1e3"}, None),
         ({"x": "$text:99999999999"}, None),
+        ({"x": "$text:" + "9" * 5000}, None),
         ({"x": "$choice:"}, None),
         ({"x": ["$other"]}, None),
         ({"x": 1}, "y"),
@@ -128,7 +129,7 @@ def test_what_is_expected_back(value: Any, expected: str) -> None:
     ],
 )
 def test_templates_that_are_not(value: Any, expect: str | None) -> None:
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match=r"argument|placeholder|takes|expected back"):
         Arguments(value, expect)
 
 
