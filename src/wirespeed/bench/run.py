@@ -268,6 +268,8 @@ class Run:
         """Wait until each call of a phase has its outcome. Those that a run which is stopped still
         waits for have little time: their connections are closed."""
         every = asyncio.gather(*work)
+        # if this is cancelled, nobody else asks for it
+        every.add_done_callback(lambda done: done.cancelled() or done.exception())
         stopped = asyncio.ensure_future(self._interrupted.wait())
         try:
             await asyncio.wait((every, stopped), return_when=asyncio.FIRST_COMPLETED)

@@ -116,9 +116,9 @@ def test_a_second_ctrl_c_ends_the_program(more: Sequence[str]) -> None:
     assert process.stderr is not None
     try:
         assert b"1000 calls" in process.stderr.readline()
-        os.kill(process.pid, signal.SIGINT)  # the call without an answer is waited for
+        os.kill(process.pid, signal.SIGINT)  # the call without an answer is waited for a second
         with pytest.raises(subprocess.TimeoutExpired):
-            process.wait(1)
+            process.wait(0.4)
         os.kill(process.pid, signal.SIGINT)
         _, err = process.communicate(timeout=DEADLINE)
     finally:
