@@ -21,6 +21,7 @@ from lab.cli import CALCULATOR, DEADLINE, on_terminal, one_line, start, wirespee
 from lab.raw import CHILDREN
 from lab.rows import every
 
+from wirespeed.bench import compare
 from wirespeed.bench.report import as_json
 from wirespeed.cli.bench import runs
 from wirespeed.cli.bench.runs import Choices
@@ -324,7 +325,7 @@ def test_what_fails_after_the_load_loses_nothing_else(
     assert err == "wirespeed: cannot write /dev/full: No space left on device\n"
     assert table.stat().st_size and html.stat().st_size
     table.unlink(), html.unlink()
-    monkeypatch.setattr(runs, "_comparisons", lambda results: [][0])
+    monkeypatch.setattr(compare, "compare_all", lambda *args: [][0])
     with pytest.raises(IndexError):
         runs._write(both, True, choices)
     assert "calls/s" in capfd.readouterr().out
