@@ -67,7 +67,7 @@ WARM = 0.5
 
 @dataclass
 class Scale:
-    """How much is measured."""
+    """The amount of what is measured."""
 
     rounds: int
     seconds: float
@@ -83,7 +83,7 @@ class Scale:
 
 
 class Results:
-    """What was measured: for each contender, cell and generator the figures of all rounds."""
+    """The measurements: for each contender, cell and generator the figures of all rounds."""
 
     def __init__(self, deadline: float = float("inf")) -> None:
         self.rows: dict[tuple[str, str, str], dict[str, Any]] = {}

@@ -1,4 +1,4 @@
-"""How ContextForge is started, and how a server is registered with it."""
+"""ContextForge: its start, and the registration of a server with it."""
 
 from __future__ import annotations
 

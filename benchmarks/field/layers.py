@@ -1,4 +1,4 @@
-"""Where the instructions of a call go: the guard's workloads under callgrind, by layer.
+"""The instructions of a call by layer: the guard's workloads under callgrind.
 
 python benchmarks/field/layers.py    # writes benchmarks/results/layers.json
 """

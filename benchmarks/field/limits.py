@@ -1,4 +1,4 @@
-"""What the machine allows: the kernel's share of a server's time, and how fast memory is copied."""
+"""The limits of the machine: the kernel's share of a server's time, and the copying of memory."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ def machine(field: Field) -> str:
 
 
 def warning(field: Field) -> str:
-    """What makes the figures doubtful; empty for a full run on an idle machine."""
+    """The warning about doubtful figures; empty for a full run on an idle machine."""
     load = field.about["machine"]["load_before"]
     why = ["one short round"] if field.about["quick"] else []
     why += [f"a machine that did other work (load {load:.1f})"] if load > IDLE else []
@@ -106,10 +106,10 @@ def _ratios(field: Field) -> list[list[str]]:
     clients = [key for key in field.about["clients"] if key != OURS]
     words = "processor time, client over stdio, 64 in flight: of the next"
     judge(words, 0.27, "client_64", [OURS], clients)
-    for behind in ("stdio", "http"):
+    for behind, shown in (("stdio", "stdio"), ("http", "HTTP")):
         proxies = [key for key, one in field.about["proxies"].items() if one[1] == behind]
         mine = [key for key in proxies if key.startswith(f"{OURS}/")]
-        words = f"processor time, proxy, HTTP to {behind}: of the next"
+        words = f"processor time, proxy, HTTP to {shown}: of the next"
         judge(words, 0.25, "proxy_16", mine, [key for key in proxies if key not in mine])
     judge(f"{stdio}: of the echo in C", 1.25, "stdio_64", ours, reference)
     judge(f"{http}: of the echo in C", 1.25, "http_16", ours, reference)
@@ -332,7 +332,7 @@ def limits(field: Field) -> str:
 
 
 def copy(field: Field) -> str:
-    """What copying in memory costs."""
+    """The cost of copying in memory."""
     rate = field.get("machine", "copy", "bytes_per_s")
     if rate is None:
         return ""
@@ -410,7 +410,7 @@ def _quoted(text: str) -> str:
 
 
 def load(field: Field) -> str:
-    """How much was measured."""
+    """The amount of what was measured."""
     about = field.about
     loads = ("stdio_", "http_", "ws_")
     rounds = max(len(row["rounds"]) for row in about["rows"] if row["cell"].startswith(loads))

@@ -31,7 +31,7 @@ _STYLE = _read("uPlot.min.css", "page.css")
 _SCRIPT = _read("uPlot.iife.min.js", "page.js")
 # Points of a percentile curve for each power of ten of 1 / (1 - q).
 _POINTS = 24
-# A page shows so many curves at once: more cannot be told apart.
+# The most curves that a page shows at once: more cannot be told apart.
 _MAX_CURVES = 8
 
 

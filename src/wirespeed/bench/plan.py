@@ -16,7 +16,7 @@ from wirespeed.bench.load import Load, Result
 
 # A step of a ramp keeps up if it has this share of its rate, …
 KEPT = 0.95
-# … and if its 99th percentile is at most so many times the median of those of the steps before it.
+# … and if its 99th percentile is at most this multiple of the median of the earlier steps' ones.
 JUMP = 5.0
 
 

@@ -38,14 +38,14 @@ _FORWARDED = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2")
 
 
 class ByteSource(Protocol):
-    """Where bytes come from."""
+    """A source of bytes."""
 
     async def read(self, n: int, /) -> bytes:
         """Return at most n bytes; none at the end. OSError: the connection broke."""
 
 
 class ByteSink(Protocol):
-    """Where bytes go to."""
+    """A destination of bytes."""
 
     async def send(self, data: bytes, /) -> None:
         """Return when there is room for more. OSError: the connection broke."""

@@ -70,7 +70,7 @@ def _fill_standard_descriptors() -> None:
 
 
 def _end_tasks(loop: asyncio.AbstractEventLoop, seconds: float) -> None:
-    """Cancel the tasks that are left, and wait so many seconds for their end."""
+    """Cancel the tasks that are left, and wait ``seconds`` at most for their end."""
     tasks = asyncio.all_tasks(loop)
     if not tasks:
         return

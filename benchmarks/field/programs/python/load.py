@@ -11,7 +11,7 @@ CallTool = Callable[[str, dict[str, Any]], Awaitable[Any]]
 
 
 async def phase(call_tool: CallTool, start: int, calls: int, in_flight: int) -> int:
-    """Make calls, so many at a time. Returns how many were answered wrongly."""
+    """Make calls, a fixed number of them at a time. Returns the number of wrong answers."""
     numbers = iter(range(start, start + calls))
     wrong = 0
 
