@@ -16,15 +16,23 @@ kind, setting, tools = sys.argv[1:4]
 server = Server("echo", version="1")
 
 
-async def echo(text: str) -> str:
+def answer(text: str) -> str:
     """Return the text."""
     return text
 
 
-server.tool(echo)
+async def answer_async(text: str) -> str:
+    """Return the text."""
+    return text
+
+
+# An async tool may wait; a short plain one runs on the event loop when it says so.
+inline = setting != "documented"
+echo = answer if inline else answer_async
+server.tool(name="echo", inline=inline)(echo)
 for n in range(1, int(tools) + 1):
     described = f"Tool number {n}: returns the text that it is given."
-    server.tool(name=f"tool_{n}", description=described)(echo)
+    server.tool(name=f"tool_{n}", description=described, inline=inline)(echo)
 
 if kind == "stdio":
     server.run()
