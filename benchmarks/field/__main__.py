@@ -26,8 +26,8 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE))
 sys.path.insert(0, str(HERE.parent))
+sys.path.insert(0, str(HERE))  # before it: both have a report
 
 import builder  # noqa: E402
 import cells  # noqa: E402
