@@ -42,6 +42,7 @@ server client
 config
 litemcp
 proxy
+adapters
 types
 ext
 bench
@@ -51,6 +52,13 @@ __main__
 
 # The order inside a room, where it has an order of its own.
 INSIDE = {
+    "adapters": """
+        seams
+        programs
+        mcp mcp1
+        fastmcp
+        site
+    """,
     "_core": """
         _simd span spares
         slab

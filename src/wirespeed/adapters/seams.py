@@ -1,0 +1,268 @@
+"""Seams of another SDK: the places that an adapter replaces. All are checked before any is set."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import inspect
+import logging
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from importlib import import_module
+from importlib.metadata import PackageNotFoundError
+from importlib.metadata import version as distribution_version
+from types import FunctionType, ModuleType
+from typing import Any
+
+log = logging.getLogger("wirespeed.adapters")
+
+# The modules of decorators that an SDK may have put around a function.
+DECORATORS = ("contextlib", "functools", "typing_extensions", "warnings")
+
+
+class MovedSeam(Exception):
+    """A seam that is not as the adapter knows it. The text names the place and what differs."""
+
+
+def version_numbers(text: str) -> tuple[int, ...]:
+    """The leading numbers of a version: (1, 30, 0) of "1.30.0rc1"."""
+    numbers = []
+    for part in text.split("."):
+        digits = part[: len(part) - len(part.lstrip("0123456789"))]
+        if not digits:
+            break
+        numbers.append(int(digits))
+        if digits != part:
+            break
+    return tuple(numbers)
+
+
+def source_digest(function: Any) -> str:
+    """Sixteen digits that change with the source of a function, but not with its indentation."""
+    lines = inspect.getsource(inspect.unwrap(function)).splitlines()
+    text = "\n".join(line.strip() for line in lines)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def parameters(function: Any) -> tuple[str, ...]:
+    return tuple(inspect.signature(function).parameters)
+
+
+class Seam:
+    """A function, method or class of an SDK, and what takes its place.
+
+    Args:
+        place: Its name, as "mcp.server.stdio:stdio_server" or "mcp.shared.session:BaseSession.run".
+        make: Makes the replacement of the stock object.
+        takes: The names of its parameters, where the replacement relies on them.
+        digests: The digests of its source that are known, where the replacement does what its body
+            does: a body that has changed since is not replaced.
+        required: Whether it moved if it is missing. Else nothing is set.
+    """
+
+    def __init__(
+        self,
+        place: str,
+        make: Callable[[Any], Any],
+        *,
+        takes: Sequence[str] | None = None,
+        digests: Iterable[str] | None = None,
+        required: bool = True,
+    ) -> None:
+        self.place = place
+        self.make = make
+        self.takes = takes
+        self.digests = None if digests is None else frozenset(digests)
+        self.required = required
+        self.owner: Any = None
+        self.name = ""
+        self.stock: Any = None
+        self.replacement: Any = None
+
+    def check(self) -> None:
+        """Find the stock object. MovedSeam if it is not as it was."""
+        module, _, path = self.place.partition(":")
+        *owners, self.name = path.split(".")
+        self.stock = None
+        try:
+            self.owner = functools.reduce(getattr, owners, import_module(module))
+            found = vars(self.owner)[self.name]
+        except (ImportError, AttributeError, KeyError):
+            if self.required:
+                raise MovedSeam(f"{self.place} is missing") from None
+            return
+        stock = innermost(found)[1]
+        stranger = self._stranger(stock)
+        if stranger is not None:
+            raise MovedSeam(f"{self.place} was replaced by {stranger}")
+        if self.takes is not None and parameters(stock) != tuple(self.takes):
+            raise MovedSeam(f"{self.place} takes {', '.join(parameters(stock)) or 'nothing'}")
+        if self.digests is not None:
+            try:
+                digest = source_digest(stock)
+            except (OSError, TypeError):
+                digest = "unreadable"
+            if digest not in self.digests:
+                raise MovedSeam(f"{self.place} has changed ({digest})")
+        self.stock = stock
+
+    def _stranger(self, function: Any) -> str | None:
+        """The file of a function around the stock one that neither the SDK nor a decorator made."""
+        package = import_module(self.place.partition(":")[0].partition(".")[0])
+        loaded = [sys.modules[name] for name in DECORATORS if name in sys.modules]
+        known = (*package.__path__, *(str(module.__file__) for module in loaded))
+        while isinstance(function, FunctionType):
+            if not function.__code__.co_filename.startswith(known):
+                return function.__code__.co_filename
+            function = getattr(function, "__wrapped__", None)
+        return None
+
+    def set(self) -> None:
+        if self.stock is not None:
+            self.replacement = self.make(self.stock)
+            self._exchange(self.stock, self.replacement)
+
+    def restore(self) -> bool:
+        """Put the stock object back. False if others hold the replacement, so that it stays."""
+        if self.replacement is None:
+            return True
+        restored = self._exchange(self.replacement, self.stock)
+        self.replacement = None
+        return restored
+
+    def _exchange(self, old: Any, new: Any) -> bool:
+        """Set new wherever old is: in its owner, in proxies around it, in modules that imported it."""
+        proxy, found = innermost(vars(self.owner)[self.name])
+        if found is old:
+            if proxy is None:
+                setattr(self.owner, self.name, new)
+            else:
+                proxy.__wrapped__ = new
+        if isinstance(self.owner, ModuleType):
+            for module, name in holders(old):
+                setattr(module, name, new)
+        return found is old
+
+
+def innermost(value: Any) -> tuple[Any, Any]:
+    """What is inside of the proxies of instrumentation (wrapt's), and the last of these or None."""
+    proxy = None
+    while not issubclass(type(value), FunctionType | type) and hasattr(value, "__wrapped__"):
+        proxy, value = value, value.__wrapped__
+    return proxy, value
+
+
+def holders(value: Any) -> Iterator[tuple[ModuleType, str]]:
+    """The loaded modules in which a name is bound to the object."""
+    for module in list(sys.modules.values()):
+        if isinstance(module, ModuleType):
+            for name, held in list(vars(module).items()):
+                if held is value:
+                    yield module, name
+
+
+class Installation:
+    """What `install()` and `uninstall()` of an adapter do: check all seams, then set or restore all.
+
+    Args:
+        adapter: The name of its module.
+        distribution: The SDK.
+        versions: The first version that it is for, and the first that it is not for.
+        seams: Makes the list of its seams. It may import the SDK.
+        extra: The extra of wirespeed that brings the SDK.
+    """
+
+    def __init__(
+        self,
+        adapter: str,
+        distribution: str,
+        versions: tuple[str, str],
+        seams: Callable[[], list[Seam]],
+        *,
+        extra: str,
+    ) -> None:
+        self.adapter = adapter
+        self.distribution = distribution
+        self.versions = versions
+        self.extra = extra
+        self._make_seams = seams
+        self._seams: list[Seam] = []
+        self._told: set[str] = set()
+
+    @property
+    def installed(self) -> bool:
+        return bool(self._seams)
+
+    def sdk_version(self) -> str:
+        try:
+            return distribution_version(self.distribution)
+        except PackageNotFoundError:
+            raise ModuleNotFoundError(
+                f"{self.adapter} needs {self.distribution}: install wirespeed[{self.extra}]"
+            ) from None
+
+    def install(self) -> bool:
+        """Replace the seams. False, after one warning, if the SDK is not as known: it stays stock."""
+        if self._seams:
+            return True
+        found = self.sdk_version()
+        first, end = map(version_numbers, self.versions)
+        if not first <= version_numbers(found) < end:
+            self.tell(
+                f"{self.adapter} is for {self.distribution} {self.versions[0]} to before "
+                f"{self.versions[1]}: {self.distribution} {found} stays as it is",
+                logging.WARNING,
+            )
+            return False
+        seams = self._make_seams()
+        moved = []
+        for seam in seams:
+            try:
+                seam.check()
+            except MovedSeam as exc:
+                moved.append(str(exc))
+        if moved:
+            self.tell(
+                f"{self.adapter} does not know {self.distribution} {found}, which stays as it is: "
+                + "; ".join(moved),
+                logging.WARNING,
+            )
+            return False
+        done = []
+        try:
+            for seam in seams:
+                done.append(seam)
+                seam.set()
+        except BaseException:
+            for seam in reversed(done):
+                seam.restore()
+            raise
+        self._seams = seams
+        names = ", ".join(seam.place.replace(":", ".") for seam in seams if seam.stock is not None)
+        log.info("%s runs %s %s and has replaced %s", self.adapter, self.distribution, found, names)
+        return True
+
+    def uninstall(self) -> None:
+        """Restore the stock objects. What was wrapped by others meanwhile is named in a warning."""
+        kept = [seam.place for seam in reversed(self._seams) if not seam.restore()]
+        self._seams = []
+        if kept:
+            self.tell(
+                f"others have wrapped what {self.adapter} had replaced, and keep it: {', '.join(kept)}",
+                logging.WARNING,
+            )
+
+    def tell(self, text: str, level: int = logging.INFO) -> None:
+        """Log a line, once: what is not as known, or what is left to the SDK itself."""
+        if text not in self._told:
+            self._told.add(text)
+            log.log(level, "%s", text)
+
+    def missing(self, owner: object, name: str) -> AttributeError:
+        """The error of a stand-in that has no such attribute."""
+        return AttributeError(
+            f"{name!r} of {type(owner).__name__}: {self.adapter} has replaced what this program uses; "
+            f"{self.adapter}.uninstall() restores it",
+            name=name,
+            obj=owner,
+        )

@@ -1,0 +1,68 @@
+"""A sitecustomize for child processes (`wirespeed.adapters.programs.environment`).
+
+When an SDK that `WIRESPEED_ADAPTERS` names has been imported, its adapter is installed. Until then
+nothing of wirespeed is loaded. The sitecustomize that this one hides runs after it.
+"""
+
+import importlib.util
+import os
+import sys
+
+
+def _install(sdk):
+    try:
+        from wirespeed.adapters.programs import install_for
+
+        install_for(sdk)
+    except Exception as exc:
+        print(f"wirespeed: {sdk} stays as it is: {exc}", file=sys.stderr)
+
+
+class _Loader:
+    """The loader of an SDK, which installs the adapter behind it."""
+
+    def __init__(self, stock):
+        self._stock = stock
+
+    def create_module(self, spec):
+        return self._stock.create_module(spec)
+
+    def exec_module(self, module):
+        module.__spec__.loader = module.__loader__ = self._stock
+        self._stock.exec_module(module)
+        _install(module.__name__)
+
+    def __getattr__(self, name):
+        return getattr(self._stock, name)
+
+
+class _Finder:
+    def __init__(self, sdks):
+        self._sdks = sdks
+
+    def find_spec(self, name, path=None, target=None):
+        if name not in self._sdks:
+            return None
+        self._sdks.discard(name)
+        spec = importlib.util.find_spec(name)
+        if spec is not None and spec.loader is not None:
+            spec.loader = _Loader(spec.loader)
+        return spec
+
+
+def _chain():
+    """Run the sitecustomize that would have been found without this folder."""
+    here = os.path.dirname(os.path.abspath(__file__))
+    sys.path[:] = [part for part in sys.path if not part or os.path.abspath(part) != here]
+    ours = sys.modules.pop("sitecustomize")
+    try:
+        importlib.import_module("sitecustomize")
+    except ImportError as exc:
+        if exc.name != "sitecustomize":
+            raise
+        sys.modules["sitecustomize"] = ours
+
+
+if __name__ == "sitecustomize":
+    sys.meta_path.insert(0, _Finder(set(os.environ.get("WIRESPEED_ADAPTERS", "").split(","))))
+    _chain()
