@@ -38,7 +38,11 @@ def install_for(sdk: str) -> bool:
 
 
 def main(adapter: str, install: Callable[[], object], sdk: str, argv: Sequence[str]) -> None:
-    """Run a program as `python` would, after `install()`: ``[--children] (PROGRAM | -m MODULE) …``."""
+    """Run a program as `python` does, after `install()`.
+
+    ``argv``: ``[--children] (PROGRAM | -m MODULE) [ARGUMENT …]``. A program may be a command of
+    this environment. ``--children``: child processes get `environment`, too.
+    """
     rest = list(argv)
     children = rest[:1] == ["--children"]
     if children:

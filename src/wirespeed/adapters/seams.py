@@ -131,14 +131,15 @@ class Seam:
         return restored
 
     def _exchange(self, old: Any, new: Any) -> bool:
-        """Set new wherever old is: in its owner, in proxies around it, in modules that imported it."""
+        """Set new wherever old is: in its owner, in proxies there, in modules that imported it."""
         proxy, found = innermost(vars(self.owner)[self.name])
         if found is old:
             if proxy is None:
                 setattr(self.owner, self.name, new)
             else:
                 proxy.__wrapped__ = new
-        if isinstance(self.owner, ModuleType):
+        # a module that the SDK has imported is not the SDK's own: it is replaced in its owner alone
+        if isinstance(self.owner, ModuleType) and not isinstance(self.stock, ModuleType):
             for module, name in holders(old):
                 setattr(module, name, new)
         return found is old
@@ -162,7 +163,7 @@ def holders(value: Any) -> Iterator[tuple[ModuleType, str]]:
 
 
 class Installation:
-    """What `install()` and `uninstall()` of an adapter do: check all seams, then set or restore all.
+    """The work of `install()` and `uninstall()` of an adapter: all seams are checked, then set.
 
     Args:
         adapter: The name of its module.
@@ -202,7 +203,7 @@ class Installation:
             ) from None
 
     def install(self) -> bool:
-        """Replace the seams. False, after one warning, if the SDK is not as known: it stays stock."""
+        """Replace the seams. False, after a warning, if the SDK is not as known: it stays stock."""
         if self._seams:
             return True
         found = self.sdk_version()
@@ -247,10 +248,8 @@ class Installation:
         kept = [seam.place for seam in reversed(self._seams) if not seam.restore()]
         self._seams = []
         if kept:
-            self.tell(
-                f"others have wrapped what {self.adapter} had replaced, and keep it: {', '.join(kept)}",
-                logging.WARNING,
-            )
+            names = ", ".join(kept)
+            self.tell(f"others wrap what {self.adapter} replaced, and keep: {names}", logging.WARNING)
 
     def tell(self, text: str, level: int = logging.INFO) -> None:
         """Log a line, once: what is not as known, or what is left to the SDK itself."""
@@ -261,8 +260,8 @@ class Installation:
     def missing(self, owner: object, name: str) -> AttributeError:
         """The error of a stand-in that has no such attribute."""
         return AttributeError(
-            f"{name!r} of {type(owner).__name__}: {self.adapter} has replaced what this program uses; "
-            f"{self.adapter}.uninstall() restores it",
+            f"{name!r} of {type(owner).__name__}: {self.adapter} has replaced what this program "
+            f"uses; {self.adapter}.uninstall() restores it",
             name=name,
             obj=owner,
         )

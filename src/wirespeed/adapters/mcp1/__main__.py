@@ -1,0 +1,8 @@
+"""A program on `mcp` 1.x, unchanged: ``python -m wirespeed.adapters.mcp1 PROGRAM …``."""
+
+import sys
+
+from wirespeed.adapters.mcp1.install import install
+from wirespeed.adapters.programs import main
+
+main("wirespeed.adapters.mcp1", install, "mcp", sys.argv[1:])
