@@ -53,7 +53,7 @@ class Seam:
 
     Args:
         place: Its name, as "mcp.server.stdio:stdio_server" or "mcp.shared.session:BaseSession.run".
-        make: Makes the replacement of the stock object.
+        make: Makes the replacement of the stock object; None for one that is only relied upon.
         takes: The names of its parameters, where the replacement relies on them.
         digests: The digests of its source that are known, where the replacement does what its body
             does: a body that has changed since is not replaced.
@@ -63,7 +63,7 @@ class Seam:
     def __init__(
         self,
         place: str,
-        make: Callable[[Any], Any],
+        make: Callable[[Any], Any] | None,
         *,
         takes: Sequence[str] | None = None,
         digests: Iterable[str] | None = None,
@@ -118,7 +118,7 @@ class Seam:
         return None
 
     def set(self) -> None:
-        if self.stock is not None:
+        if self.stock is not None and self.make is not None:
             self.replacement = self.make(self.stock)
             self._exchange(self.stock, self.replacement)
 
@@ -239,7 +239,7 @@ class Installation:
                 seam.restore()
             raise
         self._seams = seams
-        names = ", ".join(seam.place.replace(":", ".") for seam in seams if seam.stock is not None)
+        names = ", ".join(seam.place.replace(":", ".") for seam in seams if seam.replacement)
         log.info("%s runs %s %s and has replaced %s", self.adapter, self.distribution, found, names)
         return True
 

@@ -26,7 +26,8 @@ RECEIVE_LOOP: tuple[str, ...] = ()
 SEND_REQUEST: tuple[str, ...] = ()
 SEND_NOTIFICATION: tuple[str, ...] = ()
 SEND_RESPONSE: tuple[str, ...] = ()
-VALIDATE_TOOL_RESULT: tuple[str, ...] = ()
+HANDLE_INCOMING: tuple[str, ...] = ()
+RESPONDER: tuple[str, ...] = ()
 
 
 def make_end(role: str) -> ConnectionEnd:
@@ -78,6 +79,9 @@ def seams() -> list[Seam]:
         Seam(base + "send_request", session.send_request, digests=SEND_REQUEST),
         Seam(base + "send_notification", session.send_notification, digests=SEND_NOTIFICATION),
         Seam(base + "_send_response", session.send_response, digests=SEND_RESPONSE),
+        Seam("mcp.server.session:ServerSession.__init__", session.server_session_init),
+        Seam("mcp.server.session:ServerSession._handle_incoming", None, digests=HANDLE_INCOMING),
+        Seam("mcp.shared.session:RequestResponder", None, digests=RESPONDER),
         Seam("mcp.server.lowlevel.server:jsonschema", lambda stock: CheckedOnce()),
         Seam(
             "mcp.client.session:ClientSession._validate_tool_result",

@@ -9,9 +9,11 @@ the stock method runs.
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
+from collections import deque
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
+from typing import TYPE_CHECKING, Any, Literal, Self, get_args, get_origin
 
 import httpx
 from anyio import ClosedResourceError, EndOfStream
@@ -44,6 +46,8 @@ Stock = Callable[..., Awaitable[Any]]
 
 # Turns of the loop that a message waits for the start of the handlers of requests before it.
 START_TURNS = 20
+# Messages that a server's loop has not taken.
+MOST_HANDED = 16
 # Seconds that running handlers have after the end of the input: those of a client that sends a few
 # requests and closes its output at once.
 LAST_CALLS = 0.1
@@ -75,6 +79,78 @@ class Waiter:
 
     async def aclose(self) -> None:
         """Nothing is held."""
+
+
+class Handoff:
+    """The messages from a server's session to its loop, in the place of a pair of memory streams.
+
+    A sender waits for room, not until its message was taken.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._items: deque[Any] = deque()
+        self._waiting: asyncio.Future[None] | None = None
+        self._room: asyncio.Future[None] | None = None
+        self._closed = False
+
+    async def send(self, item: Any) -> None:
+        if self._closed:
+            raise ClosedResourceError
+        while len(self._items) >= MOST_HANDED:
+            if self._room is None or self._room.done():
+                self._room = self._loop.create_future()
+            await asyncio.shield(self._room)
+        self._items.append(item)
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._waiting is not None and not self._waiting.done():
+            self._waiting.set_result(None)
+
+    async def receive(self) -> Any:
+        while not self._items:
+            if self._closed:
+                raise EndOfStream
+            self._waiting = self._loop.create_future()
+            await self._waiting
+        if self._room is not None and not self._room.done():
+            self._room.set_result(None)
+        return self._items.popleft()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Any:
+        try:
+            return await self.receive()
+        except EndOfStream:
+            raise StopAsyncIteration from None
+
+    async def aclose(self) -> None:
+        self._closed = True
+        self._wake()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.aclose()
+
+
+def server_session_init(stock: Callable[..., None]) -> Callable[..., None]:
+    @functools.wraps(stock)
+    def __init__(self: Any, *args: Any, **options: Any) -> None:
+        stock(self, *args, **options)
+        end = end_of(self)
+        if end is not None:
+            self._incoming_message_stream_writer.close()
+            self._incoming_message_stream_reader.close()
+            handoff = Handoff(end.loop)
+            self._incoming_message_stream_writer = handoff
+            self._incoming_message_stream_reader = handoff
+
+    return __init__
 
 
 # -- models by method ------------------------------------------------------------------------------
