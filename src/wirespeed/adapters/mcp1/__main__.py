@@ -2,7 +2,7 @@
 
 import sys
 
-from wirespeed.adapters.mcp1.install import install
+from wirespeed.adapters.mcp1.installation import install
 from wirespeed.adapters.programs import main
 
 main("wirespeed.adapters.mcp1", install, "mcp", sys.argv[1:])

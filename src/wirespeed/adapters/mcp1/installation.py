@@ -1,5 +1,5 @@
-"""The parts of `mcp` 1.x that `install()` replaces: the stdio transports, what a session does for
-each message, checks of schemas."""
+"""`install()` of the adapter of `mcp` 1.x: it replaces the stdio transports, what a session does for
+each message, and checks of schemas."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 
 from referencing import Registry
 
+from wirespeed.adapters import programs
 from wirespeed.adapters.mcp1 import session
 from wirespeed.adapters.mcp1.schemas import CheckedOnce
 from wirespeed.adapters.mcp1.stdio import (
@@ -94,3 +95,28 @@ def seams() -> list[Seam]:
 installation = Installation(
     "wirespeed.adapters.mcp1", "mcp", ("1.27", "2"), seams, extra="mcp1"
 )
+
+
+def install() -> bool:
+    """Put the engine below `mcp` 1.x, in this process, from now on. Idempotent.
+
+    Everything that is replaced is checked first. Of a version that is not known nothing is
+    replaced: the SDK stays as it is, one warning says why, and False is returned.
+    """
+    return installation.install()
+
+
+def uninstall() -> None:
+    """Restore what `install` replaced. Connections that are open stay as they are."""
+    installation.uninstall()
+
+
+def installed() -> bool:
+    """Whether `install` has replaced what it replaces."""
+    return installation.installed
+
+
+def environment() -> dict[str, str]:
+    """Two variables for child processes, in which `install` runs when they import the SDK:
+    ``StdioServerParameters(command=…, env=environment())``."""
+    return programs.environment("mcp")
