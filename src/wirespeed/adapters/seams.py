@@ -257,11 +257,12 @@ class Installation:
             self._told.add(text)
             log.log(level, "%s", text)
 
-    def missing(self, owner: object, name: str) -> AttributeError:
-        """The error of a stand-in that has no such attribute."""
-        return AttributeError(
-            f"{name!r} of {type(owner).__name__}: {self.adapter} has replaced what this program "
-            f"uses; {self.adapter}.uninstall() restores it",
-            name=name,
-            obj=owner,
-        )
+
+def missing(adapter: str, owner: object, name: str) -> AttributeError:
+    """The error of a stand-in that has no such attribute."""
+    return AttributeError(
+        f"{name!r} of {type(owner).__name__}: {adapter} has replaced what this program uses; "
+        f"{adapter}.uninstall() restores it",
+        name=name,
+        obj=owner,
+    )

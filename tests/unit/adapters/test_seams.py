@@ -18,6 +18,7 @@ from wirespeed.adapters.seams import (
     MovedSeam,
     Seam,
     holders,
+    missing,
     source_digest,
     version_numbers,
 )
@@ -248,7 +249,7 @@ def test_a_known_body_is_known_by_its_digest(sdk: Any) -> None:
 
 
 def test_a_program_that_uses_a_private_name_is_told() -> None:
-    error = installation().missing(sys, "_buffer")
+    error = missing("some.adapter", sys, "_buffer")
     assert isinstance(error, AttributeError)
     assert error.name == "_buffer"
     assert "some.adapter.uninstall() restores it" in str(error)

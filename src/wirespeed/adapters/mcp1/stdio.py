@@ -142,6 +142,32 @@ class Pipes:
         self.close(*self.open)
 
 
+def server_transport(stock: Any) -> Any:
+    """Makes the replacement of `stdio_server`."""
+
+    @contextlib.asynccontextmanager
+    async def stdio_server(stdin: Any = None, stdout: Any = None) -> AsyncIterator[Any]:
+        ours = stdin is None and stdout is None and on_asyncio() and own_descriptors()
+        transport = serve_stdio_streams(ConnectionEnd) if ours else stock(stdin, stdout)
+        async with transport as streams:
+            yield streams
+
+    return stdio_server
+
+
+def client_transport(stock: Any) -> Any:
+    """Makes the replacement of `stdio_client`."""
+
+    @contextlib.asynccontextmanager
+    async def stdio_client(server: Any, errlog: Any = sys.stderr) -> AsyncIterator[Any]:
+        ours = on_asyncio() and server.encoding.lower().replace("_", "-") in ("utf-8", "utf8")
+        transport = child_streams(server, errlog, ConnectionEnd) if ours else stock(server, errlog)
+        async with transport as streams:
+            yield streams
+
+    return stdio_client
+
+
 async def finish(process: Any) -> None:
     """Wait for the exit of a process whose stdin was closed; else end its process group."""
     try:

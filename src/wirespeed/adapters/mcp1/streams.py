@@ -13,6 +13,7 @@ from anyio import BrokenResourceError, ClosedResourceError, EndOfStream, WouldBl
 from mcp.types import JSONRPCError, JSONRPCResponse
 
 from wirespeed.adapters.mcp1.envelopes import decode, encode, session_message
+from wirespeed.adapters.seams import missing
 from wirespeed.core import MessageStream
 from wirespeed.limits import Limits
 from wirespeed.transport.link import Endpoint
@@ -37,7 +38,6 @@ class ConnectionEnd(Endpoint):
     Args:
         role: "server" or "client". A client reads on while its own output waits.
         framer: How messages lie in the stream; one a line by default.
-        missing: Makes the error of an attribute that the streams do not have.
     """
 
     def __init__(
@@ -46,7 +46,6 @@ class ConnectionEnd(Endpoint):
         *,
         framer: Framer | None = None,
         limits: Limits | None = None,
-        missing: Callable[[object, str], AttributeError] | None = None,
     ) -> None:
         self.limits = Limits() if limits is None else limits
         self.stream = MessageStream(
@@ -54,7 +53,6 @@ class ConnectionEnd(Endpoint):
         )
         self.wire = self.stream
         self.loop = asyncio.get_running_loop()
-        self.missing = missing
         self.unread: deque[Message] = deque()
         # A session on the adapter takes a response at once, if its loop waits for messages.
         self.take_response: Callable[[Message], bool] | None = None
@@ -216,10 +214,7 @@ class _Half:
         self.close()
 
     def __getattr__(self, name: str) -> Any:
-        end = self.__dict__.get("end")
-        if end is None or end.missing is None or name.startswith("__"):
-            raise AttributeError(name)
-        raise end.missing(self, name)
+        raise missing("wirespeed.adapters.mcp1", self, name)
 
 
 class ReadStream(_Half):
