@@ -45,6 +45,7 @@ def source_digest(function: Any) -> str:
 
 
 def parameters(function: Any) -> tuple[str, ...]:
+    """Return the names of the parameters."""
     return tuple(inspect.signature(function).parameters)
 
 
@@ -249,13 +250,16 @@ class Installation:
         self._seams = []
         if kept:
             names = ", ".join(kept)
-            self.tell(f"others wrap what {self.adapter} replaced, and keep: {names}", logging.WARNING)
+            self.tell(
+                f"others wrap what {self.adapter} replaced, and keep: {names}", logging.WARNING
+            )
 
     def tell(self, text: str, level: int = logging.INFO) -> None:
         """Log a line, once: what is not as known, or what is left to the SDK itself."""
         if text not in self._told:
             self._told.add(text)
             log.log(level, "%s", text)
+
     def missing(self, owner: object, name: str) -> AttributeError:
         """As the function `missing`, for a stand-in of this adapter."""
         return missing(self.adapter, owner, name)

@@ -216,7 +216,9 @@ def test_what_others_wrap_in_a_function_is_named_at_the_end(sdk: Any, lines: Any
     ours.uninstall()
     assert streams.send("x") == "around ours"
     assert sdk.send("x") == "stock"
-    assert lines()[-1][1].endswith("others wrap what some.adapter replaced, and keep: madeup.streams:send")
+    assert lines()[-1][1].endswith(
+        "others wrap what some.adapter replaced, and keep: madeup.streams:send"
+    )
 
 
 def test_a_module_that_the_sdk_imported_is_replaced_there_alone(sdk: Any) -> None:

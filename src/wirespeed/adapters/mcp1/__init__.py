@@ -44,8 +44,7 @@ def __getattr__(name: str) -> Any:
     """Load the module of a name at the first use of the name."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    if name in ("SessionService", "connect", "serve"):
-        from wirespeed.adapters.mcp1 import network as home
-    else:
-        from wirespeed.adapters.mcp1 import installation as home  # type: ignore[no-redef]
-    return getattr(home, name)
+    from importlib import import_module
+
+    home = "network" if name in ("SessionService", "connect", "serve") else "installation"
+    return getattr(import_module(f"{__name__}.{home}"), name)

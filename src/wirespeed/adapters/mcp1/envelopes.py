@@ -51,6 +51,7 @@ def fits(kind: str, data: dict[str, Any]) -> bool:
 
 
 def decode(message: Message) -> Decoded:
+    """Return the kind and the members of a message."""
     raw = message.raw
     if raw is None:
         return ValueError(message.reason)
@@ -71,6 +72,7 @@ def decode(message: Message) -> Decoded:
 
 
 def session_message(decoded: Decoded) -> SessionMessage | Exception:
+    """Make what the SDK's streams carry."""
     if isinstance(decoded, Exception):
         return decoded
     kind, data = decoded
@@ -79,10 +81,12 @@ def session_message(decoded: Decoded) -> SessionMessage | Exception:
 
 
 def encode(item: SessionMessage) -> bytes:
+    """Return the JSON text of what the SDK's streams carry."""
     return json_of(item.message)
 
 
 def id_text(id: int | str) -> bytes:
+    """Return an id as JSON text."""
     return b"%d" % id if type(id) is int else json.dumps(id).encode()
 
 
@@ -93,6 +97,7 @@ def json_of(model: Any) -> bytes:
 
 
 def error_text(raw_id: bytes, code: int, message: str) -> bytes:
+    """Return an error as JSON text."""
     return b'{"jsonrpc":"2.0","id":%b,"error":%b}' % (
         raw_id,
         json.dumps({"code": code, "message": message}).encode(),

@@ -1,5 +1,5 @@
-"""`install()` of the adapter of `mcp` 1.x: it replaces the stdio transports, what a session does for
-each message, and checks of schemas."""
+"""The installation of the adapter of `mcp` 1.x: the stdio transports are replaced, what sessions do
+for each message, and checks of schemas."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ RESPONDER = ("e97a940cfe1df6d4",)
 
 
 def seams() -> list[Seam]:
+    """Return the places that are replaced, and those that are relied upon."""
     # these import the SDK, whose version is known by now
     from wirespeed.adapters.mcp1 import schemas, session, stdio
 
@@ -39,9 +40,7 @@ def seams() -> list[Seam]:
     ]
 
 
-installation = Installation(
-    "wirespeed.adapters.mcp1", "mcp", ("1.27", "2"), seams, extra="mcp1"
-)
+installation = Installation("wirespeed.adapters.mcp1", "mcp", ("1.27", "2"), seams, extra="mcp1")
 
 
 def install() -> bool:

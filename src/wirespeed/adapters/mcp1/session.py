@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 
 Stock = Callable[..., Awaitable[Any]]
 
+sdk_log = logging.getLogger()  # the logger of the stock methods
+
 # Turns of the loop that a message waits for the start of the handlers of requests before it.
 START_TURNS = 20
 # Messages that a server's loop has not taken.
@@ -139,8 +141,10 @@ class Handoff:
 
 
 def server_session_init(stock: Callable[..., None]) -> Callable[..., None]:
+    """Make an `__init__` that puts a `Handoff` in the place of the memory streams."""
+
     @functools.wraps(stock)
-    def __init__(self: Any, *args: Any, **options: Any) -> None:
+    def init(self: Any, *args: Any, **options: Any) -> None:
         stock(self, *args, **options)
         end = end_of(self)
         if end is not None:
@@ -150,7 +154,7 @@ def server_session_init(stock: Callable[..., None]) -> Callable[..., None]:
             self._incoming_message_stream_writer = handoff
             self._incoming_message_stream_reader = handoff
 
-    return __init__
+    return init
 
 
 # -- models by method ------------------------------------------------------------------------------
@@ -197,6 +201,8 @@ def validate(union: type[Any], data: dict[str, Any]) -> Any:
 
 
 def receive_loop(stock: Stock) -> Stock:
+    """Make a loop that takes messages from the end of the connection."""
+
     async def _receive_loop(self: Any) -> None:
         end = end_of(self)
         if end is None:
@@ -213,9 +219,9 @@ def receive_loop(stock: Stock) -> Stock:
                     await received(self, end, message)
                 await last_calls(self)
             except ClosedResourceError:
-                logging.debug("Read stream closed by client")
+                sdk_log.debug("Read stream closed by client")
             except Exception as exc:
-                logging.exception(f"Unhandled exception in receive loop: {exc}")  # noqa: G004
+                sdk_log.exception(f"Unhandled exception in receive loop: {exc}")
             finally:
                 end.take_response = None
                 await fail_waiting(self)
@@ -224,6 +230,7 @@ def receive_loop(stock: Stock) -> Stock:
 
 
 async def received(self: Any, end: ConnectionEnd, message: Message) -> None:
+    """Handle one message as the stock loop does."""
     decoded = decode(message)
     if isinstance(decoded, Exception):
         await self._handle_incoming(decoded)
@@ -239,6 +246,7 @@ async def received(self: Any, end: ConnectionEnd, message: Message) -> None:
 
 
 async def received_request(self: Any, end: ConnectionEnd, data: dict[str, Any]) -> None:
+    """Handle a request."""
     request_id = data["id"]
     try:
         request = validate(
@@ -257,8 +265,8 @@ async def received_request(self: Any, end: ConnectionEnd, data: dict[str, Any]) 
         if not responder._completed:
             await self._handle_incoming(responder)
     except Exception as exc:
-        logging.warning(f"Failed to validate request: {exc}")  # noqa: G004
-        logging.debug(f"Message that failed validation: {data}")  # noqa: G004
+        sdk_log.warning(f"Failed to validate request: {exc}")
+        sdk_log.debug(f"Message that failed validation: {data}")
         error = ErrorData(code=INVALID_PARAMS, message="Invalid request parameters", data="")
         end.answer(error_answer(request_id, error))
 
@@ -272,6 +280,7 @@ async def started(self: Any) -> None:
 
 
 async def received_notification(self: Any, data: dict[str, Any]) -> None:
+    """Handle a notification."""
     try:
         notification = validate(
             self._receive_notification_type, {k: v for k, v in data.items() if v is not None}
@@ -288,16 +297,17 @@ async def received_notification(self: Any, data: dict[str, Any]) -> None:
                 try:
                     await callback(root.params.progress, root.params.total, root.params.message)
                 except Exception as exc:
-                    logging.error("Progress callback raised an exception: %s", exc)  # noqa: TRY400
+                    sdk_log.error("Progress callback raised an exception: %s", exc)
         await self._received_notification(notification)
         await self._handle_incoming(notification)
     except Exception as exc:
-        logging.warning(
-            f"Failed to validate notification: {exc}. Message was: {data}"  # noqa: G004
+        sdk_log.warning(
+            f"Failed to validate notification: {exc}. Message was: {data}"
         )
 
 
 async def received_response(self: Any, kind: str, data: dict[str, Any]) -> None:
+    """Handle a result or an error that `take_response` left."""
     request_id = self._normalize_request_id(data["id"])
     if not self._response_routers and type(self._response_streams.get(request_id)) is Waiter:
         outcome = data["result"] if kind == "result" else MODELS[kind].model_validate(data)
@@ -314,7 +324,7 @@ def take_response(self: Any, message: Message) -> bool:
     text = message.result if kind == "result" else message.error
     try:
         request_id = message.id
-        data = {kind: from_json(bytes(text or b""))}
+        data: dict[str, Any] = {kind: from_json(bytes(text or b""))}
     except ValueError:
         return False
     if type(self._response_streams.get(request_id)) is not Waiter or not fits(kind, data):
@@ -335,13 +345,14 @@ async def last_calls(self: Any) -> None:
 
 
 async def fail_waiting(self: Any) -> None:
+    """Fail the requests that have no answer, at the end of the connection."""
     error = ErrorData(code=CONNECTION_CLOSED, message="Connection closed")
     for request_id, waiter in list(self._response_streams.items()):
         try:
             await waiter.send(JSONRPCError(jsonrpc="2.0", id=request_id, error=error))
             await waiter.aclose()
         except Exception:
-            logging.debug("request %r was given up before", request_id)
+            sdk_log.debug("request %r was given up before", request_id)
     self._response_streams.clear()
 
 
@@ -349,6 +360,7 @@ async def fail_waiting(self: Any) -> None:
 
 
 def error_answer(request_id: Any, error: Any) -> tuple[bytes, ...]:
+    """Return an error as JSON text, in parts."""
     head = b'{"jsonrpc":"2.0","id":' + id_text(request_id) + b',"error":'
     return head, json_of(error), b"}"
 
@@ -360,6 +372,8 @@ def is_plain(model: Any) -> bool:
 
 
 def send_request(stock: Stock) -> Stock:
+    """Make a `send_request` that awaits a future."""
+
     async def send_request(
         self: Any,
         request: Any,
@@ -420,6 +434,8 @@ def send_request(stock: Stock) -> Stock:
 
 
 def send_notification(stock: Stock) -> Stock:
+    """Make a `send_notification` that writes JSON text."""
+
     async def send_notification(
         self: Any, notification: Any, related_request_id: Any = None
     ) -> None:
@@ -433,6 +449,8 @@ def send_notification(stock: Stock) -> Stock:
 
 
 def send_response(stock: Stock) -> Stock:
+    """Make a `_send_response` that writes JSON text."""
+
     async def _send_response(self: Any, request_id: Any, response: Any) -> None:
         end = end_of(self)
         if end is None:

@@ -4,12 +4,20 @@ When an SDK that `WIRESPEED_ADAPTERS` names has been imported, its adapter is in
 nothing of wirespeed is loaded. The sitecustomize that this one hides runs after it.
 """
 
+from __future__ import annotations
+
 import importlib.util
 import os
 import sys
 
+TYPE_CHECKING = False  # `typing` is not loaded in every child
+if TYPE_CHECKING:
+    from importlib.machinery import ModuleSpec
+    from types import ModuleType
+    from typing import Any
 
-def _install(sdk):
+
+def _install(sdk: str) -> None:
     try:
         from wirespeed.adapters.programs import install_for
 
@@ -21,36 +29,37 @@ def _install(sdk):
 class _Loader:
     """The loader of an SDK, which installs the adapter behind it."""
 
-    def __init__(self, stock):
+    def __init__(self, stock: Any) -> None:
         self._stock = stock
 
-    def create_module(self, spec):
+    def create_module(self, spec: ModuleSpec) -> Any:
         return self._stock.create_module(spec)
 
-    def exec_module(self, module):
+    def exec_module(self, module: ModuleType) -> None:
+        assert module.__spec__ is not None
         module.__spec__.loader = module.__loader__ = self._stock
         self._stock.exec_module(module)
         _install(module.__name__)
 
-    def __getattr__(self, name):
+    def __getattr__(self, name: str) -> Any:
         return getattr(self._stock, name)
 
 
 class _Finder:
-    def __init__(self, sdks):
+    def __init__(self, sdks: set[str]) -> None:
         self._sdks = sdks
 
-    def find_spec(self, name, path=None, target=None):
+    def find_spec(self, name: str, path: object = None, target: object = None) -> ModuleSpec | None:
         if name not in self._sdks:
             return None
         self._sdks.discard(name)
         spec = importlib.util.find_spec(name)
         if spec is not None and spec.loader is not None:
-            spec.loader = _Loader(spec.loader)
+            spec.loader = _Loader(spec.loader)  # type: ignore[assignment]
         return spec
 
 
-def _chain():
+def _chain() -> None:
     """Run the sitecustomize that would have been found without this folder."""
     here = os.path.dirname(os.path.abspath(__file__))
     sys.path[:] = [part for part in sys.path if not part or os.path.abspath(part) != here]
