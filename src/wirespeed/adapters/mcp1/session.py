@@ -301,9 +301,7 @@ async def received_notification(self: Any, data: dict[str, Any]) -> None:
         await self._received_notification(notification)
         await self._handle_incoming(notification)
     except Exception as exc:
-        sdk_log.warning(
-            f"Failed to validate notification: {exc}. Message was: {data}"
-        )
+        sdk_log.warning(f"Failed to validate notification: {exc}. Message was: {data}")
 
 
 async def received_response(self: Any, kind: str, data: dict[str, Any]) -> None:
