@@ -23,8 +23,8 @@ FENCED = re.compile(
     r"(?P<code>.*?)^```$",
     re.DOTALL | re.MULTILINE,
 )
-# Programs for FastMCP, which is not installed, and for setuptools, which has no types.
-UNTYPED = ("_fastmcp.py", "setup.py")
+# Programs for other SDKs, which are not installed, and for setuptools, which has no types.
+UNTYPED = ("_fastmcp.py", "_mcp.py", "setup.py")
 TITLE = re.compile(r'title="([\w./-]+)"')
 
 

@@ -32,7 +32,8 @@ def broken_links_fail() -> bool:
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder)
         shutil.copytree(ROOT / "docs", copy / "docs")
-        shutil.copy(ROOT / "mkdocs.yml", copy)
+        for name in ("mkdocs.yml", "pyproject.toml", "CHANGELOG.md"):
+            shutil.copy(ROOT / name, copy)
         (copy / "plain.yml").write_text(PLAIN)
         with (copy / "docs" / "index.md").open("a") as page:
             page.write(BROKEN)

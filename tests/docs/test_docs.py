@@ -27,7 +27,10 @@ from guide import ROOT, Block, blocks
 DOCS = ROOT / "docs"
 PAGES = sorted(
     path.relative_to(DOCS).as_posix()
-    for path in (DOCS / "tutorial.md", *DOCS.glob("how-to/*.md"), *DOCS.glob("explanation/*.md"))
+    for path in (
+        *(DOCS / "index.md", DOCS / "tutorial.md"),
+        *(path for folder in ("how-to", "explanation") for path in DOCS.glob(f"{folder}/*.md")),
+    )
 )
 FOREVER = 60.0
 

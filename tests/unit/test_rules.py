@@ -1,4 +1,5 @@
-"""The page of the protocol's rules: each rule has tests, and the tests that it names exist."""
+"""The pages of the protocol's rules and of advisories: each row has tests, and those that it names
+exist."""
 
 from __future__ import annotations
 
@@ -11,10 +12,14 @@ from lab.rows import every
 
 TESTS = Path(__file__).resolve().parents[1]
 PAGE = TESTS.parent / "docs" / "explanation" / "rules.md"
+ADVISORIES = PAGE.with_name("advisories.md")
 
 ROW = re.compile(
     r"\| `(?P<name>[a-z0-9]+(?:-[a-z0-9]+)*)` \| (?P<says>[^|]+) \| [^|]+ \| (?P<held>[^|]+) \|"
 )
+# The hole, the advisories with their addresses, what is done, and the tests.
+ADVISORY = re.compile(r"\| [^|]+ \| [^|]*\]\(https://[^|]+ \| [^|]+ \| (`[^|]+) \|")
+ADDRESS = re.compile(r"\[(\w+-[\w-]+)\]\(https://[\w./-]+/([\w-]+)\)")
 HELD = re.compile(r"`(?P<file>[\w/]+\.py)::(?P<test>test_\w+)(?:\[(?P<case>[^\]`]+)\])?`")
 
 
@@ -32,6 +37,16 @@ def rules() -> list[re.Match[str]]:
     return found
 
 
+def check(named: str) -> None:
+    """The tests that a row names exist."""
+    for one in named.split("<br>"):
+        held = HELD.fullmatch(one)
+        assert held, one
+        text = text_of(held["file"])
+        assert f"def {held['test']}(" in text, one
+        assert held["case"] is None or f'"{held["case"]}"' in text, one
+
+
 def test_names_of_rules_are_unique() -> None:
     counted = Counter(rule["name"] for rule in rules())
     assert [name for name, n in counted.items() if n > 1] == []
@@ -40,10 +55,14 @@ def test_names_of_rules_are_unique() -> None:
 @every("name", [rule["name"] for rule in rules()])
 def test_the_tests_of_a_rule_exist(name: str) -> None:
     (rule,) = (rule for rule in rules() if rule["name"] == name)
-    named = rule["held"].split("<br>")
-    for one in named:
-        held = HELD.fullmatch(one)
-        assert held, one
-        text = text_of(held["file"])
-        assert f"def {held['test']}(" in text, one
-        assert held["case"] is None or f'"{held["case"]}"' in text, one
+    check(rule["held"])
+
+
+def test_the_tests_of_an_advisory_exist() -> None:
+    page = ADVISORIES.read_text(encoding="utf-8")
+    found = ADVISORY.findall(page)
+    rows = [line for line in page.splitlines() if line.startswith("| ")]
+    assert len(found) == len(rows) - page.count("| hole |") > 20
+    for held in found:
+        check(held)
+    assert all(id == last for id, last in ADDRESS.findall(page))

@@ -1,0 +1,82 @@
+"""The front of the guide: navigation, what hooks make of other files, README's first screen, and the
+messages that the page "Troubleshooting" quotes."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import yaml
+from guide import ROOT, blocks
+from test_docs import run_console
+
+DOCS = ROOT / "docs"
+MADE = "changelog.md"  # of CHANGELOG.md
+
+
+@pytest.fixture(scope="module")
+def hooks() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("hooks", DOCS / "_griffe" / "hooks.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def nav() -> Any:
+    return yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))["nav"]
+
+
+def test_each_page_is_once_in_the_navigation(hooks: ModuleType, nav: Any) -> None:
+    pages = [path for _, _, path in hooks.entries(nav)]
+    assert sorted(pages) == sorted(
+        [path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md")] + [MADE]
+    )
+    tabs = [title for entry in nav for title in entry]
+    assert tabs == ["Start", "Servers", "Clients", "Proxy", "SDK authors", "Reference"]
+
+
+def test_llms_txt_has_each_page_with_a_sentence(hooks: ModuleType, nav: Any) -> None:
+    text = hooks.llms(nav)
+    assert text.startswith("# wirespeed\n\n> ") and "\n\n## Start\n\n- [Home](index.md): " in text
+    lines = re.findall(r"^- \[[^\]]+\]\(([^)]+)\)(?:: (.+))?$", text, re.MULTILINE)
+    assert len(lines) == len([*hooks.entries(nav)])
+    for path, sentence in lines:
+        if path.endswith(".html"):
+            assert path.startswith("reference/")
+            path = path.replace("/index.html", ".md")
+        else:
+            assert 10 < len(sentence) < 400 and sentence[-1] != ":", path
+        assert path == MADE or (DOCS / path).is_file()
+
+
+def test_the_links_of_the_changelog_are_right_in_the_guide(hooks: ModuleType) -> None:
+    links = re.findall(r"\]\((?!https?://)([^)#]+)", hooks.changelog())
+    assert "conformance.md" in links
+    assert [link for link in links if not (DOCS / link).is_file()] == []
+
+
+def test_the_first_screen_of_readme_is_real(tmp_path: Path) -> None:
+    server, call = [*blocks("README.md")][:2]
+    assert (server.language, call.language) == ("python", "console")
+    (tmp_path / "calculator.py").write_text(server.code, encoding="utf-8")
+    run_console(call.code, tmp_path)
+    home = [block.code for block in blocks("docs/index.md")]
+    assert home == [server.code, call.code]
+
+
+def test_troubleshooting_quotes_what_is_said() -> None:
+    source = [*(ROOT / "src" / "wirespeed").rglob("*.py"), *(ROOT / "src").rglob("*.pyx")]
+    said = "\n".join(path.read_text(encoding="utf-8") for path in [*source, ROOT / "setup.py"])
+    said = re.sub(r'["\']\n\s*[rfb]*["\']', "", said)  # a text on two lines
+    page = (DOCS / "troubleshooting.md").read_text(encoding="utf-8")
+    quotes = re.findall(r"(?<!`)`([^`\n]+ [^`\n]*)`", "\n".join(re.findall(r"^\|[^|]+\|", page, re.M)))
+    assert len(quotes) > 20
+    for quote in quotes:
+        for part in filter(None, map(str.strip, quote.split("…"))):
+            assert part in said, quote
