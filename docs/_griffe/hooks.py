@@ -1,8 +1,8 @@
 """Hooks of mkdocs: what is made of other files when the guide is built.
 
 * ``changelog.md`` is CHANGELOG.md, with links that are right below ``docs/``.
-* ``llms.txt`` lists the pages of the navigation for programs that read the guide; each page is there
-  as Markdown, beside its HTML.
+* ``llms.txt`` lists the pages of the navigation for programs that read the guide. Each page is
+  there as Markdown beside its HTML.
 * The site links to the repository if pyproject.toml names one.
 * There is no sitemap where the address of the site is not known: an empty one tells search engines
   that there are no pages.
@@ -18,7 +18,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 CHANGELOG = "changelog.md"
-# Nothing of this is a sentence: front matter, comments, code, headings, pictures, HTML, lists, tables.
+# No sentences: front matter, comments, code, headings, pictures, HTML, lists, tables.
 NO_TEXT = re.compile(
     r"\A---\n.*?^---$|<!--.*?-->|^(`{3,}).*?^\1$|^(?:#|!?\[!|!\[|<|[*|>-]|\d+\.).*?(?:\n\n|\Z)",
     re.DOTALL | re.MULTILINE,

@@ -118,6 +118,15 @@ def test_every_page_has_examples_that_run() -> None:
             assert blocks_to_run(page), page
 
 
+def test_the_first_screen_of_readme_is_real(tmp_path: Path) -> None:
+    server, call = [*blocks("README.md")][:2]
+    assert (server.language, call.language) == ("python", "console")
+    (tmp_path / "calculator.py").write_text(server.code, encoding="utf-8")
+    run_console(call.code, tmp_path)
+    home = [block.code for block in blocks("docs/index.md")]
+    assert home == [server.code, call.code]
+
+
 def test_a_wrong_example_is_found(tmp_path: Path) -> None:
     with pytest.raises(AssertionError):
         run_console("$ python -c 'print(1)'\n2\n", tmp_path)

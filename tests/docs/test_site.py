@@ -1,18 +1,16 @@
-"""The front of the guide: navigation, what hooks make of other files, README's first screen, and the
-messages that the page "Troubleshooting" quotes."""
+"""The guide as a site: its navigation, what hooks make of other files, and the messages that the
+page "Troubleshooting" quotes."""
 
 from __future__ import annotations
 
 import importlib.util
 import re
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
 import yaml
-from guide import ROOT, blocks
-from test_docs import run_console
+from guide import ROOT
 
 DOCS = ROOT / "docs"
 MADE = "changelog.md"  # of CHANGELOG.md
@@ -61,21 +59,13 @@ def test_the_links_of_the_changelog_are_right_in_the_guide(hooks: ModuleType) ->
     assert [link for link in links if not (DOCS / link).is_file()] == []
 
 
-def test_the_first_screen_of_readme_is_real(tmp_path: Path) -> None:
-    server, call = [*blocks("README.md")][:2]
-    assert (server.language, call.language) == ("python", "console")
-    (tmp_path / "calculator.py").write_text(server.code, encoding="utf-8")
-    run_console(call.code, tmp_path)
-    home = [block.code for block in blocks("docs/index.md")]
-    assert home == [server.code, call.code]
-
-
 def test_troubleshooting_quotes_what_is_said() -> None:
     source = [*(ROOT / "src" / "wirespeed").rglob("*.py"), *(ROOT / "src").rglob("*.pyx")]
     said = "\n".join(path.read_text(encoding="utf-8") for path in [*source, ROOT / "setup.py"])
     said = re.sub(r'["\']\n\s*[rfb]*["\']', "", said)  # a text on two lines
     page = (DOCS / "troubleshooting.md").read_text(encoding="utf-8")
-    quotes = re.findall(r"(?<!`)`([^`\n]+ [^`\n]*)`", "\n".join(re.findall(r"^\|[^|]+\|", page, re.M)))
+    seen = "\n".join(re.findall(r"^\|[^|]+\|", page, re.MULTILINE))
+    quotes = re.findall(r"(?<!`)`([^`\n]+ [^`\n]*)`", seen)
     assert len(quotes) > 20
     for quote in quotes:
         for part in filter(None, map(str.strip, quote.split("…"))):

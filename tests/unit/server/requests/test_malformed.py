@@ -40,7 +40,7 @@ ROWS: dict[str, tuple[bytes, int, Any, str]] = {
     "jsonrpc 1.0": (b'{"jsonrpc":"1.0","id":"a","method":"ping"}', -32600, "a", "jsonrpc"),
     "jsonrpc a number": (b'{"jsonrpc":2.0,"id":5,"method":"ping"}', -32600, 5, "jsonrpc"),
     "no method": (b'{"jsonrpc":"2.0","id":5}', -32600, 5, "neither method"),
-    "method in capitals": (b'{"jsonrpc":"2.0","id":5,"METHOD":"ping"}', -32600, 5, "neither method"),
+    "method in capitals": (b'{"jsonrpc":"2.0","id":5,"METHOD":"ping"}', -32600, 5, "neither"),
     "jsonrpc in capitals": (b'{"JsonRPC":"2.0","id":5,"method":"ping"}', -32600, 5, "jsonrpc"),
     "method a number": (b'{"jsonrpc":"2.0","id":5,"method":1}', -32600, 5, "method"),
     "method null": (b'{"jsonrpc":"2.0","id":5,"method":null}', -32600, 5, "method"),
