@@ -73,9 +73,12 @@ async def seen(command: list[str], program: str, peer: str) -> dict[str, Any]:
             result = await client.call_tool(
                 name, arguments, on_progress=lambda *step: found["steps"].append(step)
             )
-            # mcp sends texts as structured output, too
-            value = result.data if peer == "fastmcp" else result.text
-            found[f"{name} {arguments}"] = (result.is_error, result.text, value)
+            text = result.text
+            if peer == "fastmcp":
+                found[f"data of {name} {arguments}"] = result.data
+            else:  # which sends texts as structured output, too
+                text = text.removeprefix(f"Error executing tool {name}: ")
+            found[f"{name} {arguments}"] = (result.is_error, text)
         for uri in URIS.get((program, peer), []):
             read = await client.read_resource(uri)
             found[uri] = [(part.text, part.mime_type) for part in read.contents]
