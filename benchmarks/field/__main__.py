@@ -48,7 +48,7 @@ from contenders import (  # noqa: E402
     servers,
 )
 from harness import compile_modules, machine  # noqa: E402
-from processes import Fault, free_port, resident, started  # noqa: E402
+from processes import Fault, awake, free_port, resident, started  # noqa: E402
 from proxies import Proxy, proxies  # noqa: E402
 
 RESULTS = HERE.parent / "results" / "field.json"
@@ -501,7 +501,8 @@ def main() -> int:
         "not_built": not_built,
     }
     found = Results(scale.deadline)
-    _measure(options.parts.split(","), found, chosen, scale, options.agentgateway)
+    with awake():
+        _measure(options.parts.split(","), found, chosen, scale, options.agentgateway)
     about["load_after"] = os.getloadavg()[0]
     about["minutes"] = (time.monotonic() - began) / 60
     named = {one.id: [one.name, one.language, one.setting] for one in servers()}

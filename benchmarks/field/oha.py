@@ -7,6 +7,7 @@ import json
 import statistics
 import subprocess
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import builder
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
 CONNECTIONS = 16
 SHARE = 0.8  # of what both can drive
+SLOW = Path(__file__).resolve().parent / "programs" / "python" / "slow_server.py"
+SLOW_SECONDS = 4.0
 CALL = {
     "jsonrpc": "2.0",
     "id": 1,
@@ -33,22 +36,32 @@ FIELDS = {
 
 
 def compare(found: Results, scale: Scale) -> None:
-    """Measure by both in turn, at 80 % of what both can drive."""
+    """Measure by both in turn, at 80 % of what both can drive: the echo server, for which oha bunches
+    its calls (its clock has steps of a millisecond), and a server that works 5 ms for each call."""
     server = next(one for one in servers() if one.key == OURS and one.setting == FASTEST)
     port = free_port()
+    _in_turn(found, "open_loop", server.listening("http", port), port, scale, 2.0)
+    port = free_port()
+    slow = [sys.executable, str(SLOW), str(port)]
+    _in_turn(found, "open_loop_slow", slow, port, scale, SLOW_SECONDS)
+
+
+def _in_turn(
+    found: Results, cell: str, command: list[str], port: int, scale: Scale, share: float
+) -> None:
     rounds = 9 if scale.rounds > 1 else 1
-    seconds = max(2.0 * scale.seconds, 1.0)
-    with started(server.listening("http", port), port, cells.own_environment()) as live:
+    seconds = max(share * scale.seconds, 1.0)
+    with started(command, port, cells.own_environment()) as live:
         url = f"http://127.0.0.1:{live.port}/mcp"
         try:
             pairs = [(_by_bench(url, seconds, None), _by_oha(url, seconds, None)) for _ in range(3)]
             most = statistics.median(min(ours["rate"], theirs["rate"]) for ours, theirs in pairs)
             rate = int(SHARE * most)
             for _ in range(rounds):
-                found.take(OURS, "open_loop", "bench", lambda: _by_bench(url, seconds, rate))
-                found.take(OURS, "open_loop", "oha", lambda: _by_oha(url, seconds, rate))
+                found.take(OURS, cell, "bench", lambda: _by_bench(url, seconds, rate))
+                found.take(OURS, cell, "oha", lambda: _by_oha(url, seconds, rate))
         except (Fault, builder.NotBuilt) as exc:
-            found.fault(OURS, "open_loop", "oha", str(exc))
+            found.fault(OURS, cell, "oha", str(exc))
 
 
 def _by_bench(url: str, seconds: float, rate: int | None) -> dict[str, float]:

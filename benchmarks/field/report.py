@@ -349,17 +349,19 @@ def copy(field: Field) -> str:
 def open_loop(field: Field) -> str:
     """`wirespeed bench` beside oha."""
     rows = []
-    for by, name in (("bench", "wirespeed bench"), ("oha", f"oha {builder.PINS['oha']['oha']}")):
-        names = ("wanted", "rate", "p50", "p99")
-        found = [field.values(OURS, "open_loop", by, figure) for figure in names]
-        if not found[1]:
-            continue
-        wanted, rate, p50, p99 = (statistics.median(one) for one in found)
-        rounds = str(len(found[1]))
-        rows.append([name, digits(wanted), digits(rate), micro(p50), micro(p99), rounds])
+    generators = (("bench", "wirespeed bench"), ("oha", f"oha {builder.PINS['oha']['oha']}"))
+    for cell, server in (("open_loop", "echo"), ("open_loop_slow", "5 ms a call")):
+        for by, name in generators:
+            names = ("wanted", "rate", "p50", "p99")
+            found = [field.values(OURS, cell, by, figure) for figure in names]
+            if not found[1]:
+                continue
+            wanted, rate, p50, p99 = (statistics.median(one) for one in found)
+            told = [digits(wanted), digits(rate), micro(p50), micro(p99), str(len(found[1]))]
+            rows.append([server, name, *told])
     if not rows:
         return "Not measured."
-    return table(["", "wanted, calls/s", "calls/s", "p50", "p99", "rounds"], rows)
+    return table(["server", "", "wanted, calls/s", "calls/s", "p50", "p99", "rounds"], rows)
 
 
 def agreement(field: Field) -> str:
