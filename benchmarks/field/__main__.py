@@ -495,6 +495,7 @@ def main() -> int:
     about = {
         "date": time.strftime("%Y-%m-%d"),
         "quick": options.quick,
+        "awake": True,
         "seconds": scale.seconds,
         "machine": machine(),
         "pins": builder.PINS,

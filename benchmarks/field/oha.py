@@ -36,8 +36,8 @@ FIELDS = {
 
 
 def compare(found: Results, scale: Scale) -> None:
-    """Measure by both in turn, at 80 % of what both can drive: the echo server, for which oha bunches
-    its calls (its clock has steps of a millisecond), and a server that works 5 ms for each call."""
+    """Measure by both in turn, at 80 % of what both can drive: before the echo server, where oha
+    bunches its calls (its clock has steps of a millisecond), and before one that works 5 ms."""
     server = next(one for one in servers() if one.key == OURS and one.setting == FASTEST)
     port = free_port()
     _in_turn(found, "open_loop", server.listening("http", port), port, scale, 2.0)
