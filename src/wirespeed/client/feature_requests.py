@@ -38,7 +38,7 @@ from wirespeed.client.results.features import (
     ResourceTemplateInfo,
     ToolInfo,
 )
-from wirespeed.client.timeouts import CLIENT_DEFAULT, Timeout
+from wirespeed.client.timeouts import CLIENT_DEFAULT, Timeout, limit_of
 from wirespeed.errors import InvalidResponse, RemoteError, Unsupported
 from wirespeed.protocol import codes
 from wirespeed.protocol.results import Completion, GetPromptResult, ReadResourceResult
@@ -198,10 +198,11 @@ class FeatureRequests:
     ) -> list[T]:
         """The items of all pages, which take ``timeout`` together."""
         sender = self._sender
-        until = sender.until(sender.seconds(timeout))
+        limit = sender.seconds(timeout)
+        until = sender.until(limit)
 
         def fetch(cursor: str | None) -> Awaitable[P]:
-            return self.page(listing, cursor, sender.rest(until), meta)
+            return self.page(listing, cursor, sender.rest(until, limit_of(limit)), meta)
 
         return await listing.whole(fetch)
 

@@ -4,12 +4,21 @@ from __future__ import annotations
 
 import enum
 import math
-from typing import Final, Literal, NamedTuple, TypeAlias
+from typing import Final, Literal, NamedTuple, Self, TypeAlias
 
 from wirespeed.errors import CallTimeout
 from wirespeed.transport.backoff import RESTARTS, SETTLED, Backoff
 
-__all__ = ["CLIENT_DEFAULT", "Delays", "Timeout", "seconds_of", "shown", "timed_out"]
+__all__ = [
+    "CLIENT_DEFAULT",
+    "Delays",
+    "RestOfLimit",
+    "Timeout",
+    "limit_of",
+    "seconds_of",
+    "shown",
+    "timed_out",
+]
 
 
 class _Default(enum.Enum):
@@ -24,6 +33,27 @@ CLIENT_DEFAULT: Final = _Default.CLIENT_DEFAULT
 
 Timeout: TypeAlias = "float | Literal[_Default.CLIENT_DEFAULT] | None"
 """Seconds; None for no limit. A limit of 0 or below is over at once: nothing is sent."""
+
+
+class RestOfLimit(float):
+    """The seconds that are left of a time limit, for one of the requests that share it.
+
+    Attributes:
+        limit: The time limit, in seconds. Errors name it.
+    """
+
+    limit: float
+
+    def __new__(cls, seconds: float, limit: float) -> Self:
+        """``seconds``: what is left of the limit."""
+        rest = super().__new__(cls, seconds)
+        rest.limit = limit
+        return rest
+
+
+def limit_of(seconds: float) -> float:
+    """The time limit that errors name."""
+    return seconds.limit if isinstance(seconds, RestOfLimit) else seconds
 
 
 def seconds_of(timeout: Timeout, default: float | None, what: str = "timeout") -> float:
@@ -52,6 +82,7 @@ def timed_out(what: str, seconds: float, note: str = "") -> CallTimeout:
         seconds: The time limit.
         note: A further fact for the error, with its punctuation.
     """
+    seconds = limit_of(seconds)
     if seconds <= 0:
         return CallTimeout(f"{what}: the time limit was over before the request was sent")
     return CallTimeout(f"{what}: no answer within {shown(seconds)}{note}")

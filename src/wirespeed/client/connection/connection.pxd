@@ -30,6 +30,7 @@ cdef class Waiter(Awaited):
     cdef readonly object on_progress   # called with what a progress notification says, or None
     cdef readonly str method
     cdef readonly double limit         # seconds
+    cdef readonly bint other_id        # the id of the answer only means the request's: "4" for 4
     cdef readonly str tool             # of tools/call
     cdef readonly bytes arguments      # of a tool, as they were sent, where they may be sent again
 

@@ -52,6 +52,8 @@ class Waiter(Awaited):
     @property
     def limit(self) -> float: ...
     @property
+    def other_id(self) -> bool: ...
+    @property
     def tool(self) -> str | None: ...
 
 @final
@@ -92,6 +94,7 @@ class ClientConnection(AskingConnection):
         decode: Callable[[Any], Any],
         *,
         timeout: float = ...,
+        limit: float = 0,
         on_progress: _OnProgress | None = None,
         cancellable: bool = True,
         meta: bytes | None = None,

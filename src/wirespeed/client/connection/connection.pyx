@@ -81,6 +81,7 @@ cdef class Waiter(Awaited):
     cdef int answered_c(self, ClientConnection connection, Message m) except -1:
         if self.future.done():
             return 0
+        self.other_id = m.scan.id_kind != WS_ID_INTEGER
         if m.kind_c == RESULT:
             return self.result_c(m)
         if m.kind_c == ERROR:
@@ -316,12 +317,14 @@ cdef class ClientConnection(AskingConnection):
         return 0
 
     def request(self, str method not None, bytes params, decode, *, double timeout=INFINITY,
-                on_progress=None, bint cancellable=True, bytes meta=None, bint tasks=False):
+                double limit=0, on_progress=None, bint cancellable=True, bytes meta=None,
+                bint tasks=False):
         """Start any request. Returns a `Waiter` whose future becomes the decoded result.
 
         `params` is the JSON text of an object without ``_meta``, on one line, or None. `decode`
-        converts the JSON text of the result. `tasks`: the request declares the tasks extension.
-        `meta` and errors are those of `call_tool`.
+        converts the JSON text of the result. `limit`: the time limit that the error names, in place
+        of `timeout`. `tasks`: the request declares the tasks extension. `meta` and errors are those
+        of `call_tool`.
         """
         cdef bytes method_json = encode(method)
         cdef Waiter waiter = self.waiter_c(
@@ -329,6 +332,8 @@ cdef class ClientConnection(AskingConnection):
             decode if self.revision is None or self.revision.modern else legacy_form(decode),
             on_progress, cancellable, timeout,
         )
+        if limit > 0:
+            waiter.limit = limit
         self.write_request_c(
             waiter.id, method_json, params, on_progress is not None,
             self.tasks_meta if tasks else self.meta, meta,

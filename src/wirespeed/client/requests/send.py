@@ -15,7 +15,15 @@ from wirespeed.client.http.answers import SessionGone
 from wirespeed.client.requests.middleware import OutboundRequest
 from wirespeed.client.results.decode import Unfinished, decode_call_result
 from wirespeed.client.results.tool_values import ListedTools
-from wirespeed.client.timeouts import CLIENT_DEFAULT, Timeout, seconds_of, shown, timed_out
+from wirespeed.client.timeouts import (
+    CLIENT_DEFAULT,
+    RestOfLimit,
+    Timeout,
+    limit_of,
+    seconds_of,
+    shown,
+    timed_out,
+)
 from wirespeed.errors import CallTimeout, ConnectionClosed, InvalidResponse, RemoteError
 from wirespeed.protocol import codes
 from wirespeed.protocol.meta import check_json
@@ -223,7 +231,7 @@ class Sender:
         except TimeoutError as exc:
             if isinstance(exc, CallTimeout):  # why the server could not be started
                 raise
-            text = f"{what}: could not be sent within {shown(timeout)}"
+            text = f"{what}: could not be sent within {shown(limit_of(timeout))}"
             lost = self.life.live
             if lost is not None and not lost.usable:
                 text = f"{text}: {lost.error()}"
@@ -264,9 +272,13 @@ class Sender:
         """The seconds until a time of the loop; 0 if it has passed."""
         return max(0.0, until - asyncio.get_running_loop().time())
 
-    def rest(self, until: float) -> float | None:
-        """The seconds until a time of the loop as a ``timeout``."""
-        return None if until == math.inf else self.seconds_until(until)
+    def rest(self, until: float, limit: float | None = None) -> float | None:
+        """The seconds until a time of the loop as a ``timeout``. ``limit``: The time limit that
+        errors name; None: these seconds."""
+        if until == math.inf:
+            return None
+        seconds = self.seconds_until(until)
+        return seconds if limit is None else RestOfLimit(seconds, limit)
 
     def seconds(self, timeout: Timeout) -> float:
         """A ``timeout`` in seconds; infinity for no limit."""
@@ -404,6 +416,7 @@ class Sender:
             params,
             decode,
             timeout=left,
+            limit=limit_of(limit),
             on_progress=progress,
             meta=members,
             tasks=method.startswith("tasks/"),
@@ -417,7 +430,7 @@ class Sender:
         except SessionGone:
             if again or not self.life.restarts:
                 raise
-            rest = self.rest(waiter.deadline)
+            rest = self.rest(waiter.deadline, limit_of(limit))
             return await self.send_past(method, params, decode, rest, callback, meta, True)
         self.life.crashes = 0
         if isinstance(result, Unfinished):
@@ -428,7 +441,7 @@ class Sender:
                 on_progress,
                 members,
                 waiter.deadline,
-                limit,
+                limit_of(limit),
                 method,
             )
             finished: T = await self.continuation.finish(request, result)

@@ -55,13 +55,13 @@ async def test_a_timeout_holds_while_a_call_waits_for_room(fake: Make) -> None:
     server = fake(STOPS, shutdown_grace=0.05)
     async with Client(server.target, era="legacy", limits=LIMITS, timeout=None) as client:
         calls = await stuck(client, 50)
-        with raises(CallTimeout):
-            await client.call_tool("echo", timeout=0.02)
-        with raises(CallTimeout):
-            await client.ping(timeout=0.02)
-        # of a list the text has the time that is left for a page
-        with pytest.raises(CallTimeout, match=r"^tools/list: could not be sent within 0\.0\d+ s$"):
-            await client.list_tools(timeout=0.02)
+        for request in (
+            client.call_tool("echo", timeout=0.02),
+            client.list_tools(timeout=0.02),
+            client.ping(timeout=0.02),
+        ):
+            with raises(CallTimeout):
+                await request
         for call in calls:
             call.cancel()
         await asyncio.wait(calls)
