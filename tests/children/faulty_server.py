@@ -2,8 +2,8 @@
 
     python faulty_server.py FAULT N [SECONDS]
 
-FAULT is drop, twice, corrupt, other-id, long-id, error, busy, tool-error, garbage, delay (the
-answer comes SECONDS later), stall (the server reads nothing for SECONDS), mark (the answer is
+FAULT is drop, twice, corrupt, other-id, text-id, long-id, error, busy, tool-error, garbage, delay
+(the answer comes SECONDS later), stall (the server reads nothing for SECONDS), mark (the answer is
 right, and stderr gets a line), mark-and-drop, exit, or none.
 """
 
@@ -44,6 +44,8 @@ def call(id: int, n: int, text: str) -> None:
         say(answer(id, "result", result(text[::-1] + "!")))
     elif fault == "other-id":
         say(answer(id + 2**45, "result", result(text)))
+    elif fault == "text-id":
+        say(answer(str(id), "result", result(text)))
     elif fault == "long-id":
         say(json.dumps(answer(0, "result", result(text))).replace('"id": 0', '"id": ' + "9" * 5000))
     elif fault == "error":

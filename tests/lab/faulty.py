@@ -21,9 +21,10 @@ class Faulty:
     """The answers of the server.
 
     Args:
-        fault: drop, twice, corrupt, other-id, error, busy, tool-error, garbage, delay (the answer
-            comes SECONDS later), cut (the connection ends), a status of HTTP, or none. deaf: the
-            server ignores a cancellation, and answers SECONDS later. backwards: progress falls.
+        fault: drop, twice, corrupt, other-id, text-id, float-id, error, busy, tool-error, garbage,
+            delay (the answer comes SECONDS later), cut (the connection ends), a status of HTTP, or
+            none. deaf: the server ignores a cancellation, and answers SECONDS later. backwards:
+            progress falls.
         every: The calls that have the fault: those whose number is a multiple of it.
     """
 
@@ -81,6 +82,8 @@ class Faulty:
             "twice": [right, right],
             "corrupt": [answer("result", result(text[::-1] + "!"))],
             "other-id": [answer("result", result(text), 2**45)],
+            "text-id": [right | {"id": str(message["id"])}],
+            "float-id": [right | {"id": float(message["id"])}],
             "error": [answer("error", {"code": -32603, "message": "no"})],
             "busy": [answer("error", {"code": -31000, "message": "busy"})],
             "tool-error": [answer("result", result(text, isError=True))],

@@ -6,6 +6,9 @@ import re
 import shlex
 from collections.abc import Sequence
 
+from msgspec.structs import replace
+
+from wirespeed.transport.child.command import Stdio
 from wirespeed.transport.schemes import public
 from wirespeed.transport.wire_trace import is_secret, masked
 
@@ -29,6 +32,13 @@ def command_shown(words: Sequence[str], longest: int | None = None) -> str:
     if longest is not None:
         quoted = [one if len(one) <= longest else f"{one[:longest]}…" for one in quoted]
     return " ".join(quoted)
+
+
+def shown_without_secrets(target: Stdio) -> Stdio:
+    """Return a command that errors show without its secrets."""
+    words = list(target.shown or target.argv)
+    shown = _shown(words)
+    return target if shown == words else replace(target, shown=shown)
 
 
 def _quoted(word: str) -> str:

@@ -41,26 +41,32 @@ encode = msgspec.json.Encoder().encode
 decode = msgspec.json.Decoder().decode
 
 
-@dataclass
+@dataclass(slots=True)
 class RecordedAnswer:
     """An answer of the record.
 
     Attributes:
         kind: Its kind.
         code: Of an error.
-        value: The result, without what differs each time.
+        result: The JSON text of the result; None of an error.
         handles: The values that a later request may hand back, by their names.
         at: When it came, in seconds since 1970.
     """
 
     kind: AnswerKind
     code: int | None = None
-    value: Any = None
+    result: msgspec.Raw | None = None
     handles: dict[str, str] = field(default_factory=dict)
     at: float = 0.0
 
+    @property
+    def value(self) -> Any:
+        """The result, without what differs each time. It is decoded each time: the text is
+        smaller."""
+        return None if self.result is None else comparable(decode(self.result))
 
-@dataclass
+
+@dataclass(slots=True)
 class RecordedStep:
     """A message of a client.
 
@@ -264,9 +270,7 @@ def _expected(message: _Envelope, at: float) -> RecordedAnswer | None:
     if message.result is msgspec.UNSET:
         return None
     result = decode(message.result)
-    return RecordedAnswer(
-        kind_of(result), value=comparable(result), handles=handles_of(result), at=at
-    )
+    return RecordedAnswer(kind_of(result), result=message.result, handles=handles_of(result), at=at)
 
 
 def kind_of(result: Any) -> AnswerKind:

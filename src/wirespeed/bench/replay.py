@@ -356,6 +356,9 @@ class _Player:
             outcome = _outcome(ask.step.expected, exc)
         else:
             outcome = self._judged(ask.step, raw)
+        if ask.waiter.other_id:
+            self._replay.differs(ask.step, "the id of the answer is not that of the request")
+            outcome = "wrong"
         self._end(ask, outcome)
         if outcome == "ok":
             recorder.latency.add(int((at - ask.intended) * 1e9))

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from wirespeed.bench.load import Load, Result
-from wirespeed.bench.recorder import OUTCOMES
+from wirespeed.bench.recorder import OF_CALLS, OUTCOMES
 
 
 class _Runs(msgspec.Struct, frozen=True):
@@ -96,3 +96,10 @@ def _cells(result: Result) -> Iterator[tuple[str, Any]]:
     yield "warm_us", result.startup and result.startup.warm_us
     for name, value in {**result.machine, **result.versions}.items():
         yield name, value
+    for kind in result.users:
+        yield f"user_{kind.name}_calls", kind.calls
+        for name in OF_CALLS:
+            yield f"user_{kind.name}_{name}", kind.counts[name]
+        for name, value in msgspec.structs.asdict(kind.latency_us).items():
+            yield f"user_{kind.name}_{name}_us", value
+        yield f"user_{kind.name}_progress", kind.progress

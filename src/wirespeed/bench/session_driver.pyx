@@ -33,7 +33,9 @@ cdef class SessionCall(BenchCall):
         cdef int64_t now = now_c()
         cdef Outcome outcome
         driver.strayed = driver.garbled = False
-        if m.kind_c == RESULT:
+        if m.scan.id_kind != WS_ID_INTEGER:
+            outcome = WRONG            # clients take "4" or 4.0 for 4, which it is not
+        elif m.kind_c == RESULT:
             outcome = self.work.judge_c(m, self.expected)
             if outcome == OK and self.walk is not None:
                 if self.disordered:

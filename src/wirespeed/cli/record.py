@@ -58,10 +58,10 @@ def record(command: Sequence[str] | None, choices: RecordChoices) -> int:
     if not command:
         raise usage("there is no command after --")
     from wirespeed import Stdio
-    from wirespeed.bench.command_line import command_shown
+    from wirespeed.bench.command_line import command_shown, shown_without_secrets
     from wirespeed.bench.tap import Tap, tap_command
 
-    target = Stdio(command[0], command[1:], inherit_env=True)
+    target = shown_without_secrets(Stdio(command[0], command[1:], inherit_env=True))
     tap = Tap(_file(choices, printable(command_shown(command))), faults)
     try:
         return run(tap_command(tap, target))

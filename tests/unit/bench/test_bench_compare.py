@@ -11,7 +11,8 @@ import pytest
 from lab.bench import a_result
 
 from wirespeed.bench.compare import compare, compare_all, differences
-from wirespeed.bench.load import Cost, Latency, Load, Result, Window
+from wirespeed.bench.load import Cost, Latency, Load, Result, UsersResult, Window
+from wirespeed.bench.recorder import OF_CALLS
 from wirespeed.bench.report import as_csv, as_json, read_json
 
 
@@ -173,6 +174,18 @@ def test_reports_are_read_as_they_were_written() -> None:
 def test_files_that_are_not_reports(data: bytes) -> None:
     with pytest.raises(ValueError):
         read_json(data)
+
+
+def test_a_table_has_the_kinds_of_users() -> None:
+    import csv
+
+    counts = dict.fromkeys(OF_CALLS, 0) | {"ok": 7, "missing": 1}
+    kinds = [UsersResult("agent", 8, counts, Latency(p50=5.0), progress=3)]
+    text = as_csv([a_result(users=kinds), a_result()])
+    one, two = csv.DictReader(text.splitlines(keepends=True))
+    assert (one["user_agent_calls"], one["user_agent_ok"]) == ("8", "7")
+    assert (one["user_agent_missing"], one["user_agent_p50_us"]) == ("1", "5.0")
+    assert one["user_agent_progress"] == "3" and two["user_agent_calls"] == ""
 
 
 def test_a_table_has_a_row_for_each_run() -> None:

@@ -126,6 +126,14 @@ def test_kinds_of_users_have_a_table() -> None:
     assert re.search(r"1,234\n5.00 µs\n(—\n){4}4\n", re.sub(r"\n+", "\n", tags.text))
 
 
+def test_kinds_of_users_are_shown_for_each_run() -> None:
+    kinds = [UsersResult(name, n, {"ok": n}, Latency(p50=5.0)) for name, n in (("a", 1), ("b", 2))]
+    runs = [a_result(users=kinds), a_result(users=kinds[:1], round=1)]
+    tags = Tags(page(runs, "", [], 0.0))
+    rows = tags.text.split("Kinds of users")[1]
+    assert re.search(r"\nround 1a1\n.*\nb2\n.*\nround 2a1\n", rows, re.DOTALL)
+
+
 def test_a_page_shows_the_command_without_secrets() -> None:
     args = ["bench", "--token", "s3cret", "--header=A: s3cret", "--header", "B: s3cret", "x y"]
     shown = command_line([*args, "https://u:s3cret@h/p?k=s3cret", "y" * 1000])

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from lab.raw import CHILDREN
 from lab.rows import every
 
 from wirespeed import Client, Stdio
@@ -183,6 +184,19 @@ async def test_no_answer_in_time_is_missing(server: Stdio, tmp_path: Path) -> No
     lines = [call(1, "waits", seconds=60), text(1, "waited")]
     found = parts(tmp_path, *lines)
     assert await counts_of(replay(server, found, timeout=0.3)) == {"missing": 1}
+
+
+async def test_an_answer_with_another_form_of_the_id_is_wrong(tmp_path: Path) -> None:
+    path = str(CHILDREN / "faulty_server.py")
+    target = Stdio(sys.executable, ["-S", path, "text-id", "2"])
+    lines = [
+        *(call(1, "echo", text="a"), text(1, "a")),
+        *(call(2, "echo", text="b"), text(2, "b")),
+    ]
+    remarks: list[str] = []
+    counts = await counts_of(replay(target, parts(tmp_path, *lines), remarks=remarks))
+    assert counts == {"ok": 1, "wrong": 1}
+    assert remarks == ["tools/call echo: the id of the answer is not that of the request"]
 
 
 def text_of(message: dict[str, Any]) -> str:

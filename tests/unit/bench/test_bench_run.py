@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hdrh.histogram import HdrHistogram
 from lab.raw import CHILDREN
 from lab.rows import every
 
@@ -52,6 +53,7 @@ def counted(result: Result) -> dict[str, int]:
         ("twice", {"ok": 2000, "duplicate": 4}),
         ("corrupt", {"ok": 1996, "wrong": 4}),
         ("other-id", {"ok": 1996, "missing": 4, "unexpected": 4}),
+        ("text-id", {"ok": 1996, "wrong": 4}),
         ("error", {"ok": 1996, "protocol_errors": 4}),
         ("busy", {"ok": 1996, "refused": 4}),
         ("tool-error", {"ok": 1996, "tool_errors": 4}),
@@ -80,6 +82,30 @@ def test_a_stall_shows_in_an_open_loop_and_hides_in_the_service_time(run: Any) -
     # a fifth of the calls wait behind a stall: those that were due in it, and while it is made up
     assert result.latency_us.p90 > 50_000
     assert result.service_time_us.p90 < result.latency_us.p90 / 2
+
+
+def slower(histogram: str, seconds: float) -> int:
+    """The number of calls that took longer."""
+    found = HdrHistogram.decode(histogram).get_recorded_iterator()
+    return sum(
+        item.count_at_value_iterated_to for item in found if item.value_iterated_to > seconds * 1e9
+    )
+
+
+def test_calls_that_were_due_in_a_stall_are_counted_as_slow(run: Any) -> None:
+    # 500 calls a second; each second the server stalls for 200 ms, in which 100 are due
+    async def main() -> tuple[Run, Result]:
+        work = Work("echo", Arguments(dict(ECHO), "text"))
+        load = Load(rate=500.0, calls=2000, in_flight=1, warmup=0, timeout=5)
+        runs = Run(as_target(faulty("stall", 500, 0.2)), work, load)
+        return runs, await runs.measure()
+
+    runs, result = run(main())
+    assert counted(result) == {"ok": 2000}
+    # half of them wait for more than 100 ms, in each of three stalls; one call is sent in each
+    late = slower(result.latency_histogram, 0.1)
+    assert late >= 120
+    assert 3 <= slower(runs.service_histogram, 0.1) < late / 5
 
 
 def test_the_rate_is_kept(run: Any) -> None:

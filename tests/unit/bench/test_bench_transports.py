@@ -29,6 +29,8 @@ STREAM: dict[str, dict[str, int]] = {
     "twice": {"duplicate": 4},
     "corrupt": {"wrong": 4},
     "other-id": {"missing": 4, "unexpected": 4},
+    "text-id": {"wrong": 4},
+    "float-id": {"wrong": 4},
     "error": {"protocol_errors": 4},
     "busy": {"refused": 4},
     "tool-error": {"tool_errors": 4},

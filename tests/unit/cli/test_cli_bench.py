@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import csv
 import json
 import os
 import re
@@ -89,6 +90,30 @@ def test_json_on_stdout_and_a_condition_that_holds() -> None:
     assert done.returncode == 1
     assert json.loads(done.stdout)["counts"]["ok"] == 300
     assert "wirespeed: --fail-if rate>1 holds\n" in done.stderr and "wrong>0" not in done.stderr
+
+
+def test_a_table_on_stdout() -> None:
+    add = ("--", *CALCULATOR, "--", "add", '{"a": "$n", "b": 1}')
+    done = wirespeed("bench", "--calls", "50", "--rounds", "2", "--csv", "-", *add)
+    assert done.returncode == 0, done.stderr
+    rows = list(csv.DictReader(done.stdout.splitlines()))
+    assert [(row["round"], row["ok"]) for row in rows] == [("0", "50"), ("1", "50")]
+
+
+def test_errors_have_no_secrets_of_the_command() -> None:
+    command = ("no-such-program", "--api-key", "s3cret", "TOKEN=s3cret")
+    for words in (
+        ("bench", "--", *command, "--", "echo"),
+        ("record", "-o", "/dev/null", "--", *command),
+    ):
+        done = wirespeed(*words)
+        assert done.returncode == 3
+        assert "no-such-program" in one_line(done) and "s3cret" not in done.stderr
+    done = wirespeed(
+        "bench", "--", sys.executable, "-S", "-c", "", "--api-key", "s3cret", "--", "t"
+    )
+    assert done.returncode == 3
+    assert "exited with status 0" in done.stderr and "s3cret" not in done.stderr
 
 
 def test_ctrl_c_shows_what_was_measured() -> None:
@@ -359,6 +384,7 @@ def test_a_look_at_a_file_to_be_written_changes_nothing(tmp_path: Path) -> None:
         (["--pid", "0", "s.py", "t"], 2, "--pid 0: there is no such process"),
         (["--pid", "9" * 15, "s.py", "t"], 2, "there is no such process"),
         (["--csv", "/no/such", "s.py", "t"], 74, "cannot write /no/such: No such file"),
+        (["--csv", "-", "--json", "-", "s.py", "t"], 2, "--json - and --csv - both print"),
         (["--html", "/", "s.py", "t"], 74, "cannot write /: Is a directory"),
         (["--json", "", "s.py", "t"], 74, "cannot write '': No such file"),
         (["s.py", "t", r'{"x": "\ud800"}'], 2, "half a surrogate pair"),

@@ -247,7 +247,8 @@ def bench_options(command: F) -> F:
                 "--csv",
                 "csv_file",
                 metavar="FILE",
-                help="Write a table to a file, with a row for each run.",
+                help="Write a table to a file, with a row for each run; - prints it instead of the "
+                "summary.",
             ),
             click.option(
                 "--html",

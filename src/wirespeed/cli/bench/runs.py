@@ -84,6 +84,11 @@ class Choices:
     own: bool
 
     @property
+    def prints_data(self) -> bool:
+        """Whether data are printed, in place of the summary."""
+        return "-" in (self.json_file, self.csv_file)
+
+    @property
     def ramp(self) -> bool:
         """Whether the rate has steps."""
         return self.rate is not None and len(self.rate) > 1
@@ -104,8 +109,10 @@ def bench(options: Options, tool: str | None, text: str | None, choices: Choices
     plan = _plan(options, choices)
     for pid in choices.pids:
         _check_process(pid)
-    json_file = None if choices.json_file == "-" else choices.json_file
-    for path in (json_file, choices.csv_file, choices.html_file):
+    if choices.json_file == choices.csv_file == "-":
+        raise usage("--json - and --csv - both print: give one of them a file")
+    outputs = [path for path in (choices.json_file, choices.csv_file) if path != "-"]
+    for path in (*outputs, choices.html_file):
         if path is not None:
             _check_output(path)
     conditions = [condition(one) for one in choices.fail_if]
@@ -294,7 +301,7 @@ class _Bench:
             await self._calls.check(side, self._plan.loads[0])
         choices = self._choices
         results: list[Result] = []
-        watching = sys.stderr.isatty() and choices.json_file != "-"
+        watching = sys.stderr.isatty() and not choices.prints_data
         with live.Watch(watching, len(self._plan)) as watch, self._interrupts():
             for planned in self._plan:
                 if self._stopped:
@@ -398,10 +405,15 @@ def _write(results: list[Result], several: bool, choices: Choices) -> bool:
     from wirespeed.bench.report import as_csv, as_json
 
     whole = True
-    if choices.json_file is not None and choices.json_file != "-":
-        whole = _write_file(choices.json_file, as_json(results, several))
-    if choices.csv_file is not None:
-        whole = _write_file(choices.csv_file, as_csv(results).encode()) and whole
+    printed = b""
+    for path, data in (
+        (choices.json_file, as_json(results, several)),
+        (choices.csv_file, as_csv(results).encode()),
+    ):
+        if path == "-":
+            printed = data
+        elif path is not None:
+            whole = _write_file(path, data) and whole
     comparisons: list[Comparison] = []
     out = show.console()
     try:
@@ -412,12 +424,12 @@ def _write(results: list[Result], several: bool, choices: Choices) -> bool:
 
             text = page(results, command_line(sys.argv[1:]), comparisons, time.time())
             whole = _write_file(choices.html_file, text.encode()) and whole
-        if choices.json_file == "-":
+        if choices.prints_data:
             sys.stdout.flush()
-            sys.stdout.buffer.write(as_json(results, several))
+            sys.stdout.buffer.write(printed)
         else:
             summary.show_results(out, results, several)
-    if comparisons and choices.json_file != "-":
+    if comparisons and not choices.prints_data:
         out.print()
         show_comparisons(out, comparisons)
     return whole

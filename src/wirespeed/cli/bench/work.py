@@ -47,11 +47,17 @@ class Side:
 
 def side_of(options: Options, own: bool) -> Side:
     """Return a target. Failure: it is another machine, and its owner is not asked (``own``)."""
+    from wirespeed import Stdio
+    from wirespeed.bench.command_line import shown_without_secrets
+
     target = options.target()
-    _check_owner(target.endpoint, own)
+    endpoint = target.endpoint
+    _check_owner(endpoint, own)
+    if isinstance(endpoint, Stdio):
+        endpoint = shown_without_secrets(endpoint)
     handshake = options.time_limit(target) or float("inf")
     era = cast("Era", options.era or target.era)
-    return Side(target.endpoint, era, handshake, options.lite)
+    return Side(endpoint, era, handshake, options.lite)
 
 
 def _check_owner(endpoint: Any, own: bool) -> None:
