@@ -3,10 +3,12 @@ writes benchmarks/results/field.json, the page docs/performance.md and its plots
 
     python benchmarks/field [--quick] [--rounds N] [--seconds S] [--minutes M] [--only NAME,…]
                             [--parts servers,lists,memory,clients,proxies,rate,limits]
-                            [--agentgateway PATH] [--no-build] [--json FILE]
+                            [--cells stdio_64,http_16_modern,…] [--agentgateway PATH]
+                            [--no-build] [--json FILE]
 
 Rounds are interleaved: each has all contenders once. No round begins that would not end within
---minutes. One that answers wrongly gets no number; the result says why.
+--minutes. One that answers wrongly gets no number; the result says why. --parts and --cells, which
+is part "servers" with some of its loads, leave what else is in the results as it was.
 """
 
 from __future__ import annotations
@@ -35,11 +37,13 @@ import limits  # noqa: E402
 import oha  # noqa: E402
 import raw  # noqa: E402
 import report  # noqa: E402
-from cells import CELLS, SCHEMES, UNKNOWN, Cell, Figures  # noqa: E402
+from cells import CELLS, UNKNOWN, URLS, Cell, Figures  # noqa: E402
 from contenders import (  # noqa: E402
     DOCUMENTED,
     EVENTS,
     FASTEST,
+    LEGACY,
+    MODERN,
     OURS,
     REFERENCE,
     Client,
@@ -56,7 +60,12 @@ PARTS = ("servers", "lists", "memory", "clients", "proxies", "rate", "limits")
 TOOLS = 1000
 CONNECTIONS = 1000
 # Cells of a quick run; it has no proxies with many clients either.
-QUICK = ("stdio_1", "stdio_64", "stdio_64k", "http_1", "http_16", "ws_64")
+QUICK = frozenset(
+    (
+        *("stdio_1", "stdio_64", "stdio_64k", "http_1", "http_16", "ws_64"),
+        *("stdio_64_modern", "http_16_modern", "sse_16"),
+    )
+)
 # Seconds that are kept for what comes after the servers.
 AFTER_SERVERS = 600.0
 AFTER_SERVERS_QUICK = 150.0
@@ -67,7 +76,10 @@ WARM = 0.5
 
 @dataclass
 class Scale:
-    """The amount of what is measured."""
+    """The amount of what is measured.
+
+    cells: The keys of the loads on servers; None: all.
+    """
 
     rounds: int
     seconds: float
@@ -75,6 +87,7 @@ class Scale:
     starts: int
     deadline: float
     quick: bool = False
+    cells: frozenset[str] | None = None
 
     def time_for(self, began: float) -> bool:
         """Whether a further round as long as the last one ends in time."""
@@ -148,30 +161,35 @@ def measure_servers(found: Results, chosen: list[Server], scale: Scale) -> None:
         try:
             server.stdio()
         except builder.NotBuilt as exc:
-            for cell in _cells_of(server):
+            for cell in _cells_of(server, scale):
                 found.fault(server.id, cell.key, "bench", f"not built: {exc}")
     for number in range(scale.rounds):
         began = time.monotonic()
         for server in chosen:
-            for cell in _cells_of(server, "stdio", scale.quick):
+            for cell in _cells_of(server, scale, "stdio"):
                 _stdio(found, server, cell, scale)
-        for transport in SCHEMES:
+        for transport in URLS:
             for server in chosen:
-                if _cells_of(server, transport, scale.quick):
-                    _listening(found, server, transport, scale)
+                for era in (LEGACY, MODERN):
+                    if _cells_of(server, scale, transport, era):
+                        _listening(found, server, transport, era, scale)
         say(f"servers: round {number + 1} of {scale.rounds}, {time.monotonic() - began:.0f} s")
         if not scale.time_for(began):
             break
 
 
-def _cells_of(server: Server, transport: str | None = None, quick: bool = False) -> list[Cell]:
+def _cells_of(
+    server: Server, scale: Scale, transport: str | None = None, era: str | None = None
+) -> list[Cell]:
     return [
         cell
         for cell in CELLS
         if cell.transport in server.transports
         and transport in (None, cell.transport)
+        and era in (None, cell.era)
+        and (cell.era == LEGACY or server.modern is not None)
         and (cell.all_settings or server.setting not in (DOCUMENTED, EVENTS))
-        and (not quick or cell.key in QUICK)
+        and (scale.cells is None or cell.key in scale.cells)
     ]
 
 
@@ -191,7 +209,7 @@ def _stdio(found: Results, server: Server, cell: Cell, scale: Scale) -> None:
         server.id,
         cell.key,
         "bench",
-        lambda: cells.by_bench(cell, server.stdio(), seconds, warm, ours),
+        lambda: cells.by_bench(cell, server.stdio(era=cell.era), seconds, warm, ours),
     )
     if server.setting != FASTEST:
         return
@@ -200,27 +218,27 @@ def _stdio(found: Results, server: Server, cell: Cell, scale: Scale) -> None:
         server.id,
         cell.key,
         "c",
-        lambda: cells.by_generator(cell, server.stdio(), calls, warm, environment),
+        lambda: cells.by_generator(cell, server.stdio(era=cell.era), calls, warm, environment),
     )
 
 
-def _listening(found: Results, server: Server, transport: str, scale: Scale) -> None:
+def _listening(found: Results, server: Server, transport: str, era: str, scale: Scale) -> None:
     if found.over:
         return
     port = None if server.announces else free_port()
     try:
-        command = server.listening(transport, port or 0)
+        command = server.listening(transport, port or 0, era)
         with started(command, port, environment_of(server.key)) as live:
-            if transport == "http":
+            if transport == "http" and era == LEGACY:
                 row = found.row(server.id, "answers", "raw")
                 events = raw.answers_in_events(live.port)
                 row["rounds"] = [{"events": float(events)}]
-            url = f"{SCHEMES[transport]}://127.0.0.1:{live.port}/mcp"
-            both = server.setting == FASTEST
-            for cell in _cells_of(server, transport, scale.quick):
+            url = URLS[transport].format(live.port)
+            for cell in _cells_of(server, scale, transport, era):
+                both = server.setting == FASTEST and cell.generator is not None
                 _loaded(found, server.id, cell, url, live.port, live.pid, scale, both)
     except (Fault, builder.NotBuilt) as exc:
-        for cell in _cells_of(server, transport):
+        for cell in _cells_of(server, scale, transport, era):
             found.fault(server.id, cell.key, "bench", str(exc))
 
 
@@ -457,14 +475,21 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, help="of each load")
     parser.add_argument("--minutes", type=float, help="no round begins that would end later")
     parser.add_argument("--only", help="SDKs and proxies by their keys, with commas between them")
-    parser.add_argument("--parts", default=",".join(PARTS))
+    parser.add_argument("--parts", help=f"some of {','.join(PARTS)}")
+    parser.add_argument("--cells", help="loads on servers by their keys, such as http_16_modern")
     parser.add_argument("--agentgateway", help="the path of agentgateway's program")
     parser.add_argument("--no-build", action="store_true")
     parser.add_argument("--json", type=Path, default=RESULTS)
     options = parser.parse_args()
-    unknown = set(options.parts.split(",")) - set(PARTS)
-    if unknown:
-        parser.error(f"there is no part {unknown.pop()}; there are {', '.join(PARTS)}")
+    options.whole = not (options.parts or options.cells or options.only)
+    if options.cells and options.parts not in (None, "servers"):
+        parser.error("--cells is for the part servers")
+    options.parts = (options.parts or ("servers" if options.cells else ",".join(PARTS))).split(",")
+    options.cells = frozenset(options.cells.split(",")) if options.cells else None
+    keys = [cell.key for cell in CELLS]
+    for wanted, there, kind in ((options.parts, PARTS, "part"), (options.cells, keys, "cell")):
+        for unknown in set(wanted or ()) - set(there):
+            parser.error(f"there is no {kind} {unknown}; there are {', '.join(there)}")
     return options
 
 
@@ -475,9 +500,9 @@ def main() -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
-    not_built = {} if options.no_build else builder.make_all(builder.TARGETS)
+    not_built = (builder.missing if options.no_build else builder.make_all)(builder.TARGETS)
     compile_modules()
-    minutes = options.minutes or (9.0 if options.quick else 58.0)
+    minutes = options.minutes or (11.0 if options.quick else 75.0)
     began = time.monotonic()
     scale = Scale(
         rounds=options.rounds or (1 if options.quick else 3),
@@ -486,6 +511,7 @@ def main() -> int:
         starts=3 if options.quick else 5,
         deadline=began + minutes * 60,
         quick=options.quick,
+        cells=options.cells or (QUICK if options.quick else None),
     )
     wanted = set(options.only.split(",")) if options.only else None
 
@@ -503,7 +529,7 @@ def main() -> int:
     }
     found = Results(scale.deadline)
     with awake():
-        _measure(options.parts.split(","), found, chosen, scale, options.agentgateway)
+        _measure(options.parts, found, chosen, scale, options.agentgateway)
     about["load_after"] = os.getloadavg()[0]
     about["minutes"] = (time.monotonic() - began) / 60
     named = {one.id: [one.name, one.language, one.setting] for one in servers()}
@@ -512,7 +538,7 @@ def main() -> int:
     about["proxies"] = {
         one.id: [one.name, one.behind, one.sharing] for one in proxies(options.agentgateway)
     }
-    write(options.json, about, found)
+    write(options.json, about, found, whole=options.whole)
     if options.json == RESULTS:
         report.write()
     return 1 if any(row["fault"] for row in found.rows.values()) else 0
@@ -537,6 +563,7 @@ def _measure(
         measure_clients(found, chosen, scale)
     if "servers" in parts:
         kept = AFTER_SERVERS_QUICK if scale.quick else AFTER_SERVERS
+        kept = kept if {"proxies", "rate"} & set(parts) else 0.0
         sooner = scale.deadline - kept
         measure_servers(found, all_servers, replace(scale, deadline=sooner))
     if "proxies" in parts:
@@ -545,16 +572,24 @@ def _measure(
         oha.compare(found, scale)
 
 
-def write(path: Path, about: dict[str, Any], found: Results) -> None:
+def write(path: Path, about: dict[str, Any], found: Results, *, whole: bool) -> None:
     """Write the results. What an earlier run of the same kind measured, and this one did not, stays
-    as it was."""
+    as it was.
+
+    whole: Whether this run was to measure everything.
+    """
     path.parent.mkdir(exist_ok=True)
     rows = {}
     if path.exists():
         before = json.loads(path.read_text())
         if before["quick"] == about["quick"]:
             rows = {(one["contender"], one["cell"], one["by"]): one for one in before["rows"]}
-            about["not_built"] = before["not_built"] | about["not_built"]
+            for names in ("servers", "clients", "proxies"):
+                about[names] = before[names] | about[names]
+            if not whole:
+                about["minutes"] += before["minutes"]
+                loads = (one["machine"]["load_before"] for one in (before, about))
+                about["machine"]["load_before"] = max(loads)
     rows |= {key: one for key, one in found.rows.items() if one["rounds"] or one["fault"]}
     path.write_text(json.dumps(about | {"rows": list(rows.values())}, indent=1) + "\n")
     say(f"written: {path}")

@@ -270,6 +270,17 @@ def make_all(names: Iterable[str]) -> dict[str, str]:
     return failed
 
 
+def missing(names: Iterable[str]) -> dict[str, str]:
+    """Return why targets are not there, of those that are not."""
+    found = {}
+    for name in names:
+        try:
+            find(name)
+        except NotBuilt as exc:
+            found[name] = str(exc)
+    return found
+
+
 def main() -> int:
     """Build what is asked for. Returns 1 if a target failed."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])

@@ -14,9 +14,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import builder
+from contenders import LEGACY, MODERN
 from processes import Fault
 
 Figures = dict[str, float]
+GENERATORS = {"stdio": "stdio_load", "http": "http_load", "websocket": "ws_load"}
 KIB = 1024
 # Before the first run of a cell nothing is known of its rate.
 UNKNOWN = 300
@@ -29,12 +31,13 @@ class Cell:
     Attributes:
         key: Its name in results.
         title: Its name for readers.
-        transport: `stdio`, `http` or `websocket`.
+        transport: `stdio`, `http`, `websocket`, or `sse`: HTTP+SSE.
         connections: The connections.
         in_flight: Calls without an answer on each.
         size: Bytes of the text of a call.
         all_settings: Whether servers as documented are measured, too; else only the fastest.
         share: The share of the usual time.
+        era: `legacy`, or `modern`: 2026-07-28.
     """
 
     key: str
@@ -45,6 +48,12 @@ class Cell:
     size: int = 64
     all_settings: bool = False
     share: float = 1.0
+    era: str = LEGACY
+
+    @property
+    def generator(self) -> str | None:
+        """The program in C that drives it; None: there is none."""
+        return GENERATORS.get(self.transport)
 
 
 CELLS = [
@@ -59,9 +68,20 @@ CELLS = [
     Cell("http_1m", "HTTP, 1 MiB, 4 connections", "http", 4, 1, 1024 * KIB, share=0.6),
     Cell("ws_64", "WebSocket, 64 in flight", "websocket", 1, 64, all_settings=True),
     Cell("ws_256", "WebSocket, 256 connections", "websocket", 256, 1, all_settings=True),
+    Cell("stdio_1_modern", "2026-07-28, stdio, 1 in flight", "stdio", 1, 1, era=MODERN),
+    Cell("stdio_64_modern", "2026-07-28, stdio, 64 in flight", "stdio", 1, 64, era=MODERN),
+    Cell("http_1_modern", "2026-07-28, HTTP, 1 connection", "http", 1, 1, era=MODERN),
+    Cell("http_16_modern", "2026-07-28, HTTP, 16 connections", "http", 16, 1, era=MODERN),
+    Cell("http_256_modern", "2026-07-28, HTTP, 256 connections", "http", 256, 1, era=MODERN),
+    Cell("sse_1", "HTTP+SSE, 1 connection", "sse", 1, 1),
+    Cell("sse_16", "HTTP+SSE, 16 connections", "sse", 16, 1),
 ]
-SCHEMES = {"http": "http", "websocket": "ws"}
-GENERATORS = {"stdio": "stdio_load", "http": "http_load", "websocket": "ws_load"}
+# The URLs of servers that listen.
+URLS = {
+    "http": "http://127.0.0.1:{}/mcp",
+    "websocket": "ws://127.0.0.1:{}/mcp",
+    "sse": "http://127.0.0.1:{}/sse",
+}
 
 
 def own_environment() -> dict[str, str]:
@@ -82,7 +102,7 @@ def by_bench(
     target = [where] if isinstance(where, str) else ["--", *where, "--"]
     done = _run(
         [
-            *(sys.executable, "-m", "wirespeed", "bench", "--json", "-", "--era", "legacy"),
+            *(sys.executable, "-m", "wirespeed", "bench", "--json", "-", "--era", cell.era),
             *("--duration", f"{seconds:g}", "--warmup", str(warmup), "--expect", "echo=text"),
             *("--connections", str(cell.connections), "--in-flight", str(cell.in_flight)),
             *("--timeout", "30", *(("--pid", str(pid)) if pid is not None else ())),
@@ -128,7 +148,7 @@ def by_generator(
     program = str(builder.find("c") / GENERATORS[cell.transport])
     options = [
         *("--calls", str(calls), "--warmup", str(warmup), "--size", str(cell.size)),
-        *("--timeout", "90", "--tool", tool),
+        *("--timeout", "90", "--tool", tool, "--era", cell.era),
     ]
     if isinstance(where, int):
         options += ["--port", str(where), "--connections", str(cell.connections), "--path", path]

@@ -16,6 +16,9 @@ import builder
 
 PROGRAMS = builder.PROGRAMS
 DOCUMENTED, FASTEST, EVENTS = "documented", "fastest", "events"
+# What a program is told for 2026-07-28, if that needs another interface than its fastest settings.
+APART = "modern"
+LEGACY, MODERN = "legacy", "modern"
 # The key and the name of wirespeed, and of the reference that is no SDK.
 OURS, REFERENCE = "wirespeed", "c"
 
@@ -33,6 +36,7 @@ class Server:
         command: Returns the command without the arguments that every program takes.
         transports: Those that it has.
         announces: Whether it chooses its port and prints it.
+        modern: The setting with which its program serves 2026-07-28; None: it does not.
     """
 
     key: str
@@ -43,25 +47,28 @@ class Server:
     command: Callable[[], list[str]]
     transports: tuple[str, ...] = ("stdio", "http")
     announces: bool = False
+    modern: str | None = None
 
     @property
     def id(self) -> str:
         """The name of the SDK with the setting."""
         return f"{self.key}/{self.setting}"
 
-    def stdio(self, tools: int = 0) -> list[str]:
+    def stdio(self, tools: int = 0, era: str = LEGACY) -> list[str]:
         """The command of the server over stdio. NotBuilt: it is not there."""
         if self.key == REFERENCE:
-            return [str(builder.find("c") / "echo_child")]
-        return [*self.command(), "stdio", self.setting, str(tools)]
+            return [str(builder.find("c") / "echo_child"), "--era", era]
+        return [*self.command(), "stdio", self._setting(era), str(tools)]
 
-    def listening(self, transport: str, port: int) -> list[str]:
+    def listening(self, transport: str, port: int, era: str = LEGACY) -> list[str]:
         """The command of the server over HTTP or WebSocket. NotBuilt: it is not there."""
         if self.key == REFERENCE:
-            return [
-                str(builder.find("c") / {"http": "echo_http", "websocket": "echo_ws"}[transport])
-            ]
-        return [*self.command(), transport, self.setting, "0", str(port)]
+            program = {"http": "echo_http", "websocket": "echo_ws"}[transport]
+            return [str(builder.find("c") / program), "--era", era]
+        return [*self.command(), transport, self._setting(era), "0", str(port)]
+
+    def _setting(self, era: str) -> str:
+        return self.modern or self.setting if era == MODERN else self.setting
 
 
 def _own(program: str) -> Callable[[], list[str]]:
@@ -110,68 +117,68 @@ def _pin(environment: str, package: str) -> str:
 
 _NPM = builder.PINS["npm"]["typescript"]
 _GO = builder.PINS["go"]
-# key, name, language, target, command of the server, command of the client, further transports
+# key, name, language, target, command of the server, command of the client, further transports,
+# the setting for 2026-07-28
 _SDKS = [
     (
+        *(OURS, "wirespeed", "Python", None),
+        *(_own("wirespeed_server.py"), _own("wirespeed_client.py")),
+        *(("websocket", "sse"), FASTEST),
+    ),
+    (
         *("mcp2", f"mcp {_pin('mcp2', 'mcp')}", "Python", "python-mcp2"),
-        *(_python("mcp2", "mcp2_server.py"), _python("mcp2", "mcp2_client.py"), ()),
+        *(_python("mcp2", "mcp2_server.py"), _python("mcp2", "mcp2_client.py")),
+        *(("sse",), FASTEST),
     ),
     (
         *("mcp1", f"mcp {builder.PINS['python']['mcp1'][0].partition('==')[2]}", "Python"),
         *("python-mcp1", _python("mcp1", "mcp1_server.py"), _python("mcp1", "mcp1_client.py")),
-        ("websocket",),
+        *(("websocket", "sse"), None),
     ),
     (
         *("fastmcp", f"FastMCP {_pin('fastmcp', 'fastmcp')}", "Python", "python-fastmcp"),
-        *(_python("fastmcp", "fastmcp_server.py"), _python("fastmcp", "fastmcp_client.py"), ()),
+        *(_python("fastmcp", "fastmcp_server.py"), _python("fastmcp", "fastmcp_client.py")),
+        *(("sse",), FASTEST),
     ),
     (
         *("ts1", f"TypeScript SDK {_NPM['@modelcontextprotocol/sdk']}", "Node.js"),
-        *("npm-typescript", _node("ts1_server.mjs"), _node("ts1_client.mjs"), ()),
+        *("npm-typescript", _node("ts1_server.mjs"), _node("ts1_client.mjs"), ("sse",), None),
     ),
     (
         *("ts2", f"TypeScript SDK {_NPM['@modelcontextprotocol/server']}", "Node.js"),
-        *("npm-typescript", _node("ts2_server.mjs"), _node("ts2_client.mjs"), ()),
+        *("npm-typescript", _node("ts2_server.mjs"), _node("ts2_client.mjs"), (), APART),
     ),
     (
         *("rmcp", f"rmcp {builder.PINS['rust']['rmcp']}", "Rust", "rust"),
-        *(_native("rust", "server"), _native("rust", "client"), ()),
+        *(_native("rust", "server"), _native("rust", "client"), (), FASTEST),
     ),
     (
         *("gosdk", f"go-sdk {_GO['github.com/modelcontextprotocol/go-sdk'][1:]}", "Go", "go"),
-        *(_native("go", "gosdk_server"), _native("go", "gosdk_client"), ()),
+        *(_native("go", "gosdk_server"), _native("go", "gosdk_client"), ("sse",), APART),
     ),
     (
         *("mcpgo", f"mcp-go {_GO['github.com/mark3labs/mcp-go'][1:]}", "Go", "go"),
-        *(_native("go", "mcpgo_server"), _native("go", "mcpgo_client"), ()),
+        *(_native("go", "mcpgo_server"), _native("go", "mcpgo_client"), ("sse",), FASTEST),
     ),
     (
         *("java", f"Java SDK {builder.PINS['java']['mcp']}", "Java", "java"),
-        *(_java("EchoServer"), _java("EchoClient"), ()),
+        *(_java("EchoServer"), _java("EchoClient"), ("sse",), None),
     ),
 ]
 
 
 def servers() -> list[Server]:
     """Return all servers: wirespeed first, the reference last."""
-    own = ("stdio", "http", "websocket")
-    found = [
-        Server(OURS, "wirespeed", "Python", setting, None, _own("wirespeed_server.py"), own)
-        for setting in (DOCUMENTED, FASTEST)
-    ]
-    found.append(
-        Server(OURS, "wirespeed", "Python", EVENTS, None, _own("wirespeed_server.py"), ("http",))
-    )
-    for key, name, language, target, server, _, more in _SDKS:
+    found = []
+    for key, name, language, target, server, _, more, modern in _SDKS:
         transports = ("stdio", "http", *more)
-        found += [
-            Server(key, name, language, setting, target, server, transports)
-            for setting in (DOCUMENTED, FASTEST)
-        ]
-    rmcp = next(one for one in found if one.key == "rmcp")
-    found.append(replace(rmcp, setting=EVENTS, transports=("http",)))
-    found.append(Server(REFERENCE, "echo in C", "C", FASTEST, "c", list, own, announces=True))
-    return found
+        documented = Server(key, name, language, DOCUMENTED, target, server, transports)
+        found += [documented, replace(documented, setting=FASTEST, modern=modern)]
+        if key in (OURS, "rmcp"):
+            found.append(replace(documented, setting=EVENTS, transports=("http",)))
+    raw = ("stdio", "http", "websocket")
+    reference = Server(REFERENCE, "echo in C", "C", FASTEST, "c", list, raw, announces=True)
+    return [*found, replace(reference, modern=FASTEST)]
 
 
 @dataclass(frozen=True)
@@ -187,6 +194,4 @@ class Client:
 
 def clients() -> list[Client]:
     """Return all clients, wirespeed first."""
-    own = Client(OURS, "wirespeed", "Python", None, _own("wirespeed_client.py"))
-    rest = [Client(key, name, lang, target, of) for key, name, lang, target, _, of, _ in _SDKS]
-    return [own, *rest]
+    return [Client(key, name, lang, target, of) for key, name, lang, target, _, of, *_ in _SDKS]

@@ -34,10 +34,12 @@ class Field:
             rounds = [one for one in rounds if one.get(figure, 0.0) * one["calls"] >= LEAST_US]
         return [one[figure] for one in rounds if one.get(figure) is not None]
 
-    def all_values(self, contender: str, cell: str, figure: str) -> list[float]:
+    def all_values(
+        self, contender: str, cell: str, figure: str, by: str | None = None
+    ) -> list[float]:
         """The same by the best source: the generator in C, which takes least time itself, where it
-        drove the load; else `wirespeed bench`."""
-        order = ("c", "bench", "raw", "client")
+        drove the load; else `wirespeed bench`. by: The source; None: the best one."""
+        order = ("c", "bench", "raw", "client") if by is None else (by,)
         sources = (self.values(contender, cell, by, figure) for by in order)
         return next((found for found in sources if found), [])
 
@@ -66,9 +68,15 @@ class Field:
                 return str(self.about[kind][key][0])
         return key
 
-    def best(self, keys: list[str], cell: str, figure: str) -> tuple[float, str] | None:
-        """The best of some contenders, and which one it is."""
-        found = [(value, key) for key in keys if (value := self.get(key, cell, figure)) is not None]
+    def best(
+        self, keys: list[str], cell: str, figure: str, by: str | None = None
+    ) -> tuple[float, str] | None:
+        """The best of some contenders, and which one it is. by: None: by the best source."""
+        found = [
+            (statistics.median(values), key)
+            for key in keys
+            if (values := self.all_values(key, cell, figure, by))
+        ]
         if not found:
             return None
         return max(found) if figure == "rate" else min(found)
@@ -120,5 +128,7 @@ def kib(value: float | None) -> str:
 def table(head: list[str], rows: list[list[str]]) -> str:
     """A table, without rows in which nothing was measured."""
     shown = [row for row in rows if any(cell.strip(NONE) for cell in row[1:])]
+    if not shown:
+        return "Not measured."
     lines = [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]
     return "\n".join([*lines, *(f"| {' | '.join(row)} |" for row in shown)])

@@ -91,8 +91,15 @@ def _ours(field: Field) -> list[str]:
 def _ratios(field: Field) -> list[list[str]]:
     rows: list[list[str]] = []
 
-    def judge(what: str, limit: float, cell: str, ours: list[str], theirs: list[str]) -> None:
-        mine, other = (field.best(keys, cell, "cpu_us") for keys in (ours, theirs))
+    def judge(
+        what: str,
+        limit: float,
+        cell: str,
+        ours: list[str],
+        theirs: list[str],
+        by: str | None = None,
+    ) -> None:
+        mine, other = (field.best(keys, cell, "cpu_us", by) for keys in (ours, theirs))
         if mine is None or other is None or not other[0]:
             rows.append([what, f"≤ {limit:g}", "not measured", NONE])
             return
@@ -112,8 +119,10 @@ def _ratios(field: Field) -> list[list[str]]:
         mine = [key for key in proxies if key.startswith(f"{OURS}/")]
         words = f"processor time, proxy, HTTP to {shown}: of the next"
         judge(words, 0.25, "proxy_16", mine, [key for key in proxies if key not in mine])
-    judge(f"{stdio}: of the echo in C", 1.25, "stdio_64", ours, reference)
-    judge(f"{http}: of the echo in C", 1.25, "http_16", ours, reference)
+    for words, cell in ((stdio, "stdio_64"), (http, "http_16")):
+        for by, driver in (("c", "the generator in C"), ("bench", "`wirespeed bench`")):
+            what = f"{words}, driven by {driver}: of the echo in C"
+            judge(what, 1.25, cell, ours, reference, by)
     return rows
 
 
@@ -199,6 +208,30 @@ def websocket(field: Field) -> str:
         for key, name in field.servers("fastest")
     ]
     head = ["server", "64 in flight: µs", "calls/s", "256 connections: µs", "calls/s"]
+    return table(head, rows)
+
+
+def modern(field: Field) -> str:
+    """Revision 2026-07-28, where a server has it."""
+    cells = ("stdio_1", "stdio_64", "http_1", "http_16", "http_256")
+    rows = []
+    for key, name in field.servers("fastest"):
+        times = [ranged(field.all_values(key, f"{cell}_modern", "cpu_us")) for cell in cells]
+        shown = ("stdio_64", "http_16")
+        rates_ = [plain(field.get(key, f"{cell}_modern", "rate")) for cell in shown]
+        rows.append([name, *times, *rates_])
+    head = ["server", "stdio, 1", "stdio, 64", "HTTP, 1", "HTTP, 16", "HTTP, 256"]
+    return table([*head, "calls/s, stdio, 64", "calls/s, HTTP, 16"], rows)
+
+
+def http_sse(field: Field) -> str:
+    """HTTP+SSE, where a server has it."""
+    cells = ("sse_1", "sse_16")
+    rows = [
+        [name, *(plain(field.get(key, cell, one)) for cell in cells for one in ("cpu_us", "rate"))]
+        for key, name in field.servers("fastest")
+    ]
+    head = ["server", "1 connection: µs", "calls/s", "16 connections: µs", "calls/s"]
     return table(head, rows)
 
 
@@ -446,6 +479,8 @@ PARTS: dict[str, Callable[[Field], str]] = {
         processor_time,
         rates,
         websocket,
+        modern,
+        http_sse,
         latencies,
         settings,
         payloads,

@@ -2,12 +2,14 @@
 //
 //     ts1_server.mjs stdio SETTING TOOLS
 //     ts1_server.mjs http SETTING TOOLS PORT
+//     ts1_server.mjs sse SETTING TOOLS PORT
 //
 // SETTING is documented or fastest. TOOLS is the number of tools beside echo.
 import { randomUUID } from 'node:crypto';
 import { createServer } from 'node:http';
 import { Server } from '@modelcontextprotocol/sdk/server/index.js';
 import { McpServer } from '@modelcontextprotocol/sdk/server/mcp.js';
+import { SSEServerTransport } from '@modelcontextprotocol/sdk/server/sse.js';
 import { StdioServerTransport } from '@modelcontextprotocol/sdk/server/stdio.js';
 import { StreamableHTTPServerTransport } from '@modelcontextprotocol/sdk/server/streamableHttp.js';
 import {
@@ -90,7 +92,26 @@ function listenFastest() {
   }).listen(Number(port), '127.0.0.1');
 }
 
+// HTTP+SSE: a stream for each session, and the messages of the client by POST.
+function listenEvents(make) {
+  const sessions = new Map();
+  createServer(async (request, response) => {
+    const { pathname, searchParams } = new URL(request.url, 'http://127.0.0.1');
+    if (request.method === 'GET' && pathname === '/sse') {
+      const transport = new SSEServerTransport('/messages', response);
+      sessions.set(transport.sessionId, transport);
+      response.on('close', () => sessions.delete(transport.sessionId));
+      await make().connect(transport);
+    } else if (request.method === 'POST' && sessions.has(searchParams.get('sessionId'))) {
+      await sessions.get(searchParams.get('sessionId')).handlePostMessage(request, response);
+    } else {
+      response.writeHead(404).end();
+    }
+  }).listen(Number(port), '127.0.0.1');
+}
+
 if (kind === 'stdio') {
   await (setting === 'fastest' ? fastest() : documented()).connect(new StdioServerTransport());
-} else if (setting === 'fastest') listenFastest();
+} else if (kind === 'sse') listenEvents(setting === 'fastest' ? fastest : documented);
+else if (setting === 'fastest') listenFastest();
 else listenDocumented();

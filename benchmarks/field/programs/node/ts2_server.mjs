@@ -3,7 +3,8 @@
 //     ts2_server.mjs stdio SETTING TOOLS
 //     ts2_server.mjs http SETTING TOOLS PORT
 //
-// SETTING is documented or fastest. TOOLS is the number of tools beside echo.
+// SETTING is documented, fastest, or modern: as fastest, by the interface that serves 2026-07-28.
+// TOOLS is the number of tools beside echo.
 import { randomUUID } from 'node:crypto';
 import { createServer } from 'node:http';
 import { NodeStreamableHTTPServerTransport, toNodeHandler } from '@modelcontextprotocol/node';
@@ -62,8 +63,13 @@ function listenFastest() {
   }).listen(Number(port), '127.0.0.1');
 }
 
+function listen(handler) {
+  createServer(toNodeHandler(handler)).listen(Number(port), '127.0.0.1');
+}
+
 if (kind === 'stdio') {
   if (setting === 'fastest') await fastest().connect(new StdioServerTransport());
-  else serveStdio(documented);
+  else serveStdio(setting === 'modern' ? fastest : documented);
 } else if (setting === 'fastest') listenFastest();
-else createServer(toNodeHandler(createMcpHandler(documented))).listen(Number(port), '127.0.0.1');
+else if (setting === 'modern') listen(createMcpHandler(fastest, { responseMode: 'json' }));
+else listen(createMcpHandler(documented));

@@ -2,6 +2,7 @@
 
 fastmcp_server.py stdio SETTING TOOLS
 fastmcp_server.py http SETTING TOOLS PORT
+fastmcp_server.py sse SETTING TOOLS PORT
 
 SETTING is documented or fastest. TOOLS is the number of tools beside echo.
 """
@@ -39,10 +40,14 @@ elif fastest:
     import uvicorn
 
     # With sessions: without them each request has a server of its own, which is slower.
-    app = server.http_app(path="/mcp", json_response=True)
+    if kind == "sse":
+        app = server.http_app(path="/sse", transport="sse")
+    else:
+        app = server.http_app(path="/mcp", json_response=True)
     uvicorn.run(
         app, host="127.0.0.1", port=int(sys.argv[4]), log_level="error", access_log=False,
         loop="uvloop", http="httptools",
     )  # fmt: skip
 else:
-    server.run(transport="http", host="127.0.0.1", port=int(sys.argv[4]), path="/mcp")
+    path = "/sse" if kind == "sse" else "/mcp"
+    server.run(transport=kind, host="127.0.0.1", port=int(sys.argv[4]), path=path)

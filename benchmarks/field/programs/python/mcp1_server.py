@@ -3,6 +3,7 @@
 mcp1_server.py stdio SETTING TOOLS
 mcp1_server.py http SETTING TOOLS PORT
 mcp1_server.py websocket SETTING TOOLS PORT
+mcp1_server.py sse SETTING TOOLS PORT
 
 SETTING is documented or fastest. TOOLS is the number of tools beside echo.
 """
@@ -65,6 +66,6 @@ if kind == "stdio":
 elif kind == "websocket":
     serve(websocket)
 elif fastest:
-    serve(server.streamable_http_app())
+    serve(server.sse_app() if kind == "sse" else server.streamable_http_app())
 else:
-    server.run("streamable-http")
+    server.run("sse" if kind == "sse" else "streamable-http")

@@ -2,6 +2,7 @@
 
 mcp2_server.py stdio SETTING TOOLS
 mcp2_server.py http SETTING TOOLS PORT
+mcp2_server.py sse SETTING TOOLS PORT
 
 SETTING is documented or fastest. TOOLS is the number of tools beside echo.
 """
@@ -38,10 +39,12 @@ elif fastest:
     import uvicorn
 
     # With sessions: without them each request has a server of its own, which is slower.
-    app = server.streamable_http_app(json_response=True)
+    events = kind == "sse"
+    app = server.sse_app() if events else server.streamable_http_app(json_response=True)
     uvicorn.run(
         app, host="127.0.0.1", port=int(sys.argv[4]), log_level="error", access_log=False,
         loop="uvloop", http="httptools",
     )  # fmt: skip
 else:
-    server.run("streamable-http", host="127.0.0.1", port=int(sys.argv[4]))
+    transport = "sse" if kind == "sse" else "streamable-http"
+    server.run(transport, host="127.0.0.1", port=int(sys.argv[4]))

@@ -3,6 +3,7 @@
 wirespeed_server.py stdio SETTING TOOLS
 wirespeed_server.py http SETTING TOOLS PORT
 wirespeed_server.py websocket SETTING TOOLS PORT
+wirespeed_server.py sse SETTING TOOLS PORT
 
 SETTING is documented, fastest, or events: HTTP answers with streams of events.
 TOOLS is the number of tools beside echo.
@@ -37,11 +38,13 @@ for n in range(1, int(tools) + 1):
 if kind == "stdio":
     server.run()
 else:
-    scheme = "http" if kind == "http" else "ws"
+    scheme = "ws" if kind == "websocket" else "http"
     http = None
-    if setting == "fastest":
+    if kind == "sse":
+        http = HttpOptions(sse_path="/sse")
+    elif kind == "http" and setting == "fastest":
         http = HttpOptions(stateless=True, response="json")
-    elif setting == "events":
+    elif kind == "http" and setting == "events":
         http = HttpOptions(response="sse")
-    options = {"http": http} if http is not None and kind == "http" else {}
+    options = {} if http is None else {"http": http}
     server.run(f"{scheme}://127.0.0.1:{sys.argv[4]}/mcp", **options)

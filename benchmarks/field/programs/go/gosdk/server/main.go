@@ -2,8 +2,10 @@
 //
 //	server stdio SETTING TOOLS
 //	server http SETTING TOOLS PORT
+//	server sse SETTING TOOLS PORT
 //
-// SETTING is documented or fastest. TOOLS is the number of tools beside echo.
+// SETTING is documented, fastest, or modern: as fastest, without sessions, as 2026-07-28 needs it.
+// TOOLS is the number of tools beside echo.
 package main
 
 import (
@@ -41,7 +43,8 @@ func plain(_ context.Context, request *mcp.CallToolRequest) (*mcp.CallToolResult
 }
 
 func main() {
-	transport, fastest := os.Args[1], os.Args[2] == "fastest"
+	transport, setting := os.Args[1], os.Args[2]
+	fastest := setting != "documented"
 	tools, err := strconv.Atoi(os.Args[3])
 	if err != nil {
 		log.Fatal(err)
@@ -65,11 +68,15 @@ func main() {
 		}
 		return
 	}
+	address := "127.0.0.1:" + os.Args[4]
+	get := func(*http.Request) *mcp.Server { return server }
+	if transport == "sse" {
+		log.Fatal(http.ListenAndServe(address, mcp.NewSSEHandler(get, nil)))
+	}
 	var options *mcp.StreamableHTTPOptions
 	if fastest {
 		// With sessions: without them each request has a session of its own, which is slower.
-		options = &mcp.StreamableHTTPOptions{JSONResponse: true}
+		options = &mcp.StreamableHTTPOptions{JSONResponse: true, Stateless: setting == "modern"}
 	}
-	handler := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server }, options)
-	log.Fatal(http.ListenAndServe("127.0.0.1:"+os.Args[4], handler))
+	log.Fatal(http.ListenAndServe(address, mcp.NewStreamableHTTPHandler(get, options)))
 }

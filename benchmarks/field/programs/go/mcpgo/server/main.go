@@ -2,6 +2,7 @@
 //
 //	server stdio SETTING TOOLS
 //	server http SETTING TOOLS PORT
+//	server sse SETTING TOOLS PORT
 //
 // SETTING is documented or fastest. TOOLS is the number of tools beside echo.
 package main
@@ -46,9 +47,12 @@ func main() {
 		description := fmt.Sprintf("Tool number %d: returns the text that it is given.", number)
 		echoes.AddTool(tool(fmt.Sprintf("tool_%d", number), description), echo)
 	}
-	if transport == "stdio" {
+	switch transport {
+	case "stdio":
 		err = server.ServeStdio(echoes)
-	} else {
+	case "sse":
+		err = server.NewSSEServer(echoes).Start("127.0.0.1:" + os.Args[4])
+	default:
 		var options []server.StreamableHTTPOption
 		if fastest {
 			options = append(options, server.WithStateLess(true), server.WithDisableStreaming(true))

@@ -11,6 +11,7 @@ import io.modelcontextprotocol.server.McpServer;
 import io.modelcontextprotocol.server.McpServerFeatures.AsyncToolSpecification;
 import io.modelcontextprotocol.server.McpServerFeatures.SyncToolSpecification;
 import io.modelcontextprotocol.server.McpStatelessServerFeatures;
+import io.modelcontextprotocol.server.transport.HttpServletSseServerTransportProvider;
 import io.modelcontextprotocol.server.transport.HttpServletStatelessServerTransport;
 import io.modelcontextprotocol.server.transport.HttpServletStreamableServerTransportProvider;
 import io.modelcontextprotocol.server.transport.StdioServerTransportProvider;
@@ -18,6 +19,7 @@ import io.modelcontextprotocol.spec.McpSchema.CallToolRequest;
 import io.modelcontextprotocol.spec.McpSchema.CallToolResult;
 import io.modelcontextprotocol.spec.McpSchema.ServerCapabilities;
 import io.modelcontextprotocol.spec.McpSchema.Tool;
+import io.modelcontextprotocol.spec.McpServerTransportProvider;
 import jakarta.servlet.http.HttpServlet;
 import reactor.core.publisher.Mono;
 
@@ -27,6 +29,7 @@ import reactor.core.publisher.Mono;
  * <pre>
  * EchoServer stdio SETTING TOOLS
  * EchoServer http SETTING TOOLS PORT
+ * EchoServer sse SETTING TOOLS PORT
  * </pre>
  *
  * SETTING is documented or fastest. TOOLS is the number of tools beside echo.
@@ -39,7 +42,16 @@ public final class EchoServer {
         boolean fastest = arguments[1].equals("fastest");
         List<Tool> tools = tools(Integer.parseInt(arguments[2]));
         if (arguments[0].equals("stdio")) {
-            stdio(fastest, tools); // its threads live until the input ends
+            // its threads live until the input ends
+            connect(new StdioServerTransportProvider(McpJsonDefaults.getMapper()), fastest, tools);
+        } else if (arguments[0].equals("sse")) {
+            var transport = HttpServletSseServerTransportProvider.builder()
+                .jsonMapper(McpJsonDefaults.getMapper())
+                .sseEndpoint("/sse")
+                .messageEndpoint("/message")
+                .build();
+            connect(transport, fastest, tools);
+            http(transport, Integer.parseInt(arguments[3]));
         } else {
             http(fastest ? stateless(tools) : streamable(tools), Integer.parseInt(arguments[3]));
         }
@@ -65,8 +77,7 @@ public final class EchoServer {
         return CallToolResult.builder().addTextContent((String) request.arguments().get("text")).build();
     }
 
-    private static void stdio(boolean fastest, List<Tool> tools) {
-        var transport = new StdioServerTransportProvider(McpJsonDefaults.getMapper());
+    private static void connect(McpServerTransportProvider transport, boolean fastest, List<Tool> tools) {
         if (fastest) {
             McpServer.async(transport)
                 .serverInfo("echo", "1")
