@@ -328,10 +328,10 @@ def recorder(request: pytest.FixtureRequest) -> Iterator[Recorder]:
     """All that the package's servers and clients send during a test fits the revision in force."""
     is_heard = UNHEARD.isdisjoint(request.path.relative_to(HERE).parts)
     transcript = request.config.stash.get(TRANSCRIPT, None) if is_heard else None
-    heard = Recorder(transcript)
     asked_for = "recorder" in inspect.signature(request.function).parameters
     off_schema = request.node.get_closest_marker("off_schema") is not None
     unjudged = off_schema or request.config.getoption("--no-recorder")
+    heard = Recorder(transcript, judges=asked_for or not unjudged)
     if unjudged and not asked_for and transcript is None:
         yield heard
         return

@@ -208,10 +208,16 @@ class _Heard:
 
 
 class Recorder:
-    """Hears every connection that is made while it is on. ``transcript``: Gets what is sent."""
+    """Hears every connection that is made while it is on.
 
-    def __init__(self, transcript: Transcript | None = None) -> None:
+    Args:
+        transcript: Gets what is sent.
+        judges: Whether messages are judged. Else nothing of a connection is kept here.
+    """
+
+    def __init__(self, transcript: Transcript | None = None, *, judges: bool = True) -> None:
         self._transcript = transcript
+        self._judges = judges
         self.conversations: list[Conversation] = []
         self._wires: dict[int, _Heard] = {}
         self._faults: list[str] = []
@@ -261,7 +267,7 @@ class Recorder:
 
     def _made(self, wire: Wire) -> None:
         self._wires.pop(id(wire), None)  # the same place in memory, another wire
-        if not isinstance(wire, Session):
+        if not self._judges or not isinstance(wire, Session):
             return
         # Compiled code has no frames: the one above the tap is the Python code that connects.
         maker: Any = sys._getframe(2).f_globals.get("__name__", "")
