@@ -17,8 +17,9 @@ ADVISORIES = PAGE.with_name("advisories.md")
 ROW = re.compile(
     r"\| `(?P<name>[a-z0-9]+(?:-[a-z0-9]+)*)` \| (?P<says>[^|]+) \| [^|]+ \| (?P<held>[^|]+) \|"
 )
-# The hole, the advisories with their addresses, what is done, and the tests.
-ADVISORY = re.compile(r"\| [^|]+ \| [^|]*\]\(https://[^|]+ \| [^|]+ \| (`[^|]+) \|")
+ADVISORY = re.compile(
+    r"\* Advisories: [^*]+\]\(https://[^*]+\n\* wirespeed: [^*]+\n\* Held by: (`[^*#]+`)\n\n"
+)
 ADDRESS = re.compile(r"\[(\w+-[\w-]+)\]\(https://[\w./-]+/([\w-]+)\)")
 HELD = re.compile(r"`(?P<file>[\w/]+\.py)::(?P<test>test_\w+)(?:\[(?P<case>[^\]`]+)\])?`")
 
@@ -59,10 +60,10 @@ def test_the_tests_of_a_rule_exist(name: str) -> None:
 
 
 def test_the_tests_of_an_advisory_exist() -> None:
-    page = ADVISORIES.read_text(encoding="utf-8")
-    found = ADVISORY.findall(page)
-    rows = [line for line in page.splitlines() if line.startswith("| ")]
-    assert len(found) == len(rows) - page.count("| hole |") > 20
-    for held in found:
-        check(held)
-    assert all(id == last for id, last in ADDRESS.findall(page))
+    _, *holes = re.split(r"^### .+", ADVISORIES.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    assert len(holes) > 20
+    for hole in holes:
+        found = ADVISORY.search(hole)
+        assert found, hole
+        check(re.sub(r",\s+(?=`)", "<br>", found[1]))
+        assert all(id == last for id, last in ADDRESS.findall(hole))
