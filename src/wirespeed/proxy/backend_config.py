@@ -22,6 +22,7 @@ from typing import (
 
 from wirespeed._exports import set_public_home
 from wirespeed.client.connection.handshake import SILENCE
+from wirespeed.merging import prefix_of
 from wirespeed.transport.address import quote_path
 from wirespeed.transport.backoff import Backoff
 
@@ -336,7 +337,7 @@ class BackendConfig:
     @property
     def shown_prefix(self) -> str:
         """The prefix, or its default."""
-        return re.sub(r"[.~]", "_", self.name) + "_" if self.prefix is None else self.prefix
+        return prefix_of(self.name) if self.prefix is None else self.prefix
 
     def __post_init__(self) -> None:
         check_types(self)

@@ -19,7 +19,8 @@ from lab.proxy import MODERN, Lab, Raw, call, until
 from wirespeed.errors import ConfigError
 from wirespeed.proxy import BackendConfig, FlowConfig, Proxy, ProxyConfig, RateConfig
 from wirespeed.proxy.file import load
-from wirespeed.proxy.flow.rates import MAX_CLIENTS, Rates, host_of
+from wirespeed.proxy.flow.rates import Rates, host_of
+from wirespeed.transport.token_buckets import MAX_OWNERS
 
 pytestmark = [pytest.mark.compiled, pytest.mark.off_schema]
 
@@ -536,8 +537,8 @@ def test_a_rate_holds_over_time() -> None:
 
 
 def test_forgotten_clients(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("wirespeed.proxy.flow.rates.MAX_CLIENTS", 3)
-    assert MAX_CLIENTS == 65536
+    monkeypatch.setattr("wirespeed.transport.token_buckets.MAX_OWNERS", 3)
+    assert MAX_OWNERS == 65536
     clock = Clock()
     rates = Rates(RateConfig(requests=1), clock=clock)
     for key in "abc":

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping
 from typing import TYPE_CHECKING
+
+from wirespeed.transport.token_buckets import TokenBuckets
 
 if TYPE_CHECKING:
     from wirespeed.proxy.backend_config import RateConfig
     from wirespeed.proxy.side import Side
-
-# Clients whose requests are remembered. The one that was silent for longest is forgotten first.
-MAX_CLIENTS = 65536
 
 
 def client_of(side: Side) -> Hashable:
@@ -60,13 +58,11 @@ class Rates:
         self.n_refused = 0
         self._default = default
         self._by_principal = by_principal or {}
-        self._clock = clock
-        # When each bucket is full again.
-        self._full_at: OrderedDict[bytes | str, float] = OrderedDict()
+        self._buckets = TokenBuckets(clock)
 
     def __len__(self) -> int:
         """Return how many clients are remembered."""
-        return len(self._full_at)
+        return len(self._buckets)
 
     def are(self, default: RateConfig | None, by_principal: Mapping[bytes, RateConfig]) -> bool:
         """Return whether these are its rates."""
@@ -83,15 +79,7 @@ class Rates:
         rate = rate or self._default
         if rate is None:
             return 0.0
-        now = self._clock()
-        full_at = max(self._full_at.pop(key, now), now)
-        delay = full_at - now - (rate.burst - 1) / rate.requests
-        # one bucket is the same as none when it is full again, but for the rounding of floats
-        if delay > 1e-9:
-            self._full_at[key] = full_at
+        delay = self._buckets.delay(key, rate.requests, rate.burst)
+        if delay:
             self.n_refused += 1
-            return delay
-        self._full_at[key] = full_at + 1 / rate.requests
-        if len(self._full_at) > MAX_CLIENTS:
-            self._full_at.popitem(last=False)
-        return 0.0
+        return delay

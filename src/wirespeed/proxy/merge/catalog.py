@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 import msgspec
 
 from wirespeed.errors import ProtocolError, RemoteError, TransportError, WirespeedError
+from wirespeed.merging import KINDS, LISTED, Kind, joined_instructions
 from wirespeed.protocol import codes
 from wirespeed.protocol.meta import TASKS_EXTENSION
 from wirespeed.protocol.revisions import (
@@ -28,15 +29,7 @@ from wirespeed.protocol.revisions import (
     META_PROTOCOL_VERSION,
     MODERN_VERSIONS,
 )
-from wirespeed.proxy.merge.lists import (
-    KINDS,
-    LISTED,
-    Kind,
-    MergedList,
-    ServerListing,
-    merge,
-    modern,
-)
+from wirespeed.proxy.merge.lists import MergedList, ServerListing, merge, modern
 from wirespeed.proxy.merge.member import Hello, Member, checked, text_of
 from wirespeed.proxy.own_requests import own_info, params_of, unsupported
 from wirespeed.proxy.upstream import ServerLost
@@ -501,12 +494,11 @@ def _extensions(found: list[Any]) -> dict[str, Any]:
 
 def instructions(hellos: dict[str, Hello]) -> dict[str, str]:
     """Return the servers' instructions below their names, as a member of the result."""
-    parts = [
-        f"# {name}\n\n{hello['instructions']}"
-        for name, hello in hellos.items()
-        if isinstance(hello.get("instructions"), str) and hello["instructions"]
-    ]
-    return {"instructions": "\n\n".join(parts)} if parts else {}
+    texts = {name: hello.get("instructions") for name, hello in hellos.items()}
+    joined = joined_instructions(
+        {name: text for name, text in texts.items() if isinstance(text, str)}
+    )
+    return {} if joined is None else {"instructions": joined}
 
 
 def initialize_result(version: str, hellos: dict[str, Hello], *, is_whole: bool) -> Hello:

@@ -12,6 +12,7 @@ import msgspec
 
 from wirespeed._core.envelope import parse
 from wirespeed.errors import ProtocolError, RemoteError, WirespeedError
+from wirespeed.merging import KINDS, LISTED, Kind
 from wirespeed.protocol import codes
 from wirespeed.protocol.revisions import (
     LATEST_LEGACY,
@@ -28,7 +29,6 @@ from wirespeed.proxy.merge.catalog import (
     envelope_of,
     initialize_result,
 )
-from wirespeed.proxy.merge.lists import KINDS, LISTED, Kind
 from wirespeed.proxy.merge.member import Hello, Member, Offer
 from wirespeed.proxy.merge.single_server_requests import BY_URI, NAMED, MergedRequests
 from wirespeed.proxy.own_requests import modern_version, params_of, unsupported

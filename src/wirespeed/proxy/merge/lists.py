@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import functools
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import Raw
 
+from wirespeed.merging import Kind, PrefixedNames, merge_entries
 from wirespeed.protocol.revisions import META_SERVER_INFO
-from wirespeed.protocol.uri_template import Matcher, UriTemplate
 from wirespeed.proxy.own_requests import own_info
 from wirespeed.server.catalog import page_of
 
@@ -26,60 +25,19 @@ logger = logging.getLogger("wirespeed.proxy")
 _members = msgspec.json.Decoder(dict[str, Raw]).decode
 
 
-@dataclass(frozen=True)
-class Kind:
-    """One list.
-
-    Attributes:
-        method: What asks for it.
-        name: Its member in results; for lists that belong to a capability, that as well.
-        key: The member of an entry that tells entries apart.
-        capability: Which capability of a server it needs.
-        needs: The members of an entry that are texts.
-    """
-
-    method: str
-    name: str
-    key: str
-    capability: str
-    needs: tuple[str, ...]
-
-
-KINDS = {
-    kind.method: kind
-    for kind in (
-        Kind("tools/list", "tools", "name", "tools", ("name",)),
-        Kind("prompts/list", "prompts", "name", "prompts", ("name",)),
-        Kind("resources/list", "resources", "uri", "resources", ("uri", "name")),
-        Kind(
-            "resources/templates/list",
-            "resourceTemplates",
-            "uriTemplate",
-            "resources",
-            ("uriTemplate", "name"),
-        ),
-    )
-}
-
-# Capabilities with a list.
-LISTED = ("tools", "prompts", "resources")
-
-
-class ShownNames:
-    """The names of one server's tools and prompts, the server's and the shown ones.
-
-    A prefix stands before each name. A tool that is renamed is shown by that name alone.
-    """
+class ShownNames(PrefixedNames):
+    """The names of one server's tools and prompts. A tool that is renamed is shown by that name
+    alone."""
 
     def __init__(self, config: BackendConfig) -> None:
+        super().__init__(config.shown_prefix)
         self._tools = config.tools
-        self._prefix = config.shown_prefix
         self._renamed = {shown: real for real, shown in config.tools.rename.items()}
 
     def __eq__(self, other: object) -> bool:
         return (
             isinstance(other, ShownNames)
-            and self._prefix == other._prefix
+            and self.prefix == other.prefix
             and self._tools == other._tools
         )
 
@@ -89,11 +47,11 @@ class ShownNames:
         """Return what clients call a tool or prompt of the server; None: they do not see it."""
         if kind == "tools":
             return self.full(real) if self._tools.allows(real) else None
-        return self._prefix + real
+        return super().shown(kind, real)
 
     def full(self, real: str) -> str:
         """Return what clients call a tool, or would if they saw it."""
-        return self._tools.rename.get(real, self._prefix + real)
+        return self._tools.rename.get(real, self.prefix + real)
 
     def of_tool(self, real: str, *, alone: bool) -> tuple[str, str]:
         """Return both names of a tool. The first is that at the endpoint of all servers, which has
@@ -104,14 +62,12 @@ class ShownNames:
         """Return what the server may call it; None: it is not this server's, or hidden."""
         real = self._renamed.get(shown) if kind == "tools" else None
         if real is None:
-            if not shown.startswith(self._prefix):
-                return None
-            real = shown[len(self._prefix) :]
-        return real if self.shown(kind, real) == shown else None
+            real = super().real(kind, shown)
+        return real if real is not None and self.shown(kind, real) == shown else None
 
     def may_have(self, shown: str) -> bool:
         """Whether a name is one of this server's by its form, hidden or not."""
-        return shown in self._renamed or (bool(self._prefix) and shown.startswith(self._prefix))
+        return shown in self._renamed or (bool(self.prefix) and shown.startswith(self.prefix))
 
     def described(self, kind: str, real: str, text: Raw) -> tuple[str, Raw] | None:
         """Return the name and the text of an entry of the server's list as clients see it; None:
@@ -251,52 +207,29 @@ def merge(
         is_whole: Whether no server is missing.
     """
     merged = MergedList(kind, tuple(found.values()), is_whole)
-    for server, listing in found.items():
-        for key, text in listing.entries:
-            if kind.key == "name":
-                shown = names[server].described(kind.name, key, text)
-                if shown is None or (
-                    kind.name == "tools" and shows is not None and not shows(shown[0])
-                ):
-                    continue
-                key, text = shown
-            if key in merged.entries:
-                merged.collisions += 1
-                logger.warning(
-                    "%s and %s both have %r in %s: that of %s is used",
-                    merged.owners[key], server, key, kind.name, merged.owners[key],
-                )  # fmt: skip
-                continue
-            merged.entries[key] = text
-            merged.owners[key] = server
+    merged.entries, merged.owners, merged.collisions = merge_entries(
+        kind.name, _seen(kind, found, names, shows), logger
+    )
     parts = [{"ttlMs": one.ttl, "cacheScope": one.scope} for one in found.values()]
     merged.rest = modern(parts if is_whole else [*parts, {}])
     return merged
 
 
-def owner_of(uri: str, resources: MergedList | None, templates: MergedList | None) -> str | None:
-    """Return the server that lists a URI, else the first with a template that matches it."""
-    if resources is not None and uri in resources.owners:
-        return resources.owners[uri]
-    if templates is not None:
-        if uri in templates.owners:  # completions name the template itself
-            return templates.owners[uri]
-        for template, server in templates.owners.items():
-            if _matches(template, uri):
-                return server
-    return None
-
-
-def _matches(template: str, uri: str) -> bool:
-    try:
-        return _matcher(template).match(uri) is not None
-    except ValueError:  # not a template of RFC 6570
-        return False
-
-
-@functools.lru_cache(1024)
-def _matcher(template: str) -> Matcher:
-    return Matcher(UriTemplate(template), safe=False)
+def _seen(
+    kind: Kind,
+    found: dict[str, ServerListing],
+    names: dict[str, ShownNames],
+    shows: Callable[[str], bool] | None,
+) -> Iterator[tuple[str, str, Raw]]:
+    """The entries that the client sees: the server, the key and the text of each."""
+    for server, listing in found.items():
+        for key, text in listing.entries:
+            if kind.key != "name":
+                yield server, key, text
+                continue
+            shown = names[server].described(kind.name, key, text)
+            if shown is not None and (kind.name != "tools" or shows is None or shows(shown[0])):
+                yield server, *shown
 
 
 def modern(parts: Iterable[dict[str, Any]]) -> dict[str, Any]:

@@ -9,10 +9,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from wirespeed.errors import InvalidResponse, RemoteError, TransportError, WirespeedError
+from wirespeed.merging import Kind
 from wirespeed.protocol import codes
 from wirespeed.protocol.revisions import offers, understood
 from wirespeed.proxy.binding import Binding
-from wirespeed.proxy.merge.lists import Kind, ServerListing, ttl_of
+from wirespeed.proxy.merge.lists import ServerListing, ttl_of
 from wirespeed.proxy.own_requests import pages
 from wirespeed.proxy.upstream import ServerLost
 

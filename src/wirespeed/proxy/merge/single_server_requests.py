@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, TypeAlias
 import msgspec
 
 from wirespeed.errors import ProtocolError, RemoteError, WirespeedError
+from wirespeed.merging import KINDS, Kind, owner_of
 from wirespeed.protocol import codes
 from wirespeed.protocol.meta import TASKS_EXTENSION
 from wirespeed.protocol.revisions import LATEST_LEGACY, LATEST_MODERN, REVISIONS
 from wirespeed.proxy.isolation.legacy import MAX_SUBSCRIPTIONS
-from wirespeed.proxy.merge.lists import KINDS, Kind, owner_of
 from wirespeed.proxy.own_requests import params_of
 from wirespeed.server.http.headers import copy_of
 
@@ -152,7 +152,7 @@ class MergedRequests:
         self._client.start(message, self._find(message, uri, modern))
 
     def _owner(self, uri: str, *lists: MergedList | None) -> Offer | None:
-        owner = owner_of(uri, *lists)
+        owner = owner_of(uri, *(None if one is None else one.owners for one in lists))
         return next((one for one in self._client.offers if one.service.name == owner), None)
 
     async def offer_of(self, uri: str, catalog: MergedCatalog) -> Offer | None:
