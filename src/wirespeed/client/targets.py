@@ -14,10 +14,12 @@ import msgspec
 from msgspec.structs import force_setattr
 
 from wirespeed._exports import set_public_home
+from wirespeed.errors import HttpStatusError
+from wirespeed.protocol.structs import ExplainedStruct
 from wirespeed.transport.address import Address, is_loopback, parse
-from wirespeed.transport.options import HANDSHAKE, Names, check_headers, is_token
+from wirespeed.transport.options import HANDSHAKE, Names, User, check_headers, is_token
 from wirespeed.transport.schemes import SCHEMES, Speaks, names
-from wirespeed.transport.service import service_of
+from wirespeed.transport.service import Peer, service_of
 
 if TYPE_CHECKING:
     from ssl import SSLContext
@@ -68,7 +70,7 @@ _OURS = (
 )
 
 
-class _Remote(msgspec.Struct, frozen=True, dict=True):
+class _Remote(msgspec.Struct, metaclass=ExplainedStruct, frozen=True, dict=True):
     url: str
 
     SCHEMES: ClassVar[tuple[str, ...]]
@@ -404,17 +406,26 @@ def as_target(
     headers: Mapping[str, str] | None = None,
     token: str | None = None,
     auth: "Authorization | None" = None,
+    user: str | None = None,
 ) -> Target:
     """Return the target of a client from the arguments of its user. Nothing is launched or looked
-    up. TypeError, ValueError: the argument is not a target, or not one with headers."""
+    up. TypeError, ValueError: the argument is not a target, or not one with headers or a user."""
     from wirespeed.transport.child.command import Stdio
 
     if isinstance(target, (str, os.PathLike)):
         word = os.fspath(target)
         found = from_file(word)
-        if found is None:
+        if found is None and user is None:
             return from_url(word, headers, token, auth)
         target = found
+    if user is not None:
+        service = service_of(target)
+        if getattr(service, "subprotocol", None) != "mcp":
+            raise TypeError(
+                "user is for a client of a Server in this process: "
+                "elsewhere the server finds out who its client is"
+            )
+        target = ServedAs(service, user)
     if headers is not None or token is not None or auth is not None:
         raise TypeError(
             "headers, token and auth are for a client of a URL: Http and WebSocket have their own"
@@ -428,6 +439,41 @@ def as_target(
         "a target is Stdio(command, args), Http(url), WebSocket(url), Socket(url), a URL, a "
         f"FILE.py or a Server, not {type(target).__name__}"
     )
+
+
+class ServedAs:
+    """A server in this process, for a client that is one of its users, as a listener would have
+    found out: scopes are checked, and handlers see the user.
+
+    Args:
+        service: The service of the server.
+        user: The user.
+    """
+
+    def __init__(self, service: Any, user: str) -> None:
+        if not isinstance(user, str) or not user:
+            raise TypeError(f"user is a User or the name of one, not {user!r}")
+        self._service = service
+        self.user = user if isinstance(user, User) else User(user)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._service, name)
+
+    def __repr__(self) -> str:
+        return f"{self._service!r} as {str(self.user)!r}"
+
+    def connect(self, make_link: Any, **options: Any) -> Any:
+        """Serve the user. HttpStatusError: the user lacks a scope that every request needs."""
+        from wirespeed.transport.gate import digest
+
+        needed = getattr(getattr(self._service, "auth", None), "scopes", ())
+        if not self.user.scopes.issuperset(needed):
+            text = f"{self.name} needs the scopes {' '.join(needed)}"
+            raise HttpStatusError(f"{text}, which {self.user} lacks", 403, "Forbidden")
+        connection = self._service.connect(make_link, **options)
+        connection.peer = Peer("memory", self.user)
+        connection.principal = digest("user", self.user)
+        return connection
 
 
 _URL = re.compile(r"unix:|[\w+]+://")

@@ -11,7 +11,7 @@ refuse). Sources: client/elicitation, client/sampling, client/roots of each revi
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import msgspec
 from msgspec import UNSET, field
@@ -64,6 +64,8 @@ class ToolUseContent(
 ):
     """The model calls a tool (2025-11-25)."""
 
+    type: ClassVar[Literal["tool_use"]] = "tool_use"
+
     id: str
     name: str
     input: dict[str, Any]
@@ -74,6 +76,8 @@ class ToolResultContent(
     msgspec.Struct, tag_field="type", tag="tool_result", omit_defaults=True, rename="camel"
 ):
     """The result of the tool, for the `ToolUseContent` with that id (2025-11-25)."""
+
+    type: ClassVar[Literal["tool_result"]] = "tool_result"
 
     tool_use_id: str
     content: list[Block]

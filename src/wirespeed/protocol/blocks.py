@@ -6,18 +6,21 @@ of each revision. Audio is from 2025-03-26 on, links to resources from 2025-06-1
 a revision does not have is in `wirespeed.protocol.revisions`.
 """
 
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import msgspec
 from msgspec import field
 
 from wirespeed._exports import set_public_home
 from wirespeed.protocol.revisions import fit_struct, has_kind
+from wirespeed.protocol.structs import ExplainedStruct
 
 BYTES = (bytes, bytearray, memoryview)
 
 
-class Annotations(msgspec.Struct, omit_defaults=True, rename="camel", kw_only=True):
+class Annotations(
+    msgspec.Struct, metaclass=ExplainedStruct, omit_defaults=True, rename="camel", kw_only=True
+):
     """Hints on a block: who it is for, how important (0..1), ISO 8601 time of last change."""
 
     audience: list[Literal["user", "assistant"]] | None = None
@@ -29,7 +32,7 @@ class Annotations(msgspec.Struct, omit_defaults=True, rename="camel", kw_only=Tr
             raise ValueError(f"priority is between 0 and 1, not {self.priority}")
 
 
-class Icon(msgspec.Struct, omit_defaults=True, rename="camel"):
+class Icon(msgspec.Struct, metaclass=ExplainedStruct, omit_defaults=True, rename="camel"):
     """An icon: https or data URI, media type, sizes such as "48x48", theme (2025-11-25)."""
 
     src: str
@@ -39,7 +42,8 @@ class Icon(msgspec.Struct, omit_defaults=True, rename="camel"):
 
 
 class ContentBlock(msgspec.Struct, omit_defaults=True, rename="camel", kw_only=True):
-    """The members of all blocks: annotations, and ``_meta`` (2025-06-18)."""
+    """The members of all blocks: annotations, and ``_meta`` (2025-06-18). ``type`` of each class is
+    its name on the wire, such as ``"text"``."""
 
     annotations: Annotations | None = None
     meta: dict[str, Any] | None = field(default=None, name="_meta")
@@ -52,6 +56,8 @@ class ContentBlock(msgspec.Struct, omit_defaults=True, rename="camel", kw_only=T
 class Text(ContentBlock, tag_field="type", tag="text"):
     """Plain text."""
 
+    type: ClassVar[Literal["text"]] = "text"
+
     text: str
 
     def __post_init__(self) -> None:
@@ -59,8 +65,14 @@ class Text(ContentBlock, tag_field="type", tag="text"):
             raise TypeError(f"Text takes str, not {type(self.text).__name__}")
 
 
-class Image(ContentBlock, tag_field="type", tag="image"):
+class Image(ContentBlock, metaclass=ExplainedStruct, tag_field="type", tag="image"):
     """An image: its bytes (base64 on the wire) and media type, such as "image/png"."""
+
+    type: ClassVar[Literal["image"]] = "image"
+    _instead: ClassVar[dict[str, str]] = {
+        "format": 'write mime_type="image/png"',
+        "path": "write data=Path(…).read_bytes() and its mime_type",
+    }
 
     data: bytes
     mime_type: str
@@ -69,8 +81,14 @@ class Image(ContentBlock, tag_field="type", tag="image"):
         _check_bytes(self, self.data)
 
 
-class Audio(ContentBlock, tag_field="type", tag="audio"):
+class Audio(ContentBlock, metaclass=ExplainedStruct, tag_field="type", tag="audio"):
     """Sound: its bytes (base64 on the wire) and media type, such as "audio/wav" (2025-03-26)."""
+
+    type: ClassVar[Literal["audio"]] = "audio"
+    _instead: ClassVar[dict[str, str]] = {
+        "format": 'write mime_type="audio/wav"',
+        "path": "write data=Path(…).read_bytes() and its mime_type",
+    }
 
     data: bytes
     mime_type: str
@@ -82,7 +100,9 @@ class Audio(ContentBlock, tag_field="type", tag="audio"):
         return f"[audio: {self.mime_type}, {memoryview(self.data).nbytes} bytes]"
 
 
-class ResourceContents(msgspec.Struct, omit_defaults=True, rename="camel"):
+class ResourceContents(
+    msgspec.Struct, metaclass=ExplainedStruct, omit_defaults=True, rename="camel"
+):
     """The contents of a resource, or of a part of one: either *text* or *blob*.
 
     Attributes:
@@ -106,14 +126,18 @@ class ResourceContents(msgspec.Struct, omit_defaults=True, rename="camel"):
             _check_bytes(self, self.blob)
 
 
-class EmbeddedResource(ContentBlock, tag_field="type", tag="resource"):
+class EmbeddedResource(ContentBlock, metaclass=ExplainedStruct, tag_field="type", tag="resource"):
     """A resource sent along."""
+
+    type: ClassVar[Literal["resource"]] = "resource"
 
     resource: ResourceContents
 
 
-class ResourceLink(ContentBlock, tag_field="type", tag="resource_link"):
+class ResourceLink(ContentBlock, metaclass=ExplainedStruct, tag_field="type", tag="resource_link"):
     """A resource that the client may read or subscribe to (2025-06-18). *size* is in bytes."""
+
+    type: ClassVar[Literal["resource_link"]] = "resource_link"
 
     uri: str
     name: str
@@ -136,9 +160,14 @@ class UnknownContent(msgspec.Struct):
 
     data: dict[str, Any]
 
+    @property
+    def type(self) -> str:
+        """Its type on the wire."""
+        return str(self.data.get("type", "unknown"))
+
     def describe(self) -> str:
         """The text that stands for it when it is passed on: no revision is known to have it."""
-        return f"[{self.data.get('type', 'unknown')}]"
+        return f"[{self.type}]"
 
 
 def fit_block(block: ContentBlock | UnknownContent, version: str) -> ContentBlock:

@@ -7,7 +7,7 @@ import os
 import sys
 import types
 import typing
-from collections.abc import Iterable
+from collections.abc import Coroutine, Iterable
 from typing import Annotated, Any, Literal, Union
 
 import msgspec
@@ -128,6 +128,10 @@ def enc_hook(obj: Any) -> Any:
         return str.__str__(obj)  # of a class of its own, such as `wirespeed.User`
     if tp.__module__.partition(".")[0] == "pydantic":
         return sys.modules["pydantic_core"].to_jsonable_python(obj)
+    if isinstance(obj, Coroutine):
+        obj.close()  # else Python warns of it, too
+        name = getattr(obj, "__qualname__", "")
+        raise TypeError(f"the coroutine {name}() has no JSON form: was its await forgotten?")
     raise TypeError(f"{type_name(tp)} has no JSON form")
 
 

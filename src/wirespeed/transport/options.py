@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, TypedDict
 import msgspec
 
 from wirespeed._exports import set_public_home
+from wirespeed.protocol.structs import ExplainedStruct
 from wirespeed.transport.http.options import HttpOptions
 
 if TYPE_CHECKING:
@@ -137,7 +138,7 @@ OnRefused: TypeAlias = Callable[[HttpRequest, Refusal], object]
 Authenticate: TypeAlias = Callable[[HttpRequest], "Verdict | Awaitable[Verdict]"]
 
 
-class ListenOptions(msgspec.Struct, frozen=True, kw_only=True):
+class ListenOptions(msgspec.Struct, metaclass=ExplainedStruct, frozen=True, kw_only=True):
     """Options of listening. Times are seconds. ``tcp://`` and ``unix:`` have no handshake, so
     `serve` refuses the options of the handshake for them.
 

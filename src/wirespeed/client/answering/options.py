@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict
 
+from wirespeed.protocol.structs import nearest
+
 if TYPE_CHECKING:
     import os
 
@@ -65,12 +67,14 @@ class HandlerOptions(TypedDict, total=False):
     roots: RootsOption | None
 
 
-def answering_of(options: HandlerOptions) -> Answering | None:
-    """The handlers among a client's options; None without handlers. TypeError: an option is
-    unknown, or a value has the wrong type. ValueError: the options contradict each other."""
+def answering_of(options: HandlerOptions, others: Iterable[str] = ()) -> Answering | None:
+    """The handlers among a client's options; None without handlers. ``others``: the names of its
+    other options. TypeError: an option is unknown, or a value has the wrong type. ValueError: the
+    options contradict each other."""
     for name in options:
         if name not in HandlerOptions.__annotations__:
-            raise TypeError(f"Client() got an unexpected keyword argument {name!r}")
+            hint = nearest(name, (*HandlerOptions.__annotations__, *others))
+            raise TypeError(f"Client() got an unexpected keyword argument {name!r}; {hint}")
     if all(value is None or value is False for value in options.values()):
         return None
     from wirespeed.client.answering.answerer import Answering

@@ -85,6 +85,7 @@ def Depends(  # noqa: N802 - it stands in annotations
 
         db: Database = Depends(get_db)
         db: Annotated[Database, Depends(get_db)]
+        db: Depends(get_db)  # type checkers do not take this form
 
     The function is a provider as for `Server.provide` and need not be registered. Of one function
     and scope there is one value, however many parameters take it.
@@ -103,8 +104,10 @@ def Depends(  # noqa: N802 - it stands in annotations
 
 def dependency_of(annotation: Any, parameter: inspect.Parameter, where: str) -> Dependency | None:
     """The mark in a parameter's annotation or default, or None. DependencyError: there are
-    several."""
-    marks = [parameter.default]
+    several, or it is without its function."""
+    marks = [parameter.default, annotation]
+    if annotation is Depends:
+        raise DependencyError(f"{where}: write {parameter.name}: T = Depends(f)")
     if typing.get_origin(annotation) is Annotated:
         marks += annotation.__metadata__
     marks = [mark for mark in marks if isinstance(mark, Dependency)]

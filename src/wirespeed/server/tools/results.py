@@ -50,6 +50,7 @@ from wirespeed.errors import SignatureError
 from wirespeed.protocol.blocks import BYTES, Block, ContentBlock, Text, UnknownContent, fit_block
 from wirespeed.protocol.meta import passed_on
 from wirespeed.protocol.results import WRAP_MARKER, CallToolResult
+from wirespeed.protocol.structs import ExplainedStruct
 from wirespeed.schema.json_schema import (
     DEFS,
     build_schemas,
@@ -221,7 +222,7 @@ _PLAIN = frozenset({str, int, float, bool, dict})  # known at once to be none of
 # -- results that are given whole ------------------------------------------------------------------
 
 
-class ToolResult(msgspec.Struct, kw_only=True):
+class ToolResult(msgspec.Struct, metaclass=ExplainedStruct, kw_only=True):
     """A whole result, for full control.
 
     *content* is a block, a string, or a list of both; left out, it is the JSON of

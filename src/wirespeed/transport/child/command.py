@@ -20,6 +20,7 @@ import msgspec
 from msgspec.structs import force_setattr
 
 from wirespeed._exports import set_public_home
+from wirespeed.protocol.structs import ExplainedStruct
 from wirespeed.transport.options import Names
 
 StderrTarget: TypeAlias = "str | os.PathLike[str] | IO[bytes] | IO[str] | Callable[[str], object]"
@@ -86,7 +87,7 @@ def safe_environment(environ: Mapping[str, str] | None = None) -> dict[str, str]
     }
 
 
-class _Options(msgspec.Struct, frozen=True, kw_only=True):
+class _Options(msgspec.Struct, metaclass=ExplainedStruct, frozen=True, kw_only=True):
     stderr: StderrTarget = "inherit"
     inherit_env: bool = False
     restart: int = 0

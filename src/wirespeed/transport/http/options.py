@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 import msgspec
 
 from wirespeed._exports import set_public_home
+from wirespeed.protocol.structs import ExplainedStruct
 
 if TYPE_CHECKING:
     from wirespeed.transport.http.routes import HttpResponse
@@ -69,7 +70,7 @@ class EventStore(Protocol):
         """Release files and threads, at the end of a server. The store may be used again."""
 
 
-class HttpOptions(msgspec.Struct, frozen=True, kw_only=True):
+class HttpOptions(msgspec.Struct, metaclass=ExplainedStruct, frozen=True, kw_only=True):
     """Options of a server over HTTP: the ``http`` of `ListenOptions`. Times are seconds.
 
     What is said of sessions, streams and events concerns clients of 2025-11-25 and older. Newer

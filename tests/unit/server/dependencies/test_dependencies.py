@@ -194,6 +194,16 @@ def test_depends_as_a_default_is_depends_in_the_annotation(peer: Any, server: Se
     assert text_of(peer.result(call(7, "same", {"n": 3}))) == "3 True True for 7"
 
 
+def test_depends_may_be_the_annotation(peer: Any, server: Server) -> None:
+    @server.tool
+    async def label(db: Depends(get_db), n: int) -> str:  # type: ignore[valid-type]
+        return f"{db.name} {n}"  # type: ignore[attr-defined]
+
+    assert list(server.tools["label"].entry.inputSchema["properties"]) == ["n"]
+    with served(peer):
+        assert text_of(peer.result(call(7, "label", {"n": 3}))) == "for 7 3"
+
+
 def test_depends_comes_before_the_context(peer: Any, server: Server) -> None:
     """A parameter gets the value of its `Depends`, also where its type is Context."""
 

@@ -87,6 +87,15 @@ def test_only_requests_have_a_context(server: Server) -> None:
     assert "cannot use one of scope request (the context of a request)" in text
 
 
+def test_an_annotation_without_its_function_says_what_to_write(server: Server) -> None:
+    def takes(db: Depends) -> str:  # type: ignore[valid-type]
+        return ""
+
+    assert refused(lambda: server.add_tool(takes)).endswith(
+        "parameter 'db': write db: T = Depends(f)"
+    )
+
+
 def test_two_providers_of_one_type_are_refused(server: Server) -> None:
     server.provide(make_coroutine)
     text = refused(lambda: server.provide(make_plain))

@@ -369,6 +369,16 @@ def test_error_content_never_fails() -> None:
     assert json.loads(error_content("bad \ud800 \n é")) == texts("bad \\ud800 \n é")
 
 
+@every("annotation", [msgspec.UNSET, str, dict[str, Any], list[str], None])
+def test_a_forgotten_await_is_said(annotation: Any) -> None:
+    async def fetch() -> str:
+        return "never"
+
+    for value in (fetch(), {"a": fetch()}):
+        with pytest.raises(ResultError, match=r"the coroutine \S*fetch\(\) has no JSON form"):
+            plan_result(annotation, "result").encode(value)
+
+
 def test_values_without_a_json_form() -> None:
     with raises(ResultError):
         plan().encode([Opaque()])

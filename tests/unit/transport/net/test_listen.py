@@ -333,6 +333,26 @@ def test_stdio_has_no_options(run: Run) -> None:
         run(Server("x").serve(token="t"))
 
 
+@every(
+    ("options", "hint"),
+    [
+        ({"transport": "http"}, "run('http://127.0.0.1:8000/mcp')"),
+        ({"transport": "streamable-http", "port": 9}, "run('http://127.0.0.1:9/mcp')"),
+        ({"host": "::", "path": "x"}, "run('http://[::]:8000/x')"),
+        ({"transport": "ws", "host": "0.0.0.0"}, "run('ws://0.0.0.0:8000/mcp')"),
+        ({"url": "http://127.0.0.1:0/mcp", "port": 9}, "run('http://127.0.0.1:9/mcp')"),
+    ],
+)
+def test_parts_of_a_url_are_put_together(options: Any, hint: str) -> None:
+    with pytest.raises(TypeError, match=re.escape(hint)):
+        Server("x").run(**options)
+
+
+async def test_serving_takes_a_url_too() -> None:
+    with raises(TypeError):
+        await Server("x").serve(transport="stdio")  # type: ignore[call-arg]
+
+
 def test_what_is_shown_holds_no_secret() -> None:
     options = ListenOptions(token="s3cret", headers={"X": "s3cret"}, max_connections=3)
     assert repr(options) == "ListenOptions(token=…, headers=…, max_connections=3)"
