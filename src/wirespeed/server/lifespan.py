@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from wirespeed.errors import StartupError
 from wirespeed.server.dependencies.scope import LAST_WAIT, Scope, Shared
+from wirespeed.server.watchdog import WATCHDOG
 
 if TYPE_CHECKING:
     from wirespeed.server.service import McpService
@@ -150,7 +151,8 @@ class Life:
                 for child in self.service.mounts.servers():
                     await self._adopt(child)
                 self.begun.set_result(None)
-                await self._over.wait()
+                with WATCHDOG.watching(self.service):
+                    await self._over.wait()
             except BaseException:
                 if not self.begun.done():
                     await self._release_children()

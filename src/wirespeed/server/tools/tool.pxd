@@ -37,7 +37,7 @@ cdef class Tool(Operation):
     cdef public object tasks           # how calls become tasks (server.tasks.TaskTool), or None
     cdef How how
     cdef bint plain_text               # a str result is one text block and nothing else
-    cdef object function
+    cdef readonly object function      # what a call calls
     cdef object decode                 # bytes-like -> struct of the arguments
     cdef LongTexts texts               # where long ones are decoded apart; or None
     cdef tuple kwnames                 # None when there are none
