@@ -11,6 +11,7 @@ from wirespeed.client.targets import Socket as Socket
 from wirespeed.client.targets import WebSocket as WebSocket
 from wirespeed.client.tasks.calls import TASKS as TASKS
 from wirespeed.client.timeouts import CLIENT_DEFAULT as CLIENT_DEFAULT
+from wirespeed.config.clients import ClientGroup as ClientGroup
 from wirespeed.limits import Limits as Limits
 from wirespeed.schema.python_types import HeaderParam as HeaderParam
 from wirespeed.server.context import Context as Context

@@ -92,8 +92,12 @@ class Client:
         target: ``Stdio(command, args)``, ``Http(url)``, ``WebSocket(url)``, ``Socket(url)``, a URL
             (``http://…``, ``https://…``, ``ws://…``, ``wss://…``, ``unix:…``, ``tcp://…``) for one
             of these three, the path of a Python file (``FILE.py`` or ``FILE.py:NAME``), which
-            ``wirespeed serve`` serves, or a `Server` in this process.
+            ``wirespeed serve`` serves, or a `Server` in this process. The content of a
+            configuration file, or its servers by name, make a `ClientGroup`.
         headers, token, auth: As of `Http` and `WebSocket`, for a target that is their URL.
+        user: For a `Server` in this process: the `User` that the client is, or the name of one, as
+            if a listener had let the user in. Handlers see the user, and scopes are checked.
+            Without it, the client is that of stdio: nobody, who may do everything.
         era: ``"auto"`` sends ``server/discover`` first, to find out whether the server is modern
             (2026-07-28); ``"legacy"`` sends ``initialize`` at once; ``"modern"`` never falls back
             to ``initialize``. The era of the server is kept for restarts.
@@ -149,13 +153,30 @@ class Client:
 
     _delays = DELAYS
 
+    if not TYPE_CHECKING:
+
+        def __new__(cls, target=None, *args, **options):
+            if cls is Client and isinstance(target, Mapping):
+                from wirespeed import ClientGroup
+
+                return object.__new__(ClientGroup)
+            return object.__new__(cls)
+
     def __init__(
         self,
-        target: Stdio | Http | WebSocket | Socket | Server | str | PathLike[str],
+        target: Stdio
+        | Http
+        | WebSocket
+        | Socket
+        | Server
+        | str
+        | PathLike[str]
+        | Mapping[str, Any],
         *,
         headers: Mapping[str, str] | None = None,
         token: str | None = None,
         auth: Authorization | None = None,
+        user: str | None = None,
         era: Era = "auto",
         timeout: float | None = 60.0,
         handshake_timeout: float = 60.0,
@@ -196,11 +217,11 @@ class Client:
                 raise TypeError(f"capabilities[{top!r}] must be a mapping")
         from wirespeed import __version__
 
-        answering = answering_of(handlers)
+        answering = answering_of(handlers, Client.__init__.__kwdefaults__ or ())
         info = {"name": name, "version": version or __version__}
         declared = {**(capabilities or {}), **declared_extensions(extensions)}
         chain = tuple(middleware)
-        self.target = as_target(target, headers, token, auth)
+        self.target = as_target(target, headers, token, auth, user)
         self._identity = Identity(info, declared, log_level, answering)
         self._auto_start = auto_start
         self._cache = ResponseCache() if cache else None

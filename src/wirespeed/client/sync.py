@@ -37,6 +37,12 @@ R = TypeVar("R")
 T = TypeVar("T")
 
 
+def own(client: Client, method: Callable[Concatenate[Client, P], T]) -> Callable[P, T]:
+    """The method of a client, which a subclass may have replaced."""
+    found: Callable[P, T] = getattr(client, method.__name__)
+    return found
+
+
 def blocking(
     method: Callable[Concatenate[Client, P], Coroutine[Any, Any, T]],
 ) -> Callable[Concatenate[SyncClient, P], T]:
@@ -44,7 +50,7 @@ def blocking(
 
     @functools.wraps(method)
     def call(self: SyncClient, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return self._run(method(self._client, *args, **kwargs))
+        return self._run(own(self._client, method)(*args, **kwargs))
 
     return call
 
@@ -56,7 +62,7 @@ def iterating(
 
     @functools.wraps(method)
     def iterate(self: SyncClient, /, *args: P.args, **kwargs: P.kwargs) -> Iterator[T]:
-        yield from walk(self, method(self._client, *args, **kwargs))
+        yield from walk(self, own(self._client, method)(*args, **kwargs))
 
     return iterate
 
@@ -166,7 +172,7 @@ def wrapping(
 
     @functools.wraps(method)
     def call(self: SyncClient, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        return wrap(self, method(self._client, *args, **kwargs))
+        return wrap(self, own(self._client, method)(*args, **kwargs))
 
     return call
 
@@ -179,7 +185,7 @@ def opening(
 
     @functools.wraps(method)
     def call(self: SyncClient, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        return wrap(self, self._run(method(self._client, *args, **kwargs)))
+        return wrap(self, self._run(own(self._client, method)(*args, **kwargs)))
 
     return call
 

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from wirespeed._exports import set_public_home
 from wirespeed.config import shapes
 from wirespeed.config.entry import EntryReader, converted, join
-from wirespeed.config.servers import ServerConfig, Servers
+from wirespeed.config.servers import Servers
 from wirespeed.config.text import DuplicateKeys, Fault, Texts, is_there_twice, parse, twice_in
 from wirespeed.contents import contents_of
 from wirespeed.errors import ConfigError
@@ -156,10 +156,10 @@ def _place(document: dict[str, Any]) -> tuple[shapes.Place, dict[str, Any]]:
     raise Fault("", 'expected a key "mcpServers" (or "servers")')
 
 
-def load(path: str | os.PathLike[str]) -> dict[str, ServerConfig]:
+def load(path: str | os.PathLike[str]) -> Servers:
     """Reads a file: JSON, TOML (``.toml``) or YAML (``.yaml``, ``.yml``; it needs PyYAML). Returns
     its servers by name, in the file's order, those not enabled included. The KeyError of another
-    name lists the names.
+    name lists the names, and `Servers.clients` makes one client of all.
 
     An entry with a fault is a server that cannot be used: its ``problem`` says the place and what
     is expected there. The others are as good as ever.
@@ -176,7 +176,7 @@ def loads(
     source: str = "<string>",
     folder: str | os.PathLike[str] | None = None,
     environ: Mapping[str, str] | None = None,
-) -> dict[str, ServerConfig]:
+) -> Servers:
     """Like :func:`load`, for text: JSON, if the name does not end in ``.toml``, ``.yaml`` or
     ``.yml``.
 

@@ -12,6 +12,7 @@ from wirespeed.transport.options import Names
 from wirespeed.transport.schemes import public
 
 if TYPE_CHECKING:
+    from wirespeed import ClientGroup
     from wirespeed.auth.client.oauth import OAuth
     from wirespeed.auth.client.session import TokenGrant
     from wirespeed.client.client import Client
@@ -211,7 +212,8 @@ class ServerConfig(msgspec.Struct, frozen=True):
 
 
 class Servers(dict[str, ServerConfig]):
-    """The servers of one source."""
+    """The servers of one source by name, in its order. The KeyError of another name lists the
+    names."""
 
     def __init__(self, source: str) -> None:
         super().__init__()
@@ -219,6 +221,15 @@ class Servers(dict[str, ServerConfig]):
 
     def __missing__(self, name: object) -> Never:
         raise KeyError(f'{self._source} has no server "{name}"; it has {", ".join(self) or "none"}')
+
+    def clients(
+        self, *, at_once: int = 8, prefixes: Mapping[str, str] | None = None, **options: Any
+    ) -> "ClientGroup":
+        """All enabled servers as one client, not opened yet: see `wirespeed.ClientGroup`. Options
+        are those of `wirespeed.Client`, and go before the file's."""
+        from wirespeed import ClientGroup
+
+        return ClientGroup(self, at_once=at_once, prefixes=prefixes, **options)
 
 
 def _has_variable(texts: tuple[str, ...]) -> bool:
