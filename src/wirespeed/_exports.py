@@ -22,6 +22,7 @@ STUBS = {
     "wirespeed.config": "config/__init__.pyi",
     "wirespeed.transport": "transport/__init__.pyi",
     "wirespeed.types": "types.pyi",
+    "wirespeed.middleware": "middleware.pyi",
     "wirespeed.auth": "auth/__init__.pyi",
     "wirespeed.tasks": "tasks/__init__.pyi",
     "wirespeed.proxy": "proxy/__init__.pyi",

@@ -73,6 +73,7 @@ from wirespeed.server.catalog import Entry as Entry
 from wirespeed.server.catalog import PromptEntry as PromptEntry
 from wirespeed.server.catalog import ResourceEntry as ResourceEntry
 from wirespeed.server.catalog import TemplateEntry as TemplateEntry
+from wirespeed.server.catalog import ToolAnnotations as ToolAnnotations
 from wirespeed.server.catalog import ToolEntry as ToolEntry
 from wirespeed.server.extensions import ExtensionResult as ExtensionResult
 from wirespeed.server.middleware.functions import AskMiddleware as AskMiddleware

@@ -30,6 +30,7 @@ MODULES = (
     "wirespeed.ext.otel",
     "wirespeed.ext.prometheus",
     "wirespeed.litemcp",
+    "wirespeed.middleware",
     "wirespeed.tasks",
     "wirespeed.transport",
     "wirespeed.types",

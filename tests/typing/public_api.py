@@ -11,6 +11,7 @@ import msgspec
 import wirespeed
 from wirespeed import (
     Client,
+    ClientGroup,
     Context,
     Depends,
     HeaderParam,
@@ -22,7 +23,7 @@ from wirespeed import (
     core,
     types,
 )
-from wirespeed.config import ServerConfig, load
+from wirespeed.config import ServerConfig, Servers, load
 from wirespeed.errors import ToolError
 from wirespeed.litemcp import LiteClient, LiteServer, SyncLiteClient
 from wirespeed.types import (
@@ -377,8 +378,13 @@ async def features() -> None:
                         assert_type(event, PromptsChanged | ResourcesChanged | Overflowed | Notice)
 
 
-def configuring() -> None:
-    assert_type(load("servers.json"), dict[str, ServerConfig])
+async def configuring() -> None:
+    assert_type(load("servers.json"), Servers)
+    assert_type(load("servers.json")["a"], ServerConfig)
+    async with load("servers.json").clients(at_once=2) as many:
+        assert_type(many, ClientGroup)
+        assert_type(many["a"], Client)
+        assert_type(await many.list_tools(), list[ToolInfo])
 
 
 def engine() -> None:

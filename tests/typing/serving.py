@@ -23,6 +23,7 @@ from wirespeed import (
     User,
 )
 from wirespeed.core import Lease
+from wirespeed.middleware import CacheResults, LimitRate, LimitResponses, Retry, Timing
 from wirespeed.tasks import (
     MemoryTaskStore,
     Page,
@@ -66,6 +67,7 @@ from wirespeed.types import (
     SamplingMessage,
     ServerRequest,
     Text,
+    ToolAnnotations,
     ToolChoice,
     ToolEntry,
     ToolResult,
@@ -101,6 +103,22 @@ async def never_none(request: InboundRequest, call_next: CallNext) -> Reply:
     assert reply is not None
     assert_type(reply.data, bytes)
     return Reply.result({"content": []})
+
+
+server.add_middleware(Timing(slow=1.0))
+server.add_middleware(LimitRate(10, burst=20, by=lambda request: request.peer))
+server.add_middleware(CacheResults(60, tools=["search"], resources=True))
+server.add_middleware(LimitResponses(100_000, cut=True))
+server.add_middleware(Retry(["search"], when=lambda failure: isinstance(failure, Reply)))
+
+
+@server.tool(annotations=ToolAnnotations(readOnlyHint=True))
+async def kinds(block: Text | Image) -> str:
+    if block.type == "text":
+        assert_type(block, Text)
+        return block.text
+    assert_type(block, Image)
+    return block.mime_type
 
 
 @server.add_ask_middleware

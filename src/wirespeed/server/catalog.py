@@ -6,8 +6,18 @@ each feature are in `wirespeed.server.feature_catalogs` and `wirespeed.server.to
 """
 
 import base64
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, NoReturn, Protocol, TypeAlias, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Generic,
+    NamedTuple,
+    NoReturn,
+    Protocol,
+    TypeAlias,
+    TypedDict,
+    TypeVar,
+)
 
 import msgspec
 
@@ -17,6 +27,7 @@ from wirespeed.protocol import codes
 from wirespeed.protocol.blocks import Annotations, Icon
 from wirespeed.protocol.meta import check_json
 from wirespeed.protocol.revisions import Revision
+from wirespeed.protocol.structs import nearest
 from wirespeed.server.requests.reply import Body
 
 if TYPE_CHECKING:
@@ -32,6 +43,25 @@ _encode = msgspec.json.Encoder().encode
 
 
 # -- entries --------------------------------------------------------------------------------------
+
+
+class ToolAnnotations(TypedDict, total=False):
+    """The annotations of a tool (server/tools, "ToolAnnotations"): hints for its users, which prove
+    nothing. A call makes a dict: ``ToolAnnotations(readOnlyHint=True)``.
+
+    Attributes:
+        title: A name for people.
+        readOnlyHint: It changes nothing.
+        destructiveHint: It may delete or overwrite; true by default.
+        idempotentHint: A second call with the same arguments changes nothing more.
+        openWorldHint: It deals with things outside, such as the Web; true by default.
+    """
+
+    title: str
+    readOnlyHint: bool
+    destructiveHint: bool
+    idempotentHint: bool
+    openWorldHint: bool
 
 
 class ToolEntry(msgspec.Struct, omit_defaults=True):
@@ -132,10 +162,7 @@ def check_options(where: str, given: Mapping[str, Any], known: type) -> None:
     names = known.__annotations__
     for name in given:
         if name not in names:
-            import difflib
-
-            near = difflib.get_close_matches(name, names, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"the options are {', '.join(names)}"
+            hint = nearest(name, names)
             raise TypeError(f"{where} got an unexpected keyword argument {name!r}; {hint}")
 
 
@@ -152,6 +179,7 @@ class Catalog(Generic[T]):
 
     Attributes:
         items: What was registered, by key; always the same dict, to be read only.
+        tags: The tags of what has some, by key.
 
     Entries may be added and removed from any thread: each step on the dicts is one step.
     """
@@ -167,6 +195,7 @@ class Catalog(Generic[T]):
         changed: Callable[[], None],
     ) -> None:
         self.items: dict[str, T] = {}
+        self.tags: dict[str, frozenset[str]] = {}
         self._entries: dict[str, Any] = {}
         self._kind = kind
         self._member = member
@@ -189,14 +218,17 @@ class Catalog(Generic[T]):
         """Return what is registered under a key; None if nothing is."""
         return self.items.get(key)
 
-    def add(self, key: str, entry: Any, item: T) -> None:
+    def add(self, key: str, entry: Any, item: T, tags: Iterable[str] = ()) -> None:
         """Register ``item``, shown as ``entry`` (a struct), from any thread.
 
         Raises:
             ValueError: The key is taken, here or where the list shows as well, or a text of the
                 entry is not valid.
-            TypeError: A member of the entry has no JSON form.
+            TypeError: A member of the entry has no JSON form, or the tags are one string.
         """
+        if isinstance(tags, str):
+            raise TypeError(f"tags of {self._kind} {key!r} are a list of strings, not one string")
+        kept = frozenset(tags)
         try:
             _encode(entry)
         except (UnicodeEncodeError, TypeError):
@@ -208,16 +240,20 @@ class Catalog(Generic[T]):
                 f"there is a {self._kind} {key!r} already: remove_{noun}({key!r}) first, "
                 f"or give this one another {'URI' if noun == 'resource' else 'name'}"
             )
+        if kept:
+            self.tags[key] = kept
         self._entries[key] = entry
         try:
             self._change()
         except ValueError:
+            self.tags.pop(key, None)
             del self._entries[key], self.items[key]
             raise
 
     def remove(self, key: str) -> T:
         """Remove an item. KeyError: there is none under this key."""
         item = self.items.pop(key)
+        self.tags.pop(key, None)
         del self._entries[key]
         self._change()
         return item

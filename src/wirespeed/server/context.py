@@ -6,7 +6,7 @@ import logging
 import math
 import os
 import threading
-from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
 import msgspec
@@ -252,6 +252,52 @@ class Context:
             )
         state: State = self._call.connection.state
         return state
+
+    async def enable(self, *, tags: Iterable[str] = (), names: Iterable[str] = ()) -> None:
+        """Show the client of this session what has one of these tags or names (URIs of resources),
+        whatever was disabled before, and tell it that its lists changed. What a `filter` hides
+        stays hidden.
+
+        Raises:
+            Unsupported: As of `session_state`. For clients of 2026-07-28 there is
+                ``Server(filter=…)``.
+            ValueError: Nothing is named, or nothing that is registered has such a tag or name.
+        """
+        self._show(True, tags, names)
+
+    async def disable(self, *, tags: Iterable[str] = (), names: Iterable[str] = ()) -> None:
+        """Hide it from the client of this session. Otherwise as `enable`."""
+        self._show(False, tags, names)
+
+    def _show(self, shown: bool, tags: Iterable[str], names: Iterable[str]) -> None:
+        from wirespeed.server.permissions import Shown, checked_words
+
+        self._check_thread("change what a session shows")
+        state = self._session()
+        connection = self._call.connection
+        chosen = checked_words(tags, names)
+        kinds = connection.service.visibility.touched(*chosen)
+        if not kinds:
+            raise ValueError(f"nothing has the tags {chosen[0]} or the names {chosen[1]}")
+        said = Shown() if state.shown is None else state.shown
+        said.say(shown, *chosen)
+        state.shown = said
+        self._seen_changed(kinds)
+
+    async def reset_visibility(self) -> None:
+        """Forget what was enabled and disabled for this session. Unsupported: as of
+        `session_state`."""
+        self._check_thread("change what a session shows")
+        state = self._session()
+        if state.shown is not None:
+            state.shown = None
+            self._seen_changed(("tools", "prompts", "resources"))
+
+    def _seen_changed(self, kinds: Iterable[str]) -> None:
+        connection: Any = self._call.connection
+        connection.forget_tools()
+        for kind in kinds:
+            connection.changes.list_changed(kind)
 
     async def read_resource(self, uri: str) -> ReadResourceResult:
         """Read a resource of this `server`, as a call of its function within this request: the

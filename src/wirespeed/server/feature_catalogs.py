@@ -63,7 +63,7 @@ class PromptCatalog(Catalog["Prompt"]):
 
         check_options("add_prompt()", options, PromptOptions)
         prompt = make_prompt(self._service, function, options)
-        self.add(prompt.key, prompt.entry, prompt)
+        self.add(prompt.key, prompt.entry, prompt, options.get("tags", ()))
         self._service.enable("prompts")
         prompt.registered(self._service)
         return prompt
@@ -111,11 +111,12 @@ class ResourceCatalog:
 
         check_options("add_resource()", options, ResourceOptions)
         made = make_resource(self._service, uri, content, options)
+        tags = options.get("tags", ())
         if isinstance(made, ResourceTemplate):
-            self.templates.add(made.key, made.entry, made)
+            self.templates.add(made.key, made.entry, made, tags)
             made.registered(self._service)
         else:
-            self.fixed.add(made.uri, made.entry, made)
+            self.fixed.add(made.uri, made.entry, made, tags)
         self._service.enable("resources")
         return made
 
@@ -175,7 +176,7 @@ class ResourceCatalog:
     def hides(self, uri: str, connection: Serving) -> bool:
         """Whether there is a resource under a URI, and the client does not see it."""
         return (
-            self._visibility.limited
+            (self._visibility.limited or connection.state.shown is not None)
             and self.find(uri) is not None
             and self.find(uri, connection) is None
         )

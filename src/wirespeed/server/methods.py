@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from wirespeed._core.envelope import Message
     from wirespeed.server.asking.asker import OnProgress
     from wirespeed.server.discovery import ServerDiscovery
+    from wirespeed.server.permissions import Shown
     from wirespeed.server.requests.call import Call, Serving
     from wirespeed.server.requests.operation import Handler
 
@@ -101,6 +102,7 @@ class State:
         "progress",
         "session",
         "session_id",
+        "shown",
     )
 
     def __init__(self) -> None:
@@ -112,6 +114,7 @@ class State:
         self.progress: dict[int | str, OnProgress] = {}  # of our questions, by token
         self.session: dict[str, Any] | None = None  # made when a handler first wants it
         self.session_id: str | None = None  # the same
+        self.shown: Shown | None = None  # what was enabled and disabled for the session
 
 
 # -- eras -----------------------------------------------------------------------------------------

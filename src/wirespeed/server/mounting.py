@@ -109,7 +109,8 @@ class Mount:
                 self._hide(name, shown.pop(inner))
             for inner, (key, entry, item) in self._new(name).items():
                 shown[inner] = (key, entry, item)
-                self.outer.catalog(name).add(key, entry, item)
+                tags = self.inner.catalog(name).tags.get(inner, ())
+                self.outer.catalog(name).add(key, entry, item, tags)
         for feature in (kind, "completions"):
             if feature != "tools" and self.inner.discovery.offered(feature):
                 self.outer.enable(feature)

@@ -1,20 +1,21 @@
 """Permissions of clients: the scopes that a request needs (``scopes=`` of tools, prompts, resources
-and templates), and the entries that a list shows (``Server(filter=…)`` and
-`ResourceServer.filter_lists`)."""
+and templates), and the entries that a list shows (``Server(filter=…)``,
+`ResourceServer.filter_lists`, and what was disabled by name or tag, for all or for a session)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
-from wirespeed.errors import ProtocolError
+from wirespeed.errors import LimitExceeded, ProtocolError
 from wirespeed.protocol import codes
+from wirespeed.server.requests.call import Call
 from wirespeed.transport.loop import is_coroutine_function
 
 if TYPE_CHECKING:
     from wirespeed.auth.resource_server import ResourceServer
     from wirespeed.server.catalog import Catalog, Entry, Shows
-    from wirespeed.server.requests.call import Call, Serving
+    from wirespeed.server.requests.call import Serving
     from wirespeed.transport.options import User
 
 Filter: TypeAlias = "Callable[[User | None, Entry], bool]"
@@ -64,8 +65,52 @@ class Mounted(Protocol):
     def inner_item(self, name: str, key: str) -> tuple[str, Any] | None: ...
 
 
+# Names and tags for which a session or a server keeps what was said.
+MAX_RULES = 10_000
+
+
+class Shown:
+    """What was enabled and disabled by names and tags. What was said last decides."""
+
+    def __init__(self) -> None:
+        self._said: dict[tuple[str, str], bool] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._said)
+
+    def say(self, shown: bool, tags: Iterable[str], names: Iterable[str]) -> None:
+        """Enable or disable what has one of these tags or names. LimitExceeded: too many were
+        named."""
+        said = dict(self._said)
+        for rule in (*(("tag", tag) for tag in tags), *(("name", name) for name in names)):
+            said.pop(rule, None)
+            said[rule] = shown
+        if len(said) > MAX_RULES:
+            raise LimitExceeded(f"more than {MAX_RULES} names and tags were enabled or disabled")
+        self._said = said  # at once, for other threads
+
+    def verdict(self, key: str, tags: Collection[str]) -> bool | None:
+        """Whether an entry was enabled (True) or disabled (False) last; None: neither."""
+        for (kind, word), shown in reversed(self._said.items()):
+            if word in tags if kind == "tag" else word == key:
+                return shown
+        return None
+
+
+def checked_words(tags: Iterable[str], names: Iterable[str]) -> tuple[list[str], list[str]]:
+    """The tags and the names to enable or disable. TypeError, ValueError: there are none."""
+    for what, words in (("tags", tags), ("names", names)):
+        if isinstance(words, str):
+            raise TypeError(f"{what} is a list of strings, not one string")
+    found = list(tags), list(names)
+    if not any(found):
+        raise ValueError("say which: tags=[…] or names=[…]")
+    return found
+
+
 class Visibility:
-    """The filter of one server, and those of the servers that are mounted on it.
+    """The filter of one server, and those of the servers that are mounted on it; what was enabled
+    and disabled.
 
     Args:
         filter: The server's own filter.
@@ -92,12 +137,14 @@ class Visibility:
         self._auth = auth
         self._catalog = catalog
         self._mounts = mounts
+        self.shown = Shown()
 
     @property
     def limited(self) -> bool:
-        """Whether there is a filter, here or at a mounted server."""
+        """Whether somebody may not see something, here or of a mounted server."""
         return (
             self._filter is not None
+            or bool(self.shown)
             or (self._auth is not None and self._auth.filter_lists)
             or any(mount.visibility.limited for mount in self._mounts)
         )
@@ -105,26 +152,51 @@ class Visibility:
     def of(self, name: str, client: Call | Serving) -> Shows | None:
         """A function that tells whether a client sees an entry of the list ``name``; None without a
         filter, where everyone sees everything. ``client``: its request, or its connection."""
-        if not self.limited:
+        connection = client.connection if isinstance(client, Call) else client
+        session: Shown | None = connection.state.shown
+        if session is None and not self.limited:
             return None
         user = None if client.peer is None else client.peer.user
         if self._auth is None or not self._auth.filter_lists or client.peer is None:
-            return lambda key, entry: self._shows(name, key, entry, user)
+            return lambda key, entry: self._shows(name, key, entry, user, session)
         items = self._catalog(name).items
 
         def permits(key: str, entry: Any) -> bool:
             item = items.get(key)
             needed = None if item is None else item.scopes
-            return grants(user, needed) and self._shows(name, key, entry, user)
+            return grants(user, needed) and self._shows(name, key, entry, user, session)
 
         return permits
+
+    def touched(self, tags: Collection[str], names: Collection[str]) -> list[str]:
+        """The kinds of lists ("tools", "prompts", "resources") that have entries with one of these
+        tags or names."""
+        found: dict[str, None] = {}
+        for name in ("tools", "prompts", "resources", "templates"):
+            catalog = self._catalog(name)
+            tagged = any(not kept.isdisjoint(tags) for kept in list(catalog.tags.values()))
+            if tagged or any(key in catalog for key in names):
+                found["resources" if name == "templates" else name] = None
+        return list(found)
 
     def hides(self, name: str, key: str, item: Any, client: Call | Serving) -> bool:
         """Whether a client does not see what is registered under a key of the list ``name``."""
         shows = self.of(name, client)
         return shows is not None and not shows(key, item.entry)
 
-    def _shows(self, name: str, key: str, entry: Any, user: User | None) -> bool:
+    def _shows(
+        self, name: str, key: str, entry: Any, user: User | None, session: Shown | None
+    ) -> bool:
+        tags = self._catalog(name).tags.get(key, ())
+        said = None if session is None else session.verdict(key, tags)
+        return said is not False and self._lets(name, key, entry, user, said is True)
+
+    def _lets(self, name: str, key: str, entry: Any, user: User | None, enabled: bool) -> bool:
+        """``enabled``: Whether the session has it, whatever was disabled for all."""
+        if not enabled and self.shown:
+            tags = self._catalog(name).tags.get(key, ())
+            if self.shown.verdict(key, tags) is False:
+                return False
         if self._filter is not None:
             shown = self._filter(user, entry)
             if not isinstance(shown, bool):  # a forgotten `return` must not show or hide anything
@@ -135,5 +207,7 @@ class Visibility:
             found = mount.inner_item(name, key)
             if found is not None:
                 inner, item = found
-                return item is not None and mount.visibility._shows(name, inner, item.entry, user)
+                return item is not None and mount.visibility._lets(
+                    name, inner, item.entry, user, enabled
+                )
         return True

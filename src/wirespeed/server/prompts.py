@@ -71,6 +71,7 @@ class PromptOptions(LimitOptions, total=False):
     icons: Iterable[Icon] | None
     meta: Mapping[str, Any] | None
     scopes: Iterable[str]
+    tags: Iterable[str]
 
 
 class PromptResult(msgspec.Struct, kw_only=True):

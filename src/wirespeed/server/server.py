@@ -239,6 +239,8 @@ class Server:
             name, title, description: Instead of the function's own name and docstring.
             annotations: Hints such as ``{"readOnlyHint": True}`` (server/tools).
             icons, meta: For tools/list.
+            tags: Words by which `disable` and `Context.enable` find the tool. Clients do not see
+                them.
             structured: Whether results have structured content; by default the return type decides.
             extra: ``"forbid"`` refuses arguments that are not parameters, and the input schema says
                 so; ``"ignore"`` drops them. By default the server's. Nested types follow their own
@@ -467,6 +469,7 @@ class Server:
                 `wirespeed.server.requests.launchers`.
             queue: The most calls that wait beyond these, 100 by default; more get error -31000.
             scopes: As of `add_tool`. Completions need them, too.
+            tags: As of `add_tool`.
 
         Raises:
             SignatureError: The signature cannot be a prompt's; the text is the reason.
@@ -586,10 +589,46 @@ class Server:
         """
         return self._service.running()
 
+    # -- what is shown ---------------------------------------------------------------------------
+
+    def disable(self, *, tags: Iterable[str] = (), names: Iterable[str] = ()) -> None:
+        """Hide the tools, prompts, resources and templates that have one of these tags or names
+        (URIs of resources) from all clients, those that are registered later, too. Requests for
+        them are answered as for what does not exist. `Context.enable` shows them to one session.
+        What was said last, of a name or a tag, decides.
+        """
+        self._service.show(False, tags, names)
+
+    def enable(self, *, tags: Iterable[str] = (), names: Iterable[str] = ()) -> None:
+        """Show what `disable` hid."""
+        self._service.show(True, tags, names)
+
     # -- mounting --------------------------------------------------------------------------------
 
+    @overload
     def mount(
         self, prefix: str, other: Server, *, separator: str = "_", uri_prefix: str = ""
+    ) -> None: ...
+
+    @overload
+    def mount(
+        self,
+        other: Server,
+        /,
+        *,
+        namespace: str | None = None,
+        separator: str = "_",
+        uri_prefix: str = "",
+    ) -> None: ...
+
+    def mount(
+        self,
+        prefix: str | Server,
+        other: Server | None = None,
+        *,
+        namespace: str | None = None,
+        separator: str = "_",
+        uri_prefix: str = "",
     ) -> None:
         """Show what another server offers, under a prefix.
 
@@ -604,6 +643,7 @@ class Server:
         Args:
             prefix: Stands before the names of tools and prompts; "" for none.
             other: The server.
+            namespace: The prefix where the server comes first: ``mount(other, namespace="calc")``.
             separator: Stands between prefix and name.
             uri_prefix: Stands before the URIs of resources and templates, such as ``"calc+"``,
                 which makes ``config://app`` ``calc+config://app``. By default they stay as they
@@ -613,7 +653,14 @@ class Server:
             ValueError: A name or a URI is taken; then nothing is mounted. The same is raised, at
                 ``other``, for what is registered there later.
         """
-        if not isinstance(other, Server):
+        if isinstance(prefix, Server) and other is None:
+            other = prefix
+            prefix = "" if namespace is None else namespace
+        elif namespace is not None:
+            raise TypeError(
+                "mount(prefix, server) and mount(server, namespace=…): write one of them"
+            )
+        if not isinstance(other, Server) or not isinstance(prefix, str):
             raise TypeError("mount(prefix, server): the prefix comes first, then the server")
         from wirespeed.server.mounting import Mount
 
@@ -731,8 +778,8 @@ class Server:
 
         Options are those of `wirespeed.serve` and `wirespeed.ListenOptions`.
         """
+        _check_options(url, options)
         if url is None:
-            _check_stdio(options)
             from wirespeed.transport.stdio import serve_stdio
 
             await serve_stdio(self._service)
@@ -759,14 +806,23 @@ class Server:
 
         return AsgiApp(self._service, path, ListenOptions(**options))
 
-    def run(self, url: str | None = None, **options: Unpack[RunOptions]) -> None:
+    def run(
+        self,
+        url: str | None = None,
+        *,
+        transport: Literal["stdio"] | None = None,
+        **options: Unpack[RunOptions],
+    ) -> None:
         """`serve` on a new event loop, on uvloop where it is installed, until the client leaves or
         the process gets SIGINT or SIGTERM.
 
-        Options are those of `wirespeed.run`: ``workers``, and all of `serve`.
+        Options are those of `wirespeed.run`: ``workers``, and all of `serve`. ``transport="stdio"``
+        says in words what no URL says; every other transport has a URL.
         """
+        if transport is not None and (transport != "stdio" or url is not None):
+            options = {**options, "transport": transport}  # type: ignore[typeddict-unknown-key]
+        _check_options(url, options)
         if url is None:
-            _check_stdio(options)
             from wirespeed.transport.loop import run
 
             run(self.serve())
@@ -798,8 +854,26 @@ def _decorate(
     return decorate if function is None else decorate(function)  # type: ignore[arg-type]
 
 
-def _check_stdio(options: Mapping[str, object]) -> None:
-    if options:
+# Arguments of other libraries that are parts of a URL here.
+_OF_URL = ("transport", "host", "port", "path")
+_SCHEMES_BY_NAME = {"ws": "ws", "websocket": "ws"}
+
+
+def _check_options(url: str | None, options: Mapping[str, object]) -> None:
+    """TypeError: an option is a part of the URL. ValueError: there are options without a URL."""
+    parts = [name for name in _OF_URL if name in options]
+    if parts:
+        if url is None and options.get("transport") == "stdio":
+            hint = "run() without arguments serves on stdio"
+        else:
+            scheme = _SCHEMES_BY_NAME.get(str(options.get("transport")), "http")
+            host, port = str(options.get("host", "127.0.0.1")), options.get("port", 8000)
+            host = f"[{host}]" if ":" in host else host
+            path = str(options.get("path", "/mcp")).lstrip("/")
+            place = f"{scheme}://{host}:{port}/{path}"
+            hint = f"write a URL instead: run({place!r})"
+        raise TypeError(f"{', '.join(parts)}: {hint}")
+    if url is None and options:
         raise ValueError(f"{', '.join(options)}: options go with a URL, not with stdio")
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +18,7 @@ from wirespeed.server.discovery import ServerDiscovery
 from wirespeed.server.extensions import ExtensionCatalog
 from wirespeed.server.feature_catalogs import PromptCatalog, ResourceCatalog
 from wirespeed.server.middleware.stack import MiddlewareStack
-from wirespeed.server.permissions import Visibility
+from wirespeed.server.permissions import Visibility, checked_words
 from wirespeed.server.requests.launchers import Threads
 from wirespeed.server.tasks.catalog import Tasks
 from wirespeed.server.tools.catalog import ToolCatalog
@@ -189,6 +189,19 @@ class McpService:
                 connection.changes.resource_updated(uri)
         for mount in self.mounts.elsewhere:
             mount.outer.resource_updated(mount.uri(uri))
+
+    def show(self, shown: bool, tags: Iterable[str], names: Iterable[str]) -> None:
+        """Enable or disable entries for all clients; from any thread."""
+        chosen = checked_words(tags, names)
+        self.visibility.shown.say(shown, *chosen)
+        self._seen_changed(self.visibility.touched(*chosen))
+
+    def _seen_changed(self, kinds: Iterable[str]) -> None:
+        """Clients see other entries of lists, here and where this server is mounted."""
+        for kind in kinds:
+            self.list_changed(kind)
+        for mount in self.mounts.elsewhere:
+            mount.outer._seen_changed(kinds)
 
     def enable(self, feature: str) -> None:
         """Offer "prompts", "resources" or "completions" from now on, here and where this server is

@@ -66,6 +66,7 @@ class FolderOptions(TypedDict, total=False):
     cache_scope: str | None
     timeout: float | None
     scopes: Iterable[str]
+    tags: Iterable[str]
 
 
 class ResourceOptions(FolderOptions, LimitOptions, total=False):

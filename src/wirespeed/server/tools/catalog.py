@@ -46,6 +46,7 @@ class CommonToolOptions(LimitOptions, total=False):
     task: TaskSupport
     task_after: float | None
     scopes: Iterable[str]
+    tags: Iterable[str]
 
 
 class ToolOptions(CommonToolOptions, total=False):
@@ -165,7 +166,7 @@ class ToolCatalog(Catalog[Tool]):
         )
         tool.owner = self._service
         tool.scopes = checked_scopes(options.get("scopes", ())) or None
-        self.add(tool.name, tool.entry, tool)
+        self.add(tool.name, tool.entry, tool, options.get("tags", ()))
         return tool
 
     def arguments(self) -> list[tuple[str, Any]]:
@@ -199,11 +200,27 @@ def _entry(
         description=options.get("description"),
         inputSchema=input_schema,
         outputSchema=None if output_schema is None else dict(output_schema),
-        annotations=options.get("annotations"),
+        annotations=_hints(options.get("annotations")),
         icons=None if icons is None else list(icons),
         meta=check_meta(options.get("meta")),
         execution=None if task == "forbidden" else {"taskSupport": task},
     )
+
+
+# The names that some SDKs have for the members of `ToolAnnotations` in Python.
+_HINTS = {
+    "read_only_hint": "readOnlyHint",
+    "destructive_hint": "destructiveHint",
+    "idempotent_hint": "idempotentHint",
+    "open_world_hint": "openWorldHint",
+}
+
+
+def _hints(annotations: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+    """The annotations of a tool by their names on the wire."""
+    if annotations is None or annotations.keys().isdisjoint(_HINTS):
+        return annotations
+    return {_HINTS.get(name, name): value for name, value in annotations.items()}
 
 
 def limit_tool(

@@ -278,7 +278,27 @@ def test_what_is_taken_away_where_it_shows_stays_away(server: Server) -> None:
     assert server.tools == {}
 
 
+def test_the_server_may_come_first(server: Server) -> None:
+    server.mount(calculator(), namespace="calc")
+    assert list(server.tools) == ["calc_add"]
+    other = calculator()
+    other.remove_resource("calc://about")
+    other.remove_resource("calc://fixed")
+    other.remove_resource("calc://table/{n}")
+    server.mount(other)
+    assert list(server.tools) == ["calc_add", "add"]
+
+
 # -- what is refused ------------------------------------------------------------------------------
+
+
+def test_a_prefix_is_given_once(server: Server) -> None:
+    with raises(TypeError):
+        server.mount("calc", calculator(), namespace="calc")  # type: ignore[call-overload]
+    with raises(TypeError):
+        server.mount(calculator(), namespace=5)  # type: ignore[call-overload]
+    with raises(TypeError):
+        server.mount("calc")  # type: ignore[call-overload]
 
 
 def nothing() -> str:
