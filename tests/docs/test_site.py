@@ -70,3 +70,12 @@ def test_troubleshooting_quotes_what_is_said() -> None:
     for quote in quotes:
         for part in filter(None, map(str.strip, quote.split("…"))):
             assert part in said, quote
+
+
+def test_each_picture_is_shown_and_fits_both_schemes() -> None:
+    pages = "\n".join(path.read_text(encoding="utf-8") for path in DOCS.rglob("*.md"))
+    for picture in (DOCS / "images").glob("*.svg"):
+        assert f"images/{picture.name}" in pages, picture.name
+        text = picture.read_text(encoding="utf-8")
+        if re.search(r"-(light|dark)$", picture.stem) is None:
+            assert "prefers-color-scheme: dark" in text and "<title id=" in text, picture.name

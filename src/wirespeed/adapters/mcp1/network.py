@@ -40,8 +40,8 @@ async def connect(
     """Connect to a server: the streams for a `ClientSession`.
 
     Args:
-        target: ``ws://…``, ``wss://…``, ``unix:…`` or ``tcp://…``; or a `wirespeed.types.WebSocket`
-            or `wirespeed.types.Socket`, which may have headers, tokens and logins; or the
+        target: ``ws://…``, ``wss://…``, ``unix:…`` or ``tcp://…``; or a `wirespeed.WebSocket`
+            or `wirespeed.Socket`, which may have headers, tokens and logins; or the
             `StdioServerParameters` of a program.
         limits: The limits of the connection.
 
