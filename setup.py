@@ -1,5 +1,9 @@
 """Build of the compiled modules; everything else is in pyproject.toml.
 
+A wheel of `wirespeed` leaves out what belongs to `wirespeed-core` (``core/pyproject.toml``). What
+is compiled beside its sources is all of it. The source distribution of the core, which has this
+file too, holds nothing else.
+
 WIRESPEED_BUILD   release (default) | debug | trace | asan; see CONTRIBUTING.md
 WIRESPEED_ONLY    comma-separated module names to build, for daily work
                   (e.g. ``wirespeed._core.slab,wirespeed._core.outbox``)
@@ -10,6 +14,8 @@ import shlex
 import subprocess
 import sys
 import sysconfig
+import tomllib
+from fnmatch import fnmatch
 from pathlib import Path
 
 if sys.platform == "win32":
@@ -30,6 +36,14 @@ ROOT = Path("src")
 CSRC = ROOT / "csrc"
 PUBLIC_HEADERS = ("scan.h",)  # what the .pxd files include; wirespeed.get_include() finds them
 JOBS = os.cpu_count() or 1
+
+# Metadata commands need no C files.
+BUILDING = not {"egg_info", "sdist", "dist_info"} & set(sys.argv)
+IN_PLACE = bool({"--inplace", "-i", "editable_wheel"} & set(sys.argv))
+# The files of the other distribution, by patterns.
+CORE: list[str] = []
+if BUILDING and not IN_PLACE and Path("core", "pyproject.toml").exists():
+    CORE = tomllib.loads(Path("core", "pyproject.toml").read_text())["tool"]["wirespeed"]["files"]
 
 DIRECTIVES = {
     "language_level": 3,
@@ -68,14 +82,27 @@ if MODE == "asan":
     LDFLAGS += SANITIZE
 
 
+def is_ours(path: str) -> bool:
+    """Whether a source belongs to the distribution that is built."""
+    name = Path(path).relative_to(ROOT / "wirespeed").as_posix()
+    return not any(fnmatch(name, one) for one in CORE)
+
+
 class build_py(_build_py):
-    """Puts the public C headers into the package.
+    """Takes the sources of the distribution, and puts the public C headers into the core's.
 
     An editable install has none of its own: wirespeed.get_include() gives src/csrc there.
     """
 
+    def find_package_modules(self, package: str, folder: str) -> list[tuple[str, str, str]]:
+        found = super().find_package_modules(package, folder)
+        return [one for one in found if is_ours(one[2])]
+
+    def find_data_files(self, package: str, folder: str) -> list[str]:
+        return [one for one in super().find_data_files(package, folder) if is_ours(one)]
+
     def headers(self) -> dict[str, str]:
-        if self.editable_mode:
+        if self.editable_mode or CORE:
             return {}
         include = Path(self.build_lib, "wirespeed", "include")
         return {str(include / name): str(CSRC / name) for name in PUBLIC_HEADERS}
@@ -118,7 +145,8 @@ def extension(pyx: Path) -> Extension:
 
 
 def extensions() -> list[Extension]:
-    found = [extension(pyx) for pyx in sorted((ROOT / "wirespeed").rglob("*.pyx"))]
+    sources = sorted((ROOT / "wirespeed").rglob("*.pyx"))
+    found = [extension(pyx) for pyx in sources if is_ours(str(pyx))]
     only = {name for name in os.environ.get("WIRESPEED_ONLY", "").split(",") if name}
     if unknown := only - {ext.name for ext in found}:
         sys.exit(f"WIRESPEED_ONLY names no module of this package: {', '.join(sorted(unknown))}")
@@ -154,8 +182,6 @@ def check_compiler() -> None:
 Options.warning_errors = True
 # From Python 3.14 on, the processes that compile .pyx files import this file.
 if __name__ == "__main__":
-    # Metadata commands (egg_info, sdist) need no C files.
-    BUILDING = not {"egg_info", "sdist", "dist_info"} & set(sys.argv)
     if BUILDING:
         check_compiler()
     setup(

@@ -23,8 +23,9 @@ FENCED = re.compile(
     r"(?P<code>.*?)^```$",
     re.DOTALL | re.MULTILINE,
 )
-# Programs for other SDKs, which are not installed, and for setuptools, which has no types.
-UNTYPED = ("_fastmcp.py", "_mcp.py", "setup.py")
+# Programs for other SDKs, which are not installed, for setuptools, which has no types, and a link
+# whose loop has two methods of asyncio's.
+UNTYPED = ("_fastmcp.py", "_mcp.py", "setup.py", "trio_link.py")
 TITLE = re.compile(r'title="([\w./-]+)"')
 
 

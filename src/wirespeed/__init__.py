@@ -12,10 +12,12 @@
 
 from __future__ import annotations
 
-from wirespeed._exports import exports
+from wirespeed._exports import IS_WHOLE, exports
 
 _names, __getattr__ = exports(__name__)
-__all__ = [*_names, "__version__", "core", "get_include", "transport", "types"]
+__all__ = [*_names, "__version__", "core", "get_include", "transport"]
+if IS_WHOLE:
+    __all__ += ["types"]
 
 
 def __dir__() -> list[str]:

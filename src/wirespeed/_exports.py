@@ -4,6 +4,8 @@ The stub of a package (``__init__.pyi``, ``types.pyi``) is the one place that na
 checkers and for this module: ``from its.module import Name as Name``, each name by itself. The file
 that defines a class may move; the name from which users import the class stays. That name is the
 one that `repr`, tracebacks and pickles show.
+
+Of the distribution `wirespeed-core` alone there are two of these packages, and some of their names.
 """
 
 from __future__ import annotations
@@ -28,11 +30,15 @@ STUBS = {
     "wirespeed.proxy": "proxy/__init__.pyi",
     "wirespeed.litemcp": "litemcp/__init__.pyi",
 }
+HERE = os.path.dirname(__file__)
+# Whether the distribution `wirespeed` is there, not only `wirespeed-core`.
+IS_WHOLE = os.path.exists(os.path.join(HERE, "types.pyi"))
+if not IS_WHOLE:
+    STUBS = {name: STUBS[name] for name in ("wirespeed", "wirespeed.transport")}
 
 
 def _homes(package: str) -> dict[str, list[str]]:
-    path = os.path.join(os.path.dirname(__file__), STUBS[package])
-    with open(path, encoding="utf-8") as stub:
+    with open(os.path.join(HERE, STUBS[package]), encoding="utf-8") as stub:
         text = stub.read().replace("(\n", "")  # of an import that does not fit into one line
     homes: dict[str, list[str]] = {}
     for line in text.splitlines():
@@ -46,6 +52,11 @@ def _homes(package: str) -> dict[str, list[str]]:
 HOMES = {package: _homes(package) for package in STUBS}
 
 
+def _is_there(module: str) -> bool:
+    path = os.path.join(HERE, *module.split(".")[1:])
+    return any(os.path.exists(path + end) for end in (".pyi", ".py", "/__init__.py"))
+
+
 def exports(package: str) -> tuple[list[str], Callable[[str], Any]]:
     """The ``__all__`` and the ``__getattr__`` of a package, which load a name when it is first
     used. The package's own modules that its stub has are loaded as attributes, too."""
@@ -56,15 +67,20 @@ def exports(package: str) -> tuple[list[str], Callable[[str], Any]]:
         import importlib
 
         home = home_of.get(name)
-        if home is None:
-            if name in homes.get(package, ()):
-                return importlib.import_module(f"{package}.{name}")
+        if home is None and name not in homes.get(package, ()):
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        if not IS_WHOLE and not _is_there(home or f"{package}.{name}"):
+            raise ImportError(
+                f"{package}.{name} is in the distribution wirespeed, and wirespeed-core is"
+                " installed alone: pip install wirespeed"
+            )
+        if home is None:
+            return importlib.import_module(f"{package}.{name}")
         value = getattr(importlib.import_module(home), name)
         setattr(importlib.import_module(package), name, value)
         return value
 
-    return sorted(home_of), load
+    return sorted(name for name in home_of if IS_WHOLE or _is_there(home_of[name])), load
 
 
 def set_public_home(namespace: dict[str, Any]) -> None:

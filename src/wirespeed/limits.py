@@ -1,11 +1,11 @@
 """The limits of one connection."""
 
-import msgspec
+from typing import Any, Self
 
 from wirespeed._exports import set_public_home
 
 
-class Limits(msgspec.Struct, frozen=True, kw_only=True):
+class Limits:
     """The limits of one connection. Reaching one pauses reading or is an error that names it.
 
     Attributes:
@@ -29,31 +29,92 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
         output_low: Bytes queued at which they go on.
     """
 
-    max_message: int = 64 * 1024 * 1024
-    max_depth: int = 128
-    max_values: int = 2_000_000
-    max_batch: int = 1000
-    max_id: int = 1024
-    max_in_flight: int = 1024
-    max_in_flight_bytes: int = 64 * 1024 * 1024
-    max_waiting: int = 4096
-    max_waiting_bytes: int = 1024 * 1024
-    max_outstanding: int = 65536
-    output_high: int = 1024 * 1024
-    output_low: int = 256 * 1024
+    __slots__ = (
+        "max_batch",
+        "max_depth",
+        "max_id",
+        "max_in_flight",
+        "max_in_flight_bytes",
+        "max_message",
+        "max_outstanding",
+        "max_values",
+        "max_waiting",
+        "max_waiting_bytes",
+        "output_high",
+        "output_low",
+    )  # fmt: skip
 
-    def __post_init__(self) -> None:
-        for name in self.__struct_fields__:
-            if getattr(self, name) < 1:
+    max_message: int
+    max_depth: int
+    max_values: int
+    max_batch: int
+    max_id: int
+    max_in_flight: int
+    max_in_flight_bytes: int
+    max_waiting: int
+    max_waiting_bytes: int
+    max_outstanding: int
+    output_high: int
+    output_low: int
+
+    def __init__(
+        self,
+        *,
+        max_message: int = 64 * 1024 * 1024,
+        max_depth: int = 128,
+        max_values: int = 2_000_000,
+        max_batch: int = 1000,
+        max_id: int = 1024,
+        max_in_flight: int = 1024,
+        max_in_flight_bytes: int = 64 * 1024 * 1024,
+        max_waiting: int = 4096,
+        max_waiting_bytes: int = 1024 * 1024,
+        max_outstanding: int = 65536,
+        output_high: int = 1024 * 1024,
+        output_low: int = 256 * 1024,
+    ) -> None:
+        given = locals()
+        for name in self.__slots__:
+            if given[name] < 1:
                 raise ValueError(f"{name} must be at least 1")
-        if self.max_depth > 1024:
+            object.__setattr__(self, name, given[name])
+        if max_depth > 1024:
             raise ValueError("max_depth must be at most 1024")
-        if self.max_message > 2**31:
+        if max_message > 2**31:
             raise ValueError("max_message must be at most 2 GiB")
-        if self.max_outstanding >= 2**20:
+        if max_outstanding >= 2**20:
             raise ValueError("max_outstanding must be below 2**20")
-        if self.output_low > self.output_high:
+        if output_low > output_high:
             raise ValueError("output_low must not be above output_high")
+
+    def asdict(self) -> dict[str, int]:
+        """Return the limits by name."""
+        return {name: getattr(self, name) for name in self.__slots__}
+
+    def __replace__(self, **changes: int) -> Self:
+        return type(self)(**(self.asdict() | changes))
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"Limits do not change: {name} is given when they are made")
+
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError(f"Limits do not change: {name} stays")
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Limits) and other.asdict() == self.asdict()
+
+    def __hash__(self) -> int:
+        return hash(tuple(self.asdict().values()))
+
+    def __repr__(self) -> str:
+        return f"Limits({', '.join(f'{name}={value}' for name, value in self.asdict().items())})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _made, (self.asdict(),)
+
+
+def _made(limits: dict[str, int]) -> Limits:  # of a pickle
+    return Limits(**limits)
 
 
 set_public_home(globals())

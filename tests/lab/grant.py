@@ -15,7 +15,7 @@ from lab.peer import MODERN_PEER
 from wirespeed import Client
 from wirespeed.auth import Authorization
 from wirespeed.auth.dpop import DpopProofs, InvalidProof
-from wirespeed.transport.options import Headers
+from wirespeed.transport.headers import Headers
 
 Answer = tuple[int, dict[str, Any]]
 

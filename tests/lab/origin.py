@@ -10,8 +10,8 @@ from typing import Any, NamedTuple, Self
 import h11
 
 from wirespeed.transport.address import Address, parse
+from wirespeed.transport.headers import Headers
 from wirespeed.transport.http.pool import HttpPool
-from wirespeed.transport.options import Headers
 
 JSON = b"Content-Type: application/json\r\n"
 SSE = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"

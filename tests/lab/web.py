@@ -15,7 +15,7 @@ from lab.client import HastyClient, text_result, until
 from lab.peer import LEGACY_PEER, MODERN_PEER
 
 from wirespeed import Client, Http
-from wirespeed.transport.options import Headers
+from wirespeed.transport.headers import Headers
 
 P = TypeVar("P", bound="HttpPeer")
 

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from lab.examples import examples
 from model import streams as wire
 from model.session import Event, ModelSession, Request, error
-from msgspec import structs
 
 from wirespeed.core import Limits, MemoryReply, Message, Session
 
@@ -55,7 +54,7 @@ class Pair:
 
     def explain(self, text: bytes, in_batch: bool) -> str:
         """What the compiled code says of this text alone."""
-        limits = structs.replace(self.session.limits, max_message=10**6)
+        limits = self.session.limits.__replace__(max_message=10**6)
         session = Session(limits=limits, role="client")
         session.batches = self.session.batches
         session.receive_data(b"\n" + (b"[" + text + b"]" if in_batch else text) + b"\n")

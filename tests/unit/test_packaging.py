@@ -13,7 +13,9 @@ import tarfile
 import tomllib
 import venv
 import zipfile
+from email.message import Message
 from email.parser import Parser
+from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
@@ -31,8 +33,17 @@ PACKAGE = ROOT / "src" / "wirespeed"
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 DATA = ("py.typed", "page.jinja", "page.css", "page.js", "uPlot.*")
 GENERATED = ("*.so", "*.c", "*.html", "*.egg-info", "__pycache__")
+CORE = tomllib.loads((ROOT / "core" / "pyproject.toml").read_text())
 
-BACKEND = "import sys; from setuptools import build_meta; print(build_meta.{hook}(sys.argv[1]))"
+ONE = "proxy.trace_context"  # a small compiled module of wirespeed
+
+BACKEND = """
+import importlib, sys, tomllib
+system = tomllib.load(open("pyproject.toml", "rb"))["build-system"]
+sys.path[:0] = system.get("backend-path", [])
+backend = importlib.import_module(system["build-backend"])
+print(backend.{hook}(sys.argv[1]))
+"""
 
 
 def run(*command: str | Path, cwd: Path, **env: str) -> str:
@@ -57,6 +68,18 @@ def build(hook: str, cwd: Path, out: Path, **env: str) -> Path:
     return out / said.splitlines()[-1]
 
 
+def is_core(name: str) -> bool:
+    """Whether a file, by its path below src, belongs to wirespeed-core."""
+    return any(fnmatch(name, f"wirespeed/{one}") for one in CORE["tool"]["wirespeed"]["files"])
+
+
+def unpacked(archive: Path, folder: Path) -> Path:
+    with tarfile.open(archive) as tar:
+        tar.extractall(folder, filter="data")
+    (top,) = folder.iterdir()
+    return top
+
+
 def sources(*patterns: str) -> set[str]:
     """Files of the package in the tree, as paths below src."""
     found = {path for pattern in patterns for path in PACKAGE.rglob(pattern)}
@@ -64,29 +87,56 @@ def sources(*patterns: str) -> set[str]:
 
 
 @pytest.fixture(scope="module")
-def sdist(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The source distribution, unpacked."""
-    tmp = tmp_path_factory.mktemp("sdist")
-    tree = tmp / "tree"
+def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tree as in a checkout, without what was built in it."""
+    tree = tmp_path_factory.mktemp("checkout") / "tree"
     tree.mkdir()
     for name in ("pyproject.toml", "setup.py", "MANIFEST.in", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, tree)
-    for name in ("src", "tests"):
+    for name in ("src", "tests", "core"):
         shutil.copytree(ROOT / name, tree / name, ignore=shutil.ignore_patterns(*GENERATED))
     # csrc is C by hand
     shutil.copytree(ROOT / "src" / "csrc", tree / "src" / "csrc", dirs_exist_ok=True)
-    archive = build("build_sdist", tree, tmp / "out")
-    with tarfile.open(archive) as tar:
-        tar.extractall(tmp / "unpacked", filter="data")
-    (top,) = (tmp / "unpacked").iterdir()
-    return top
+    return tree
+
+
+@pytest.fixture(scope="module")
+def sdist(checkout: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The source distribution, unpacked."""
+    tmp = tmp_path_factory.mktemp("sdist")
+    return unpacked(build("build_sdist", checkout, tmp / "out"), tmp / "unpacked")
 
 
 @pytest.fixture(scope="module")
 def wheel(sdist: Path, tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
     """The wheel that the sdist gives. Of the compiled modules only one, to save time."""
     out = tmp_path_factory.mktemp("wheel") / "out"
-    return zipfile.ZipFile(build("build_wheel", sdist, out, WIRESPEED_ONLY="wirespeed._core._simd"))
+    return zipfile.ZipFile(build("build_wheel", sdist, out, WIRESPEED_ONLY=f"wirespeed.{ONE}"))
+
+
+@pytest.fixture(scope="module")
+def core_sdist(checkout: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    tmp = tmp_path_factory.mktemp("core-sdist")
+    return unpacked(build("build_sdist", checkout / "core", tmp / "out"), tmp / "unpacked")
+
+
+@pytest.fixture(scope="module")
+def core_wheel(core_sdist: Path, tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
+    out = tmp_path_factory.mktemp("core-wheel") / "out"
+    only = {"WIRESPEED_ONLY": "wirespeed._core._simd"}
+    return zipfile.ZipFile(build("build_wheel", core_sdist, out, **only))
+
+
+def files_of(wheel: zipfile.ZipFile) -> tuple[set[str], list[str]]:
+    """The files of a wheel, and the names of its compiled modules."""
+    shipped = {name for name in wheel.namelist() if ".dist-info/" not in name}
+    compiled = {name for name in shipped if name.endswith(".so")}
+    return shipped - compiled, [name.split(".")[0] for name in compiled]
+
+
+def metadata_of(wheel: zipfile.ZipFile) -> Message:
+    (name,) = (name for name in wheel.namelist() if name.endswith(".dist-info/METADATA"))
+    return Parser().parsestr(wheel.read(name).decode())
 
 
 def test_the_sdist_holds_every_source_and_nothing_generated(sdist: Path) -> None:
@@ -101,12 +151,72 @@ def test_the_sdist_holds_every_source_and_nothing_generated(sdist: Path) -> None
     }
 
 
-def test_the_wheel_holds_what_users_and_cython_need_and_no_more(wheel: zipfile.ZipFile) -> None:
-    shipped = {name for name in wheel.namelist() if ".dist-info/" not in name}
-    compiled = {name for name in shipped if name.endswith(".so")}
-    wanted = sources("*.py", "*.pxd", "*.pyi", *DATA) | {"wirespeed/include/scan.h"}
-    assert shipped - compiled == wanted
-    assert [name.split(".")[0] for name in compiled] == ["wirespeed/_core/_simd"]
+def test_the_wheels_hold_what_users_and_cython_need_and_no_more(
+    wheel: zipfile.ZipFile, core_wheel: zipfile.ZipFile
+) -> None:
+    """No file is in both."""
+    core, compiled = files_of(core_wheel)
+    wanted = sources("*.py", "*.pxd", "*.pyi", *DATA)
+    assert core == {name for name in wanted if is_core(name)} | {"wirespeed/include/scan.h"}
+    assert compiled == ["wirespeed/_core/_simd"]
+    rest, compiled = files_of(wheel)
+    assert rest == {name for name in wanted if not is_core(name)}
+    assert compiled == [f"wirespeed/{ONE}".replace(".", "/")]
+
+
+def test_the_sdist_of_the_core_holds_its_sources_alone(core_sdist: Path) -> None:
+    found = {
+        one.relative_to(core_sdist).as_posix() for one in core_sdist.rglob("*") if one.is_file()
+    }
+    source = {name for name in found if name.startswith("src/wirespeed/")}
+    every = sources("*.py", "*.pyx", "*.pxd", "*.pyi", "py.typed")
+    assert source == {f"src/{name}" for name in every if is_core(name)}
+    assert {"pyproject.toml", "setup.py", "backend.py", "LICENSE", "src/csrc/scan.h"} < found
+    assert {name for name in found if name.endswith((".so", ".pyc", ".o", ".html"))} == set()
+
+
+def test_the_metadata_of_the_core(core_wheel: zipfile.ZipFile) -> None:
+    metadata = metadata_of(core_wheel)
+    assert metadata["Name"] == "wirespeed-core"
+    assert metadata["Version"] == wirespeed.__version__
+    assert metadata["License-Expression"] == "MIT"
+    assert metadata.get_all("Requires-Dist") is None
+    both = ("requires-python", "license")
+    assert [CORE["project"][key] for key in both] == [PYPROJECT["project"][key] for key in both]
+    assert CORE["build-system"]["requires"] == PYPROJECT["build-system"]["requires"]
+    ours = {one for one in PYPROJECT["project"]["classifiers"] if "Python ::" in one}
+    assert ours == {one for one in CORE["project"]["classifiers"] if "Python ::" in one}
+    for key in ("build", "skip", "archs", "macos"):
+        assert CORE["tool"]["cibuildwheel"][key] == PYPROJECT["tool"]["cibuildwheel"][key]
+
+
+def required_core(tree: Path, hook: str, out: Path) -> str:
+    """What the metadata of a source tree requires as the core."""
+    folder = build(f"prepare_metadata_for_{hook}", tree, out)
+    metadata = Parser().parsestr((folder / "METADATA").read_text())
+    (found,) = (one for one in metadata.get_all("Requires-Dist", []) if "wirespeed-core" in one)
+    return str(found)
+
+
+def test_a_checkout_has_its_core_beside_it(
+    checkout: Path, sdist: Path, wheel: zipfile.ZipFile, tmp_path: Path
+) -> None:
+    """pip looks for the core there; what is built requires it by its version."""
+    core = (checkout / "core").as_uri()
+    found = required_core(checkout, "build_wheel", tmp_path / "1")
+    assert found == f"wirespeed-core @ {core}"
+    found = required_core(checkout, "build_editable", tmp_path / "2")
+    assert found == f"wirespeed-core @ {core}/editable"
+    by_version = f"wirespeed-core=={wirespeed.__version__}"
+    assert required_core(sdist, "build_wheel", tmp_path / "3") == by_version
+    assert by_version in metadata_of(wheel).get_all("Requires-Dist", [])
+
+
+def test_an_editable_core_is_a_line_that_names_the_sources(checkout: Path, tmp_path: Path) -> None:
+    made = zipfile.ZipFile(build("build_wheel", checkout / "core" / "editable", tmp_path / "out"))
+    assert files_of(made)[0] == {"wirespeed-core.pth"}
+    assert made.read("wirespeed-core.pth").decode() == f"{checkout / 'src'}\n"
+    assert metadata_of(made)["Version"] == wirespeed.__version__
 
 
 def test_compiled_modules_that_python_imports_have_a_stub_and_no_others() -> None:
@@ -138,7 +248,7 @@ def test_every_package_folder_can_be_cimported_from() -> None:
 
 def test_the_metadata(wheel: zipfile.ZipFile) -> None:
     (name,) = (name for name in wheel.namelist() if name.endswith(".dist-info/METADATA"))
-    metadata = Parser().parsestr(wheel.read(name).decode())
+    metadata = metadata_of(wheel)
     assert metadata["Name"] == "wirespeed"
     assert metadata["Version"] == wirespeed.__version__ == PYPROJECT["project"]["version"]
     assert metadata["Requires-Python"] == ">=3.11"
@@ -460,7 +570,9 @@ def test_a_server_is_installed_without_the_packages_of_the_command_line() -> Non
 
     project = PYPROJECT["project"]
     extras = project["optional-dependencies"]
-    assert names(project["dependencies"]) == {"msgspec", "orjson", "uvloop", "websockets"}
+    core, *others = project["dependencies"]
+    assert core == f"wirespeed-core=={project['version']}"
+    assert names(others) == {"msgspec", "orjson", "uvloop", "websockets"}
     assert names(extras["cli"]) == {"click", "rich", "jinja2", "hdrhistogram"}
     assert set(extras["proxy"]) < set(extras["cli"])
     assert set(extras["cli"]) < set(extras["test"])

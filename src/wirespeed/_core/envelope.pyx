@@ -10,8 +10,6 @@ from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport uint8_t, uint32_t
 from libc.string cimport memchr, memcmp, memset
 
-import msgspec
-
 from wirespeed._core._simd import POINTS
 
 from wirespeed._core._simd cimport (
@@ -19,27 +17,15 @@ from wirespeed._core._simd cimport (
     WS_ID_STRING, WS_JSONRPC, WS_METHOD, WS_OK, WS_PARAMS, WS_RESULT, WS_ROOT_ARRAY, WS_ROOT_OBJECT,
     WS_SYNTAX, WS_UTF8, kernels, ws_scan, ws_span, ws_status,
 )
+from wirespeed._core.json_text cimport unquoted
 from wirespeed._core.slab cimport Lease, Slab
 from wirespeed._core.span cimport Span
-
-cdef object decode_plain = msgspec.json.Decoder(str).decode
-
 
 cdef long long n_shown = 0        # of all messages of the process
 
 
 cdef long long values_shown() noexcept:
     return n_shown
-
-
-cdef str decode_string(bytes text):
-    """A JSON string of the wire. Lone surrogates, legal in JSON as escapes, are kept."""
-    try:
-        return decode_plain(text)
-    except msgspec.DecodeError:
-        import json
-
-        return json.loads(text)
 
 
 # Parsers disagree about an envelope that has one of these members twice.
@@ -314,7 +300,7 @@ cdef class Message:
         n_shown += 1
         if memchr(s.p, b'\\', s.n) is NULL:
             return PyUnicode_DecodeUTF8(<const char *> s.p + 1, <Py_ssize_t> s.n - 2, NULL)
-        return decode_string((<const char *> s.p)[:s.n])
+        return unquoted((<const char *> s.p)[:s.n])
 
     # -- for Python ----------------------------------------------------------------------------
 
@@ -338,7 +324,7 @@ cdef class Message:
         if self.scan.id_kind == WS_ID_INTEGER:
             return int(self.raw_id)
         if self.scan.id_kind == WS_ID_STRING:
-            return decode_string(self.raw_id)
+            return unquoted(self.raw_id)
         return None
 
     @property

@@ -1,3 +1,6 @@
+from collections.abc import Callable
+from typing import Any
+
 from typing_extensions import disjoint_base
 
 from wirespeed._core.envelope import Message
@@ -6,6 +9,8 @@ from wirespeed._core.outbox import _Data
 from wirespeed._core.wire import Wire
 
 __pyx_capi__: dict[str, object]  # what other compiled modules cimport
+
+def encode_data_by(function: Callable[[Any], bytes] | None, /) -> None: ...
 
 @disjoint_base
 class Responder(Wire):

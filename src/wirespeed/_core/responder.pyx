@@ -8,20 +8,16 @@ stream of the wire.
 from libc.stdint cimport uint8_t, uint64_t
 from libc.string cimport memcpy
 
-import msgspec
-
 from wirespeed._core._simd cimport WS_ID
 from wirespeed._core.envelope cimport Message
 from wirespeed._core.framing.base cimport FrameWriter
 from wirespeed._core.inflight cimport InFlight, InFlightSlot, inflight_id
+from wirespeed._core.json_text cimport json_text
 from wirespeed._core.outbox cimport Outbox, json_line, parts_of
 from wirespeed._core.reply_route cimport ReplyRoute
 from wirespeed._core.span cimport Span
 from wirespeed._core.splice cimport Edit, edit_of, insert_c, splice_c
 from wirespeed._core.wire cimport Wire
-
-cdef object encode = msgspec.json.Encoder().encode
-cdef object to_builtins = msgspec.to_builtins
 
 cdef enum:
     HEAD_LEN = 22
@@ -240,7 +236,8 @@ cdef class Responder(Wire):
         return self.result_c(ref_of(request), json_line(body)) == 1
 
     def send_error(self, request, int code, str message, data=None, /):
-        """Answer a request with an error; `data` is any JSON-encodable value. False as above."""
+        """Answer a request with an error. `data`: None, or what JSON has (bool, int, float, str,
+        list, tuple, dict). False as above."""
         return self.error_c(ref_of(request), code, message, data) == 1
 
     cdef int cut_off_c(self, str why) except -1:
@@ -300,22 +297,18 @@ cdef uint64_t ref_of(object request) except? 0:
     return request
 
 
+cdef object encode_data = None     # of all sessions of the process; None: `json_text`
+
+
+def encode_data_by(function, /):
+    """Set the function that makes the JSON text of the data of errors, for more than JSON has."""
+    global encode_data
+    encode_data = function
+
+
 cdef bytes error_body(int code, str message, object data):
     """The error object. Lone surrogates, which a peer's text may hold, are written as escapes."""
-    cdef dict body = {"code": code, "message": message}
-    if data is not None:
-        body["data"] = data
-    try:
-        return encode(body)
-    except UnicodeEncodeError:
-        return encode(escaped(to_builtins(body)))
-
-
-cdef object escaped(object value):
-    if isinstance(value, str):
-        return value.encode("utf-8", "backslashreplace").decode()
-    if isinstance(value, dict):
-        return {escaped(key): escaped(member) for key, member in value.items()}
-    if isinstance(value, list):
-        return [escaped(member) for member in value]
-    return value
+    cdef bytes body = b'{"code":%d,"message":%b' % (code, json_text(message))
+    if data is None:
+        return body + b"}"
+    return b'%b,"data":%b}' % (body, json_text(data) if encode_data is None else encode_data(data))

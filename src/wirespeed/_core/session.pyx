@@ -39,8 +39,6 @@ from libc.string cimport memcmp, memcpy
 
 from collections import deque
 
-import msgspec
-
 from wirespeed._core._simd cimport (
     WS_ARGUMENTS, WS_ID, WS_ID_INVALID, WS_META_PROGRESS_TOKEN, WS_META_PROTOCOL_VERSION, WS_METHOD,
     WS_NAME, WS_PARAMS, WS_PROGRESS_TOKEN, WS_REQUEST_ID,
@@ -52,6 +50,7 @@ from wirespeed._core.envelope cimport (
 from wirespeed._core.framing.base cimport FrameWriter, Framer
 from wirespeed._core.framing.line cimport LineFramer
 from wirespeed._core.inflight cimport InFlightSlot, says_same_c
+from wirespeed._core.json_text cimport quoted
 from wirespeed._core.outbox cimport Outbox, json_line
 from wirespeed._core.pending cimport Pending
 from wirespeed._core.reader cimport MessageReader
@@ -63,8 +62,6 @@ from wirespeed._core.splice cimport DIGITS, MAX_MORE, Edit, digits_of, edit_of, 
 from wirespeed._core.wire cimport show_whole_c
 
 from wirespeed.limits import Limits
-
-cdef object encode = msgspec.json.Encoder().encode
 
 cdef enum:
     MAX_PINGS = 64            # that are worked on beyond `max_in_flight`
@@ -627,7 +624,7 @@ cdef class Session(Responder):
         `send_notification`."""
         self.call_c(
             self.writer_about_c(ref_of(about)),
-            b'{"jsonrpc":"2.0","id":%b,"method":%b' % (self.pending.text_c(id), encode(method)),
+            b'{"jsonrpc":"2.0","id":%b,"method":%b' % (self.pending.text_c(id), quoted(method)),
             params,
         )
 
@@ -732,7 +729,7 @@ cdef class Session(Responder):
         before the answer."""
         self.call_c(
             self.writer_about_c(ref_of(about)),
-            b'{"jsonrpc":"2.0","method":' + encode(method), params,
+            b'{"jsonrpc":"2.0","method":' + quoted(method), params,
         )
 
     cdef int call_c(self, FrameWriter writer, bytes head, object params) except -1:
@@ -748,7 +745,7 @@ cdef class Session(Responder):
         token = self.pending.take_c(id)
         if token is not None:
             if reason is not None:
-                params += b',"reason":' + encode(reason)
+                params += b',"reason":' + quoted(reason)
             self.send_notification("notifications/cancelled", params + b"}", about=about)
         return token
 

@@ -36,7 +36,7 @@ from wirespeed.transport.schemes import SCHEMES, http_scheme
 if TYPE_CHECKING:
     from joserfc.jwk import Key
 
-    from wirespeed.transport.options import Headers
+    from wirespeed.transport.headers import Headers
 
 # -- of a client ----------------------------------------------------------------------------------
 

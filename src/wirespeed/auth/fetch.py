@@ -17,9 +17,9 @@ from wirespeed._core.framing.http.writer import field_lines
 from wirespeed.errors import TransportError
 from wirespeed.limits import Limits
 from wirespeed.transport.address import Address, is_loopback, parse
+from wirespeed.transport.headers import Headers
 from wirespeed.transport.http.pool import HttpPool
 from wirespeed.transport.net.connect import proxy_of
-from wirespeed.transport.options import Headers
 
 MAX_BYTES = 1 << 18  # of a response's body
 MAX_ORIGINS = 8  # with connections, of one Fetcher

@@ -62,7 +62,7 @@ def installation() -> dict[str, Any]:
         "platform": f"{platform.system()} {platform.release()} {platform.machine()}",
         "cpus": os.cpu_count(),
         "revisions": list(REVISIONS),
-        "limits": msgspec.to_builtins(Limits()),
+        "limits": Limits().asdict(),
     }
 
 

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from wirespeed._core.slab import Lease
     from wirespeed.client.connection.channels import Channel
     from wirespeed.limits import Limits
+    from wirespeed.transport.headers import Headers
     from wirespeed.transport.http.client_connection import HttpCall
-    from wirespeed.transport.options import Headers
 
 __all__ = ["LiteLife", "LiteRequests"]
 

@@ -14,6 +14,8 @@ from wirespeed.transport.service import Peer
 LAST_WAIT: float
 SHUTTING_DOWN: int
 
+def encode_data(data: object) -> bytes: ...
+
 @disjoint_base
 class PeerConnection(Endpoint):
     def __init__(self, loop: AbstractEventLoop, log: Logger | None) -> None: ...

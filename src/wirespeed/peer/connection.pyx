@@ -7,8 +7,10 @@ phases.
 
 from libc.stdint cimport uint64_t
 
+from wirespeed._core._simd cimport WIRESPEED_ABI
 from wirespeed._core.envelope cimport Message
 from wirespeed._core.framing.http.head cimport HttpHead
+from wirespeed._core.json_text cimport json_text
 from wirespeed._core.outbox cimport Outbox
 from wirespeed._core.reply_route cimport ReplyRoute
 from wirespeed._core.session cimport Session
@@ -17,12 +19,35 @@ from wirespeed.transport.link cimport Link
 import logging
 from collections import deque
 
+import msgspec
+
+from wirespeed._core import _simd, responder
 from wirespeed.errors import ConnectionClosed
 from wirespeed.protocol.codes import SHUTTING_DOWN
 from wirespeed.transport.taskpool_choice import LAST_WAIT
 
+cdef object encode = msgspec.json.Encoder().encode
+cdef object to_builtins = msgspec.to_builtins
+
+if _simd.ABI != <int> WIRESPEED_ABI:
+    raise ImportError(
+        "wirespeed and wirespeed-core are of different versions: install the same version of both"
+    )
+
 cdef enum:
     MAX_LOGGED_FAULTS = 100
+
+
+def encode_data(data):
+    """Return the JSON text of an error's data, which is what msgspec encodes. Lone surrogates,
+    which a peer's text may hold, are written as escapes."""
+    try:
+        return encode(data)
+    except UnicodeEncodeError:
+        return json_text(to_builtins(data))
+
+
+responder.encode_data_by(encode_data)
 
 
 cdef class PeerConnection(Endpoint):

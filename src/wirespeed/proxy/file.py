@@ -244,7 +244,7 @@ BackendKeys: Any = _keys(
 LimitKeys = _struct(
     "Limits",
     "Limits of each client's connection.",
-    [(one.name, _Count | UnsetType, UNSET) for one in msgspec.structs.fields(Limits)],
+    [(name, _Count | UnsetType, UNSET) for name in Limits.__slots__],
 )
 
 ListenKeys: Any = _keys(

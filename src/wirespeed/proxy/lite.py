@@ -27,8 +27,9 @@ from wirespeed.litemcp.server import LiteServer
 from wirespeed.proxy.downstream import Downstream, DownstreamService
 from wirespeed.proxy.flow.rates import host_of
 from wirespeed.transport.gate import Admission, Refused
+from wirespeed.transport.headers import Headers
 from wirespeed.transport.http.exchange import HttpTarget
-from wirespeed.transport.options import Headers, Refusal
+from wirespeed.transport.options import Refusal
 from wirespeed.transport.rate_limited_log import RateLimitedLog
 from wirespeed.transport.service import Peer
 from wirespeed.transport.taskpool_choice import LAST_WAIT

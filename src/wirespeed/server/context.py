@@ -36,7 +36,8 @@ if TYPE_CHECKING:
     from wirespeed.server.requests.call import Call
     from wirespeed.server.server import Server
     from wirespeed.server.service import McpService
-    from wirespeed.transport.options import Headers, User
+    from wirespeed.transport.headers import Headers
+    from wirespeed.transport.options import User
 
 logger = logging.getLogger("wirespeed.server")
 
@@ -204,7 +205,7 @@ class Context:
         to WebSocket. Empty on other transports. They may hold secrets."""
         peer = self._peer
         if peer is None:
-            from wirespeed.transport.options import Headers
+            from wirespeed.transport.headers import Headers
 
             return Headers()
         return peer.headers

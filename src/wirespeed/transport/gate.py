@@ -23,7 +23,8 @@ import msgspec
 
 from wirespeed.errors import shortened
 from wirespeed.transport.address import Address, is_loopback, networks
-from wirespeed.transport.options import Headers, HttpRequest, ListenOptions, Refusal, User, Verdict
+from wirespeed.transport.headers import Headers
+from wirespeed.transport.options import HttpRequest, ListenOptions, Refusal, User, Verdict
 from wirespeed.transport.service import has_capability
 
 logger = logging.getLogger("wirespeed.server")

@@ -2,13 +2,14 @@
 
 import math
 import re
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, TypedDict
 
 import msgspec
 
 from wirespeed._exports import set_public_home
 from wirespeed.protocol.structs import ExplainedStruct
+from wirespeed.transport.headers import Headers
 from wirespeed.transport.http.options import HttpOptions
 
 if TYPE_CHECKING:
@@ -25,34 +26,6 @@ class Names(tuple[str, ...]):
 
     def __repr__(self) -> str:
         return f"<{', '.join(self)}>"
-
-
-class Headers(Mapping[str, str]):
-    """Header fields by name, whatever the case; several of one name are joined by ``", "``.
-
-    ``repr`` shows names only: values may be secrets.
-    """
-
-    __slots__ = ("_fields",)
-
-    def __init__(self, fields: Mapping[str, str] | Sequence[tuple[str, str]] = ()) -> None:
-        joined: dict[str, str] = {}
-        for name, value in fields.items() if isinstance(fields, Mapping) else fields:
-            name = name.lower()
-            joined[name] = f"{joined[name]}, {value}" if name in joined else value
-        self._fields = joined
-
-    def __getitem__(self, name: str) -> str:
-        return self._fields[name.lower()]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._fields)
-
-    def __len__(self) -> int:
-        return len(self._fields)
-
-    def __repr__(self) -> str:
-        return f"<Headers {', '.join(self._fields)}>"
 
 
 class HttpRequest(msgspec.Struct, frozen=True):

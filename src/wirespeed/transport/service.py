@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
 from wirespeed._exports import set_public_home
-from wirespeed.transport.options import Headers
+from wirespeed.transport.headers import Headers
 
 if TYPE_CHECKING:
     from typing_extensions import TypeIs

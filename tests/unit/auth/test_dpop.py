@@ -10,7 +10,7 @@ import pytest
 from joserfc.util import urlsafe_b64decode
 
 from wirespeed.auth.dpop import MAX_NONCES, DpopKey, DpopProofs, InvalidProof, Nonces
-from wirespeed.transport.options import Headers
+from wirespeed.transport.headers import Headers
 
 MCP = "https://mcp.example.com/mcp"
 TOKENS = "https://as.example.com/token"

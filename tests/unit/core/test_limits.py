@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import msgspec
 import pytest
 from lab.rows import every
 from lab.wording import raises
@@ -11,7 +10,7 @@ from wirespeed.core import Limits
 
 
 def test_defaults() -> None:
-    assert msgspec.to_builtins(Limits()) == {
+    assert Limits().asdict() == {
         "max_message": 64 * 1024 * 1024,
         "max_depth": 128,
         "max_values": 2_000_000,
@@ -27,7 +26,7 @@ def test_defaults() -> None:
     }
 
 
-@every("name", Limits.__struct_fields__)
+@every("name", Limits.__slots__)
 @every("value", [0, -1])
 def test_each_is_at_least_one(name: str, value: int) -> None:
     with pytest.raises(ValueError, match=f"{name} must be at least 1"):

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from wirespeed.auth.client.tokens import Proofs
     from wirespeed.auth.metadata import Challenge
-    from wirespeed.transport.options import Headers
+    from wirespeed.transport.headers import Headers
 
 
 class Authorization(Protocol):

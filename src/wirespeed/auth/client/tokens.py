@@ -18,7 +18,7 @@ from wirespeed.transport.schemes import public
 if TYPE_CHECKING:
     from wirespeed.auth.fetch import Fetcher
     from wirespeed.auth.metadata import ServerMetadata
-    from wirespeed.transport.options import Headers
+    from wirespeed.transport.headers import Headers
 
 MAX_TOKEN = 16384  # characters of an access token, which is sent with every request
 NONE, BASIC, POST = "none", "client_secret_basic", "client_secret_post"

@@ -19,7 +19,7 @@ from wirespeed.errors import (
     WirespeedError,
 )
 from wirespeed.transport.address import as_http
-from wirespeed.transport.options import Headers
+from wirespeed.transport.headers import Headers
 
 if TYPE_CHECKING:
     from wirespeed._core.framing.base import Framer

@@ -13,7 +13,7 @@ from wirespeed.transport.address import Address, parse
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from wirespeed.transport.options import Headers
+    from wirespeed.transport.headers import Headers
 
 # About who asks, never about the message: authorization and its proxies.
 UNAUTHORIZED = frozenset({401, 403, 407})

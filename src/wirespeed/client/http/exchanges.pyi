@@ -6,9 +6,9 @@ from typing_extensions import disjoint_base
 from wirespeed.client.http.authorization import AuthorizedExchanges
 from wirespeed.client.http.link import HttpLink
 from wirespeed.errors import HttpStatusError, RemoteError
+from wirespeed.transport.headers import Headers
 from wirespeed.transport.http.client_connection import HttpCall, ResponseReceiver
 from wirespeed.transport.link import Link
-from wirespeed.transport.options import Headers
 
 RETRY: float
 MAX_RETRY: float

@@ -6,9 +6,9 @@ from wirespeed.client.http.exchanges import ClientExchange, EventStream, Exchang
 from wirespeed.client.http.headers import MirroredArguments
 from wirespeed.client.targets import Http
 from wirespeed.errors import HttpStatusError, TransportError
+from wirespeed.transport.headers import Headers
 from wirespeed.transport.http.client_connection import HttpCall
 from wirespeed.transport.http.pool import HttpPool
-from wirespeed.transport.options import Headers
 
 MAX_NOTES: int
 MAX_TRIES: int

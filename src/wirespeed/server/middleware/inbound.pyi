@@ -2,7 +2,8 @@ from collections.abc import Mapping
 from typing import Any, Never, TypeVar, final, overload
 
 from wirespeed._core.slab import Lease
-from wirespeed.transport.options import Headers, User
+from wirespeed.transport.headers import Headers
+from wirespeed.transport.options import User
 
 _T = TypeVar("_T")
 

@@ -251,7 +251,7 @@ cdef class InboundRequest:
         """The header fields of the client's HTTP request (the upgrade to WebSocket); empty on
         other transports."""
         if self.client is None:
-            from wirespeed.transport.options import Headers
+            from wirespeed.transport.headers import Headers
 
             return Headers()
         return self.client.headers

@@ -6,9 +6,9 @@ from typing_extensions import disjoint_base
 from wirespeed._core.wire import Wire
 from wirespeed.limits import Limits
 from wirespeed.transport.address import Address
+from wirespeed.transport.headers import Headers
 from wirespeed.transport.link import Endpoint
 from wirespeed.transport.net.connect import Connected
-from wirespeed.transport.options import Headers
 
 @final
 class ClientWire(Wire):

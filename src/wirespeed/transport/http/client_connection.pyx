@@ -24,7 +24,7 @@ from wirespeed.transport.http.sse cimport EventReader
 from wirespeed.transport.link cimport Endpoint
 
 from wirespeed.errors import TransportError
-from wirespeed.transport.options import Headers
+from wirespeed.transport.headers import Headers
 
 cdef extern from "<sys/socket.h>" nogil:
     int MSG_PEEK

@@ -5,8 +5,9 @@ from typing_extensions import Buffer, disjoint_base
 from wirespeed._core.framing.http.framer import HttpFramer
 from wirespeed._core.reply_route import ReplyRoute
 from wirespeed.transport.gate import Admission, Authority, Gate
+from wirespeed.transport.headers import Headers
 from wirespeed.transport.link import Endpoint
-from wirespeed.transport.options import Headers, HttpRequest, User
+from wirespeed.transport.options import HttpRequest, User
 
 __pyx_capi__: dict[str, object]  # what other compiled modules cimport
 

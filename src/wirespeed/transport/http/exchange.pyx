@@ -12,7 +12,7 @@ from wirespeed._core.slab cimport Slab
 from wirespeed.transport.link cimport Endpoint
 
 from wirespeed._core.framing.http.writer import field_lines
-from wirespeed.transport.options import Headers
+from wirespeed.transport.headers import Headers
 
 cdef bytes JSON_FIELDS = b"Content-Type: application/json\r\n"
 # X-Accel-Buffering: 2026-07-28 basic/transports/streamable-http, "Receiving Messages".

@@ -5,9 +5,9 @@ from typing import Any, Protocol, final
 
 from wirespeed.limits import Limits
 from wirespeed.transport.address import Address
+from wirespeed.transport.headers import Headers
 from wirespeed.transport.http.client_connection import CallOwner, HttpCall, ResponseReceiver
 from wirespeed.transport.net.connect import HttpProxy
-from wirespeed.transport.options import Headers
 
 CLOSED: str
 MAX_HEAD: int

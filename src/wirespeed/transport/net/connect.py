@@ -35,8 +35,8 @@ from wirespeed.transport.net.tls import TlsStream
 from wirespeed.transport.schemes import public
 
 if TYPE_CHECKING:
+    from wirespeed.transport.headers import Headers
     from wirespeed.transport.link import Endpoint, Link
-    from wirespeed.transport.options import Headers
     from wirespeed.transport.websocket.upgrade import Answer, ClientHandshake, MessageDeflate
 
 T = TypeVar("T")

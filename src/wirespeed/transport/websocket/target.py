@@ -10,11 +10,12 @@ from wirespeed._core.slab import InputBudget
 from wirespeed.limits import Limits
 from wirespeed.transport.address import Address
 from wirespeed.transport.gate import Admission, Gate, Refused, authority_of
+from wirespeed.transport.headers import Headers
 from wirespeed.transport.http.exchange import Exchange, HttpTarget, headers_of
 from wirespeed.transport.http.options import HttpOptions
 from wirespeed.transport.http.routes import well_known_paths
 from wirespeed.transport.http.site import HttpSite
-from wirespeed.transport.options import Headers, ListenOptions, Refusal
+from wirespeed.transport.options import ListenOptions, Refusal
 from wirespeed.transport.service import Peer, ReadsHeaders, Service, has_capability
 
 if TYPE_CHECKING:

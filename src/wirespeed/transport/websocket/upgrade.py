@@ -34,7 +34,8 @@ from websockets.uri import WebSocketURI
 import wirespeed
 from wirespeed.transport.address import Address
 from wirespeed.transport.gate import Refused
-from wirespeed.transport.options import Headers, Refusal
+from wirespeed.transport.headers import Headers
+from wirespeed.transport.options import Refusal
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer

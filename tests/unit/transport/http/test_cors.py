@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from wirespeed.transport.headers import Headers
 from wirespeed.transport.http.cors import is_preflight, preflight_fields, response_fields
-from wirespeed.transport.options import Headers
 
 PAGE = "https://app.example"
 

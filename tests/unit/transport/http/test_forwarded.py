@@ -5,7 +5,7 @@ from __future__ import annotations
 from lab.rows import every
 
 from wirespeed.transport.gate import Forwarded
-from wirespeed.transport.options import Headers
+from wirespeed.transport.headers import Headers
 
 PROXIES = Forwarded(["10.0.0.0/8", "::1"])
 PROXY = "10.0.0.1:40000"

@@ -25,10 +25,11 @@ import wirespeed
 from wirespeed import ListenOptions, Refusal, Server
 from wirespeed.errors import TransportError
 from wirespeed.transport.address import parse
+from wirespeed.transport.headers import Headers
 from wirespeed.transport.net import listener
 from wirespeed.transport.net.serve import plan
 from wirespeed.transport.net.sockets import listen, resolve
-from wirespeed.transport.options import Headers, HttpRequest, ListenFields
+from wirespeed.transport.options import HttpRequest, ListenFields
 
 
 def resolved(name: str, *addresses: str) -> Any:

@@ -22,9 +22,9 @@ from wirespeed._core.framing.websocket import WebSocketFramer
 from wirespeed._core.streams import FrameStream
 from wirespeed.errors import TransportError, UpgradeRefused
 from wirespeed.transport.address import Address, parse
+from wirespeed.transport.headers import Headers
 from wirespeed.transport.link import Endpoint
 from wirespeed.transport.net.connect import connect_stream, connect_websocket
-from wirespeed.transport.options import Headers
 from wirespeed.transport.websocket.upgrade import (
     ClientHandshake,
     MessageDeflate,
