@@ -122,9 +122,10 @@ def core_sdist(checkout: Path, tmp_path_factory: pytest.TempPathFactory) -> Path
 
 @pytest.fixture(scope="module")
 def core_wheel(core_sdist: Path, tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
-    out = tmp_path_factory.mktemp("core-wheel") / "out"
+    tmp = tmp_path_factory.mktemp("core-wheel")
+    tree = shutil.copytree(core_sdist, tmp / "tree")
     only = {"WIRESPEED_ONLY": "wirespeed._core._simd"}
-    return zipfile.ZipFile(build("build_wheel", core_sdist, out, **only))
+    return zipfile.ZipFile(build("build_wheel", tree, tmp / "out", **only))
 
 
 def files_of(wheel: zipfile.ZipFile) -> tuple[set[str], list[str]]:
