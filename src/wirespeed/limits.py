@@ -91,8 +91,11 @@ class Limits:
         """Return the limits by name."""
         return {name: getattr(self, name) for name in self.__slots__}
 
-    def __replace__(self, **changes: int) -> Self:
+    def replace(self, **changes: int) -> Self:
+        """Return these limits with others in place of some."""
         return type(self)(**(self.asdict() | changes))
+
+    __replace__ = replace  # of `copy.replace`
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"Limits do not change: {name} is given when they are made")

@@ -54,7 +54,7 @@ class Pair:
 
     def explain(self, text: bytes, in_batch: bool) -> str:
         """What the compiled code says of this text alone."""
-        limits = self.session.limits.__replace__(max_message=10**6)
+        limits = self.session.limits.replace(max_message=10**6)
         session = Session(limits=limits, role="client")
         session.batches = self.session.batches
         session.receive_data(b"\n" + (b"[" + text + b"]" if in_batch else text) + b"\n")

@@ -137,8 +137,7 @@ class ProxyService:
     @classmethod
     def of(cls, config: ProxyConfig, backend: BackendConfig, attached: ServiceAttachments) -> Self:
         """Return the service that passes everything on to one server."""
-        limits = msgspec.structs.replace(
-            config.limits,
+        limits = config.limits.replace(
             max_outstanding=_OUTSTANDING,
             output_high=min(config.limits.output_high, _OUTPUT_HIGH),
             output_low=min(config.limits.output_low, _OUTPUT_LOW),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+
 import pytest
 from lab.rows import every
 from lab.wording import raises
@@ -53,3 +55,16 @@ def test_they_do_not_change() -> None:
         Limits().max_depth = 5  # type: ignore[misc]
     with pytest.raises(TypeError):
         Limits(5)  # type: ignore[misc]
+
+
+def test_they_are_values() -> None:
+    limits = Limits(max_depth=5)
+    assert limits == Limits(max_depth=5) != Limits()
+    assert hash(limits) == hash(Limits(max_depth=5))
+    assert pickle.loads(pickle.dumps(limits)) == limits
+    assert repr(limits).startswith("Limits(max_message=67108864, max_depth=5, ")
+    assert limits.replace(max_id=7).asdict() == limits.asdict() | {"max_id": 7}
+    with pytest.raises(ValueError, match="max_id must be at least 1"):
+        limits.replace(max_id=0)
+    with pytest.raises(AttributeError):
+        del limits.max_id

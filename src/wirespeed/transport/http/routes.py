@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
 import msgspec
-from msgspec import structs
 
 from wirespeed._core.slab import InputBudget
 from wirespeed._exports import set_public_home
@@ -277,8 +276,7 @@ def limits_of(services: Mapping[str, Any]) -> Limits:
     """The limits of a connection to services."""
     limits: list[Limits] = [service.limits for service in services.values()]
     # a connection tells every service when its client has read
-    return structs.replace(
-        max(limits, key=lambda one: one.max_message),
+    return max(limits, key=lambda one: one.max_message).replace(
         output_high=min(one.output_high for one in limits),
         output_low=min(one.output_low for one in limits),
     )
