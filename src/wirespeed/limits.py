@@ -29,19 +29,10 @@ class Limits:
         output_low: Bytes queued at which they go on.
     """
 
-    __slots__ = (
-        "max_batch",
-        "max_depth",
-        "max_id",
-        "max_in_flight",
-        "max_in_flight_bytes",
-        "max_message",
-        "max_outstanding",
-        "max_values",
-        "max_waiting",
-        "max_waiting_bytes",
-        "output_high",
-        "output_low",
+    __slots__ = (  # noqa: RUF023 (the order in which they are told)
+        "max_message", "max_depth", "max_values", "max_batch", "max_id", "max_in_flight",
+        "max_in_flight_bytes", "max_waiting", "max_waiting_bytes", "max_outstanding",
+        "output_high", "output_low",
     )  # fmt: skip
 
     max_message: int
