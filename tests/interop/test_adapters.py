@@ -12,10 +12,31 @@ import peers
 import pytest
 
 import wirespeed
+from wirespeed import Client, Stdio
 
 # By the adapter: the environment that has its SDK and what we need, and whose programs run.
 PEERS = {"mcp1": ("adapter1", "python1")}
 ENDS = ["client", "server", "both"]
+# Servers that others published: their adapter, environment, arguments, and calls of their tools.
+SERVERS: dict[str, tuple[str, str, list[str], list[tuple[str, dict[str, Any]]]]] = {
+    "sqlite": (
+        "mcp1",
+        "adapter1",
+        ["{bin}/mcp-server-sqlite", "--db-path", "{folder}/it.db"],
+        [
+            ("create_table", {"query": "CREATE TABLE words (word TEXT)"}),
+            ("write_query", {"query": "INSERT INTO words VALUES ('x'), ('y')"}),
+            ("read_query", {"query": "SELECT word FROM words ORDER BY word"}),
+            ("list_tables", {}),
+            ("read_query", {"query": "DROP TABLE words"}),
+        ],
+    ),
+}
+# Clients that others published: their adapter, environment, program and its arguments.
+CLIENTS = {
+    "langchain": ("mcp1", "adapter1", ["adapted_client.py", "langchain"]),
+    "opentelemetry": ("mcp1", "adapter1", ["traced_client.py"]),
+}
 
 
 def place_of_ours(folder: Path) -> Path:
@@ -36,6 +57,11 @@ def commands(adapter: str) -> tuple[list[str], list[str]]:
         [python, str(peers.PROGRAMS / f"{programs}_{end}.py")] for end in ("client", "server")
     )
     return client, server
+
+
+def server_of(adapter: str) -> list[str]:
+    """The SDK's own server, which clients call."""
+    return commands(adapter)[1]
 
 
 def under(adapter: str, command: list[str], folder: Path) -> list[str]:
@@ -83,3 +109,45 @@ async def test_a_session_is_what_it_is_without(
     found = await report_of(client, server, tmp_path / "session")
     assert found["closing"]
     assert found == stock[adapter]
+
+
+async def seen_of(command: list[str], calls: list[tuple[str, dict[str, Any]]]) -> list[Any]:
+    """What a server's client sees: tools, and results of calls."""
+    async with Client(Stdio(command[0], command[1:]), timeout=60, handshake_timeout=60) as client:
+        seen: list[Any] = [client.protocol_version, client.server_info, client.server_capabilities]
+        seen += [
+            (tool.name, tool.description, tool.input_schema) for tool in await client.list_tools()
+        ]
+        for name, arguments in calls:
+            result = await client.call_tool(name, arguments)
+            seen.append((result.is_error, result.content, result.structured_content))
+        return seen
+
+
+@pytest.mark.parametrize("name", SERVERS)
+async def test_a_published_server_answers_as_without(name: str, tmp_path: Path) -> None:
+    adapter, environment, arguments, calls = SERVERS[name]
+    python = await asyncio.to_thread(peers.python, environment)
+    seen = []
+    for kind in ("stock", "adapted"):
+        folder = tmp_path / kind
+        folder.mkdir()
+        places = {"folder": folder, "bin": Path(python).parent}
+        command = [python, *(word.format(**places) for word in arguments)]
+        if kind == "adapted":
+            command = under(adapter, command, tmp_path)
+        seen.append(await seen_of(command, calls))
+    assert seen[0] == seen[1]
+
+
+@pytest.mark.parametrize("name", CLIENTS)
+async def test_a_published_client_sees_what_it_saw(name: str, tmp_path: Path) -> None:
+    adapter, environment, (program, *arguments) = CLIENTS[name]
+    python = await asyncio.to_thread(peers.python, environment)
+    client = [python, str(peers.PROGRAMS / program), *arguments]
+    server = await asyncio.to_thread(server_of, adapter)
+    stock = await peers.report([*client, *server])
+    assert stock
+    adapted = under(adapter, client, tmp_path)
+    assert await peers.report([*adapted, *server]) == stock
+    assert await peers.report([*adapted, *under(adapter, server, tmp_path)]) == stock

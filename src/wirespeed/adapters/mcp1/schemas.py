@@ -9,6 +9,9 @@ import jsonschema
 from jsonschema.exceptions import best_match
 from referencing import Registry
 
+# That of the library, unless a program has replaced it.
+_validate = jsonschema.validate
+
 # Validators that are kept. A list of tools makes new schema objects, so old ones are dropped.
 MOST_KEPT = 512
 
@@ -46,7 +49,7 @@ class CheckedOnce:
         return valid
 
     def validate(self, instance: Any, schema: Any, *args: Any, **options: Any) -> None:
-        if args or options:
+        if args or options or jsonschema.validate is not _validate:
             jsonschema.validate(instance, schema, *args, **options)
             return
         error = best_match(self._validator(schema).iter_errors(instance))

@@ -44,7 +44,8 @@ if TYPE_CHECKING:
 
 Stock = Callable[..., Awaitable[Any]]
 
-sdk_log = logging.getLogger()  # the logger of the stock methods
+# The stock methods log by the functions of `logging`, which programs may replace.
+# ruff: noqa: G004, LOG015
 
 # Turns of the loop that a message waits for the start of the handlers of requests before it.
 START_TURNS = 20
@@ -219,9 +220,9 @@ def receive_loop(stock: Stock) -> Stock:
                     await received(self, end, message)
                 await last_calls(self)
             except ClosedResourceError:
-                sdk_log.debug("Read stream closed by client")
+                logging.debug("Read stream closed by client")
             except Exception as exc:
-                sdk_log.exception(f"Unhandled exception in receive loop: {exc}")
+                logging.exception(f"Unhandled exception in receive loop: {exc}")
             finally:
                 end.take_response = None
                 await fail_waiting(self)
@@ -265,8 +266,8 @@ async def received_request(self: Any, end: ConnectionEnd, data: dict[str, Any]) 
         if not responder._completed:
             await self._handle_incoming(responder)
     except Exception as exc:
-        sdk_log.warning(f"Failed to validate request: {exc}")
-        sdk_log.debug(f"Message that failed validation: {data}")
+        logging.warning(f"Failed to validate request: {exc}")
+        logging.debug(f"Message that failed validation: {data}")
         error = ErrorData(code=INVALID_PARAMS, message="Invalid request parameters", data="")
         end.answer(error_answer(request_id, error))
 
@@ -297,11 +298,11 @@ async def received_notification(self: Any, data: dict[str, Any]) -> None:
                 try:
                     await callback(root.params.progress, root.params.total, root.params.message)
                 except Exception as exc:
-                    sdk_log.error("Progress callback raised an exception: %s", exc)
+                    logging.error("Progress callback raised an exception: %s", exc)
         await self._received_notification(notification)
         await self._handle_incoming(notification)
     except Exception as exc:
-        sdk_log.warning(f"Failed to validate notification: {exc}. Message was: {data}")
+        logging.warning(f"Failed to validate notification: {exc}. Message was: {data}")
 
 
 async def received_response(self: Any, kind: str, data: dict[str, Any]) -> None:
@@ -350,7 +351,7 @@ async def fail_waiting(self: Any) -> None:
             await waiter.send(JSONRPCError(jsonrpc="2.0", id=request_id, error=error))
             await waiter.aclose()
         except Exception:
-            sdk_log.debug("request %r was given up before", request_id)
+            logging.debug("request %r was given up before", request_id)
     self._response_streams.clear()
 
 

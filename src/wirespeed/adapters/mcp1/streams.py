@@ -169,11 +169,18 @@ class ConnectionEnd(Endpoint):
         self.unread.clear()
         self.stream.paused = True
         self._wake()
+        self._end_if_closed()
 
     def close_writing(self) -> None:
         self.write_closed = True
         if self.link is not None:
             self.link.flush()
+        self._end_if_closed()
+
+    def _end_if_closed(self) -> None:
+        """Close the link when both streams are closed; one with output is left to its owner."""
+        if self.read_closed and self.write_closed and self.link is not None and self.link.idle:
+            self.link.end()
 
     def streams(self) -> tuple[ReadStream, WriteStream]:
         return ReadStream(self), WriteStream(self)
