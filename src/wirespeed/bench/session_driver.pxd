@@ -10,8 +10,6 @@ cdef class SessionCall(BenchCall):
 
 cdef class SessionDriver(Driver):
     cdef ClientConnection client       # the connection
-    # What came last that answers no call: a response, or what is not a message. An answer ends it.
-    cdef bint strayed
-    cdef bint garbled
+    cdef bint garbled                  # what came last is not a message
 
     cdef Outcome failure_c(self, object exc) except *

@@ -14,6 +14,7 @@ from wirespeed.bench.recorder cimport (
 from wirespeed.client.connection.connection cimport ClientConnection
 
 from wirespeed.client.results.features import Progress
+from wirespeed.errors import ConnectionLost
 from wirespeed.protocol import codes
 from wirespeed.protocol.messages import ErrorObject
 
@@ -32,7 +33,7 @@ cdef class SessionCall(BenchCall):
         cdef SessionDriver driver = self.driver
         cdef int64_t now = now_c()
         cdef Outcome outcome
-        driver.strayed = driver.garbled = False
+        driver.garbled = False
         if m.scan.id_kind != WS_ID_INTEGER:
             outcome = WRONG            # clients take "4" or 4.0 for 4, which it is not
         elif m.kind_c == RESULT:
@@ -128,16 +129,17 @@ cdef class SessionDriver(Driver):
             # over HTTP, the body of its response was not its answer
             if self.garbled:
                 self.recorder.outcomes[<int> UNEXPECTED] -= 1      # it is one fault
-            elif self.strayed:
+            else:
                 outcome = MISSING
-        self.strayed = self.garbled = False
+        elif isinstance(exc.__cause__, ConnectionLost):
+            outcome = MISSING          # a stream that ended could not be resumed
+        self.garbled = False
         return outcome
 
     def _stray(self, Message m not None):
         """A response that answers no call."""
         cdef bint issued
         self.garbled = m.kind_c == INVALID
-        self.strayed = not self.garbled
         if self.garbled or m.scan.id_kind != WS_ID_INTEGER or len(m.raw_id) > MAX_DIGITS:
             self.recorder.count_c(UNEXPECTED)
             return

@@ -48,6 +48,7 @@ EVENTS = STREAM | {
 # One body has one message.
 JSON = {name: counts for name, counts in EVENTS.items() if name != "twice"} | {
     "garbage": {"wrong": 4},
+    "200": {"missing": 4},  # and no body
 }
 OF_LITE = ("none", "drop", "twice", "corrupt", "other-id", "tool-error", "garbage", "delay")
 LITE = {name: STREAM[name] for name in OF_LITE}

@@ -642,7 +642,9 @@ cdef class HttpLink(ExchangeLink):
             self.streams.discard(stream)
             if post is not None:
                 note = "; the broken response cannot be resumed"
-                self.fail_c(post, self.status_error(stream, post.what, note=note))
+                refusal = self.status_error(stream, post.what, note=note)
+                refusal.__cause__ = self.broken_c(post, exc)
+                self.fail_c(post, refusal)
             elif exc is not None:
                 self.quiet.log(logging.WARNING, "%s sends no events: %s", self.target.where, exc)
 
