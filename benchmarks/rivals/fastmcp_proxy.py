@@ -1,5 +1,6 @@
 """Rival: FastMCP's proxy, Streamable HTTP in front of one child on stdio, its least work: one
-session with the child for all requests, no sessions of clients, answers in JSON.
+session with the child for all requests, answers in JSON. Clients have sessions: without them each
+request has a server of its own, which is slower.
 
 fastmcp_proxy.py COMMAND …
 """
@@ -16,7 +17,7 @@ from fastmcp.server import create_proxy
 async def main(command: str, *arguments: str) -> None:
     async with Client(StdioTransport(command, list(arguments))) as client:
         proxy = create_proxy(client)
-        await serve_async(proxy.http_app(path="/mcp", stateless_http=True, json_response=True))
+        await serve_async(proxy.http_app(path="/mcp", json_response=True))
 
 
 if __name__ == "__main__":

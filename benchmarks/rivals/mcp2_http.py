@@ -1,7 +1,9 @@
 """Rival: mcp 2.3.0's Streamable HTTP on uvicorn with uvloop and httptools; its least work.
 
-mcp2_http.py json    # without sessions, answers in JSON: its fastest setting
-mcp2_http.py sse     # without sessions, answers as events: what progress needs
+mcp2_http.py json    # answers in JSON: its fastest setting
+mcp2_http.py sse     # answers as events: what progress needs
+
+With sessions in the legacy era: without them each request has a server of its own, which is slower.
 """
 
 import sys
@@ -19,4 +21,4 @@ async def progress(text: str, count: int, ctx: Context) -> str:
 
 
 if __name__ == "__main__":
-    serve(server.streamable_http_app(stateless_http=True, json_response=sys.argv[1] == "json"))
+    serve(server.streamable_http_app(json_response=sys.argv[1] == "json"))

@@ -1,5 +1,6 @@
 """FastMCP's proxy, on its fastest documented settings: one session with the server for all
-requests, no sessions of clients, answers in JSON.
+requests, answers in JSON. Clients have sessions: without them each request has a server of its
+own, which is slower.
 
 fastmcp_proxy.py PORT URL
 fastmcp_proxy.py PORT COMMAND [ARGUMENT…]
@@ -17,7 +18,7 @@ from fastmcp.server import create_proxy
 async def main(port: str, *target: str) -> None:
     away = "://" in target[0]
     async with Client(target[0] if away else StdioTransport(target[0], list(target[1:]))) as client:
-        app = create_proxy(client).http_app(path="/mcp", stateless_http=True, json_response=True)
+        app = create_proxy(client).http_app(path="/mcp", json_response=True)
         config = uvicorn.Config(
             app, host="127.0.0.1", port=int(port), http="httptools", log_level="error",
             access_log=False,
