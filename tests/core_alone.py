@@ -19,9 +19,11 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from guide import ROOT, blocks
+BEFORE = {name.partition(".")[0] for name in sys.modules}  # what site has loaded
 
-import wirespeed
+from guide import ROOT, blocks  # noqa: E402
+
+import wirespeed  # noqa: E402
 
 PAGES = ("docs/how-to/sdk.md", "docs/how-to/transport.md", "docs/how-to/depend-on-the-core.md")
 ALONE = "wirespeed-core is installed alone"
@@ -55,7 +57,7 @@ def main() -> None:
     modules = [one.name for one in pkgutil.walk_packages(wirespeed.__path__, "wirespeed.")]
     for name in modules:
         importlib.import_module(name)
-    standard = sys.stdlib_module_names | {"wirespeed", "guide", "__main__"}
+    standard = sys.stdlib_module_names | BEFORE | {"wirespeed", "guide"}
     others = {name.partition(".")[0] for name in sys.modules} - standard
     others = {name for name in others if not name.startswith(("_cython", "cython", "_sysconfig"))}
     assert not others, f"the core has loaded {', '.join(sorted(others))}"

@@ -7,15 +7,13 @@ shows (ids, methods with escapes).
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cpython.unicode cimport PyUnicode_AsUTF8AndSize, PyUnicode_DecodeUTF8
 from libc.math cimport isfinite
-from libc.stdint cimport uint8_t
+from libc.stdint cimport uint8_t, uint32_t
 from libc.string cimport memchr, memcpy
 
 from wirespeed._core._simd cimport kernels
 
 cdef enum:
     MAX_LEVELS = 1024          # of values inside each other
-
-cdef object scan_string = None     # of the module json, which most processes do not need
 
 
 cdef bytes quoted(object text):
@@ -39,14 +37,77 @@ cdef bytes quoted(object text):
 
 
 cdef str unquoted(bytes text):
-    global scan_string
     cdef const char *p = text
     cdef Py_ssize_t n = len(text)
+    cdef bytes room
     if memchr(p, c'\\', n) is NULL:
         return PyUnicode_DecodeUTF8(p + 1, n - 2, NULL)
-    if scan_string is None:
-        from json.decoder import scanstring as scan_string
-    return scan_string(text.decode(), 1)[0]
+    room = PyBytes_FromStringAndSize(NULL, n)
+    n = unescape(<uint8_t *> PyBytes_AS_STRING(room), <const uint8_t *> p + 1, n - 2)
+    return PyUnicode_DecodeUTF8(room, n, b"surrogatepass")
+
+
+cdef uint32_t hex_at(const uint8_t *p) noexcept:
+    cdef uint32_t value = 0
+    cdef int i, digit
+    for i in range(4):
+        digit = p[i]
+        value = value << 4 | <uint32_t> (digit - 48 if digit < 58 else (digit | 32) - 87)
+    return value
+
+
+cdef Py_ssize_t unescape(uint8_t *out, const uint8_t *p, Py_ssize_t n) noexcept:
+    """Write the inside of a valid JSON string as UTF-8, which is not longer. A lone surrogate gets
+    the three bytes that its number would have."""
+    cdef Py_ssize_t i = 0, k = 0
+    cdef uint32_t code, low
+    while i < n:
+        code = p[i]
+        i += 1
+        if code != b'\\':
+            out[k] = <uint8_t> code
+            k += 1
+            continue
+        code = p[i]
+        i += 1
+        if code == b'u':
+            code = hex_at(p + i)
+            i += 4
+            if 0xD800 <= code < 0xDC00 and i + 6 <= n and p[i] == b'\\' and p[i + 1] == b'u':
+                low = hex_at(p + i + 2)
+                if 0xDC00 <= low < 0xE000:
+                    code = 0x10000 + ((code - 0xD800) << 10) + (low - 0xDC00)
+                    i += 6
+        elif code == b'n':
+            code = 10
+        elif code == b't':
+            code = 9
+        elif code == b'r':
+            code = 13
+        elif code == b'b':
+            code = 8
+        elif code == b'f':
+            code = 12
+        if code < 0x80:
+            out[k] = <uint8_t> code
+            k += 1
+            continue
+        if code < 0x800:
+            out[k] = <uint8_t> (0xC0 | code >> 6)
+            k += 1
+        else:
+            if code < 0x10000:
+                out[k] = <uint8_t> (0xE0 | code >> 12)
+                k += 1
+            else:
+                out[k] = <uint8_t> (0xF0 | code >> 18)
+                out[k + 1] = <uint8_t> (0x80 | (code >> 12 & 0x3F))
+                k += 2
+            out[k] = <uint8_t> (0x80 | (code >> 6 & 0x3F))
+            k += 1
+        out[k] = <uint8_t> (0x80 | (code & 0x3F))
+        k += 1
+    return k
 
 
 cdef bytes json_text(object value):
@@ -72,7 +133,7 @@ cdef int write(object value, list parts, int levels) except -1:
     elif isinstance(value, str):
         parts.append(quoted_always(value))
     elif isinstance(value, int):
-        parts.append(int.__repr__(value).encode())
+        parts.append(b"%d" % value)
     elif isinstance(value, float):
         parts.append(float.__repr__(value).encode() if isfinite(value) else b"null")
     elif levels == 0:

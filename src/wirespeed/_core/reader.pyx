@@ -19,6 +19,8 @@ from wirespeed._core.span cimport Span
 
 from wirespeed.limits import Limits
 
+cdef object DEFAULTS = Limits()    # they never change
+
 
 @cython.final
 cdef class MessageReader:
@@ -31,7 +33,7 @@ cdef class MessageReader:
     """
 
     def __cinit__(self, *, limits=None, bint batches=False, Framer framer=None):
-        limits = Limits() if limits is None else limits
+        limits = DEFAULTS if limits is None else limits
         self.limits = limits
         self.max_depth = limits.max_depth
         self.max_message = limits.max_message

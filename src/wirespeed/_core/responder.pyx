@@ -12,7 +12,7 @@ from wirespeed._core._simd cimport WS_ID
 from wirespeed._core.envelope cimport Message
 from wirespeed._core.framing.base cimport FrameWriter
 from wirespeed._core.inflight cimport InFlight, InFlightSlot, inflight_id
-from wirespeed._core.json_text cimport json_text
+from wirespeed._core.json_text cimport json_text, quoted_always
 from wirespeed._core.outbox cimport Outbox, json_line, parts_of
 from wirespeed._core.reply_route cimport ReplyRoute
 from wirespeed._core.span cimport Span
@@ -308,7 +308,9 @@ def encode_data_by(function, /):
 
 cdef bytes error_body(int code, str message, object data):
     """The error object. Lone surrogates, which a peer's text may hold, are written as escapes."""
-    cdef bytes body = b'{"code":%d,"message":%b' % (code, json_text(message))
+    cdef bytes text = b"null" if message is None else quoted_always(message)
     if data is None:
-        return body + b"}"
-    return b'%b,"data":%b}' % (body, json_text(data) if encode_data is None else encode_data(data))
+        return b'{"code":%d,"message":%b}' % (code, text)
+    return b'{"code":%d,"message":%b,"data":%b}' % (
+        code, text, json_text(data) if encode_data is None else encode_data(data)
+    )

@@ -63,6 +63,8 @@ from wirespeed._core.wire cimport show_whole_c
 
 from wirespeed.limits import Limits
 
+cdef object DEFAULTS = Limits()    # they never change
+
 cdef enum:
     MAX_PINGS = 64            # that are worked on beyond `max_in_flight`
     PARSE_ERROR = -32700
@@ -122,7 +124,7 @@ cdef class Session(Responder):
     ):
         if role not in ("server", "client"):
             raise ValueError('role must be "server" or "client"')
-        limits = Limits() if limits is None else limits
+        limits = DEFAULTS if limits is None else limits
         self.join_c(limits, LineFramer(limits.max_message) if framer is None else framer)
         self.max_in_flight_bytes = limits.max_in_flight_bytes
         self.answers_faults = role == "server"

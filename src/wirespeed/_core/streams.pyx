@@ -15,6 +15,8 @@ from wirespeed._core.wire cimport Wire
 
 from wirespeed.limits import Limits
 
+cdef object DEFAULTS = Limits()    # they never change
+
 
 @cython.final
 cdef class FrameStream(Wire):
@@ -31,7 +33,7 @@ cdef class FrameStream(Wire):
     """
 
     def __cinit__(self, Framer framer not None, *, limits=None):
-        self.join_c(Limits() if limits is None else limits, framer)
+        self.join_c(DEFAULTS if limits is None else limits, framer)
 
     cdef bint want_read_c(self) noexcept:
         return not self.paused and self.outbox.size < self.output_high
@@ -123,7 +125,7 @@ cdef class MessageStream(Wire):
     def __cinit__(
         self, *, limits=None, bint batches=False, bint reads_always=False, Framer framer=None
     ):
-        limits = Limits() if limits is None else limits
+        limits = DEFAULTS if limits is None else limits
         self.join_c(limits, LineFramer(limits.max_message) if framer is None else framer)
         self.reader = MessageReader(limits=limits, batches=batches, framer=self.framer)
         self.reads_always = reads_always
