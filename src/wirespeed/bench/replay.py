@@ -56,7 +56,7 @@ _KINDS = {"result": "a result", "failure": "a failure", "error": "an error"}
 _LATE = 0.001  # seconds
 _COARSE = 0.002  # seconds: the timers of loops count milliseconds
 _MOST_DIFFERING = 5
-_MOST_DONE = 65536  # ids of calls that are over, whose answers may come again
+_MOST_KNOWN = 65536  # ids of calls, whose answers may come again
 
 
 class Replay:
@@ -257,7 +257,7 @@ class _Player:
         self._part = part
         self._answers = {method: deque(answers) for method, answers in part.answers.items()}
         self._asks: dict[int, _Ask] = {}  # by the id of the step
-        self._ids: dict[int, str] = {}  # what became of calls that are over: late or duplicate
+        self._ids: dict[int, str] = {}  # what a further answer to a call is: late or duplicate
         self._handles: dict[str, str] = {}  # of the record, and what stands for them now
         self.life = Lifecycle(
             target,
@@ -331,6 +331,9 @@ class _Player:
         )
         ask = _Ask(step, waiter, due, now, asyncio.get_running_loop().create_future())
         self._asks[id(step)] = ask
+        if len(self._ids) >= _MOST_KNOWN:
+            del self._ids[next(iter(self._ids))]
+        self._ids[waiter.id] = "duplicate"  # of an answer that comes right behind the first one
         waiter.future.add_done_callback(lambda _: self._answered(ask))
 
     def _text(self, members: dict[str, msgspec.Raw]) -> bytes:
@@ -368,9 +371,9 @@ class _Player:
     def _end(self, ask: _Ask, outcome: str) -> None:
         self._replay.recorder.count(outcome)
         ask.over.set_result(None)
-        if len(self._ids) >= _MOST_DONE:
-            del self._ids[next(iter(self._ids))]
-        self._ids[ask.waiter.id] = {"missing": "late", "cancelled": ""}.get(outcome, "duplicate")
+        if ask.waiter.id in self._ids:
+            more = {"missing": "late", "cancelled": ""}.get(outcome, "duplicate")
+            self._ids[ask.waiter.id] = more
 
     def _judged(self, step: RecordedStep, raw: bytes) -> str:
         """The outcome of a request that was answered with a result."""

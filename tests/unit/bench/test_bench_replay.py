@@ -186,6 +186,20 @@ async def test_no_answer_in_time_is_missing(server: Stdio, tmp_path: Path) -> No
     assert await counts_of(replay(server, found, timeout=0.3)) == {"missing": 1}
 
 
+async def test_a_second_answer_right_behind_the_first_is_a_duplicate(tmp_path: Path) -> None:
+    program = tmp_path / "server.py"
+    text_of_it = (CHILDREN / "faulty_server.py").read_text()
+    program.write_text(
+        text_of_it.replace(
+            "say(right)\n        say(right)", "say(f'{json.dumps(right)}\\n{json.dumps(right)}')"
+        )
+    )
+    target = Stdio(sys.executable, ["-S", program, "twice", "2"])
+    lines = [call(n, "echo", text="a") for n in (1, 2)] + [text(n, "a") for n in (1, 2)]
+    counts = await counts_of(replay(target, parts(tmp_path, *lines)))
+    assert counts == {"ok": 2, "duplicate": 1}
+
+
 async def test_an_answer_with_another_form_of_the_id_is_wrong(tmp_path: Path) -> None:
     path = str(CHILDREN / "faulty_server.py")
     target = Stdio(sys.executable, ["-S", path, "text-id", "2"])
