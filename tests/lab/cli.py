@@ -191,10 +191,23 @@ def listening(*args: str, command: str = "serve", **env: str) -> Iterator[str]:
 
 
 def on_terminal(
-    args: Sequence[str], *, typed: bytes = b"", prompt: str = "", answer: bytes = b"", **env: str
+    args: Sequence[str],
+    *,
+    typed: bytes = b"",
+    prompt: str = "",
+    answer: bytes = b"",
+    talk: Sequence[tuple[str, str]] = (),
+    cwd: Path | None = None,
+    controls: bool = False,
+    **env: str,
 ) -> tuple[str, int]:
     """``wirespeed ARGS`` on a terminal of its own: everything that it wrote, and its status.
-    ``typed`` is there from the start, the answer is typed when the prompt shows."""
+    ``typed`` is there from the start, the answer is typed when the prompt shows; of a ``talk`` each
+    answer when its prompt shows, in order. ``controls``: it is the terminal of the process, whose
+    Ctrl-C interrupts it, and whose name is /dev/tty."""
+    rest = [(question.encode(), reply.encode()) for question, reply in talk]
+    if answer:
+        rest.append((prompt.encode(), answer))
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, 80, 0, 0))
     os.write(ours, typed)
@@ -203,11 +216,14 @@ def on_terminal(
         stdin=theirs,
         stdout=theirs,
         stderr=theirs,
+        cwd=cwd,
         env=environment(**({"TERM": "xterm-256color"} | env)),
         start_new_session=True,
+        preexec_fn=(lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0)) if controls else None,
     ) as process:
         os.close(theirs)
         written = bytearray()
+        seen = 0
         while True:
             try:
                 data = os.read(ours, 65536)
@@ -216,9 +232,10 @@ def on_terminal(
             if not data:
                 break
             written += data
-            if answer and prompt.encode() in written:
-                os.write(ours, answer)
-                answer = b""
+            while rest and (at := written.find(rest[0][0], seen)) >= 0:
+                question, reply = rest.pop(0)
+                seen = at + len(question)
+                os.write(ours, reply)
         os.close(ours)
         status = process.wait(DEADLINE)
     return written.decode(), status

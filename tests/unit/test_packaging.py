@@ -558,9 +558,11 @@ def test_wheels_are_built_for_the_pythons_of_the_classifiers() -> None:
 
 def test_the_extra_all_has_every_extra_for_users() -> None:
     extras = PYPROJECT["project"]["optional-dependencies"]
-    assert extras["all"] == ["wirespeed[cli,proxy,validate,bench,prometheus,otel,auth,keyring]"]
+    assert extras["all"] == [
+        "wirespeed[cli,proxy,validate,bench,prometheus,otel,auth,keyring,images]"
+    ]
     assert set(extras) == {
-        *("cli", "proxy", "validate", "bench", "prometheus", "otel", "auth", "keyring"),
+        *("cli", "proxy", "validate", "bench", "prometheus", "otel", "auth", "keyring", "images"),
         *("all", "test", "lint", "docs"),
     }
 

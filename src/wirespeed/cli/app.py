@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 import io
+import os
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -18,9 +19,9 @@ from wirespeed import __version__
 from wirespeed.cli import failures
 from wirespeed.cli.bench.commands import bench, bench_target, record
 from wirespeed.cli.failures import Exit, usage
+from wirespeed.cli.features.commands import COMMANDS, TARGET_HELP
 from wirespeed.cli.grammar import (
     HTTP_TARGET,
-    CallCommand,
     Command,
     CommandGroup,
     TargetCommand,
@@ -37,18 +38,9 @@ from wirespeed.cli.grammar import (
     target_only,
     token_file_option,
     token_option,
-    tool_of,
+    trace_option,
 )
-
-_TARGET_HELP = """
-\b
-TARGET is one of
-  http://HOST[:PORT][/PATH], https://…, ws://…, wss://…
-  unix:PATH, tcp://HOST:PORT
-  server.py[:NAME]   a file with a Server: started by "wirespeed serve"
-  file.json[#NAME]   a server of an mcpServers configuration
-  -- COMMAND ARGS…   a program; it gets this shell's environment
-"""
+from wirespeed.cli.hosts.commands import HOST_COMMANDS
 
 _EPILOG = """
 \b
@@ -82,6 +74,10 @@ def run(argv: Sequence[str]) -> int:
             stream, io.TextIOWrapper
         ):  # a character that the locale lacks is not a failure
             stream.reconfigure(errors="backslashreplace")
+    if "_WIRESPEED_COMPLETE" in os.environ:
+        from wirespeed.cli import completion
+
+        completion.register()
     try:
         status = cli.main(list(argv), prog_name="wirespeed", standalone_mode=False)
         return int(status or 0)
@@ -289,54 +285,8 @@ def top(
     )
 
 
-@cli.command(
-    "list",
-    cls=TargetCommand,
-    short_help="List the tools of a server.",
-    options_metavar="[OPTIONS]",
-    epilog="\b\nExamples:\n"
-    "  wirespeed list server.py\n"
-    "  wirespeed list mcp.json#time\n"
-    "  wirespeed list wss://tools.example/mcp --token-file ~/.tools-token\n"
-    "  wirespeed list --json -- npx -y some-server --its-option",
-)
-@takes("TARGET")
-def list_(words: tuple[str, ...], command: list[str] | None, as_json: bool, **settings: Any) -> int:
-    """List the tools of a server: name, parameters, description."""
-    word = target_only(words, command, "list")
-    if settings["lite"]:
-        from wirespeed.cli.lite import list_tools
-    else:
-        from wirespeed.cli.tools import list_tools
-    return list_tools(options_of(command, word, settings), as_json=as_json)
-
-
-@cli.command(
-    cls=CallCommand,
-    short_help="Call a tool of a server.",
-    epilog="\b\nExamples:\n"
-    '  wirespeed call server.py add \'{"a": 1, "b": 2}\'\n'
-    "  wirespeed call mcp.json#time get_current_time @arguments.json\n"
-    '  wirespeed call -- python server.py -- add \'{"a": 1, "b": 2}\'\n'
-    "  wirespeed call --lite ws://127.0.0.1:8765/add add '[1, 2]'",
-)
-@takes("TARGET TOOL [JSON]")
-def call(words: tuple[str, ...], command: list[str] | None, as_json: bool, **settings: Any) -> int:
-    """Call a tool and print the content of its result.
-
-    JSON is an object with the arguments: a text, - for stdin, or @FILE for a file; without JSON,
-    {}. With --lite it may be an array with the arguments in the order of the parameters.
-    A command begins after the first -- and ends at the last --; TOOL and JSON follow. Options go
-    before the first -- or after the last.
-    """
-    word, tool, text = tool_of(words, command, "call")
-    if settings["lite"]:
-        from wirespeed.cli.lite import call as work
-    else:
-        from wirespeed.cli.tools import call as work
-    options = options_of(command, word, settings)
-    return work(options, tool, text, as_json=as_json)
-
+for _using in COMMANDS:
+    cli.add_command(_using)
 
 for _measuring in (bench, record, bench_target):
     cli.add_command(_measuring)
@@ -423,33 +373,13 @@ def logout(target: str, ca: str | None, as_json: bool) -> int:
     return work(target, ca, as_json=as_json)
 
 
-@cli.command(
-    cls=Command,
-    short_help="Print a server's entry for the configuration of an MCP host.",
-    epilog="\b\nExamples:\n"
-    "  wirespeed config server.py\n"
-    "  wirespeed config server.py:NAME --key notes\n"
-    "  wirespeed config server.py --vscode > .vscode/mcp.json\n"
-    "  wirespeed config wss://tools.example/mcp --key tools",
-)
-@click.argument("file", metavar="FILE.py[:NAME]|URL", type=str, shell_complete=complete_target)
-@click.option("--key", metavar="KEY", help="The key of the server; by default the server's name.")
-@click.option("--vscode", is_flag=True, help='Print the form of VS Code: "servers", with a type.')
-@debug_option
-def config(file: str, key: str | None, vscode: bool) -> int:
-    """Print the JSON with which a host (Claude, Cursor, VS Code) starts the server of a file, or
-    reaches a server at a URL.
-
-    Paths are absolute: those of this Python, which has the modules that the file imports, and of
-    the file. The file is imported, so a file that cannot be served is an error here.
-    """
-    from wirespeed.cli.host_config import config as work
-
-    return work(file, key=key, vscode=vscode)
+for _hosting in HOST_COMMANDS:
+    cli.add_command(_hosting)
 
 
 @cli.command(cls=TargetCommand, short_help="Show versions and limits, or facts about a server.")
 @takes("[TARGET]")
+@trace_option
 def info(words: tuple[str, ...], command: list[str] | None, as_json: bool, **settings: Any) -> int:
     """Show facts about this installation; with TARGET, facts about the server."""
     from wirespeed.cli.info import info as work
@@ -480,5 +410,4 @@ def demo(calls: int, in_flight: int, as_json: bool) -> int:
     return work(calls, in_flight, as_json=as_json)
 
 
-for _command in (list_, call, info):
-    _command.help = f"{inspect.cleandoc(_command.help or '')}\n{_TARGET_HELP}"
+info.help = f"{inspect.cleandoc(info.help or '')}\n{TARGET_HELP}"

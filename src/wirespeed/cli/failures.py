@@ -141,6 +141,7 @@ def describe(exc: BaseException) -> tuple[str, list[str]]:
         text = str(exc) or type(exc).__name__
     for library, here in _REMEDIES.items():
         text = text.replace(library, here)
+    text = "; ".join([text, *getattr(exc, "__notes__", ())])
     first, *rest = text.split("\n    ")
     # The peer's message is shown on one line, so that it cannot look like lines of stderr.
     if rest and first.endswith(_STDERR_ENDS):
@@ -157,6 +158,8 @@ def as_object(exc: BaseException) -> dict[str, Any]:
         error |= {"message": exc.message, "code": exc.code}
         if exc.data is not None:
             error["data"] = exc.data
+    if notes := getattr(exc, "__notes__", ()):
+        error["hint"] = "; ".join(notes)
     if stderr:
         error["stderr"] = stderr
     return {"error": error}

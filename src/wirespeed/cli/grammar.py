@@ -88,9 +88,37 @@ class TargetCommand(Command):
 
 
 class CallCommand(TargetCommand):
-    """``call``, whose TOOL and JSON follow COMMAND."""
+    """``call`` and the like, whose further words follow COMMAND."""
 
     ends = True
+
+
+class WatchCommand(CallCommand):
+    """A command with a TARGET whose further words may be missing: a single ``--`` begins
+    COMMAND."""
+
+    def lasts(self, words: list[str]) -> bool:
+        """Nothing needs to follow COMMAND."""
+        return True
+
+
+# What people of other command lines type, and the command here.
+_SYNONYMS = {
+    "add": "install", "config": "install", "dev": "serve", "discovery": "discover",
+    "elicit": "call", "get": "read", "ls": "list", "prompts": "list", "ping": "info",
+    "remove": "uninstall", "resources": "list", "run": "serve", "start": "serve", "show": "inspect",
+    "tools": "list", "use": "call", "version": "info", "watch": "subscribe",
+}  # fmt: skip
+
+
+# The sections of --help.
+_SECTIONS = (
+    ("Serve", ("serve", "proxy", "top")),
+    ("Use a server", ("list", "inspect", "call", "read", "prompt", "complete", "subscribe",
+                      "tasks", "info", "login", "logout")),
+    ("Hosts", ("install", "uninstall", "discover")),
+    ("Measure", ("bench", "record", "bench-target", "demo")),
+)  # fmt: skip
 
 
 class CommandGroup(click.Group):
@@ -99,12 +127,32 @@ class CommandGroup(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self.commands)
 
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the commands in sections."""
+        rest = dict(self.commands)
+        sections = [
+            (title, [rest.pop(n) for n in names if n in rest]) for title, names in _SECTIONS
+        ]
+        sections.append(("More", list(rest.values())))
+        width = max(map(len, self.commands))
+        for title, commands in sections:
+            rows = [
+                (f"{command.name:{width}}", command.get_short_help_str(formatter.width - width - 6))
+                for command in commands
+            ]
+            if rows:
+                with formatter.section(title):
+                    formatter.write_dl(rows)
+
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         name = args[0]
         if self.get_command(ctx, name) is None and not ctx.resilient_parsing:
             near = difflib.get_close_matches(name, self.commands, n=1)
+            synonym = _SYNONYMS.get(name.lower())
+            if synonym in self.commands:
+                near = [synonym]
             guess = f"did you mean {near[0]}?" if near else f"there are {', '.join(self.commands)}"
             raise click.UsageError(f"there is no command {name!r}: {guess}", ctx)
         return super().resolve_command(ctx, args)
@@ -116,8 +164,28 @@ class CommandGroup(click.Group):
 def complete_target(
     ctx: click.Context, param: click.Parameter, incomplete: str
 ) -> list[click.shell_completion.CompletionItem]:
-    """Let the shell complete a file's name."""
-    return [click.shell_completion.CompletionItem(incomplete, type="file")]
+    """Let the shell complete a file's name, or a server of a configuration."""
+    from wirespeed.cli import completion
+
+    return completion.targets(incomplete)
+
+
+def complete_words(
+    ctx: click.Context, param: click.Parameter, incomplete: str
+) -> list[click.shell_completion.CompletionItem]:
+    """Let the shell complete a target, and the names that its server has."""
+    from wirespeed.cli import completion
+
+    return completion.words(ctx, incomplete)
+
+
+def complete_host(
+    ctx: click.Context, param: click.Parameter, incomplete: str
+) -> list[click.shell_completion.CompletionItem]:
+    """Let the shell complete the name of a host, then a file."""
+    from wirespeed.cli import completion
+
+    return completion.hosts(ctx, incomplete)
 
 
 def seconds(ctx: click.Context, param: click.Parameter, value: float | None) -> float | None:
@@ -192,12 +260,56 @@ def takes(arguments: str, json: Callable[[Any], Any] = json_option) -> Callable[
                 help="Time for the handshake and for each request; default 60, 0 for no limit.",
             ),
             json,
-            click.argument("words", nargs=-1, metavar=arguments, shell_complete=complete_target),
+            click.argument("words", nargs=-1, metavar=arguments, shell_complete=complete_words),
         ):
             passes = option(passes)
         return passes  # type: ignore[return-value]
 
     return decorate
+
+
+trace_option = click.option(
+    "--trace", is_flag=True, help="Show each message of the connection on stderr."
+)
+
+
+def asking_options(command: F) -> F:
+    """Add the options of a command whose server may ask questions, and whose result may have
+    images."""
+    for option in reversed(
+        (
+            click.option(
+                "--answer",
+                "answers",
+                multiple=True,
+                metavar="JSON|accept|decline",
+                help="Answer a question of the server; may be repeated, the last one answers all "
+                "further questions. Without it, a terminal asks you.",
+            ),
+            click.option(
+                "--sample-command",
+                metavar="COMMAND",
+                help="A program that answers for a model: the text is its stdin, the answer its "
+                "stdout.",
+            ),
+            click.option(
+                "--root",
+                "roots",
+                multiple=True,
+                metavar="PATH",
+                help="Name a directory to a server that asks; may be repeated.",
+            ),
+            click.option(
+                "--save",
+                "folder",
+                metavar="FOLDER",
+                help="Save images, sound and other bytes there, instead of showing images.",
+            ),
+            trace_option,
+        )
+    ):
+        command = option(command)
+    return command
 
 
 def options_of(command: list[str] | None, word: str | None, settings: dict[str, Any]) -> Any:
@@ -227,21 +339,43 @@ def tool_of(
     words: tuple[str, ...], command: list[str] | None, name: str
 ) -> tuple[str | None, str, str | None]:
     """Return the word that names the target, or None if it is a command, TOOL, and JSON or None."""
-    rest = list(words)
-    word = None
-    if command is None:
-        if not rest:
-            raise usage(
-                "TARGET and TOOL are missing; a command as TARGET ends with a second --, as in "
-                f"wirespeed {name} -- COMMAND… -- TOOL JSON"
-            )
-        word = rest.pop(0)
-    if not rest:
-        raise usage("TOOL is missing; wirespeed list TARGET shows the tools")
-    tool = rest.pop(0)
+    word, tool, rest = named_in(words, command, name, "TOOL JSON")
     if len(rest) > 1:
         raise usage(f"unexpected {rest[1]!r} after JSON; quote JSON as one word, '{{\"a\": 1}}'")
     return word, tool, rest[0] if rest else None
+
+
+def named_in(
+    words: tuple[str, ...], command: list[str] | None, name: str, what: str
+) -> tuple[str | None, str, list[str]]:
+    """Return the word that names the target, or None if it is a command; the word behind it, and
+    the words behind that. ``what``: those words in errors, as in ``TOOL JSON``."""
+    rest = list(words)
+    word = None
+    first = what.partition(" ")[0]
+    if command is None:
+        if not rest:
+            raise usage(
+                f"TARGET and {first} are missing; a command as TARGET ends with a second --, as in "
+                f"wirespeed {name} -- COMMAND… -- {what}"
+            )
+        word = rest.pop(0)
+    if not rest:
+        shows = "the tools" if first == "TOOL" else "what it has"
+        raise usage(f"{first} is missing; wirespeed list TARGET shows {shows}")
+    return word, rest.pop(0), rest
+
+
+def further_in(
+    words: tuple[str, ...], command: list[str] | None, name: str
+) -> tuple[str | None, list[str]]:
+    """Return the word that names the target, or None if it is a command, and the words behind
+    it."""
+    if command is not None:
+        return None, list(words)
+    if not words:
+        raise usage(f"TARGET is missing, as in wirespeed {name} server.py")
+    return words[0], list(words[1:])
 
 
 def http_options(command: F) -> F:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from wirespeed.cli import show
 from wirespeed.cli.failures import Exit, Failure, complain, print_json, printable, usage
+from wirespeed.cli.features.arguments import read_json, read_words, strings_of
+from wirespeed.cli.features.calls import one_json
+from wirespeed.cli.features.media import write_text
 from wirespeed.cli.session import Options, run, show_warnings
 from wirespeed.cli.targets import FOREVER
-from wirespeed.cli.tools import read_json, write_text
 from wirespeed.errors import CallTimeout, HttpStatusError
 
 if TYPE_CHECKING:
@@ -31,6 +33,10 @@ async def connected(options: Options) -> AsyncIterator[LiteClient]:
     if options.log_level is not None:
         raise usage("--log-level is for MCP: LiteMCP has no log messages")
     show_warnings()
+    if options.trace:
+        from wirespeed.cli import trace
+
+        trace.start()
     target = options.target()
     async with LiteClient(target.endpoint, timeout=options.time_limit(target) or FOREVER) as client:
         yield client
@@ -82,9 +88,10 @@ async def _info(options: Options) -> dict[str, Any]:
     }
 
 
-def call(options: Options, tool: str, text: str | None, *, as_json: bool) -> int:
+def call(options: Options, tool: str, words: Sequence[str], *, as_json: bool) -> int:
     """Call the tool and print its result; exit code 1 if it failed."""
-    args, named = read_arguments(text)
+    typed = read_words(words)
+    args, named = read_arguments(one_json(words)) if typed is None else ([], strings_of(typed))
     return run(_call(options, tool, args, named, as_json))
 
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from wirespeed import Client
+    from wirespeed.cli.features.answers import Answers
     from wirespeed.client.client import Era
     from wirespeed.types import LogMessage
 
@@ -43,6 +44,7 @@ class Options:
     era: str | None = None
     log_level: str | None = None
     quiet_server: bool = False
+    trace: bool = False
 
     def target(self) -> targets.Target:
         """Return the target that the options name. Failure (2 or 3), ConfigError: it is wrong."""
@@ -98,11 +100,18 @@ async def _until_signal(main: Coroutine[Any, Any, T]) -> T:
 
 
 @contextlib.asynccontextmanager
-async def connected(options: Options) -> AsyncIterator[Client]:
-    """Open a client of the target."""
+async def connected(options: Options, asked: Answers | None = None) -> AsyncIterator[Client]:
+    """Open a client of the target.
+
+    asked: Answers the questions of the server. Without it the client declares that it answers none.
+    """
     from wirespeed import Client
 
     show_warnings()
+    if options.trace:
+        from wirespeed.cli import trace
+
+        trace.start()
     target = options.target()
     timeout = options.time_limit(target)
     era = options.era or target.era
@@ -114,13 +123,22 @@ async def connected(options: Options) -> AsyncIterator[Client]:
         probe_timeout=min(_PROBE, timeout or _PROBE),
         name="wirespeed-cli",
         on_log=show_log,
+        **({} if asked is None else asked.options()),
     ) as client:
         if options.log_level is not None:
             if "logging" in client.server_capabilities:
                 await client.set_log_level(options.log_level)
             else:
                 complain("the server has no logging, so --log-level does nothing", level="warning")
-        yield client
+        try:
+            yield client
+        except WirespeedError as exc:
+            if asked is None:
+                raise
+            explained = asked.explained(exc)
+            if explained is exc:
+                raise
+            raise explained from exc
 
 
 def show_warnings() -> None:

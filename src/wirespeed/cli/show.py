@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from wirespeed.litemcp import Content, Tool
-    from wirespeed.types import ToolInfo
+    from wirespeed.types import PromptInfo, ResourceInfo, ResourceTemplateInfo, ToolInfo
 
 _MAX_TYPE = 60
 
@@ -76,10 +76,54 @@ def tool_table(tools: list[ToolInfo]) -> Any:
         (
             tool.name,
             parameters(tool.input_schema),
-            [_paragraph(tool.description or tool.display_name)],
+            [_paragraph(tool.description or tool.title or "") or dash()],
         )
         for tool in tools
     )
+
+
+def resource_table(resources: list[ResourceInfo]) -> Any:
+    """Return a table of resources: URI, media type, name and description."""
+    return table(
+        ("resource", "type", "description"),
+        ((one.uri, [one.mime_type or ""], [_named(one)]) for one in resources),
+    )
+
+
+def template_table(templates: list[ResourceTemplateInfo]) -> Any:
+    """Return a table of templates of resources."""
+    return table(
+        ("template", "type", "description"),
+        ((one.uri_template, [one.mime_type or ""], [_named(one)]) for one in templates),
+    )
+
+
+def prompt_table(prompts: list[PromptInfo]) -> Any:
+    """Return a table of prompts: name, arguments, description."""
+    return table(
+        ("prompt", "arguments", "description"),
+        (
+            (
+                one.name,
+                [
+                    f"{argument.name}{'' if argument.required else '?'}"
+                    for argument in one.arguments
+                ],
+                [_paragraph(one.description or one.title or "") or dash()],
+            )
+            for one in prompts
+        ),
+    )
+
+
+def _named(resource: ResourceInfo | ResourceTemplateInfo) -> str:
+    text = _paragraph(resource.description or "")
+    return f"{resource.display_name}: {text}" if text else resource.display_name
+
+
+def dash() -> str:
+    """The sign for what is missing."""
+    return "—" if unicode_output() else "-"
 
 
 def lite_table(tool: Tool) -> Any:
@@ -98,18 +142,25 @@ def lite_table(tool: Tool) -> Any:
 
 
 def _tool_table(rows: Iterable[tuple[str, list[str], list[str]]]) -> Any:
+    return table(("tool", "parameters", "description"), rows)
+
+
+def table(titles: tuple[str, str, str], rows: Iterable[tuple[str, list[str], list[str]]]) -> Any:
+    """Return a table of three columns: a name, and two texts of lines."""
     from rich import box
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="bold")
-    table.add_column("tool", style="cyan", overflow="fold", max_width=32)
-    table.add_column("parameters", overflow="fold", ratio=1)
-    table.add_column("description", overflow="fold", ratio=1)
+    made = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="bold")
+    first, second, third = titles
+    width = 32 if first in ("tool", "prompt") else 44
+    made.add_column(first, style="cyan", overflow="fold", max_width=width)
+    made.add_column(second, overflow="fold", ratio=1 if first in ("tool", "prompt") else None)
+    made.add_column(third, overflow="fold", ratio=1)
     for name, *columns in rows:
         texts = [Text(printable("\n".join(lines), lines=True)) for lines in columns]
-        table.add_row(Text(printable(name)), *texts)
-    return table
+        made.add_row(Text(printable(name)), *texts)
+    return made
 
 
 def _one_line(text: str) -> str:
@@ -132,14 +183,15 @@ def parameters(schema: dict[str, Any]) -> list[str]:
     required = required if isinstance(required, list) else []
     lines = []
     for name, part in properties.items():
-        line = f"{name}{'' if name in required else '?'}: {_type(part, schema, 0)}"
+        line = f"{name}{'' if name in required else '?'}: {type_name(part, schema)}"
         if isinstance(part, dict) and part.get("default") is not None:
-            line += f" = {_json(part['default'])}"
+            line += f" = {json_text(part['default'])}"
         lines.append(line)
     return lines
 
 
-def _json(value: Any) -> str:
+def json_text(value: Any) -> str:
+    """Return a value as JSON, cut if it is long."""
     import msgspec
 
     return _cut(msgspec.json.encode(value).decode())
@@ -149,7 +201,7 @@ def _cut(text: str) -> str:
     return text if len(text) <= _MAX_TYPE else text[: _MAX_TYPE - 1] + "…"
 
 
-def _type(schema: Any, root: dict[str, Any], depth: int) -> str:
+def type_name(schema: Any, root: dict[str, Any], depth: int = 0) -> str:
     """Return a short name for the type of a schema."""
     if not isinstance(schema, dict) or depth > 8:
         return "any"
@@ -158,18 +210,18 @@ def _type(schema: Any, root: dict[str, Any], depth: int) -> str:
         return _referred(reference, root, depth)
     values = schema.get("enum")
     if isinstance(values, list) and values:
-        return _cut(" | ".join(map(_json, values)))
+        return _cut(" | ".join(map(json_text, values)))
     if "const" in schema:
-        return _json(schema["const"])
+        return json_text(schema["const"])
     for key in ("anyOf", "oneOf"):
         options = schema.get(key)
         if isinstance(options, list) and options:
-            return _union([_type(option, root, depth + 1) for option in options])
+            return _union([type_name(option, root, depth + 1) for option in options])
     kind = schema.get("type")
     if isinstance(kind, list) and kind:
         return _union([str(item) for item in kind])
     if kind == "array" and "items" in schema:
-        return f"array of {_type(schema['items'], root, depth + 1)}"
+        return f"array of {type_name(schema['items'], root, depth + 1)}"
     if isinstance(kind, str):
         return kind
     return "object" if "properties" in schema else "any"
@@ -187,7 +239,7 @@ def _referred(reference: str, root: dict[str, Any], depth: int) -> str:
     for key in ("$defs", "definitions"):
         definitions = root.get(key)
         if isinstance(definitions, dict) and name in definitions:
-            kind = _type(definitions[name], root, depth + 1)
+            kind = type_name(definitions[name], root, depth + 1)
             return name if kind == "object" else kind
     return name or "any"
 

@@ -590,6 +590,7 @@ def _to_stderr(line: str) -> None:
         pass
 
 
-def start() -> None:
-    """Write what passes through the wires of this process to stderr from now on."""
-    set_tap(WireTrace(_to_stderr))
+def start(write: Callable[[str], object] = _to_stderr) -> None:
+    """Write what passes through the wires of this process from now on: to stderr, or line by line
+    to a function."""
+    set_tap(WireTrace(write))

@@ -25,8 +25,8 @@ from lab.wording import raises
 from wirespeed import __version__
 from wirespeed.cli import targets
 from wirespeed.cli.failures import Exit, Failure
+from wirespeed.cli.features.arguments import read_arguments
 from wirespeed.cli.grammar import LOG_LEVELS
-from wirespeed.cli.tools import read_arguments
 from wirespeed.protocol import revisions
 
 
@@ -101,7 +101,7 @@ WRONG = [
     (["lst"], "there is no command 'lst': did you mean list?; see wirespeed --help"),
     (
         ["frobnicate"],
-        "there is no command 'frobnicate': there are serve, proxy, top, list, call, bench, record",
+        "there is no command 'frobnicate': there are serve, proxy, top, list, inspect, call, read",
     ),
     (["list"], "TARGET is missing; see wirespeed list --help"),
     (["list", ""], "TARGET is empty; it is a URL, a FILE.py, an mcpServers FILE.json"),

@@ -8,8 +8,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from wirespeed.cli.failures import printable, usage
+from wirespeed.cli.features.arguments import read_json
 from wirespeed.cli.targets import FOREVER
-from wirespeed.cli.tools import read_json
 from wirespeed.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -1,0 +1,1 @@
+"""Commands that use the features of a server: tools, resources, prompts, tasks, subscriptions."""

@@ -1,0 +1,298 @@
+"""The commands that use a server: list, inspect, call, read, prompt, complete, subscribe, tasks."""
+
+from __future__ import annotations
+
+import inspect as _inspect
+from typing import Any
+
+import click
+
+from wirespeed.cli.failures import usage
+from wirespeed.cli.grammar import (
+    CallCommand,
+    TargetCommand,
+    WatchCommand,
+    asking_options,
+    further_in,
+    named_in,
+    options_of,
+    takes,
+    target_only,
+    trace_option,
+)
+
+TARGET_HELP = """
+\b
+TARGET is one of
+  http://HOST[:PORT][/PATH], https://…, ws://…, wss://…
+  unix:PATH, tcp://HOST:PORT
+  server.py[:NAME]   a file with a Server: started by "wirespeed serve"
+  file.json[#NAME]   a server of an mcpServers configuration
+  -- COMMAND ARGS…   a program; it gets this shell's environment
+"""
+
+
+def _choices(settings: dict[str, Any], as_json: bool) -> Any:
+    """Take the options of `asking_options` out of the settings."""
+    from wirespeed.cli.features.calls import Choices
+
+    names = ("answers", "sample_command", "roots", "folder")
+    return Choices(**{name: settings.pop(name) for name in names}, as_json=as_json)
+
+
+def _mcp_only(settings: dict[str, Any], name: str) -> None:
+    if settings["lite"]:
+        raise usage(f"wirespeed {name} is for MCP: a LiteMCP server has one tool, and nothing else")
+
+
+@click.command(
+    "list",
+    cls=TargetCommand,
+    short_help="List what a server has: tools, resources, prompts.",
+    options_metavar="[OPTIONS]",
+    epilog="\b\nExamples:\n"
+    "  wirespeed list server.py\n"
+    "  wirespeed list server.py --long\n"
+    "  wirespeed list mcp.json#time --tools\n"
+    "  wirespeed list wss://tools.example/mcp --token-file ~/.tools-token\n"
+    "  wirespeed list --json -- npx -y some-server --its-option",
+)
+@takes("TARGET")
+@click.option("-l", "--long", is_flag=True, help="Show descriptions, rules, fields and hints.")
+@click.option("--tools", is_flag=True, help="List tools only; with others of these, those.")
+@click.option("--resources", is_flag=True, help="List resources.")
+@click.option("--templates", is_flag=True, help="List templates of resources.")
+@click.option("--prompts", is_flag=True, help="List prompts.")
+@trace_option
+def list_(
+    words: tuple[str, ...],
+    command: list[str] | None,
+    as_json: bool,
+    long: bool,
+    **settings: Any,
+) -> int:
+    """List what a server has: tools with their parameters, resources, templates of resources, and
+    prompts."""
+    wanted = {name: settings.pop(name) for name in ("tools", "resources", "templates", "prompts")}
+    kinds = tuple(name for name, asked in wanted.items() if asked)
+    word = target_only(words, command, "list")
+    if settings["lite"]:
+        from wirespeed.cli.lite import list_tools
+
+        return list_tools(options_of(command, word, settings), as_json=as_json)
+    from wirespeed.cli.features.lists import list_features
+
+    options = options_of(command, word, settings)
+    return list_features(options, kinds, long=long, as_json=as_json)
+
+
+@click.command(
+    cls=CallCommand,
+    short_help="Show all of one tool, resource or prompt.",
+    epilog="\b\nExamples:\n"
+    "  wirespeed inspect server.py search\n"
+    "  wirespeed inspect mcp.json#notes 'note://{id}'\n"
+    "  wirespeed inspect --json -- python server.py -- search",
+)
+@takes("TARGET NAME")
+@trace_option
+def inspect(
+    words: tuple[str, ...], command: list[str] | None, as_json: bool, **settings: Any
+) -> int:
+    """Show all of one tool, resource, template or prompt of a server: descriptions, parameters with
+    their rules and nested fields, the result, and hints."""
+    word, name, rest = named_in(words, command, "inspect", "NAME")
+    if rest:
+        raise usage(f"one NAME is enough; there is {rest[0]!r} after it")
+    _mcp_only(settings, "inspect")
+    from wirespeed.cli.features.lists import inspect as work
+
+    return work(options_of(command, word, settings), name, as_json=as_json)
+
+
+@click.command(
+    cls=CallCommand,
+    short_help="Call a tool of a server.",
+    epilog="\b\nExamples:\n"
+    "  wirespeed call server.py add a=1 b=2\n"
+    '  wirespeed call server.py add \'{"a": 1, "b": 2}\'\n'
+    "  wirespeed call mcp.json#time get_current_time @arguments.json\n"
+    '  wirespeed call server.py order item=tea --answer \'{"size": "large"}\'\n'
+    "  wirespeed call server.py summarize --sample-command 'llm -m small'\n"
+    '  wirespeed call -- python server.py -- add \'{"a": 1, "b": 2}\'\n'
+    "  wirespeed call --lite ws://127.0.0.1:8765/add add '[1, 2]'",
+)
+@takes("TARGET TOOL [JSON|NAME=VALUE…]")
+@asking_options
+@click.option("--task", "as_task", is_flag=True, help="Start a task, and print its ID.")
+def call(
+    words: tuple[str, ...],
+    command: list[str] | None,
+    as_json: bool,
+    as_task: bool,
+    **settings: Any,
+) -> int:
+    """Call a tool and print the content of its result.
+
+    Arguments are words: NAME=VALUE for a text, or for what the tool takes there; NAME:=JSON for
+    any JSON, NAME:=@FILE from a file. Or they are one JSON object: a text, - for stdin, or @FILE
+    for a file; without JSON, {}. With --lite it may be an array with the arguments in the order of
+    the parameters.
+    A command begins after the first -- and ends at the last --; TOOL and its arguments follow.
+    Options go before the first -- or after the last.
+    """
+    word, tool, rest = named_in(words, command, "call", "TOOL JSON")
+    choices = _choices(settings, as_json)
+    if settings["lite"]:
+        from wirespeed.cli.lite import call as lite_work
+
+        if as_task or choices.answers or choices.sample_command or choices.roots:
+            raise usage("LiteMCP has no tasks and no questions: leave these options out")
+        return lite_work(options_of(command, word, settings), tool, rest, as_json=as_json)
+    from wirespeed.cli.features.calls import call as work
+
+    return work(options_of(command, word, settings), tool, rest, choices, as_task=as_task)
+
+
+@click.command(
+    cls=CallCommand,
+    short_help="Read a resource of a server.",
+    epilog="\b\nExamples:\n"
+    "  wirespeed read server.py note://1\n"
+    "  wirespeed read server.py 'note://{id}' id=1\n"
+    "  wirespeed read mcp.json#photos photo://latest > latest.png",
+)
+@takes("TARGET URI [NAME=VALUE…]")
+@asking_options
+def read(words: tuple[str, ...], command: list[str] | None, as_json: bool, **settings: Any) -> int:
+    """Read a resource and print its contents: texts, or bytes as they are into a pipe.
+
+    With NAME=VALUE, URI is a template of resources (RFC 6570), and these are its variables.
+    """
+    word, uri, rest = named_in(words, command, "read", "URI")
+    _mcp_only(settings, "read")
+    choices = _choices(settings, as_json)
+    from wirespeed.cli.features.calls import read as work
+
+    return work(options_of(command, word, settings), uri, rest, choices)
+
+
+@click.command(
+    cls=CallCommand,
+    short_help="Show the messages of a prompt.",
+    epilog="\b\nExamples:\n"
+    "  wirespeed prompt server.py greet name=Ann\n"
+    '  wirespeed prompt server.py greet \'{"name": "Ann"}\' --json',
+)
+@takes("TARGET NAME [JSON|NAME=VALUE…]")
+@asking_options
+def prompt(
+    words: tuple[str, ...], command: list[str] | None, as_json: bool, **settings: Any
+) -> int:
+    """Print the messages of a prompt. The arguments of prompts are texts."""
+    word, name, rest = named_in(words, command, "prompt", "NAME")
+    _mcp_only(settings, "prompt")
+    choices = _choices(settings, as_json)
+    from wirespeed.cli.features.calls import prompt as work
+
+    return work(options_of(command, word, settings), name, rest, choices)
+
+
+@click.command(
+    cls=CallCommand,
+    short_help="Ask for suggestions for an argument.",
+    epilog="\b\nExamples:\n"
+    "  wirespeed complete server.py greet name An\n"
+    "  wirespeed complete server.py 'repo://{owner}/{name}' name wire owner=me",
+)
+@takes("TARGET NAME ARGUMENT [VALUE] [NAME=VALUE…]")
+@trace_option
+def complete(
+    words: tuple[str, ...], command: list[str] | None, as_json: bool, **settings: Any
+) -> int:
+    """Print the server's suggestions for an argument of a prompt, or for a variable of a template.
+
+    NAME is the prompt or the template, VALUE what is typed so far. NAME=VALUE are arguments that
+    have their values already.
+    """
+    word, name, rest = named_in(words, command, "complete", "NAME ARGUMENT")
+    if not rest:
+        raise usage("ARGUMENT is missing: the argument of the prompt, or the variable of the URI")
+    _mcp_only(settings, "complete")
+    from wirespeed.cli.features.calls import complete as work
+
+    options = options_of(command, word, settings)
+    return work(options, name, rest[0], rest[1:], as_json=as_json)
+
+
+@click.command(
+    cls=WatchCommand,
+    short_help="Watch the changes of a server.",
+    epilog="\b\nExamples:\n"
+    "  wirespeed subscribe server.py\n"
+    "  wirespeed subscribe https://tools.example/mcp note://1 --read\n"
+    "  wirespeed subscribe --tools --count 1 https://tools.example/mcp",
+)
+@takes("TARGET [URI…]")
+@click.option("--tools", is_flag=True, help="Watch the list of tools.")
+@click.option("--prompts", is_flag=True, help="Watch the list of prompts.")
+@click.option("--resources", is_flag=True, help="Watch the list of resources.")
+@click.option("--read", is_flag=True, help="Print a resource when it changed.")
+@click.option(
+    "--count", type=click.IntRange(1), metavar="N", help="End after this number of changes."
+)
+@trace_option
+def subscribe(
+    words: tuple[str, ...],
+    command: list[str] | None,
+    as_json: bool,
+    read: bool,
+    count: int | None,
+    **settings: Any,
+) -> int:
+    """Print a line for each change: of the resources with these URIs, or of the lists; without
+    either, of all lists whose changes the server reports. Ctrl-C ends the command."""
+    lists = [name for name in ("tools", "prompts", "resources") if settings.pop(name)]
+    word, uris = further_in(words, command, "subscribe")
+    _mcp_only(settings, "subscribe")
+    from wirespeed.cli.features.changes import subscribe as work
+
+    options = options_of(command, word, settings)
+    return work(options, uris, lists, count=count, read=read, as_json=as_json)
+
+
+@click.command(
+    cls=WatchCommand,
+    short_help="Show the tasks of a server.",
+    epilog="\b\nExamples:\n"
+    "  wirespeed call --task https://tools.example/mcp crawl url=https://example.org\n"
+    "  wirespeed tasks https://tools.example/mcp 8d1c --wait",
+)
+@takes("TARGET [ID]")
+@asking_options
+@click.option("--wait", is_flag=True, help="Wait for the result of the task, and print it.")
+@click.option("--cancel", is_flag=True, help="Cancel the task.")
+def tasks(
+    words: tuple[str, ...],
+    command: list[str] | None,
+    as_json: bool,
+    wait: bool,
+    cancel: bool,
+    **settings: Any,
+) -> int:
+    """List the tasks of a server (2025-11-25), or show, await or cancel the one with this ID."""
+    word, rest = further_in(words, command, "tasks")
+    if len(rest) > 1:
+        raise usage(f"one ID is enough; there is {rest[1]!r} after it")
+    _mcp_only(settings, "tasks")
+    choices = _choices(settings, as_json)
+    from wirespeed.cli.features.tasks import tasks as work
+
+    options = options_of(command, word, settings)
+    return work(options, rest[0] if rest else None, choices, wait=wait, cancel=cancel)
+
+
+COMMANDS = (list_, inspect, call, read, prompt, complete, subscribe, tasks)
+
+for _command in COMMANDS:
+    _command.help = f"{_inspect.cleandoc(_command.help or '')}\n{TARGET_HELP}"

@@ -1,0 +1,1 @@
+"""Commands for the programs that use servers: Claude, Cursor, VS Code and others."""
