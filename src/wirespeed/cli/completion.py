@@ -90,6 +90,8 @@ async def _ask(
     from wirespeed.cli.features.lists import features_of
     from wirespeed.cli.session import Options, connected
 
+    # a server that is started by this command line would complete, too, and start a server
+    os.environ.pop("_WIRESPEED_COMPLETE", None)
     settings = {name: ctx.params[name] for name in _SETTINGS if ctx.params.get(name) is not None}
     options = Options(word, command, timeout=_TIME, quiet_server=True, **settings)
     async with asyncio.timeout(_TIME), connected(options) as client:

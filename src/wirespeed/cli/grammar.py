@@ -151,7 +151,7 @@ class CommandGroup(click.Group):
         if self.get_command(ctx, name) is None and not ctx.resilient_parsing:
             near = difflib.get_close_matches(name, self.commands, n=1)
             synonym = _SYNONYMS.get(name.lower())
-            if synonym in self.commands:
+            if synonym is not None and synonym in self.commands:
                 near = [synonym]
             guess = f"did you mean {near[0]}?" if near else f"there are {', '.join(self.commands)}"
             raise click.UsageError(f"there is no command {name!r}: {guess}", ctx)

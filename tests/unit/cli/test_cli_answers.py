@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import shlex
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from lab.cli import error_of, on_terminal, wirespeed
+from lab.cli import error_of, listening, on_terminal
+from lab.cli import forked as wirespeed
 from lab.rows import every
 from lab.wording import raises
 
@@ -65,10 +67,11 @@ ERAS = pytest.mark.parametrize("era", ["legacy", "modern"])
 
 
 @pytest.fixture(scope="module")
-def file(tmp_path_factory: pytest.TempPathFactory) -> str:
+def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     path = tmp_path_factory.mktemp("asking") / "asking.py"
     path.write_text(FILE)
-    return str(path)
+    with listening(str(path), "--on", "ws://127.0.0.1:0/mcp") as found:
+        yield found
 
 
 def shown(written: str) -> list[str]:
@@ -79,7 +82,7 @@ def shown(written: str) -> list[str]:
 
 
 @ERAS
-def test_a_form_is_filled_in_field_by_field(file: str, era: str) -> None:
+def test_a_form_is_filled_in_field_by_field(url: str, era: str) -> None:
     talk = [
         ("size [s]: ", "3\n"),
         ("type a number from 1 to 2", "large\n"),
@@ -91,7 +94,7 @@ def test_a_form_is_filled_in_field_by_field(file: str, era: str) -> None:
         ("extras []: ", "sugar, 2\n"),
         ("to edit] ", "\n"),
     ]
-    args = ["call", file, "order", "--era", era]
+    args = ["call", url, "order", "--era", era]
     written, status = on_terminal(args, talk=talk, NO_COLOR="1")
     lines = shown(written)
     assert status == 0, written
@@ -120,13 +123,13 @@ CHANGED = [("size [s]: ", "2\n"), ("count [1]: ", "3\n"), *[("]: ", "\n")] * 3]
     ],
 )
 def test_a_form_is_cancelled_declined_or_edited(
-    file: str, talk: list[tuple[str, str]], last: str
+    url: str, talk: list[tuple[str, str]], last: str
 ) -> None:
-    written, status = on_terminal(["call", file, "order"], talk=talk, NO_COLOR="1")
+    written, status = on_terminal(["call", url, "order"], talk=talk, NO_COLOR="1")
     assert (status, shown(written)[-1]) == (0, last)
 
 
-def test_required_fields_and_consent(file: str) -> None:
+def test_required_fields_and_consent(url: str) -> None:
     talk = [
         ("name: ", "\n"),
         ("required", '""\n'),
@@ -134,17 +137,17 @@ def test_required_fields_and_consent(file: str) -> None:
         ("required", "7\n"),
         ("] ", "\n"),
     ]
-    written, _ = on_terminal(["call", file, "needed"], talk=talk, NO_COLOR="1")
+    written, _ = on_terminal(["call", url, "needed"], talk=talk, NO_COLOR="1")
     assert shown(written)[-1] == "Needed(name='', age=7)"
     talk = [("Accept? [Y/n] ", "maybe\n"), ("type y or n", "\n"), ("page? [y/N] ", "y\n")]
-    written, _ = on_terminal(["call", file, "agree"], talk=talk, NO_COLOR="1", DISPLAY="")
+    written, _ = on_terminal(["call", url, "agree"], talk=talk, NO_COLOR="1", DISPLAY="")
     assert shown(written)[-1] == "accept accept"
     assert "  https://pay.example/1" in shown(written)
 
 
-def test_ctrl_c_ends_a_question(file: str) -> None:
+def test_ctrl_c_ends_a_question(url: str) -> None:
     talk = [("size [s]: ", "\x03")]
-    written, status = on_terminal(["call", file, "order"], talk=talk, controls=True, NO_COLOR="1")
+    written, status = on_terminal(["call", url, "order"], talk=talk, controls=True, NO_COLOR="1")
     assert (status, shown(written)[-1]) == (130, "wirespeed: interrupted")
 
 
@@ -152,22 +155,22 @@ def test_ctrl_c_ends_a_question(file: str) -> None:
 
 
 @ERAS
-def test_answers_of_the_command_line(file: str, era: str) -> None:
-    args = ["--era", era, "--quiet-server"]
-    done = wirespeed("call", file, "order", *args, "--answer", '{"size": "l", "milk": true}')
+def test_answers_of_the_command_line(url: str, era: str) -> None:
+    args = ["--era", era]
+    done = wirespeed("call", url, "order", *args, "--answer", '{"size": "l", "milk": true}')
     assert done.stdout == "Order(size='l', count=1, name='', milk=True, extras=[])\n"
-    done = wirespeed("call", file, "order", *args, "--answer", "decline")
+    done = wirespeed("call", url, "order", *args, "--answer", "decline")
     assert done.stdout == "decline\n"
-    done = wirespeed("call", file, "agree", *args, "--answer", "accept", "--answer", "cancel")
+    done = wirespeed("call", url, "agree", *args, "--answer", "accept", "--answer", "cancel")
     assert done.stdout == "accept cancel\n"
-    done = wirespeed("call", file, "agree", *args, "--answer", "accept")
+    done = wirespeed("call", url, "agree", *args, "--answer", "accept")
     assert done.stdout == "accept accept\n"
     assert "open https://pay.example/1" in done.stderr
 
 
 @ERAS
-def test_an_answer_that_does_not_fit(file: str, era: str) -> None:
-    args = ["call", file, "order", "--era", era, "--quiet-server", "--answer", '{"count": 20}']
+def test_an_answer_that_does_not_fit(url: str, era: str) -> None:
+    args = ["call", url, "order", "--era", era, "--answer", '{"count": 20}']
     done = wirespeed(*args)
     assert (done.returncode, done.stdout) == (2, "")
     assert "'count' must be at most 9" in done.stderr.splitlines()[-1]
@@ -178,14 +181,14 @@ def test_an_answer_that_does_not_fit(file: str, era: str) -> None:
 @pytest.mark.parametrize(
     ("tool", "option"), [("order", "--answer"), ("model", "--sample-command"), ("where", "--root")]
 )
-def test_the_error_says_how_to_answer(file: str, era: str, tool: str, option: str) -> None:
-    done = wirespeed("call", file, tool, "--era", era, "--quiet-server")
+def test_the_error_says_how_to_answer(url: str, era: str, tool: str, option: str) -> None:
+    done = wirespeed("call", url, tool, "--era", era)
     assert done.returncode in (1, 4)
     assert option in done.stderr
 
 
-def test_roots(file: str, tmp_path: Path) -> None:
-    done = wirespeed("call", file, "where", "--root", str(tmp_path), "--json")
+def test_roots(url: str, tmp_path: Path) -> None:
+    done = wirespeed("call", url, "where", "--root", str(tmp_path), "--json")
     assert json.loads(done.stdout)["structuredContent"]["result"] == [tmp_path.as_uri()]
 
 
@@ -206,11 +209,11 @@ else:
 
 
 @ERAS
-def test_a_program_answers_for_a_model(file: str, era: str, tmp_path: Path) -> None:
+def test_a_program_answers_for_a_model(url: str, era: str, tmp_path: Path) -> None:
     program = tmp_path / "model.py"
     program.write_text(PROGRAM)
     command = shlex.join([sys.executable, str(program)])
-    args = ["call", file, "model", "--era", era, "--quiet-server", "--sample-command"]
+    args = ["call", url, "model", "--era", era, "--sample-command"]
     done = wirespeed(*args, f"{command} text")
     assert done.stdout.endswith(": Be short.||Sum up| 50\n")
     assert wirespeed(*args, f"{command} json").stdout == "m: short\n"

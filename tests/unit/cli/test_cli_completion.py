@@ -7,10 +7,12 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from lab.cli import environment, wirespeed
+from lab.cli import environment, listening
+from lab.cli import forked as wirespeed
 
 FILE = '''
 from typing import Literal
@@ -52,6 +54,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.fixture(scope="module")
+def url(folder: Path) -> Iterator[str]:
+    with listening(str(folder / "shell.py"), "--on", "ws://127.0.0.1:0/mcp") as found:
+        yield found
+
+
 def offered(folder: Path, line: str, current: str | None = None) -> list[str]:
     """What bash is given for a line: a word behind its type."""
     typed = line.split(" ")[-1]
@@ -63,7 +71,7 @@ def offered(folder: Path, line: str, current: str | None = None) -> list[str]:
         COMP_CURRENT=typed if current is None else current,
     )
     assert (done.returncode, done.stderr) == (0, "")
-    return done.stdout.split("\n")[:-1]
+    return done.stdout.split()
 
 
 @pytest.mark.parametrize(
@@ -83,8 +91,8 @@ def offered(folder: Path, line: str, current: str | None = None) -> list[str]:
         ("wirespeed call http://127.0.0.1:9/ se", []),
     ],
 )
-def test_words_for_bash(folder: Path, line: str, words: list[str]) -> None:
-    assert offered(folder, line) == words
+def test_words_for_bash(folder: Path, url: str, line: str, words: list[str]) -> None:
+    assert offered(folder, line.replace("shell.py", url)) == words
 
 
 @pytest.mark.parametrize(
@@ -99,14 +107,14 @@ def test_words_for_bash(folder: Path, line: str, words: list[str]) -> None:
     ],
 )
 def test_words_that_readline_breaks(
-    folder: Path, line: str, current: str, words: list[str]
+    folder: Path, url: str, line: str, current: str, words: list[str]
 ) -> None:
-    found = offered(folder, line, current)
+    found = offered(folder, line.replace("shell.py", url), current)
     assert [one for one in found if not one.startswith("open")] == words
 
 
-def test_other_shells(folder: Path) -> None:
-    line = f"wirespeed call {folder}/shell.py search "
+def test_other_shells(url: str) -> None:
+    line = f"wirespeed call {url} search "
     for shell in ("zsh", "fish"):
         done = wirespeed(
             _WIRESPEED_COMPLETE=f"{shell}_complete",
@@ -122,32 +130,31 @@ def test_other_shells(folder: Path) -> None:
 
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
-def test_bash_itself(folder: Path, tmp_path: Path) -> None:
+def test_bash_itself(url: str, tmp_path: Path) -> None:
     """The function that bash calls fills COMPREPLY."""
     command = tmp_path / "wirespeed"
     command.write_text(f'#!/bin/sh\nexec {sys.executable} -m wirespeed "$@"\n')
     command.chmod(0o755)
     script = """
 eval "$(_WIRESPEED_COMPLETE=bash_source wirespeed)"
-compopt() { echo "compopt $*"; }
-COMP_LINE='wirespeed call shell.py search mode=fu'
+compopt() { echo compopt "$@"; }
+COMP_LINE="wirespeed call $URL search mode=fu"
 COMP_POINT=${#COMP_LINE}
-COMP_WORDS=(wirespeed call shell.py search mode = fu)
+COMP_WORDS=(wirespeed call "$URL" search mode = fu)
 COMP_CWORD=6
 _wirespeed_completion wirespeed
 echo "${COMPREPLY[@]}"
 COMPREPLY=()
-COMP_LINE='wirespeed call shell.py search li'
+COMP_LINE="wirespeed call $URL search li"
 COMP_POINT=${#COMP_LINE}
-COMP_WORDS=(wirespeed call shell.py search li)
+COMP_WORDS=(wirespeed call "$URL" search li)
 COMP_CWORD=4
 _wirespeed_completion wirespeed
 echo "${COMPREPLY[@]}"
 """
     done = subprocess.run(
         ["bash", "--norc", "-c", script],
-        cwd=folder,
-        env=environment(PATH=f"{tmp_path}:{os.environ['PATH']}"),
+        env=environment(URL=url, PATH=f"{tmp_path}:{os.environ['PATH']}"),
         capture_output=True,
         text=True,
         timeout=60,

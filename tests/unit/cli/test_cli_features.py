@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from lab.cli import error_of, listening, on_terminal, one_line, start, wirespeed
+from lab.cli import error_of, listening, on_terminal, one_line, start
+from lab.cli import forked as wirespeed
 from lab.rows import every
 from lab.wording import raises
 
@@ -57,7 +58,7 @@ async def given(word: str = "", count: int = 0, tags: list[str] = [], on: bool =
 async def change(ctx: Context) -> str:
     """Change note 1, and the list of tools."""
     texts["1"] += " Now."
-    await server.resource_updated("note://1")
+    server.resource_updated("note://1")
     return "changed"
 
 @server.tool
@@ -92,23 +93,18 @@ async def names(value: str, context: dict[str, str]) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def file(tmp_path_factory: pytest.TempPathFactory) -> str:
+def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     path = tmp_path_factory.mktemp("features") / "features.py"
     path.write_text(FILE)
-    return str(path)
-
-
-@pytest.fixture(scope="module")
-def url(file: str) -> Iterator[str]:
-    with listening(file, "--on", "ws://127.0.0.1:0/mcp") as found:
+    with listening(str(path), "--on", "ws://127.0.0.1:0/mcp") as found:
         yield found
 
 
 # -- list and inspect -----------------------------------------------------------------------------
 
 
-def test_list_shows_every_kind(file: str) -> None:
-    done = wirespeed("list", file)
+def test_list_shows_every_kind(url: str) -> None:
+    done = wirespeed("list", url)
     assert (done.returncode, done.stderr) == (0, "")
     heads = [line.split()[0] for line in done.stdout.splitlines() if line.endswith("description")]
     assert heads == ["tool", "resource", "template", "prompt"]
@@ -117,14 +113,14 @@ def test_list_shows_every_kind(file: str) -> None:
     assert "tone?" in done.stdout
     assert "given" in done.stdout
     assert "—" in done.stdout  # a tool without a description
-    listed = json.loads(wirespeed("list", file, "--json").stdout)
+    listed = json.loads(wirespeed("list", url, "--json").stdout)
     assert list(listed) == ["tools", "resources", "resourceTemplates", "prompts"]
-    done = wirespeed("list", file, "--prompts", "--json")
+    done = wirespeed("list", url, "--prompts", "--json")
     assert list(json.loads(done.stdout)) == ["prompts"]
 
 
-def test_inspect_shows_rules_fields_and_hints(file: str) -> None:
-    done = wirespeed("inspect", file, "paint")
+def test_inspect_shows_rules_fields_and_hints(url: str) -> None:
+    done = wirespeed("inspect", url, "paint")
     assert done.returncode == 0
     lines = [" ".join(line.split()) for line in done.stdout.splitlines()]
     assert lines[0] == "tool paint"
@@ -139,14 +135,14 @@ def test_inspect_shows_rules_fields_and_hints(file: str) -> None:
         "hints may change things, may be repeated",
     ):
         assert line in lines
-    (tool,) = json.loads(wirespeed("inspect", file, "paint", "--json").stdout)["tools"]
+    (tool,) = json.loads(wirespeed("inspect", url, "paint", "--json").stdout)["tools"]
     assert tool["annotations"]["idempotentHint"] is True
-    assert "template note://{id}" in wirespeed("inspect", file, "note://{id}").stdout
-    assert "name" in wirespeed("inspect", file, "reply").stdout
+    assert "template note://{id}" in wirespeed("inspect", url, "note://{id}").stdout
+    assert "name" in wirespeed("inspect", url, "reply").stdout
 
 
-def test_long_is_the_whole_of_each(file: str) -> None:
-    done = wirespeed("list", file, "--long", "--era", "legacy")
+def test_long_is_the_whole_of_each(url: str) -> None:
+    done = wirespeed("list", url, "--long", "--era", "legacy")
     heads = [line for line in done.stdout.splitlines() if line and not line.startswith(" ")]
     assert heads[0] == "tool paint"
     assert heads[-1] == "prompt reply"
@@ -154,11 +150,11 @@ def test_long_is_the_whole_of_each(file: str) -> None:
     assert "task" in done.stdout
 
 
-def test_inspect_names_a_similar_one(file: str) -> None:
-    done = wirespeed("inspect", file, "pait")
+def test_inspect_names_a_similar_one(url: str) -> None:
+    done = wirespeed("inspect", url, "pait")
     assert done.returncode == 4
     assert one_line(done) == "the server has no tool, resource or prompt pait; did you mean paint?"
-    done = wirespeed("inspect", file, "xyz", "--json")
+    done = wirespeed("inspect", url, "xyz", "--json")
     assert error_of(done)["type"] == "UnknownName"
 
 
@@ -187,13 +183,13 @@ def test_details_of_a_hostile_schema() -> None:
 # -- arguments ------------------------------------------------------------------------------------
 
 
-def test_arguments_as_words(file: str) -> None:
+def test_arguments_as_words(url: str) -> None:
     words = ["word=3", "count=4", "tags=x", "tags=y", "on=true"]
-    done = wirespeed("call", file, "given", *words)
+    done = wirespeed("call", url, "given", *words)
     assert done.stdout == "('3', 4, ['x', 'y'], True)\n"
-    done = wirespeed("call", file, "given", 'word:="a b"', "tags:=[]")
+    done = wirespeed("call", url, "given", 'word:="a b"', "tags:=[]")
     assert done.stdout == "('a b', 0, [], False)\n"
-    done = wirespeed("call", file, "given", "count=many")
+    done = wirespeed("call", url, "given", "count=many")
     assert done.returncode == 1
     assert "count" in done.stderr  # the server says what it expects
 
@@ -260,44 +256,44 @@ def test_strings_and_choices() -> None:
 # -- read, prompt, complete -----------------------------------------------------------------------
 
 
-def test_read(file: str) -> None:
-    assert wirespeed("read", file, "note://1").stdout == "Buy tea.\n"
-    assert wirespeed("read", file, "note://{id}", "id=1").stdout == "Buy tea.\n"
-    assert wirespeed("read", file, "note://{id}", '{"id": 1}').stdout == "Buy tea.\n"
-    contents = json.loads(wirespeed("read", file, "note://plain", "--json").stdout)["contents"]
+def test_read(url: str) -> None:
+    assert wirespeed("read", url, "note://1").stdout == "Buy tea.\n"
+    assert wirespeed("read", url, "note://{id}", "id=1").stdout == "Buy tea.\n"
+    assert wirespeed("read", url, "note://{id}", '{"id": 1}').stdout == "Buy tea.\n"
+    contents = json.loads(wirespeed("read", url, "note://plain", "--json").stdout)["contents"]
     assert contents == [{"uri": "note://plain", "mimeType": "text/plain", "text": "Plain."}]
-    done = wirespeed("read", file, "note://missing/x")
+    done = wirespeed("read", url, "note://missing/x")
     assert (done.returncode, done.stdout) == (4, "")
 
 
-def test_bytes_are_saved_or_written_as_they_are(file: str, tmp_path: Path) -> None:
-    running = start("read", file, "note://bytes")
+def test_bytes_are_saved_or_written_as_they_are(url: str, tmp_path: Path) -> None:
+    running = start("read", url, "note://bytes")
     out, _ = running.communicate()
     assert out == b"\x00\xff"
-    done = wirespeed("read", file, "note://bytes", "--save", str(tmp_path / "new"))
+    done = wirespeed("read", url, "note://bytes", "--save", str(tmp_path / "new"))
     assert done.stdout == (
         f"[resource: note://bytes, image/x-odd, 2 bytes, saved as {tmp_path}/new/bytes-1.bin]\n"
     )
     assert (tmp_path / "new" / "bytes-1.bin").read_bytes() == b"\x00\xff"
 
 
-def test_images_are_shown_or_saved(file: str, tmp_path: Path) -> None:
-    done = wirespeed("call", file, "picture")
+def test_images_are_shown_or_saved(url: str, tmp_path: Path) -> None:
+    done = wirespeed("call", url, "picture")
     assert done.stdout == "[image: image/png, 9 bytes]\n[audio: audio/wav, 2 bytes]\n"
     for _ in range(2):
-        done = wirespeed("call", file, "picture", "--save", str(tmp_path))
+        done = wirespeed("call", url, "picture", "--save", str(tmp_path))
         assert f"saved as {tmp_path}/picture-" in done.stdout
     assert len(list(tmp_path.iterdir())) == 4
     written, _ = on_terminal(
-        ["call", file, "picture"], WIRESPEED_IMAGES="kitty", TMPDIR=str(tmp_path)
+        ["call", url, "picture"], WIRESPEED_IMAGES="kitty", TMPDIR=str(tmp_path)
     )
     assert "\x1b_Ga=T,f=100,q=2,m=0;iVBORw0KGgox\x1b\\" in written
     assert "audio/wav, 2 bytes, saved as" in written
     written, _ = on_terminal(
-        ["call", file, "picture"], WIRESPEED_IMAGES="iterm2", TMPDIR=str(tmp_path)
+        ["call", url, "picture"], WIRESPEED_IMAGES="iterm2", TMPDIR=str(tmp_path)
     )
     assert "\x1b]1337;File=inline=1;size=9:iVBORw0KGgox\x07" in written
-    written, _ = on_terminal(["call", file, "picture"], TMPDIR=str(tmp_path))
+    written, _ = on_terminal(["call", url, "picture"], TMPDIR=str(tmp_path))
     assert "\x1b_G" not in written
     assert "picture-1.png]" in written
 
@@ -310,31 +306,31 @@ def test_images_are_shown_or_saved(file: str, tmp_path: Path) -> None:
     ],
 )
 def test_a_terminal_is_asked_what_it_shows(
-    file: str, answer: str, seen: str, tmp_path: Path
+    url: str, answer: str, seen: str, tmp_path: Path
 ) -> None:
-    args = ["call", file, "picture"]
+    args = ["call", url, "picture"]
     talk = [("\x1b[c", answer)]
     written, status = on_terminal(args, talk=talk, controls=True, TMPDIR=str(tmp_path))
     assert status == 0
     assert seen in written
 
 
-def test_prompt(file: str) -> None:
-    done = wirespeed("prompt", file, "reply", "name=Ann", "tone=dry")
+def test_prompt(url: str) -> None:
+    done = wirespeed("prompt", url, "reply", "name=Ann", "tone=dry")
     assert done.stdout == "user:\nA dry reply to Ann.\n"
-    found = json.loads(wirespeed("prompt", file, "reply", '{"name": "Bob"}', "--json").stdout)
+    found = json.loads(wirespeed("prompt", url, "reply", '{"name": "Bob"}', "--json").stdout)
     assert found["messages"] == [
         {"role": "user", "content": {"type": "text", "text": "A kind reply to Bob."}}
     ]
-    done = wirespeed("prompt", file, "reply")
+    done = wirespeed("prompt", url, "reply")
     assert done.returncode == 4
     assert "name" in one_line(done)
 
 
-def test_complete(file: str) -> None:
-    assert wirespeed("complete", file, "reply", "name", "An").stdout == "Ann\nAnton\n"
-    assert wirespeed("complete", file, "reply", "name").stdout == "Ann\nAnton\nBob\n"
-    done = wirespeed("complete", file, "reply", "name", "B", "tone=!", "--json")
+def test_complete(url: str) -> None:
+    assert wirespeed("complete", url, "reply", "name", "An").stdout == "Ann\nAnton\n"
+    assert wirespeed("complete", url, "reply", "name").stdout == "Ann\nAnton\nBob\n"
+    done = wirespeed("complete", url, "reply", "name", "B", "tone=!", "--json")
     assert json.loads(done.stdout)["values"] == ["Bob!"]
 
 
@@ -407,12 +403,12 @@ def test_the_nearest_command(typed: str, meant: str) -> None:
     )
 
 
-def test_trace_shows_the_messages(file: str) -> None:
-    done = wirespeed("call", file, "given", "--trace")
+def test_trace_shows_the_messages(url: str) -> None:
+    done = wirespeed("call", url, "given", "--trace")
     assert done.returncode == 0
     assert '"method":"tools/call"' in done.stderr
     assert " client#1 -> " in done.stderr
     assert "\x1b" not in done.stderr
-    written, _ = on_terminal(["call", file, "given", "--trace"])
+    written, _ = on_terminal(["call", url, "given", "--trace"])
     assert "\x1b[36m{" in written
     assert '"method":\x1b[1;36m"tools/call"' in written

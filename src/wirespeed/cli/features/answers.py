@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 from wirespeed.auth.client.browser import browser, has_terminal, in_daemon
 from wirespeed.cli.failures import Exit, Failure, complain, printable, usage
 from wirespeed.cli.features.arguments import read_json
+from wirespeed.cli.features.sampling import SampleCommand
 from wirespeed.errors import HandlerFailed, InputNeeded, RemoteError
 
 if TYPE_CHECKING:
-    from wirespeed.types import ElicitParams
+    from wirespeed.types import ElicitParams, SampleParams
 
 _WORDS = ("accept", "decline", "cancel")
 _EXAMPLE = "write --answer '{\"field\": 1}', accept, decline or cancel"
@@ -47,7 +48,7 @@ class Answers:
     ) -> None:
         self._given = [_read(answer) for answer in answers]
         self._next = 0
-        self._sample_command = sample_command
+        self._model = None if sample_command is None else SampleCommand(sample_command)
         self._roots = list(roots)
         self._before = before
         self._one_at_a_time = asyncio.Lock()
@@ -59,14 +60,19 @@ class Answers:
         found: dict[str, Any] = {}
         if self._given or has_terminal():
             found |= {"on_elicit": self._elicit, "on_elicit_url": self._elicit}
-        if self._sample_command is not None:
-            from wirespeed.cli.features.sampling import SampleCommand
-
-            command = SampleCommand(self._sample_command)
-            found |= {"on_sample": command.answer}
+        if self._model is not None:
+            found["on_sample"] = self._sample
         if self._roots:
             found["roots"] = self._roots
         return found
+
+    async def _sample(self, request: SampleParams) -> Any:
+        assert self._model is not None
+        try:
+            return await self._model.answer(request)
+        except Failure as exc:
+            self._failure = exc
+            raise
 
     async def _elicit(self, question: ElicitParams) -> Any:
         if not self._given:

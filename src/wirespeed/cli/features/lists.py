@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from wirespeed.cli import show
@@ -74,7 +75,7 @@ async def _list(options: Options, kinds: tuple[str, ...], long: bool, as_json: b
 
 
 def _print(found: Features) -> None:
-    tables = [
+    tables: list[tuple[Any, Callable[[Any], Any]]] = [
         (found.tools, show.tool_table),
         (found.resources, show.resource_table),
         (found.templates, show.template_table),

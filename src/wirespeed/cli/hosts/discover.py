@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from wirespeed import config
+from wirespeed.bench.command_line import command_shown
 from wirespeed.cli import show
 from wirespeed.cli.failures import Exit, complain, describe, print_json, printable
 from wirespeed.cli.hosts.known import HOSTS, Host
@@ -40,14 +41,12 @@ class Found(NamedTuple):
 
     @property
     def shown(self) -> str:
-        """The command or the URL, as the file writes it."""
+        """The command or the URL, as the file writes it, without secrets."""
         server = self.server
         if server.url is not None:
             return public(server.shown[0] if server.shown else server.url)
         words = server.shown or tuple(filter(None, (server.command, *server.args)))
-        from wirespeed.transport.wire_trace import masked
-
-        return masked(" ".join(words))
+        return command_shown(words)
 
 
 def discover(*, tries: bool, as_json: bool, timeout: float | None) -> int:

@@ -10,7 +10,7 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from wirespeed.cli import credentials, modules
@@ -143,7 +143,7 @@ def _started(word: str, env: dict[str, str]) -> tuple[str, Launch]:
     absolute = os.path.abspath(path)
     target = from_file(absolute if name is None else f"{absolute}:{name}")
     assert target is not None
-    return served.name, Launch(os.path.abspath(target.command), tuple(target.args), env)
+    return served.name, Launch(os.path.abspath(target.command), tuple(map(str, target.args)), env)
 
 
 # -- hosts ----------------------------------------------------------------------------------------
@@ -332,19 +332,17 @@ def _confirm(place: Place, key: str, *, replaces: bool, choices: Choices) -> Non
 
 
 def _show_difference(place: Place, before: str, after: str) -> None:
-    """Print what changes. The values of secrets in the lines around are masked."""
+    """Print what changes, with the values of secrets masked."""
     from wirespeed.transport.wire_trace import masked
 
     colours = {"+": "32", "-": "31", "@": "36"} if coloured(sys.stdout) else {}
-    for line in _difference(before, after, place.shown):
-        text = line if line[:1] in "+@" else masked(line)
+    name = place.shown
+    for line in difflib.unified_diff(
+        before.splitlines(), after.splitlines(), name, name, lineterm=""
+    ):
         colour = colours.get(line[:1])
-        print(f"\x1b[{colour}m{printable(text)}\x1b[0m" if colour else printable(text, lines=True))
-
-
-def _difference(before: str, after: str, name: str) -> Iterator[str]:
-    lines = difflib.unified_diff(before.splitlines(), after.splitlines(), name, name, lineterm="")
-    return (line for line in lines)
+        text = printable(line[:1] + masked(line[1:]))
+        print(f"\x1b[{colour}m{text}\x1b[0m" if colour else text)
 
 
 def _write(file: str, before: bytes | None, data: bytes, *, private: bool) -> str | None:
