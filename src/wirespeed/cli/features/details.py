@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from wirespeed.cli import show
 from wirespeed.cli.failures import printable
-from wirespeed.cli.features.arguments import resolved
+from wirespeed.cli.features.arguments import property_of, resolved
+from wirespeed.protocol.results import WRAP_MARKER
 
 if TYPE_CHECKING:
     from wirespeed.types import PromptInfo, ResourceInfo, ResourceTemplateInfo, ToolInfo
@@ -36,8 +37,13 @@ def tool_rows(tool: ToolInfo) -> Iterator[Row]:
     yield from _head(tool.title, tool.description, tool.annotations)
     yield from schema_rows(tool.input_schema, tool.input_schema, 1)
     if isinstance(tool.output_schema, dict):
-        yield Row(1, "returns", show.type_name(tool.output_schema, tool.output_schema))
-        yield from schema_rows(tool.output_schema, tool.output_schema, 2)
+        returned = tool.output_schema
+        if returned.get(WRAP_MARKER) is True:  # {"result": value}
+            returned = property_of(returned, "result")
+        yield Row(1, "returns", show.type_name(returned, tool.output_schema))
+        inner, reference = _inside(returned, tool.output_schema)
+        if inner is not None:
+            yield from schema_rows(inner, tool.output_schema, 2, (reference,))
     hints = [
         words[0 if value else 1]
         for key, words in _HINTS.items()
