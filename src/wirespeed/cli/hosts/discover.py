@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from wirespeed import config
@@ -92,12 +92,12 @@ def _in_file(host: Host, scope: str, file: str) -> Iterator[Found]:
     """The servers of a file, which may have none."""
     with open(file, "rb") as opened:
         data = opened.read()
+    servers: Mapping[str, ServerConfig] = {}
     try:
         servers = config.loads(data, source=file, folder=os.path.dirname(file))
     except ConfigError as exc:
         if "expected a key" not in str(exc) and "is empty" not in str(exc):
             raise
-        servers = {}
     for server in servers.values():
         yield Found(host, scope, file, server)
     if host.name == "claude-code" and scope == "user":
