@@ -94,7 +94,7 @@ class ClientConnection(AskingConnection):
         decode: Callable[[Any], Any],
         *,
         timeout: float = ...,
-        limit: float = 0,
+        limit: float = 0.0,
         on_progress: _OnProgress | None = None,
         cancellable: bool = True,
         meta: bytes | None = None,
