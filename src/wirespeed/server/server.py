@@ -816,9 +816,11 @@ class Server:
         """`serve` on a new event loop, on uvloop where it is installed, until the client leaves or
         the process gets SIGINT or SIGTERM.
 
-        Options are those of `wirespeed.run`: ``workers``, and all of `serve`. ``transport="stdio"``
-        says in words what no URL says; every other transport has a URL.
+        Options are those of `wirespeed.run`: ``workers``, and all of `serve`. ``run("stdio")`` and
+        ``run(transport="stdio")`` say in words what no URL says; every other transport has a URL.
         """
+        if url in _TRANSPORTS and transport is None:
+            url, transport = None, url  # type: ignore[assignment]
         if transport is not None and (transport != "stdio" or url is not None):
             options = {**options, "transport": transport}  # type: ignore[typeddict-unknown-key]
         _check_options(url, options)
@@ -857,6 +859,7 @@ def _decorate(
 # Arguments of other libraries that are parts of a URL here.
 _OF_URL = ("transport", "host", "port", "path")
 _SCHEMES_BY_NAME = {"ws": "ws", "websocket": "ws"}
+_TRANSPORTS = ("stdio", "http", "sse", "streamable-http", *_SCHEMES_BY_NAME)
 
 
 def _check_options(url: str | None, options: Mapping[str, object]) -> None:

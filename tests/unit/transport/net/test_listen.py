@@ -342,11 +342,23 @@ def test_stdio_has_no_options(run: Run) -> None:
         ({"host": "::", "path": "x"}, "run('http://[::]:8000/x')"),
         ({"transport": "ws", "host": "0.0.0.0"}, "run('ws://0.0.0.0:8000/mcp')"),
         ({"url": "http://127.0.0.1:0/mcp", "port": 9}, "run('http://127.0.0.1:9/mcp')"),
+        ({"url": "streamable-http"}, "run('http://127.0.0.1:8000/mcp')"),
+        ({"url": "sse", "port": 9}, "run('http://127.0.0.1:9/mcp')"),
     ],
 )
 def test_parts_of_a_url_are_put_together(options: Any, hint: str) -> None:
     with pytest.raises(TypeError, match=re.escape(hint)):
         Server("x").run(**options)
+
+
+@pytest.mark.parametrize("call", ["run('stdio')", "run(transport='stdio')"])
+def test_stdio_may_be_said_in_words(call: str) -> None:
+    text = b'{"jsonrpc": "2.0", "id": 1, "method": "ping"}\n'
+    code = f"from wirespeed import Server; Server('x').{call}"
+    done = subprocess.run(
+        [sys.executable, "-c", code], input=text, capture_output=True, check=True, timeout=60
+    )
+    assert strict(done.stdout)["id"] == 1
 
 
 async def test_serving_takes_a_url_too() -> None:
