@@ -820,7 +820,7 @@ class Server:
         ``run(transport="stdio")`` say in words what no URL says; every other transport has a URL.
         """
         if url in _TRANSPORTS and transport is None:
-            url, transport = None, url  # type: ignore[assignment]
+            url, transport = None, url
         if transport is not None and (transport != "stdio" or url is not None):
             options = {**options, "transport": transport}  # type: ignore[typeddict-unknown-key]
         _check_options(url, options)
