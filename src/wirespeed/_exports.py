@@ -23,6 +23,7 @@ STUBS = {
     "wirespeed": "__init__.pyi",
     "wirespeed.config": "config/__init__.pyi",
     "wirespeed.transport": "transport/__init__.pyi",
+    "wirespeed.peer": "peer/__init__.pyi",
     "wirespeed.types": "types.pyi",
     "wirespeed.middleware": "middleware.pyi",
     "wirespeed.auth": "auth/__init__.pyi",

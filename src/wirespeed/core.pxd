@@ -67,6 +67,7 @@ from wirespeed._core.envelope cimport (
     Fault,
     Kind,
     Message,
+    is_modern,
     method_is,
     poi_is,
     span_of,

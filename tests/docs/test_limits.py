@@ -23,7 +23,7 @@ from wirespeed import (
     Stdio,
     WebSocket,
 )
-from wirespeed.server.http.event_store import EventLimits, LimitedEventStore
+from wirespeed.peer.http.event_store import EventLimits, LimitedEventStore
 from wirespeed.server.requests.launchers import DEFAULT_QUEUE
 from wirespeed.tasks import store as stores
 
@@ -50,7 +50,7 @@ NO_LIMITS = {
     "client.requests.rounds.MAX_ROUNDS",  # Client(max_rounds)
     "protocol.header_values.MAX_INTEGER",  # exact integers of JSON
     "transport.net.listener.MAX_KEPT",  # what an allocator keeps of a burst
-    "server.http.http_session.MAX_DIGITS",  # of an event's number
+    "peer.http.http_session.MAX_DIGITS",  # of an event's number
     "server.resources.folder.MAX_FILE",  # Server.add_folder(max_size)
     "server.requests.operation.MAX_COMPARED",  # names that a suggestion is looked for in
     "server.subscriptions.MAX_ENCLOSING",  # URIs above one URI

@@ -31,6 +31,7 @@ MODULES = (
     "wirespeed.ext.prometheus",
     "wirespeed.litemcp",
     "wirespeed.middleware",
+    "wirespeed.peer",
     "wirespeed.tasks",
     "wirespeed.transport",
     "wirespeed.types",

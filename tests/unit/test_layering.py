@@ -113,6 +113,12 @@ INSIDE = {
         child
         stdio
     """,
+    "peer": """
+        http.headers
+        connection
+        http
+        service
+    """,
     "auth": """
         access_token jose
         fetch
@@ -138,9 +144,7 @@ INSIDE = {
         resources
         feature_catalogs
         methods
-        http.headers
         connection
-        http
         middleware
         mounting
         service

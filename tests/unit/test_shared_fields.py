@@ -16,18 +16,18 @@ SECTION = PAGE.partition("\n## Links that many clients share\n")[2].partition("\
 # The objects of the table, and where their fields are: in a file, or in a class of it.
 PLACES = {
     "Session": "_core/wire.pxd _core/responder.pxd _core/session.pxd:Session",
-    "AnsweringConnection": "peer/connection.pxd:PeerConnection "
-    "peer/connection.pxd:AnsweringConnection",
+    "DrainingConnection": "peer/connection.pxd:PeerConnection "
+    "peer/connection.pxd:DrainingConnection",
     "SessionConnection": "peer/connection.pxd:SessionConnection",
     "Serving": "server/requests/call.pxd:Serving",
     "ServerConnection": "server/connection.pxd",
     "Endpoint": "transport/link.pxd",
-    "SessionLink": "server/http/sessions.pxd:SessionLink",
+    "SessionLink": "peer/http/sessions.pxd:SessionLink",
     "Downstream": "proxy/side.pxd:Side proxy/downstream.py:Downstream",
     "MergedClient": "proxy/merge/client.py:MergedClient",
     "Member": "proxy/merge/member.py:Member",
     "MergedCatalog": "proxy/merge/catalog.py:MergedCatalog",
-    "StreamableHttp": "server/http/endpoint.pxd",
+    "StreamableHttp": "peer/http/endpoint.pxd",
     "HttpConnection": "transport/http/exchange.pxd:Carrier transport/http/connection.pxd",
     "AsgiLink": "transport/http/asgi_link.pyx:AsgiLink",
 }

@@ -18,7 +18,7 @@ from wirespeed._core.streams import FrameStream
 from wirespeed.litemcp.call import SHOWN, Calls, LiteCall
 from wirespeed.litemcp.envelope import BadMessage, SeenIds, id_of
 from wirespeed.litemcp.messages import IOBasic, refuse_version
-from wirespeed.peer.connection import AnsweringConnection
+from wirespeed.peer.connection import DrainingConnection
 from wirespeed.schema.from_strings import ArgumentError
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class _StreamCall(LiteCall):
         self.connection.finish(self.raw_id, result)
 
 
-class LiteConnection(AnsweringConnection):
+class LiteConnection(DrainingConnection):
     """A connection of a `wirespeed.litemcp.LiteServer`."""
 
     def __init__(

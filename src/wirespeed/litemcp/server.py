@@ -200,6 +200,12 @@ class LiteServer:
 
     # -- running ---------------------------------------------------------------------------------
 
+    async def hold(self) -> None:
+        """Begin (for transports): nothing has to be started."""
+
+    async def release(self, held: None, /) -> None:
+        """End (for transports)."""
+
     def stream_framer(self) -> BlankLineFramer:
         """Return the framing for a byte stream: three newlines end a message."""
         return BlankLineFramer(self.limits.max_message)

@@ -1,0 +1,1 @@
+from wirespeed.peer.connection cimport DrainingConnection, SessionConnection

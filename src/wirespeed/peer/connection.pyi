@@ -1,18 +1,25 @@
 from asyncio import AbstractEventLoop, Future
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from contextvars import Context
 from logging import Logger
-from typing import Any, ClassVar, Protocol, type_check_only
+from typing import Any, ClassVar, Protocol, final, type_check_only
 
 from typing_extensions import disjoint_base
 
 from wirespeed._core.envelope import Message
 from wirespeed._core.framing.http.head import HttpHead
+from wirespeed._core.outbox import _Data
 from wirespeed._core.session import Session
 from wirespeed.transport.link import Endpoint
 from wirespeed.transport.service import Peer
+from wirespeed.transport.taskpool import Completion, Running, TaskPool
 
+CUT_OFF: int
+FAREWELL: str
+INTERNAL_ERROR: int
 LAST_WAIT: float
 SHUTTING_DOWN: int
+WAS_CUT_OFF: str
 
 def encode_data(data: object) -> bytes: ...
 
@@ -30,7 +37,7 @@ class PeerConnection(Endpoint):
     def log_fault(self, n: int, text: str, what: object) -> None: ...
 
 @disjoint_base
-class AnsweringConnection(PeerConnection):
+class DrainingConnection(PeerConnection):
     peer: Peer | None
     principal: bytes | None
     def __init__(self, service: Any, loop: AbstractEventLoop, log: Logger | None) -> None: ...
@@ -70,7 +77,7 @@ class AskingConnection(PeerConnection):
     def error(self) -> BaseException: ...
 
 @disjoint_base
-class SessionConnection(AnsweringConnection):
+class SessionConnection(DrainingConnection):
     revision: Any
     shared: bool
     def __init__(
@@ -79,8 +86,27 @@ class SessionConnection(AnsweringConnection):
     @property
     def session(self) -> Session: ...
     @property
+    def session_id(self) -> str | None: ...
+    @property
     def n_dropped(self) -> int: ...
+    def take(self, message: Message) -> None: ...
     def head_of(self, m: Message, /) -> HttpHead | None: ...
+    def route_of(self, message: Message, /) -> Any: ...
+    def peer_of(self, message: Message, /) -> Any: ...
+    def agree(self, version: str, /) -> None: ...
+    def run(
+        self,
+        message: Message,
+        coroutine: Coroutine[Any, Any, _Data],
+        pool: TaskPool,
+        context: Context | None = None,
+    ) -> Running | None: ...
+    def cancel_handler(self, handler: Running, /) -> None: ...
+    def handler_ended(self, handler: Running, /) -> None: ...
     def wrote(self) -> None: ...
     def wait_for_room(self, about: int = 0) -> Future[None] | None: ...
+    def renew(self) -> bool: ...
     def cut_off(self, why: str) -> None: ...
+
+@final
+class Handler(Completion): ...

@@ -1,30 +1,38 @@
 """One end of a connection: its phase and its loss, the faults of its peer.
 
 An end that answers is drained. An end that asks fails what was not answered. An end with a session
-drops notifications to a peer that does not read. docs/architecture.md, "Closing", has the table of
-phases.
+drops notifications to a peer that does not read, and lets requests wait behind a handler that was
+cancelled. docs/architecture.md, "Closing", has the table of phases.
 """
 
+cimport cython
 from libc.stdint cimport uint64_t
 
 from wirespeed._core._simd cimport WIRESPEED_ABI
-from wirespeed._core.envelope cimport Message
+from wirespeed._core.envelope cimport (
+    ERROR, NOTIFICATION, REQUEST, RESULT, Message, is_modern,
+)
 from wirespeed._core.framing.http.head cimport HttpHead
 from wirespeed._core.json_text cimport json_text
 from wirespeed._core.outbox cimport Outbox
 from wirespeed._core.reply_route cimport ReplyRoute
 from wirespeed._core.session cimport Session
 from wirespeed.transport.link cimport Link
+from wirespeed.transport.taskpool cimport Completion, Running, TaskPool
 
 import logging
+from asyncio import CancelledError
 from collections import deque
 
 import msgspec
 
 from wirespeed._core import _simd, responder
-from wirespeed.errors import ConnectionClosed
-from wirespeed.protocol.codes import SHUTTING_DOWN
+from wirespeed.errors import ConnectionClosed, ProtocolError, shortened
+from wirespeed.protocol.codes import CUT_OFF, INTERNAL_ERROR, SHUTTING_DOWN
 from wirespeed.transport.taskpool_choice import LAST_WAIT
+
+FAREWELL = "The server is shutting down"
+WAS_CUT_OFF = f"{FAREWELL}: the request was cut off, and may have taken effect"
 
 cdef object encode = msgspec.json.Encoder().encode
 cdef object to_builtins = msgspec.to_builtins
@@ -36,6 +44,8 @@ if _simd.ABI != <int> WIRESPEED_ABI:
 
 cdef enum:
     MAX_LOGGED_FAULTS = 100
+
+cdef double MAX_HOLD = 0.05    # seconds
 
 
 def encode_data(data):
@@ -101,14 +111,19 @@ cdef class PeerConnection(Endpoint):
                 self.log.warning("further bad input on this connection is not logged")
 
 
-cdef class AnsweringConnection(PeerConnection):
-    """An end that answers what it was asked before it closes.
+cdef class DrainingConnection(PeerConnection):
+    """An end that answers what it was asked before it closes: an `Endpoint` with any wire, which is
+    a `wirespeed.transport.Connection`.
+
+    A subclass sets ``wire`` and overrides `answered_all` and `on_grace_over`. After `drain` it
+    refuses further requests, and calls `check_drained` after each answer, which closes the link
+    once everything is answered and sent.
 
     Args:
         service: Has ``shutdown_grace``, the seconds that requests get at the end; None for an end
             that is never drained.
         loop: The event loop.
-        log: See `PeerConnection`.
+        log: The logger of its faults and of its loss; None: they are not logged.
     """
 
     def __init__(self, service, loop, log):
@@ -140,7 +155,7 @@ cdef class AnsweringConnection(PeerConnection):
             self.link.close()
 
     cdef int drain_c(self) except -1:
-        cdef AnsweringConnection me = self     # the flush may close the connection
+        cdef DrainingConnection me = self     # the flush may close the connection
         if me.phase != OPEN:
             return 0
         me.phase = DRAINING
@@ -157,7 +172,7 @@ cdef class AnsweringConnection(PeerConnection):
 
     cpdef object check_drained(self):
         """Close a draining connection once everything is answered and sent."""
-        cdef AnsweringConnection me = self     # the flush may close the connection
+        cdef DrainingConnection me = self     # the flush may close the connection
         cdef Link link = me.link
         if link is None or not me.answered_all():
             return
@@ -281,14 +296,45 @@ cdef class AskingConnection(PeerConnection):
         return ConnectionClosed(self.closed_text)
 
 
-cdef class SessionConnection(AnsweringConnection):
-    """An end with a `Session`: what `wirespeed.transport.service.Service.connect` returns, where
-    the service can be served over HTTP."""
+cdef class SessionConnection(DrainingConnection):
+    """An end with a `wirespeed.core.Session`: what the ``connect`` of a `HttpService` returns.
+
+    A subclass overrides `take`, and answers by `run` or by the methods of ``session``; whatever the
+    transport is, the answers find their way. Over HTTP a client of a legacy era has a connection
+    for its session. Other requests have a *lane*: a connection that is `shared` and serves one
+    request at a time, of any client.
+
+    Args:
+        session: The session, with the framing that ``connect`` was given.
+        service: Has ``shutdown_grace``, the seconds that requests get at the end.
+        loop: The event loop.
+        log: The logger of its faults and of its loss; None: they are not logged.
+
+    Attributes:
+        principal: A digest of the client's credentials; None without any.
+        peer: What the transport knows of the client; None on stdio and in memory.
+        revision: The revision that `agree` noted, or that a request without a session has; None:
+            the requests are of 2026-07-28, or there was no handshake yet.
+        shared: Whether it is a lane.
+    """
 
     def __init__(self, Session session not None, service, loop, log):
-        AnsweringConnection.__init__(self, service, loop, log)
+        DrainingConnection.__init__(self, service, loop, log)
         self.wire = self.session = session
         self.outlet = session.outbox
+        self.most_unread = 4 * session.output_high
+
+    # -- for subclasses ------------------------------------------------------------------------
+
+    def take(self, Message message not None):
+        """Take a message: a request, a notification, a response with the token of its request, or
+        one that is not valid. A `wirespeed.errors.ProtocolError` is the answer to the request. Any
+        other exception is logged, and answered with -32603.
+
+        What HTTP demands is checked before: a request of 2026-07-28 fits its header fields, and no
+        response comes to a lane.
+        """
+        raise NotImplementedError
 
     # -- input ---------------------------------------------------------------------------------
 
@@ -305,7 +351,35 @@ cdef class SessionConnection(AnsweringConnection):
             me.check_drained()
 
     cdef int take_c(self, Message m) except -1:
-        raise NotImplementedError
+        cdef HttpHead head
+        try:
+            if m.kind_c == REQUEST:
+                head = self.head_of_c(m)
+                if head is not None and is_modern(m):
+                    from wirespeed.peer.http.headers import check_headers
+
+                    check_headers(head, m)
+            elif m.kind_c == NOTIFICATION:
+                if m.ref and type(m.token) is Handler:
+                    (<Handler> m.token).cancel_c()
+            elif self.shared and self.revision is None and (
+                m.kind_c == RESULT or m.kind_c == ERROR or m.token is not None
+            ):
+                self.peer.refuse_response()
+                return 0
+            self.take(m)
+        except Exception as exc:
+            self.raised_c(m.ref if m.kind_c == REQUEST else 0, m.method, exc)
+        return 0
+
+    cdef int raised_c(self, uint64_t ref, str what, object exc) except -1:
+        if not isinstance(exc, ProtocolError):
+            if self.log is not None:
+                self.log.error("internal error at a %s", shortened(str(what)), exc_info=exc)
+            exc = ProtocolError(INTERNAL_ERROR, "Internal error")
+        if ref:
+            self.session.error_c(ref, exc.code, exc.message, exc.data)
+        return 0
 
     cdef HttpHead head_of_c(self, Message m):
         cdef ReplyRoute route = None
@@ -317,6 +391,95 @@ cdef class SessionConnection(AnsweringConnection):
         """Return the fields of the HTTP request that brought a request; None: there are none, or
         they are gone."""
         return self.head_of_c(m)
+
+    def route_of(self, Message message not None, /):
+        """Return the HTTP request that brought a request in flight (`McpExchange`). None: it came
+        on the stream."""
+        return self.session.route_of_c(message.ref)
+
+    def peer_of(self, Message message not None, /):
+        """Return what the transport knows of the client that sent a request in flight: over HTTP
+        its `McpExchange`, which has address, user and headers as a `wirespeed.transport.Peer`."""
+        return self.peer_of_c(message.ref)
+
+    cdef object peer_of_c(self, uint64_t ref):
+        cdef object peer = None
+        cdef ReplyRoute route
+        if ref != 0:
+            route = self.session.route_of_c(ref)
+            if route is not None:
+                peer = route.peer_c()
+        return self.peer if peer is None else peer
+
+    @property
+    def session_id(self):
+        """The id of the session of Streamable HTTP; None without one."""
+        session = getattr(self.link, "session", None)
+        return None if session is None else session.id
+
+    def agree(self, str version not None, /):
+        """Note the revision that the answer to `initialize` names: batches, and how clients come
+        back to streams, depend on it. KeyError: there is no such revision."""
+        from wirespeed.protocol.revisions import REVISIONS
+
+        self.assume_c(REVISIONS[version])
+
+    # -- handlers ------------------------------------------------------------------------------
+
+    def run(self, Message message not None, coroutine, TaskPool pool not None, context=None):
+        """Answer a request by a coroutine, which returns the result as JSON text: bytes, or parts.
+
+        A `wirespeed.errors.ProtocolError` is the answer, too. When the client cancels the request,
+        or leaves, the coroutine is cancelled and nothing is answered. Returns None if the coroutine
+        has ended, else a `wirespeed.transport.Running`.
+        """
+        cdef Handler handler = Handler.__new__(Handler)
+        handler.connection = self
+        handler.ref = message.ref
+        handler.running = pool.start_c(coroutine, handler, context)
+        if handler.running is not None:
+            if self.handlers is None:
+                self.handlers = set()
+            self.handlers.add(handler)
+            self.session.set_token_c(handler.ref, handler)
+        return handler.running
+
+    def cancel_handler(self, Running handler not None, /):
+        """Cancel a handler that the subclass has started. Later requests wait until it has ended,
+        at most 50 ms: it may hold what they need. Its end is told by `handler_ended`."""
+        if handler.cancel():
+            self.await_end_c(handler)
+
+    def handler_ended(self, Running handler not None, /):
+        """A handler that was cancelled has ended: the requests start that waited for it."""
+        self.has_ended_c(handler)
+
+    cdef int await_end_c(self, object handler) except -1:
+        if self.ending is None:
+            self.ending = set()
+        self.ending.add(handler)
+        self.session.pauses_requests = True
+        if self.hold_timer is None:
+            self.hold_timer = self.loop.call_later(MAX_HOLD, self._resume)
+        return 0
+
+    cdef int has_ended_c(self, object handler) except -1:
+        if self.hold_timer is not None:
+            self.ending.discard(handler)
+            if not self.ending:
+                self.resume_c()
+        return 0
+
+    cdef int resume_c(self) except -1:
+        """Let the requests start that wait behind a cancellation."""
+        self.hold_timer.cancel()
+        self.hold_timer = None
+        self.ending.clear()
+        self.session.pauses_requests = False
+        return 0 if self.link is None else self.link.wrote_c()
+
+    def _resume(self):
+        self.resume_c()
 
     # -- output --------------------------------------------------------------------------------
 
@@ -365,7 +528,7 @@ cdef class SessionConnection(AnsweringConnection):
     cpdef object on_drained(self):
         cdef SessionConnection me = self
         me.release_waiters_c()
-        AnsweringConnection.on_drained(me)
+        DrainingConnection.on_drained(me)
 
     # -- clients without a session -------------------------------------------------------------
 
@@ -374,19 +537,52 @@ cdef class SessionConnection(AnsweringConnection):
         self.session.batches = revision.batches
         return 0
 
-    cdef bint renew_c(self) except -1:
+    cpdef bint renew(self) except -1:
+        """Get a lane ready for the next client. False: the last one is still worked for, and the
+        lane ends."""
         self.revision = self.principal = self.peer = None
         self.session.batches = False
         self.outlet = self.session.outbox
         self.release_waiters_c()           # for room at the client that was served
         return self.phase == OPEN and not (
-            self.session.inflight.live or self.session.pending.live
+            self.session.inflight.live or self.session.pending.live or self.handlers
         )
 
     # -- the end -------------------------------------------------------------------------------
 
+    def drain(self):
+        """Take no more requests, answer those in flight within the grace time, then close.
+
+        Meanwhile cancellations and answers to questions are still read, and new requests are
+        refused.
+        """
+        if self.phase == OPEN:
+            if self.session.refusal is None:
+                self.session.refusal = (SHUTTING_DOWN, FAREWELL)
+            self.drain_c()
+
     cpdef bint answered_all(self) except -1:
+        """Whether all requests that were read are answered."""
         return self.session.inflight.live == 0 and self.session.n_whole == 0
+
+    def on_grace_over(self):
+        """Cancel the handlers of `run`, and cut off the requests that are left soon."""
+        self.cancel_handlers_c()
+        self.wait_last(self.cut_off, FAREWELL)
+
+    cpdef object on_lost(self, exc):
+        cdef SessionConnection me = self   # what ends may run any code
+        DrainingConnection.on_lost(me, exc)
+        if me.hold_timer is not None:
+            me.resume_c()
+        me.cancel_handlers_c()
+        me.release_waiters_c()
+
+    cdef int cancel_handlers_c(self) except -1:
+        if self.handlers:
+            for handler in list(self.handlers):
+                (<Handler> handler).running.cancel()
+        return 0
 
     cdef int cut_off_c(self, str why) except -1:
         cdef SessionConnection me = self   # an answer may run any code
@@ -404,3 +600,41 @@ cdef class SessionConnection(AnsweringConnection):
             me.link.flush_now()
         if me.link is not None:
             me.link.end()
+
+
+@cython.final
+cdef class Handler(Completion):
+    """The handler of one request; see `SessionConnection.run`."""
+
+    cdef int cancel_c(self) except -1:
+        """The peer has cancelled the request: nothing is answered."""
+        self.unwanted = True
+        if self.running.cancel():
+            self.connection.await_end_c(self)
+        return 0
+
+    cdef int done_c(self, object result, object exc) except -1:
+        cdef SessionConnection connection = self.connection
+        if connection.handlers is not None:
+            connection.handlers.discard(self)
+        if self.unwanted:
+            connection.session.cancelled_done_c()
+            connection.has_ended_c(self)
+            if exc is not None and not isinstance(exc, CancelledError):
+                connection.raised_c(0, "request that was cancelled", exc)
+        elif isinstance(exc, CancelledError):
+            connection.session.error_c(self.ref, CUT_OFF, WAS_CUT_OFF, None)
+        else:
+            try:
+                if exc is not None:
+                    raise exc
+                connection.session.result_c(self.ref, result)
+            except Exception as error:
+                connection.raised_c(self.ref, "request", error)
+        if connection.link is not None:
+            connection.link.wrote_c()
+            if connection.phase == DRAINING:
+                connection.check_drained()
+        else:
+            connection.session.set_token_c(self.ref, None)    # the token refers to the connection
+        return 0

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from wirespeed.proxy.backend_config import BackendConfig
     from wirespeed.proxy.side import AccessCheck, AdmissionControl
     from wirespeed.proxy.upstream import Upstream
-    from wirespeed.server.http.exchange import McpExchange
+    from wirespeed.peer.http.exchange import McpExchange
 
 logger = logging.getLogger("wirespeed.proxy")
 
@@ -69,7 +69,7 @@ class DownstreamService(Protocol):
         """See above, as for the following."""
 
     @property
-    def legacy_versions(self) -> tuple[str, ...]: ...
+    def legacy_versions(self) -> Sequence[str]: ...
 
     @property
     def flow(self) -> AdmissionControl | None: ...

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self, cast
 
 import msgspec
 
+from wirespeed.peer.service import HttpService
 from wirespeed.protocol import codes
-from wirespeed.protocol.revisions import LEGACY_VERSIONS, MODERN_VERSIONS
 from wirespeed.proxy.access.header_params import HeaderParams
 from wirespeed.proxy.access.tool_schemas import ToolSchemas
 from wirespeed.proxy.binding import Binding
@@ -35,9 +35,9 @@ if TYPE_CHECKING:
     from wirespeed.proxy.merge.merged import Merged
     from wirespeed.proxy.operation.meter import Meter
     from wirespeed.proxy.supervision.supervisor import Supervisor
-    from wirespeed.server.http.endpoint import StreamableHttp
-    from wirespeed.server.http.http_session import HttpSession
-    from wirespeed.server.http.sessions import Sessions
+    from wirespeed.peer.http.endpoint import StreamableHttp
+    from wirespeed.peer.http.http_session import HttpSession
+    from wirespeed.peer.http.sessions import Sessions
     from wirespeed.transport.http.exchange import HttpTarget
     from wirespeed.transport.http.options import HttpOptions
     from wirespeed.transport.link import Link
@@ -69,7 +69,7 @@ class ServiceAttachments(NamedTuple):
     meter: Meter
 
 
-class ProxyService:
+class ProxyService(HttpService):
     """A `wirespeed.transport.service.Service` that passes everything on to servers.
 
     Attributes:
@@ -90,14 +90,7 @@ class ProxyService:
         mirrored: What compares their arguments with header fields.
     """
 
-    subprotocol = "mcp"
-    auth_headers = ("authorization",)
-    refusal_status = 401
     reads_headers = False
-    # Over HTTP, where all requests of a client need the same server.
-    legacy_versions = LEGACY_VERSIONS
-    modern_versions = MODERN_VERSIONS
-    has_sessions = True
 
     def __init__(
         self,
@@ -298,9 +291,6 @@ class ProxyService:
         if self.audit is not None:
             self.audit.release()
 
-    def stream_framer(self) -> None:
-        """One message a line on a byte stream."""
-
     def connect(
         self,
         make_link: Callable[[Any], Link],
@@ -410,7 +400,7 @@ class ProxyService:
         self, options: HttpOptions, *, loop: asyncio.AbstractEventLoop, pool: TaskPool
     ) -> HttpTarget:
         """Return what answers HTTP requests. ValueError: an option is not for the proxy."""
-        from wirespeed.server.http.endpoint import StreamableHttp
+        from wirespeed.peer.http.endpoint import StreamableHttp
 
         if options.stateless:
             raise ValueError("the proxy needs sessions: it cannot be stateless")
@@ -428,7 +418,7 @@ class ProxyService:
         self, options: HttpOptions, *, loop: asyncio.AbstractEventLoop, pool: TaskPool
     ) -> HttpTarget:
         """Return what answers HTTP requests of clients of 2024-11-05."""
-        from wirespeed.server.http.sse import SseEndpoint
+        from wirespeed.peer.http.sse import SseEndpoint
 
         return SseEndpoint(self, self._named(options), loop, pool)
 

@@ -39,7 +39,7 @@ from wirespeed.proxy.affinity import (
 from wirespeed.proxy.flow.turns cimport Turn, Turns
 from wirespeed.proxy.own_requests import ProxyRequest
 from wirespeed.proxy.trace_context cimport with_fields_c, with_meta_c
-from wirespeed.server.http.headers cimport check_headers_c
+from wirespeed.peer.http.headers cimport check_headers_c
 from wirespeed.server.requests.observer cimport CANCELLED, now_c
 from wirespeed.server.requests.params cimport check_envelope_c
 

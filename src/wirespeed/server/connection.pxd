@@ -13,8 +13,6 @@ cdef class ServerConnection(Serving):
     cdef public dict listens           # subscriptions/listen: request's id -> Subscription
     cdef readonly object changes       # what the client is told of: ChangeNotifier
     cdef public Pipeline through       # what every request passes first (middleware), or None
-    cdef set ending                    # cancelled calls whose handlers the next requests wait for
-    cdef object hold_timer             # ends that wait; None: nothing waits
 
     cdef Call call_c(self, Message m)
     cdef int observe_c(self, Call call, Message m) except -1

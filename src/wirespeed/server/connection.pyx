@@ -20,22 +20,21 @@ from wirespeed._core.envelope cimport (
 from wirespeed._core.framing.http.head cimport HttpHead
 from wirespeed._core.slab cimport Lease
 from wirespeed._core.span cimport Span, span_equals
-from wirespeed.peer.connection cimport OPEN
-from wirespeed.server.http.headers cimport check_headers_c, check_params_c
+from wirespeed.peer.http.headers cimport check_headers_c, check_params_c
 from wirespeed.server.requests.call cimport (
     DETACHABLE, GREETED, INITIALIZED, MODERN, NEW, NOT_STOPPED, RUNNING, SHUT_DOWN, Call, Serving,
 )
 from wirespeed.server.requests.observer cimport now_c
 from wirespeed.server.requests.params cimport check_envelope_c, has_other_params_c
 from wirespeed.server.tools.tool cimport INLINE, Tool
-from wirespeed.transport.taskpool cimport Completion, TaskPool
+from wirespeed.transport.taskpool cimport TaskPool
 
 from wirespeed.errors import ProtocolError, shortened
+from wirespeed.peer.connection import FAREWELL
 from wirespeed.protocol import codes
 from wirespeed.server import methods
 from wirespeed.server.methods import check_offered, handler_of
 from wirespeed.server.permissions import check_scopes
-from wirespeed.server.requests.call import SHUTTING_DOWN
 from wirespeed.server.requests.operation import unknown
 from wirespeed.server.requests.params import input_of
 from wirespeed.server.requests.reply import Whole
@@ -45,8 +44,6 @@ logger = logging.getLogger("wirespeed.server")
 
 cdef enum:
     N_HOT = 16
-
-cdef double MAX_HOLD = 0.05    # seconds
 
 
 @cython.final
@@ -62,7 +59,6 @@ cdef class ServerConnection(Serving):
             self.modern_version = msgspec.json.encode(self.modern.version)
         self.session.null_ids = service.discovery.null_ids
         self.forget_tools()
-        self.ending = set()
         self.changes = ChangeNotifier(self)
         self.listens = self.changes.listens
         self.through = service.middleware.chain
@@ -123,8 +119,6 @@ cdef class ServerConnection(Serving):
         cdef Call call
         for call in list(self.running):
             call.cancel()
-        if self.hold_timer is not None:
-            self._resume()
         self.fail_questions_c()
         self.listens.clear()
         self.spare_call = None
@@ -383,30 +377,11 @@ cdef class ServerConnection(Serving):
             self.service.extensions.hear(m)
 
     cdef int cancel_c(self, object request) except -1:
-        """Cancel a request. Later requests wait until its handler has ended, at most 50 ms: the
-        handler may hold what they need."""
+        """Cancel a request. Later requests wait until its handler has ended."""
         request.cancel()
         if isinstance(request, Call) and (<Call> request).running is not None:
-            self.ending.add(request)
-            self.session.pauses_requests = True
-            if self.hold_timer is None:
-                self.hold_timer = self.loop.call_later(MAX_HOLD, self._resume)
+            return self.await_end_c(request)
         return 0
-
-    cdef int cancelled_ended_c(self, Completion call) except -1:
-        if self.hold_timer is not None:
-            self.ending.discard(call)
-            if not self.ending:
-                self._resume()
-        return 0
-
-    def _resume(self):
-        """Let the requests start that wait behind a cancellation."""
-        self.hold_timer.cancel()
-        self.hold_timer = None
-        self.ending.clear()
-        self.session.pauses_requests = False
-        self.wrote()
 
     # -- without a handshake -------------------------------------------------------------------
 
@@ -415,24 +390,14 @@ cdef class ServerConnection(Serving):
         self.handshake = INITIALIZED
         return 0
 
-    cdef bint renew_c(self) except -1:
+    cpdef bint renew(self) except -1:
         if self.revision is not None:
             self.state = methods.State()
             self.handshake = NEW
             self.changes.forget()
-        return Serving.renew_c(self) and not (self.kept or self.running or self.listens)
+        return Serving.renew(self) and not (self.kept or self.running or self.listens)
 
     # -- shutting down -------------------------------------------------------------------------
-
-    def drain(self):
-        """Take no more requests, answer those in flight within the grace time, then close.
-
-        Meanwhile cancellations and answers to questions are still read, and new requests are
-        refused.
-        """
-        if self.phase == OPEN:
-            self.session.refusal = (codes.SHUTTING_DOWN, SHUTTING_DOWN)
-            self.drain_c()
 
     def on_draining(self):
         self.changes.end()
@@ -446,4 +411,4 @@ cdef class ServerConnection(Serving):
             logger.warning("%s %s did not end in time for the shutdown", call.operation.kind,
                            call.operation.name)
             call.stop_c(SHUT_DOWN)
-        self.wait_last(self.cut_off, SHUTTING_DOWN)
+        self.wait_last(self.cut_off, FAREWELL)

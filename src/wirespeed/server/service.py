@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any
 
+from wirespeed.peer.service import HttpService
 from wirespeed.server.asking.roots import RootsListeners
 from wirespeed.server.connection import ServerConnection
 from wirespeed.server.discovery import ServerDiscovery
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
     from wirespeed.server.server import Lifespan, Server
     from wirespeed.server.tools.signature import Extra
     from wirespeed.transport.http.exchange import HttpTarget
-    from wirespeed.transport.http.options import HttpOptions
     from wirespeed.transport.link import Link
 
 _PROVIDERS = "wirespeed.server.dependencies.provider"
@@ -96,7 +96,7 @@ class Mounts:
             self._service.middleware.chain_changed(for_all=True)
 
 
-class McpService:
+class McpService(HttpService):
     """The parts of one server; see `wirespeed.Server` for the arguments.
 
     Attributes:
@@ -105,11 +105,6 @@ class McpService:
         connections: Its clients at this moment.
         auth: Which access tokens clients must bring; None: the listener decides.
     """
-
-    # What `wirespeed.transport.service.Service` asks for.
-    subprotocol = "mcp"
-    auth_headers = ("authorization",)
-    refusal_status = 401
 
     def __init__(
         self,
@@ -132,6 +127,8 @@ class McpService:
         self.auth = auth
         self.name = discovery.name
         self.discovery = discovery
+        self.legacy_versions = discovery.legacy_versions
+        self.modern_versions = discovery.modern_versions
         self.sealer = sealer
         self.limits = limits
         self.page_size = page_size
@@ -268,33 +265,9 @@ class McpService:
         messages lie in the stream; one a line by default. ``lane``: its requests come from
         different clients."""
         connection = ServerConnection(self, loop, pool, framer)
-        connection.shared = lane
         make_link(connection)
         self.connections.add(connection)
         return connection
-
-    @property
-    def legacy_versions(self) -> Sequence[str]:
-        """The revisions that clients may use, of those with a handshake."""
-        return self.discovery.legacy_versions
-
-    @property
-    def modern_versions(self) -> Sequence[str]:
-        """The revisions that clients may use, of those without a handshake."""
-        return self.discovery.modern_versions
-
-    @property
-    def has_sessions(self) -> bool:
-        """Whether clients have sessions over HTTP: those of legacy eras."""
-        return bool(self.legacy_versions)
-
-    def http_target(
-        self, options: HttpOptions, *, loop: asyncio.AbstractEventLoop, pool: TaskPool
-    ) -> HttpTarget:
-        """The endpoint of Streamable HTTP."""
-        from wirespeed.server.http.endpoint import StreamableHttp
-
-        return StreamableHttp(self, options, loop, pool)
 
     def well_known(self, path: str) -> Mapping[str, HttpTarget]:
         """The targets at further paths, where the server is served at a path."""
@@ -325,14 +298,3 @@ class McpService:
                 return item
         raise ValueError(f"there is neither a prompt nor a resource template {ref!r}")
 
-    def sse_target(
-        self, options: HttpOptions, *, loop: asyncio.AbstractEventLoop, pool: TaskPool
-    ) -> HttpTarget:
-        """The endpoint of HTTP+SSE, for clients of 2024-11-05."""
-        from wirespeed.server.http.sse import SseEndpoint
-
-        return SseEndpoint(self, options, loop, pool)
-
-    def stream_framer(self) -> None:
-        """The framing on a byte stream: one message a line, the default of `connect`."""
-        return None

@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from wirespeed.errors import ProtocolError
+from wirespeed.peer.connection import FAREWELL
 from wirespeed.protocol import codes
 from wirespeed.protocol.messages import ListenParams, ResourceParams
 from wirespeed.protocol.revisions import META_SUBSCRIPTION_ID
-from wirespeed.server.requests.call import SHUTTING_DOWN, Handshake
+from wirespeed.server.requests.call import Handshake
 from wirespeed.server.requests.operation import params_of
 from wirespeed.server.requests.reply import finished
 
@@ -262,7 +263,7 @@ def listen(call: Call, message: Message) -> None:
     if (
         connection.draining
     ):  # it came before the shutdown, but middleware or flow control delayed it
-        raise ProtocolError(codes.SHUTTING_DOWN, SHUTTING_DOWN)
+        raise ProtocolError(codes.SHUTTING_DOWN, FAREWELL)
     changes = connection.changes
     if len(changes.listens) >= MAX_LISTENS:
         raise ProtocolError(

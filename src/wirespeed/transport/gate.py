@@ -21,6 +21,7 @@ from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
+from wirespeed._exports import set_public_home
 from wirespeed.errors import shortened
 from wirespeed.transport.address import Address, is_loopback, networks
 from wirespeed.transport.headers import Headers
@@ -417,3 +418,6 @@ def _address(place: str) -> IPv4Address | IPv6Address | None:
     except ValueError:
         return None
     return getattr(found, "ipv4_mapped", None) or found
+
+
+set_public_home(globals())

@@ -42,7 +42,8 @@ cdef class Link:
     cdef public bint at_once           # output does not wait for more: each message leaves alone
     cdef readonly bint ending          # our goodbye is sent; the peer's is awaited
     cdef bint half_closed              # both goodbyes are sent; the peer's end is awaited
-    cdef object close_timer            # bounds these two waits
+    cdef bint parting                  # closes once all output has left: there is no goodbye
+    cdef object close_timer            # bounds these waits
     cdef public double close_timeout   # seconds for the peer's goodbye
     cdef public tuple farewell         # code and reason of our goodbye; None: GOING_AWAY
     cdef object flush_callback
@@ -58,6 +59,7 @@ cdef class Link:
     cdef int check_drained_c(self) except -1
     cdef int ended_c(self) except -1
     cdef int check_over_c(self) except -1
+    cdef int part_c(self) except -1
     cdef int released_c(self) except -1
     cdef int arm_c(self, double seconds) except -1
     cpdef object flush(self)

@@ -130,24 +130,31 @@ cdef class Link:
         raise TypeError("a Link must implement close()")
 
     def end(self, int code=<int> GOING_AWAY, str reason="", timeout=None):
-        """Close in order: send the framing's goodbye (the close frame of WebSocket, RFC 6455
-        section 7.1.2) and all queued output, then wait for the peer's goodbye, for `timeout`
-        seconds (`close_timeout` by default). With a framing that has no goodbye this is
-        `close`. Without a code, the goodbye is `farewell`."""
-        if self.ending or self.endpoint.link is not self:
+        """Close in order: send all queued output and the framing's goodbye (the close frame of
+        WebSocket, RFC 6455 section 7.1.2), then wait for the peer's goodbye, for `timeout` seconds
+        (`close_timeout` by default). A framing without a goodbye closes when all output has left,
+        and gives the peer as many seconds to read it; no more events come meanwhile. Without a
+        code, the goodbye is `farewell`."""
+        cdef Link me = self            # the flush may close the link
+        if self.ending or self.parting or self.endpoint.link is not self:
             return
         if code == GOING_AWAY and self.farewell is not None:
             code, reason = self.farewell
-        if not self.wire.framer.goodbye_c(code, reason):
-            if not self.wire.framer.over:
-                self.close()
+        if self.wire.framer.goodbye_c(code, reason):
+            self.ending = True
+            self.arm_c(self.close_timeout if timeout is None else <double> timeout)
+            self.flush()
+        elif self.wire.framer.over:
             return
-        self.ending = True
-        self.arm_c(self.close_timeout if timeout is None else <double> timeout)
-        self.flush()
-        if self.endpoint.link is self:
-            self.update_reading()
-            self.check_over_c()
+        else:
+            self.parting = self.closing = True
+            self.flush()
+            me.part_c()
+            if me.endpoint.link is me:
+                me.arm_c(me.close_timeout if timeout is None else <double> timeout)
+        if me.endpoint.link is me:
+            me.update_reading()
+            me.check_over_c()
 
     def half_close(self):
         """Tell the peer that no more bytes will come, where the stream can do that."""
@@ -182,7 +189,7 @@ cdef class Link:
 
     cdef int ended_c(self) except -1:
         """The peer sends no more bytes."""
-        if self.endpoint.link is not self:
+        if self.endpoint.link is not self or self.parting:
             return 0
         if self.wire.framer.over or self.ending:
             self.close()
@@ -328,7 +335,8 @@ cdef class Link:
         try:
             self.corked = True
             try:
-                self.endpoint.on_data()
+                if not self.parting:
+                    self.endpoint.on_data()
                 self.wire.framer.count_c()
             finally:
                 self.corked = False
@@ -336,7 +344,7 @@ cdef class Link:
                 self.wire.framer.forget_c()
             self.flush()
             if (
-                self.endpoint.link is self and not self.flush_scheduled
+                self.endpoint.link is self and not self.flush_scheduled and not self.parting
                 and self.wire.wants_turn_c() and self.wire.has_room_c()
             ):
                 # All output has left already: go on, but let the loop serve others first.
@@ -348,11 +356,18 @@ cdef class Link:
 
     cdef int check_drained_c(self) except -1:
         """After a write: tell the endpoint when callers may go on."""
+        cdef Link me = self            # the endpoint may close it
         if self.wire.outbox.size >= self.wire.output_high:
             self.was_full = True
         elif self.was_full and self.wire.outbox.size <= <size_t> self.wire.limits.output_low:
             self.was_full = False
             self.endpoint.on_drained()
+        return me.part_c() if me.parting else 0
+
+    cdef int part_c(self) except -1:
+        """Close after `end`, if all output has left."""
+        if self.endpoint.link is self and self.idle:
+            self.close()
         return 0
 
     def deliver(self):

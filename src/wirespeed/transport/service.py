@@ -88,12 +88,13 @@ class Connection(Protocol):
 
 
 class Service(Protocol):
-    """The server's side of a listener: the ``service`` of a `wirespeed.Server`, or a
-    `wirespeed.litemcp.LiteServer`.
+    """The server's side of a listener: what `wirespeed.serve` serves at a URL, such as the
+    ``service`` of a `wirespeed.Server`.
 
-    Further protocols say what a service can besides: `KeptAlive`, `Forked`, `DrainsLast`,
-    `HasSessions`, `ReadsHeaders`, `Graceful`; over HTTP `wirespeed.transport.http.routes.OverHttp`,
-    ``OverSse`` and ``WellKnown``; and `wirespeed.transport.gate.HasAuthority`.
+    A type checker finds members that are missing. `wirespeed.peer.HttpService` is a base that has
+    all but ``connect``, for services that HTTP can serve, too. Further protocols say what a service
+    can besides: `Forked`, `DrainsLast`, `HasSessions`, `ReadsHeaders`, `Graceful`, `HasAuthority`,
+    and over HTTP `OverHttp`, `OverSse` and `WellKnown`.
     """
 
     @property
@@ -113,7 +114,15 @@ class Service(Protocol):
         """The HTTP status for a missing or wrong token."""
 
     def stream_framer(self) -> Framer | None:
-        """The framing on a byte stream; None for the service's own choice."""
+        """Return the framing on a byte stream; None for the service's own choice."""
+
+    async def hold(self) -> Any:
+        """Begin: called before the first connection, once for each listener. Returns the argument
+        of `release`. An exception ends the start of the listener."""
+
+    async def release(self, held: Any, /) -> None:
+        """End, after the last connection of a listener. Where the proxy has replaced the service
+        while it serves, this waits for the connections that HTTP made."""
 
     def connect(
         self,
@@ -123,23 +132,9 @@ class Service(Protocol):
         pool: TaskPool,
         framer: Framer | None = None,
     ) -> Any:
-        """Serve one more connection: a `Connection` that is an Endpoint, too."""
-
-
-class HttpService(Service, Protocol):
-    """A service that Streamable HTTP can serve.
-
-    Its ``connect`` returns a `wirespeed.peer.connection.SessionConnection`, and takes ``lane=True``
-    for a connection whose requests come from clients without sessions, one at a time.
-    """
-
-    @property
-    def legacy_versions(self) -> Sequence[str]:
-        """The revisions that clients may use, of those with a handshake."""
-
-    @property
-    def modern_versions(self) -> Sequence[str]:
-        """The revisions that clients may use, of those without a handshake."""
+        """Serve one more connection: make a `Connection` that is an `Endpoint`, too, call
+        ``make_link`` with it, and return it. ``framer``: how messages lie in the stream; None for
+        the service's own choice. The listener starts the link."""
 
 
 class Connecting(Protocol):
@@ -149,14 +144,13 @@ class Connecting(Protocol):
 
 
 class KeptAlive(Protocol):
-    """A service that has to be kept alive while it is served; see `Alive`."""
+    """A service that has to be kept alive while it is served, as each `Service`; see `Alive`."""
 
     async def hold(self) -> Any:
         """Begin. Returns the argument of `release`."""
 
-    async def release(self, held: Any) -> None:
-        """End. Where a listener may replace the service (`Listener.replace`), this waits for the
-        connections that HTTP made."""
+    async def release(self, held: Any, /) -> None:
+        """End."""
 
 
 class Forked(Protocol):

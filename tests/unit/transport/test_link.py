@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import os
 import socket
 import time
 import weakref
@@ -21,6 +22,8 @@ from wirespeed.client.connection.connection import ClientConnection
 from wirespeed.core import FrameStream, Limits, LineFramer, Session
 from wirespeed.transport.fd import FdLink
 from wirespeed.transport.link import Endpoint, Link
+from wirespeed.transport.memory import pair
+from wirespeed.transport.stdio import FileLink
 from wirespeed.transport.taskpool_choice import open_pool
 
 
@@ -484,3 +487,126 @@ async def test_a_link_that_was_never_set_up() -> None:
             use()
     with pytest.raises(AttributeError):
         _ = link.idle
+
+
+# -- the end -------------------------------------------------------------------------------------
+
+
+class Teller(Recorder):
+    """Has a large answer for each request, and notes its loss in a future."""
+
+    def __init__(self, size: int = 1_000_000, **limits: int) -> None:
+        super().__init__(**limits)
+        self.size = size
+        self.lost: asyncio.Future[BaseException | None] = (
+            asyncio.get_running_loop().create_future()
+        )
+
+    def on_data(self) -> None:
+        for message in self.session:
+            self.told.append(message.id)
+            if message.kind == "request":
+                self.session.send_result(message, b'"%b"' % (b"x" * self.size))
+
+    def on_lost(self, exc: BaseException | None) -> None:
+        self.lost.set_result(exc)
+
+
+async def received(end: socket.socket) -> bytes:
+    """What a socket receives up to the end."""
+    loop = asyncio.get_running_loop()
+    found = b""
+    async with asyncio.timeout(20):
+        while data := await loop.sock_recv(end, 65536):
+            found += data
+    return found
+
+
+async def test_queued_output_leaves_before_a_link_ends(
+    sockets: tuple[socket.socket, socket.socket],
+) -> None:
+    """With a framing that has no goodbye."""
+    ours, theirs = sockets
+    endpoint = Teller(max_in_flight=1)
+    link = FdLink(asyncio.get_running_loop(), endpoint, ours.fileno(), ours.fileno())
+    endpoint.lost.add_done_callback(lambda _: ours.close())
+    link.start()
+    theirs.send(requests(1))
+    async with asyncio.timeout(20):
+        while not endpoint.told:
+            await asyncio.sleep(0)
+    link.end()
+    link.end()
+    assert endpoint.link is link and not link.ending and link.closing
+    theirs.send(requests(2))  # no events come any more
+    assert len(await received(theirs)) > 1_000_000
+    assert await endpoint.lost is None
+    assert endpoint.told == [1]
+
+
+async def test_a_peer_that_does_not_read_is_waited_for_so_long(
+    sockets: tuple[socket.socket, socket.socket],
+) -> None:
+    ours, theirs = sockets
+    endpoint = Teller()
+    link = FdLink(asyncio.get_running_loop(), endpoint, ours.fileno(), ours.fileno())
+    link.start()
+    theirs.send(requests(1))
+    async with asyncio.timeout(20):
+        while not endpoint.told:
+            await asyncio.sleep(0)
+        link.end(timeout=0.01)
+        assert not endpoint.lost.done()
+        assert await endpoint.lost is None
+
+
+async def test_an_idle_link_ends_at_once(sockets: tuple[socket.socket, socket.socket]) -> None:
+    ours, _ = sockets
+    endpoint = Teller()
+    link = FdLink(asyncio.get_running_loop(), endpoint, ours.fileno(), ours.fileno())
+    link.start()
+    link.end()
+    assert endpoint.lost.done() and endpoint.link is None
+
+
+async def test_a_link_of_files_writes_all_before_it_ends() -> None:
+    read_fd, client_out = os.pipe()
+    client_in, write_fd = os.pipe()
+    endpoint = Teller()
+    link = FileLink(asyncio.get_running_loop(), endpoint, read_fd, write_fd)
+    link.start()
+    os.write(client_out, requests(1))
+    async with asyncio.timeout(20):
+        while not endpoint.told:
+            await asyncio.sleep(0.001)
+        link.end()
+
+        def read() -> int:
+            n = 0
+            while n <= endpoint.size:
+                n += len(os.read(client_in, 65536))
+            return n
+
+        assert await asyncio.to_thread(read) > endpoint.size
+        assert await endpoint.lost is None
+    os.close(client_out)
+    link.join(5)
+    for fd in (read_fd, write_fd, client_in):
+        os.close(fd)
+
+
+async def test_a_link_in_memory_ends_when_its_peer_has_taken_all() -> None:
+    endpoint, other = Teller(), Recorder()
+    ours, theirs = pair(asyncio.get_running_loop(), endpoint, other)
+    ours.start()
+    theirs.start()
+    endpoint.session.send_notification("a")
+    ours.flush()
+    endpoint.session.send_notification("b")  # the peer has not taken the first
+    ours.end()
+    assert endpoint.link is ours
+    async with asyncio.timeout(20):
+        assert await endpoint.lost is None
+        while len(other.requests) < 2:
+            await asyncio.sleep(0)
+    assert [message.method for message in other.requests] == ["a", "b"]

@@ -12,7 +12,7 @@ from wirespeed._core.envelope cimport Message, is_modern, method_is, span_of
 from wirespeed._core.framing.http.head cimport HttpHead
 from wirespeed._core.span cimport Span
 from wirespeed.proxy.side cimport AccessCheck, Side
-from wirespeed.server.http.headers cimport check_params_c, copy_of
+from wirespeed.peer.http.headers cimport check_params_c, copy_of
 from wirespeed.server.requests.observer cimport now_c
 
 import asyncio

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from wirespeed.proxy.operation.meter import Meter, Steps
     from wirespeed.proxy.supervision.supervisor import State, Supervisor
     from wirespeed.proxy.upstream import UpstreamOwner
-    from wirespeed.server.http.http_session import HttpSession
-    from wirespeed.server.http.sessions import Sessions
+    from wirespeed.peer.http.http_session import HttpSession
+    from wirespeed.peer.http.sessions import Sessions
 
 MAX_CLIENTS = 100  # clients that are shown one by one, of each worker
 MAX_SERVERS = 100  # servers of one endpoint that are shown one by one, of each worker

@@ -235,7 +235,7 @@ cdef class Chain(Pipeline):
         chain_call.operation = THROUGH
         chain_call.ref = m.ref
         chain_call.modern = is_modern(m)
-        request.client = chain_call.peer_c()
+        request.client = chain_call.connection.peer_of_c(chain_call.ref)
         chain_call.message = m
         chain_call.chain = self
         chain_call.request = request

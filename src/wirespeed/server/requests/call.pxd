@@ -61,7 +61,6 @@ cdef class Call(Completion):
     cdef int code                      # of the error that the request was answered with; else 0
     cdef bint failed                   # the result says isError
 
-    cdef object peer_c(self)
     cpdef object cancel(self)
     cdef int make_context_c(self, Message message) except -1
     cdef int start_c(self, object work) except -1
@@ -100,7 +99,6 @@ cdef class Serving(SessionConnection):
 
     cdef int answered_c(self, Message m) except -1
     cdef int fail_questions_c(self) except -1
-    cdef int cancelled_ended_c(self, Completion call) except -1
 
 
 cdef class Pipeline:

@@ -58,7 +58,6 @@ class Serving(SessionConnection):
         self, method: str, params: bytes | None, timeout: float | None, about: int
     ) -> Future[bytes]: ...
 
-SHUTTING_DOWN: str
 WAS_CUT_OFF: str
 
 def use_contexts(cls: type) -> None: ...

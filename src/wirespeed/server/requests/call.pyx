@@ -18,7 +18,6 @@ import msgspec
 
 from wirespeed._core._simd cimport WS_PARAMS
 from wirespeed._core.envelope cimport ERROR, INVALID, RESULT, Message
-from wirespeed._core.reply_route cimport ReplyRoute
 from wirespeed._core.session cimport Session
 from wirespeed.peer.connection cimport DRAINING, SessionConnection
 from wirespeed.server.requests.observer cimport CANCELLED, Series, now_c
@@ -28,6 +27,7 @@ from wirespeed.errors import (
     CallTimeout, ConnectionClosed, InvalidResponse, LimitExceeded, ProtocolError, RemoteError,
     ResourceNotFound, ToolError,
 )
+from wirespeed.peer.connection import WAS_CUT_OFF
 from wirespeed.protocol import codes
 from wirespeed.protocol.messages import ErrorObject
 from wirespeed.server.requests import launchers
@@ -35,9 +35,6 @@ from wirespeed.server.requests.params import input_of
 from wirespeed.server.requests.reply import describe, finished, masks_errors, report
 
 logger = logging.getLogger("wirespeed.server")
-
-SHUTTING_DOWN = "The server is shutting down"
-WAS_CUT_OFF = f"{SHUTTING_DOWN}: the request was cut off, and may have taken effect"
 
 cdef object decode_error = msgspec.json.Decoder(ErrorObject).decode
 cdef object next_serial = itertools.count(1).__next__
@@ -121,16 +118,7 @@ cdef class Call(Completion):
     @property
     def peer(self):
         """The client as the transport knows it (`Peer`), or None. For a call in flight."""
-        return self.peer_c()
-
-    cdef object peer_c(self):
-        cdef object peer = None
-        cdef ReplyRoute route
-        if self.ref != 0:
-            route = self.connection.session.route_of_c(self.ref)
-            if route is not None:
-                peer = route.peer_c()
-        return self.connection.peer if peer is None else peer
+        return self.connection.peer_of_c(self.ref)
 
     @property
     def detached(self):
@@ -200,7 +188,7 @@ cdef class Call(Completion):
             if self.reason == BY_CLIENT:
                 if self.ref != 0 and self.sink is None:
                     connection.session.cancelled_done_c()
-                connection.cancelled_ended_c(self)
+                connection.has_ended_c(self)
                 if self.sink is not None:
                     self.sink.cancelled()
             if exc is not None and not isinstance(exc, CancelledError):
@@ -459,7 +447,6 @@ cdef class Serving(SessionConnection):
     def __init__(self, service, loop, TaskPool pool not None, framer=None):
         session = Session(limits=service.limits, role="server", framer=framer)
         SessionConnection.__init__(self, session, service, loop, logger)
-        self.most_unread = 4 * self.session.output_high
         self.pool = pool
         self.thread = threading.get_ident()
         self.serial = next_serial()
@@ -469,10 +456,6 @@ cdef class Serving(SessionConnection):
         self.asks = service.middleware.asks
         self.modern_end = service.discovery.modern_end
         self.running = set()
-
-    cdef int cancelled_ended_c(self, Completion call) except -1:
-        """The handler of a cancelled call has ended."""
-        return 0
 
     # -- a client that does not read -----------------------------------------------------------
 
@@ -487,9 +470,9 @@ cdef class Serving(SessionConnection):
         self.dropping = False
         SessionConnection.on_drained(self)
 
-    cdef bint renew_c(self) except -1:
+    cpdef bint renew(self) except -1:
         self.dropping = False
-        return SessionConnection.renew_c(self)
+        return SessionConnection.renew(self)
 
     # -- questions to the client (legacy eras): elicitation, sampling, roots, ping -------------
 

@@ -1,5 +1,5 @@
 """One HTTP request at a server and its response, and the targets that answer it. The endpoints of
-MCP extend both (`wirespeed.server.http.exchange`)."""
+MCP extend both (`wirespeed.peer.http.exchange`)."""
 
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stdint cimport uint8_t

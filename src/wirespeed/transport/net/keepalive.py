@@ -166,6 +166,8 @@ class KeepAlive:
             logger.warning("a client left %d bytes unread: the connection is closed", queued)
             watched.endpoint.on_slow()
             link.end(CloseCode.POLICY, "too slow a reader", self._close_timeout)
+            if not link.ending:
+                link.close()  # its framing has no goodbye, and the client reads nothing
             return
         watched.check(now)
         watched._bytes_out = bytes_out

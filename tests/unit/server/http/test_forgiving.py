@@ -14,7 +14,7 @@ from wirespeed import HttpOptions, Server
 from wirespeed.client.http.answers import same_origin
 from wirespeed.errors import ProtocolError
 from wirespeed.protocol import codes
-from wirespeed.server.http.event_store import MemoryEventStore
+from wirespeed.peer.http.event_store import MemoryEventStore
 from wirespeed.transport.address import parse
 
 pytestmark = pytest.mark.compiled

@@ -18,7 +18,7 @@ from wirespeed._core.framing.http.head import HttpHead
 from wirespeed.core import Message, parse
 from wirespeed.errors import ProtocolError
 from wirespeed.protocol.header_values import encode_text, param_fields
-from wirespeed.server.http.headers import check_headers, check_params
+from wirespeed.peer.http.headers import check_headers, check_params
 from wirespeed.types import CallNext, InboundRequest, Reply
 
 META = {

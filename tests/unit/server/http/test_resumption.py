@@ -13,9 +13,9 @@ from lab.session import Event, HttpClient, Lab, Reply, served
 
 from wirespeed import EventStore, MemoryEventStore, SQLiteEventStore
 from wirespeed.server.connection import ServerConnection
-from wirespeed.server.http.event_store import EventLog
-from wirespeed.server.http.http_session import HttpSession
-from wirespeed.server.http.sse import SseSession
+from wirespeed.peer.http.event_store import EventLog
+from wirespeed.peer.http.http_session import HttpSession
+from wirespeed.peer.http.sse import SseSession
 from wirespeed.transport.http.connection import HttpConnection
 from wirespeed.transport.http.exchange import Exchange
 

@@ -6,7 +6,7 @@ import asyncio
 
 from lab.wording import raises
 
-from wirespeed.server.http.sessions import SessionEntry, SessionLimit, Sessions
+from wirespeed.peer.http.sessions import SessionEntry, SessionLimit, Sessions
 
 ANNE = b"digest of anne's token"
 BOB = b"digest of bob's token"

@@ -9,13 +9,13 @@ from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING
 
-from wirespeed.server.http.event_store import EventLog
-from wirespeed.server.http.exchange import dismiss_all, refuse
-from wirespeed.server.http.sessions import SessionEntry
+from wirespeed.peer.http.event_store import EventLog
+from wirespeed.peer.http.exchange import dismiss_all, refuse
+from wirespeed.peer.http.sessions import SessionEntry
 
 if TYPE_CHECKING:
     from wirespeed.peer.connection import SessionConnection
-    from wirespeed.server.http.exchange import McpExchange, Streams
+    from wirespeed.peer.http.exchange import McpExchange, Streams
 
 logger = logging.getLogger("wirespeed.server")
 
@@ -240,6 +240,15 @@ class HttpSession(SessionEntry):
             get.send(message)
 
     # -- streams that can be resumed -----------------------------------------------------------
+
+    def pause(self, retry: float | None = None) -> bool:
+        """Close the GETs; the client comes back for the rest. ``retry``: the seconds until then;
+        None for the option of the server. Returns whether the client will come back."""
+        gets = list(self._gets) if self.polls else ()
+        for get in gets:
+            self.send_retry(get.exchange, retry)
+            self._lose(get)
+        return bool(gets)
 
     def new_log(self, route: McpExchange | None = None) -> EventLog:
         """The log of a new stream: of an exchange, or of a GET."""

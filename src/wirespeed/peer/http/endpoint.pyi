@@ -1,11 +1,11 @@
 from asyncio import AbstractEventLoop
 from typing import Any, final
 
-from wirespeed.server.http.exchange import Streams
-from wirespeed.server.http.http_session import HttpSession
-from wirespeed.server.http.sessions import Sessions
+from wirespeed.peer.http.exchange import Streams
+from wirespeed.peer.http.http_session import HttpSession
+from wirespeed.peer.http.sessions import Sessions
+from wirespeed.peer.service import HttpService
 from wirespeed.transport.http.exchange import HttpTarget
-from wirespeed.transport.service import HttpService
 from wirespeed.transport.taskpool import TaskPool
 
 @final

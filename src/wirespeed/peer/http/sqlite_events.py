@@ -14,7 +14,7 @@ from typing import Any, TypeVar, Unpack
 
 from wirespeed._exports import set_public_home
 from wirespeed.database import connect, path_of, writing
-from wirespeed.server.http.event_store import OVERHEAD, EventLimits, LimitedEventStore
+from wirespeed.peer.http.event_store import OVERHEAD, EventLimits, LimitedEventStore
 from wirespeed.transport.loop import Workers
 
 T = TypeVar("T")

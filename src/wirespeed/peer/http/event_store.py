@@ -2,7 +2,7 @@
 ("Resumability and Redelivery" of 2025-11-25 basic/transports).
 
 An `EventLog` numbers the events of one stream. `SQLiteEventStore` is in
-`wirespeed.server.http.sqlite_events`, the protocol of all stores in
+`wirespeed.peer.http.sqlite_events`, the protocol of all stores in
 `wirespeed.transport.http.options`.
 """
 
@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 from wirespeed._exports import set_public_home
 
 if TYPE_CHECKING:
-    from wirespeed.server.http.exchange import McpExchange
+    from wirespeed.peer.http.exchange import McpExchange
     from wirespeed.transport.http.options import EventStore
     from wirespeed.transport.rate_limited_log import RateLimitedLog
 

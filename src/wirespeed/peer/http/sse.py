@@ -13,16 +13,17 @@ from typing import TYPE_CHECKING
 from urllib.parse import parse_qs
 
 from wirespeed._core.envelope import Message, parse
-from wirespeed.server.http.exchange import Streams, refuse
-from wirespeed.server.http.headers import accepts, is_json
-from wirespeed.server.http.sessions import SessionEntry, SessionLimit, SessionLink, Sessions
+from wirespeed._exports import set_public_home
+from wirespeed.peer.http.exchange import Streams, refuse
+from wirespeed.peer.http.headers import accepts, is_json
+from wirespeed.peer.http.sessions import SessionEntry, SessionLimit, SessionLink, Sessions
 from wirespeed.transport.http.exchange import Exchange, HttpTarget, WrongWorker
 from wirespeed.transport.service import Peer
 
 if TYPE_CHECKING:
     from wirespeed.peer.connection import SessionConnection
     from wirespeed.transport.http.options import HttpOptions
-    from wirespeed.transport.service import HttpService
+    from wirespeed.transport.service import Connecting
     from wirespeed.transport.taskpool import TaskPool
 
 PARAMETER = "session_id"  # of the query that says which stream a POST belongs to
@@ -135,7 +136,7 @@ class SseEndpoint(HttpTarget):
 
     def __init__(
         self,
-        service: HttpService,
+        service: Connecting,
         options: HttpOptions,
         loop: asyncio.AbstractEventLoop,
         pool: TaskPool,
@@ -220,3 +221,6 @@ class SseEndpoint(HttpTarget):
 
     async def aclose(self) -> None:
         self._streams.stop()
+
+
+set_public_home(globals())

@@ -4,7 +4,7 @@ from typing import Any, final
 
 from wirespeed._core.framing.base import FrameWriter
 from wirespeed.peer.connection import SessionConnection
-from wirespeed.server.http.http_session import HttpSession
+from wirespeed.peer.http.http_session import HttpSession
 from wirespeed.transport.http.exchange import Exchange
 from wirespeed.transport.http.options import EventStore, HttpOptions
 from wirespeed.transport.rate_limited_log import RateLimitedLog

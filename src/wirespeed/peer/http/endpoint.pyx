@@ -1,4 +1,4 @@
-"""Streamable HTTP of a server: one path, both eras.
+"""Streamable HTTP of a service: one path, both eras.
 
 Requests of 2026-07-28 are served by *lanes*: connections without a handshake, each of which serves
 one request at a time, of any client. A legacy client has a session, with a connection of its own.
@@ -21,20 +21,19 @@ from wirespeed._core.reader cimport MessageReader
 from wirespeed._core.slab cimport Slab
 from wirespeed._core.span cimport Span
 from wirespeed.peer.connection cimport SessionConnection
-from wirespeed.server.http.exchange cimport AUTO, EVENTS, JSON, McpExchange, Streams
-from wirespeed.server.http.headers cimport copy_of, joined
-from wirespeed.server.http.sessions cimport SessionEntry, SessionLink, Sessions
+from wirespeed.peer.http.exchange cimport AUTO, EVENTS, JSON, McpExchange, Streams
+from wirespeed.peer.http.headers cimport copy_of, joined
+from wirespeed.peer.http.sessions cimport SessionEntry, SessionLink, Sessions
 from wirespeed.transport.http.exchange cimport Exchange, HttpTarget
 from wirespeed.transport.taskpool cimport TaskPool
 
 from functools import partial
 
+from wirespeed.peer.http.exchange import SESSION_OVER, dismiss_all, refuse
+from wirespeed.peer.http.headers import accepts, is_json
+from wirespeed.peer.http.http_session import HttpSession
+from wirespeed.peer.http.sessions import SessionLimit
 from wirespeed.protocol.revisions import REVISIONS
-from wirespeed.server.http.exchange import SESSION_OVER, dismiss_all, refuse
-from wirespeed.server.http.headers import accepts, is_json
-from wirespeed.server.http.http_session import HttpSession
-from wirespeed.server.http.sessions import SessionLimit
-from wirespeed.server import methods
 from wirespeed.transport.http.exchange import WrongWorker
 from wirespeed.transport.service import Peer
 
@@ -64,8 +63,10 @@ cdef class StreamableHttp(HttpTarget):
     """The endpoint of one service.
 
     Args:
-        service: The service of a `wirespeed.Server`.
+        service: An `HttpService`.
         options: A `HttpOptions`.
+        loop: The event loop.
+        pool: Runs handlers.
     """
 
     def __init__(self, service, options, loop, TaskPool pool not None):
@@ -78,8 +79,7 @@ cdef class StreamableHttp(HttpTarget):
         self.reader = MessageReader(
             limits=service.limits, framer=LineFramer(service.limits.max_message)
         )
-        newest = methods.newest(service.modern_versions)
-        self.modern_version = b"" if newest is None else newest.version.encode()
+        self.modern_version = max(service.modern_versions, default="").encode()
         self.accept = self.legacy_version = b""
         self.streams = Streams(loop, options)
         if not options.stateless:
@@ -325,7 +325,11 @@ cdef class StreamableHttp(HttpTarget):
     # -- what serves them ----------------------------------------------------------------------
 
     cdef SessionConnection connect_c(self, bint lane):
-        return self.service.connect(self._make_link, loop=self.loop, pool=self.pool, lane=lane)
+        cdef SessionConnection client = self.service.connect(
+            self._make_link, loop=self.loop, pool=self.pool, lane=lane
+        )
+        client.shared = lane
+        return client
 
     def _make_link(self, client):
         return SessionLink(self.loop, client)
@@ -360,7 +364,7 @@ cdef class StreamableHttp(HttpTarget):
         if not lane.shared:
             session = (<SessionLink> lane.link).session
             return 0 if session is None else session.rest_c()
-        if not lane.renew_c() or self.draining or len(self.lanes) >= MAX_FREE:
+        if not lane.renew() or self.draining or len(self.lanes) >= MAX_FREE:
             self.loop.call_soon(lane.abort)    # it may be at work still
         elif self.spare is None:
             self.spare = lane

@@ -6,8 +6,8 @@ from wirespeed._core.reader cimport MessageReader
 from wirespeed._core.slab cimport Slab
 from wirespeed._core.span cimport Span
 from wirespeed.peer.connection cimport SessionConnection
-from wirespeed.server.http.exchange cimport McpExchange, Response, Streams
-from wirespeed.server.http.sessions cimport SessionEntry, Sessions
+from wirespeed.peer.http.exchange cimport McpExchange, Response, Streams
+from wirespeed.peer.http.sessions cimport SessionEntry, Sessions
 from wirespeed.transport.http.exchange cimport Exchange, HttpTarget
 from wirespeed.transport.taskpool cimport TaskPool
 

@@ -21,7 +21,7 @@ from wirespeed.peer.connection cimport SessionConnection
 from wirespeed.transport.http.exchange cimport Carrier, Exchange
 
 from wirespeed._core.envelope import parse
-from wirespeed.server.http.event_store import value_of
+from wirespeed.peer.http.event_store import value_of
 from wirespeed.transport.rate_limited_log import RateLimitedLog
 
 logger = logging.getLogger("wirespeed.server")
