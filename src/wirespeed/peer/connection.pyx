@@ -10,7 +10,7 @@ from libc.stdint cimport uint64_t
 
 from wirespeed._core._simd cimport WIRESPEED_ABI
 from wirespeed._core.envelope cimport (
-    ERROR, NOTIFICATION, REQUEST, RESULT, Message, is_modern,
+    ERROR, INVALID, NOTIFICATION, REQUEST, RESULT, Message, is_modern,
 )
 from wirespeed._core.framing.http.head cimport HttpHead
 from wirespeed._core.json_text cimport json_text
@@ -367,6 +367,8 @@ cdef class SessionConnection(DrainingConnection):
             ):
                 self.peer.refuse_response()
                 return 0
+            elif m.kind_c == INVALID and m.token is None and self.log is not None:
+                self.log_fault(self.session.faults, "bad input: %s", m.reason)
             self.take(m)
         except Exception as exc:
             self.raised_c(m.ref if m.kind_c == REQUEST else 0, m.method, exc)

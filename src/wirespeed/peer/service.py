@@ -1,7 +1,5 @@
 """Services that Streamable HTTP can serve."""
 
-from __future__ import annotations
-
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -57,20 +55,20 @@ class HttpService(ABC):
     async def release(self, held: Any, /) -> None:
         """End, after the last connection of a listener."""
 
-    def stream_framer(self) -> Framer | None:
+    def stream_framer(self) -> "Framer | None":
         """Return the framing on a byte stream; None, the default, for one message a line."""
         return None
 
     @abstractmethod
     def connect(
         self,
-        make_link: Callable[[Any], Link],
+        make_link: "Callable[[Any], Link]",
         *,
         loop: asyncio.AbstractEventLoop,
-        pool: TaskPool,
-        framer: Framer | None = None,
+        pool: "TaskPool",
+        framer: "Framer | None" = None,
         lane: bool = False,
-    ) -> SessionConnection:
+    ) -> "SessionConnection":
         """Serve one more connection: make it, call ``make_link`` with it, and return it.
 
         ``framer``: How messages lie in the stream; None for one a line. ``lane``: It serves
@@ -79,16 +77,16 @@ class HttpService(ABC):
         """
 
     def http_target(
-        self, options: HttpOptions, *, loop: asyncio.AbstractEventLoop, pool: TaskPool
-    ) -> HttpTarget:
+        self, options: "HttpOptions", *, loop: asyncio.AbstractEventLoop, pool: "TaskPool"
+    ) -> "HttpTarget":
         """Return what answers the requests at its path: a `StreamableHttp`."""
         from wirespeed.peer.http.endpoint import StreamableHttp
 
         return StreamableHttp(self, options, loop, pool)
 
     def sse_target(
-        self, options: HttpOptions, *, loop: asyncio.AbstractEventLoop, pool: TaskPool
-    ) -> HttpTarget:
+        self, options: "HttpOptions", *, loop: asyncio.AbstractEventLoop, pool: "TaskPool"
+    ) -> "HttpTarget":
         """Return what answers the requests of clients of 2024-11-05 at ``sse_path``."""
         from wirespeed.peer.http.sse import SseEndpoint
 

@@ -5,8 +5,6 @@ address of its client behind proxies (RFC 7239, and X-Forwarded-For).
 its own in place of the token (`wirespeed.auth.ResourceServer` is one).
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import hmac

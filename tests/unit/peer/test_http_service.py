@@ -12,16 +12,19 @@ from typing import Any
 
 import pytest
 import websockets
+from lab import asgi
 from lab.http import BOTH, FOREVER, LEGACY, MODERN, Peer, call, message, serving
 from lab.rows import every
 
-from wirespeed import HttpOptions, MemoryEventStore, serve
+from wirespeed import HttpOptions, ListenOptions, MemoryEventStore, serve
 from wirespeed.core import Message, Session
 from wirespeed.errors import ProtocolError
 from wirespeed.peer import HttpService, McpExchange, SessionConnection
 from wirespeed.transport import Peer as Client
 from wirespeed.transport import TaskPool
+from wirespeed.types import AsgiApp
 
+pytestmark = pytest.mark.off_schema
 logger = logging.getLogger("foreign")
 
 
@@ -315,6 +318,15 @@ async def test_clients_of_2024_11_05_use_their_own_path() -> None:
         while len(stream.events) < 2:
             assert await peer.more(stream)
         assert json.loads(stream.events[1]["data"])["result"] == {"sum": 3}
+
+
+async def test_another_http_server_has_it_as_an_application() -> None:
+    service = ForeignService()
+    app = AsgiApp(service, "/mcp", ListenOptions(hosts=["*"]))
+    async with app.lifespan():
+        request = await asgi.call(app, "sum", SUM["arguments"]).whole()
+        assert request.json["result"] == {"sum": 3}
+    assert service.held == ["hold", "release held"]
 
 
 def test_a_service_without_connect_cannot_be_made() -> None:
