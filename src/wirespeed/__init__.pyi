@@ -13,12 +13,12 @@ from wirespeed.client.tasks.calls import TASKS as TASKS
 from wirespeed.client.timeouts import CLIENT_DEFAULT as CLIENT_DEFAULT
 from wirespeed.config.clients import ClientGroup as ClientGroup
 from wirespeed.limits import Limits as Limits
+from wirespeed.peer.http.event_store import MemoryEventStore as MemoryEventStore
+from wirespeed.peer.http.sqlite_events import SQLiteEventStore as SQLiteEventStore
 from wirespeed.schema.python_types import HeaderParam as HeaderParam
 from wirespeed.server.context import Context as Context
 from wirespeed.server.dependencies.provider import Depends as Depends
 from wirespeed.server.extensions import Extension as Extension
-from wirespeed.peer.http.event_store import MemoryEventStore as MemoryEventStore
-from wirespeed.peer.http.sqlite_events import SQLiteEventStore as SQLiteEventStore
 from wirespeed.server.server import Server as Server
 from wirespeed.transport.child.command import ProcessLimits as ProcessLimits
 from wirespeed.transport.child.command import Stdio as Stdio

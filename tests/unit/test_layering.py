@@ -36,8 +36,8 @@ _core
 core
 schema
 transport
-peer merging
 database
+peer merging
 tasks
 auth
 server client

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from wirespeed.litemcp.call import Calls, LiteCall, NotACall
 from wirespeed.litemcp.envelope import BadMessage, check_json
-from wirespeed.schema.from_strings import ArgumentError
 from wirespeed.peer.http.headers import is_json
+from wirespeed.schema.from_strings import ArgumentError
 from wirespeed.transport.http.exchange import HttpTarget
 from wirespeed.transport.taskpool_choice import LAST_WAIT
 

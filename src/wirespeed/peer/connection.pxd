@@ -69,7 +69,6 @@ cdef class SessionConnection(DrainingConnection):
     # Let later requests wait until a cancelled handler has ended (`has_ended_c`), at most 50 ms.
     cdef int await_end_c(self, object handler) except -1
     cdef int has_ended_c(self, object handler) except -1
-    cdef int resume_c(self) except -1
     cdef int cancel_handlers_c(self) except -1
     # Whether a notification about a request (by its `ref`, or 0) is dropped, because the peer does
     # not read: it is counted then.

@@ -116,8 +116,7 @@ cdef class DrainingConnection(PeerConnection):
     a `wirespeed.transport.Connection`.
 
     A subclass sets ``wire`` and overrides `answered_all` and `on_grace_over`. After `drain` it
-    refuses further requests, and calls `check_drained` after each answer, which closes the link
-    once everything is answered and sent.
+    refuses requests, and calls `check_drained` after each answer.
 
     Args:
         service: Has ``shutdown_grace``, the seconds that requests get at the end; None for an end
@@ -315,7 +314,6 @@ cdef class SessionConnection(DrainingConnection):
         peer: What the transport knows of the client; None on stdio and in memory.
         revision: The revision that `agree` noted, or that a request without a session has; None:
             the requests are of 2026-07-28, or there was no handshake yet.
-        shared: Whether it is a lane.
     """
 
     def __init__(self, Session session not None, service, loop, log):
@@ -331,8 +329,7 @@ cdef class SessionConnection(DrainingConnection):
         one that is not valid. A `wirespeed.errors.ProtocolError` is the answer to the request. Any
         other exception is logged, and answered with -32603.
 
-        What HTTP demands is checked before: a request of 2026-07-28 fits its header fields, and no
-        response comes to a lane.
+        Over HTTP a request of 2026-07-28 fits its header fields, and a lane gets no responses.
         """
         raise NotImplementedError
 
@@ -390,8 +387,7 @@ cdef class SessionConnection(DrainingConnection):
         return None if route is None else <HttpHead> route.http_head
 
     def head_of(self, Message m not None, /):
-        """Return the fields of the HTTP request that brought a request; None: there are none, or
-        they are gone."""
+        """Return the fields of the HTTP request that brought a request, while they are there."""
         return self.head_of_c(m)
 
     def route_of(self, Message message not None, /):
@@ -400,17 +396,13 @@ cdef class SessionConnection(DrainingConnection):
         return self.session.route_of_c(message.ref)
 
     def peer_of(self, Message message not None, /):
-        """Return what the transport knows of the client that sent a request in flight: over HTTP
-        its `McpExchange`, which has address, user and headers as a `wirespeed.transport.Peer`."""
+        """Return what the transport knows of the client that sent a request in flight: a
+        `wirespeed.transport.Peer`, or its `McpExchange`, which has the same attributes."""
         return self.peer_of_c(message.ref)
 
     cdef object peer_of_c(self, uint64_t ref):
-        cdef object peer = None
-        cdef ReplyRoute route
-        if ref != 0:
-            route = self.session.route_of_c(ref)
-            if route is not None:
-                peer = route.peer_c()
+        cdef ReplyRoute route = None if ref == 0 else self.session.route_of_c(ref)
+        cdef object peer = None if route is None else route.peer_c()
         return self.peer if peer is None else peer
 
     @property
@@ -420,8 +412,7 @@ cdef class SessionConnection(DrainingConnection):
         return None if session is None else session.id
 
     def agree(self, str version not None, /):
-        """Note the revision that the answer to `initialize` names: batches, and how clients come
-        back to streams, depend on it. KeyError: there is no such revision."""
+        """Note the revision that the answer to `initialize` names. KeyError: there is no such."""
         from wirespeed.protocol.revisions import REVISIONS
 
         self.assume_c(REVISIONS[version])
@@ -431,17 +422,16 @@ cdef class SessionConnection(DrainingConnection):
     def run(self, Message message not None, coroutine, TaskPool pool not None, context=None):
         """Answer a request by a coroutine, which returns the result as JSON text: bytes, or parts.
 
-        A `wirespeed.errors.ProtocolError` is the answer, too. When the client cancels the request,
-        or leaves, the coroutine is cancelled and nothing is answered. Returns None if the coroutine
-        has ended, else a `wirespeed.transport.Running`.
+        A `wirespeed.errors.ProtocolError` is the answer, too. A client that cancels the request, or
+        leaves, cancels the coroutine. Returns None if it has ended, else a
+        `wirespeed.transport.Running`.
         """
         cdef Handler handler = Handler.__new__(Handler)
+        self.handlers = set() if self.handlers is None else self.handlers
         handler.connection = self
         handler.ref = message.ref
         handler.running = pool.start_c(coroutine, handler, context)
         if handler.running is not None:
-            if self.handlers is None:
-                self.handlers = set()
             self.handlers.add(handler)
             self.session.set_token_c(handler.ref, handler)
         return handler.running
@@ -457,9 +447,7 @@ cdef class SessionConnection(DrainingConnection):
         self.has_ended_c(handler)
 
     cdef int await_end_c(self, object handler) except -1:
-        if self.ending is None:
-            self.ending = set()
-        self.ending.add(handler)
+        self.ending = {handler} if self.ending is None else self.ending | {handler}
         self.session.pauses_requests = True
         if self.hold_timer is None:
             self.hold_timer = self.loop.call_later(MAX_HOLD, self._resume)
@@ -469,19 +457,16 @@ cdef class SessionConnection(DrainingConnection):
         if self.hold_timer is not None:
             self.ending.discard(handler)
             if not self.ending:
-                self.resume_c()
+                self._resume()
         return 0
 
-    cdef int resume_c(self) except -1:
+    def _resume(self):
         """Let the requests start that wait behind a cancellation."""
         self.hold_timer.cancel()
         self.hold_timer = None
         self.ending.clear()
         self.session.pauses_requests = False
-        return 0 if self.link is None else self.link.wrote_c()
-
-    def _resume(self):
-        self.resume_c()
+        self.wrote()
 
     # -- output --------------------------------------------------------------------------------
 
@@ -576,14 +561,13 @@ cdef class SessionConnection(DrainingConnection):
         cdef SessionConnection me = self   # what ends may run any code
         DrainingConnection.on_lost(me, exc)
         if me.hold_timer is not None:
-            me.resume_c()
+            me._resume()
         me.cancel_handlers_c()
         me.release_waiters_c()
 
     cdef int cancel_handlers_c(self) except -1:
-        if self.handlers:
-            for handler in list(self.handlers):
-                (<Handler> handler).running.cancel()
+        for handler in list(self.handlers or ()):
+            (<Handler> handler).running.cancel()
         return 0
 
     cdef int cut_off_c(self, str why) except -1:
@@ -617,8 +601,7 @@ cdef class Handler(Completion):
 
     cdef int done_c(self, object result, object exc) except -1:
         cdef SessionConnection connection = self.connection
-        if connection.handlers is not None:
-            connection.handlers.discard(self)
+        connection.handlers.discard(self)
         if self.unwanted:
             connection.session.cancelled_done_c()
             connection.has_ended_c(self)
@@ -626,10 +609,10 @@ cdef class Handler(Completion):
                 connection.raised_c(0, "request that was cancelled", exc)
         elif isinstance(exc, CancelledError):
             connection.session.error_c(self.ref, CUT_OFF, WAS_CUT_OFF, None)
+        elif exc is not None:
+            connection.raised_c(self.ref, "request", exc)
         else:
             try:
-                if exc is not None:
-                    raise exc
                 connection.session.result_c(self.ref, result)
             except Exception as error:
                 connection.raised_c(self.ref, "request", error)

@@ -48,11 +48,11 @@ class HttpService(ABC):
         """Whether clients have sessions over HTTP: those of revisions with a handshake."""
         return bool(self.legacy_versions)
 
-    async def hold(self) -> Any:
+    async def hold(self) -> Any:  # noqa: B027
         """Begin: called before the first connection, once for each listener. Returns the argument
         of `release`. An exception ends the start of the listener."""
 
-    async def release(self, held: Any, /) -> None:
+    async def release(self, held: Any, /) -> None:  # noqa: B027
         """End, after the last connection of a listener."""
 
     def stream_framer(self) -> "Framer | None":

@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from wirespeed._core.envelope import Message
     from wirespeed._core.framing.base import Framer
     from wirespeed.limits import Limits
+    from wirespeed.peer.http.exchange import McpExchange
     from wirespeed.proxy.backend_config import BackendConfig
     from wirespeed.proxy.side import AccessCheck, AdmissionControl
     from wirespeed.proxy.upstream import Upstream
-    from wirespeed.peer.http.exchange import McpExchange
 
 logger = logging.getLogger("wirespeed.proxy")
 

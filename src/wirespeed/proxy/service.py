@@ -25,6 +25,9 @@ from wirespeed.transport.memory import pair
 if TYPE_CHECKING:
     from wirespeed._core.envelope import Message
     from wirespeed._core.framing.base import Framer
+    from wirespeed.peer.http.endpoint import StreamableHttp
+    from wirespeed.peer.http.http_session import HttpSession
+    from wirespeed.peer.http.sessions import Sessions
     from wirespeed.proxy.access.audit import AuditLog
     from wirespeed.proxy.access.grants import Grants
     from wirespeed.proxy.access.principals import Principals, ProxyAuthority
@@ -35,9 +38,6 @@ if TYPE_CHECKING:
     from wirespeed.proxy.merge.merged import Merged
     from wirespeed.proxy.operation.meter import Meter
     from wirespeed.proxy.supervision.supervisor import Supervisor
-    from wirespeed.peer.http.endpoint import StreamableHttp
-    from wirespeed.peer.http.http_session import HttpSession
-    from wirespeed.peer.http.sessions import Sessions
     from wirespeed.transport.http.exchange import HttpTarget
     from wirespeed.transport.http.options import HttpOptions
     from wirespeed.transport.link import Link

@@ -297,4 +297,3 @@ class McpService(HttpService):
             if ref == item.key or ref is item.function:
                 return item
         raise ValueError(f"there is neither a prompt nor a resource template {ref!r}")
-

@@ -210,6 +210,15 @@ cdef class FdLink(Link):
         except Exception as exc:
             me.failed_c(exc)
 
+    cdef int part_c(self) except -1:
+        cdef char waste[4096]
+        if self.is_socket and not self.lost and self.wire.outbox.size == 0:
+            # what nobody has read would make a reset of the end, which can destroy the last bytes
+            for _ in range(LAST_TURNS):
+                if c_recv(self.read_fd, waste, sizeof(waste), 0) <= 0:
+                    break
+        return Link.part_c(self)
+
     cdef int lose_c(self, object exc) except -1:
         cdef FdLink me = self          # the loop and the endpoint drop their references
         if self.lost:

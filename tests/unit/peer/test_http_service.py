@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import websockets
 from lab import asgi
-from lab.http import BOTH, FOREVER, LEGACY, MODERN, Peer, call, message, serving
+from lab.http import BOTH, FOREVER, LEGACY, MODERN, call, serving
 from lab.rows import every
 
 from wirespeed import HttpOptions, ListenOptions, MemoryEventStore, serve
@@ -261,9 +261,7 @@ async def test_a_stream_is_resumed() -> None:
         peer.close()
         service.gate.set()
         other = await place.connect()
-        rest = await other.ask(
-            "GET", mcp_session_id=session, accept=BOTH, last_event_id=last
-        )
+        rest = await other.ask("GET", mcp_session_id=session, accept=BOTH, last_event_id=last)
         assert [one.get("result") for one in rest.messages] == [None, {"said": 2}]
 
 

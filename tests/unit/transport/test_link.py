@@ -498,9 +498,7 @@ class Teller(Recorder):
     def __init__(self, size: int = 1_000_000, **limits: int) -> None:
         super().__init__(**limits)
         self.size = size
-        self.lost: asyncio.Future[BaseException | None] = (
-            asyncio.get_running_loop().create_future()
-        )
+        self.lost: asyncio.Future[BaseException | None] = asyncio.get_running_loop().create_future()
 
     def on_data(self) -> None:
         for message in self.session:

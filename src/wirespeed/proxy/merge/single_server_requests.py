@@ -9,12 +9,12 @@ import msgspec
 
 from wirespeed.errors import ProtocolError, RemoteError, WirespeedError
 from wirespeed.merging import KINDS, Kind, owner_of
+from wirespeed.peer.http.headers import copy_of
 from wirespeed.protocol import codes
 from wirespeed.protocol.meta import TASKS_EXTENSION
 from wirespeed.protocol.revisions import LATEST_LEGACY, LATEST_MODERN, REVISIONS
 from wirespeed.proxy.isolation.legacy import MAX_SUBSCRIPTIONS
 from wirespeed.proxy.own_requests import params_of
-from wirespeed.peer.http.headers import copy_of
 
 if TYPE_CHECKING:
     from wirespeed._core.envelope import Message

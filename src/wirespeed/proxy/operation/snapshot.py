@@ -16,6 +16,8 @@ from wirespeed.transport.memory import MemoryLink
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from wirespeed.peer.http.http_session import HttpSession
+    from wirespeed.peer.http.sessions import Sessions
     from wirespeed.proxy.access.audit import AuditLog
     from wirespeed.proxy.access.grants import Grants
     from wirespeed.proxy.backend_config import BackendConfig
@@ -25,8 +27,6 @@ if TYPE_CHECKING:
     from wirespeed.proxy.operation.meter import Meter, Steps
     from wirespeed.proxy.supervision.supervisor import State, Supervisor
     from wirespeed.proxy.upstream import UpstreamOwner
-    from wirespeed.peer.http.http_session import HttpSession
-    from wirespeed.peer.http.sessions import Sessions
 
 MAX_CLIENTS = 100  # clients that are shown one by one, of each worker
 MAX_SERVERS = 100  # servers of one endpoint that are shown one by one, of each worker

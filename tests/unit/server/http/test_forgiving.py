@@ -13,8 +13,8 @@ from lab.http import LEGACY, META, MODERN, Peer, call, message, serving
 from wirespeed import HttpOptions, Server
 from wirespeed.client.http.answers import same_origin
 from wirespeed.errors import ProtocolError
-from wirespeed.protocol import codes
 from wirespeed.peer.http.event_store import MemoryEventStore
+from wirespeed.protocol import codes
 from wirespeed.transport.address import parse
 
 pytestmark = pytest.mark.compiled

@@ -17,8 +17,8 @@ from wirespeed import Client, HeaderParam, Server
 from wirespeed._core.framing.http.head import HttpHead
 from wirespeed.core import Message, parse
 from wirespeed.errors import ProtocolError
-from wirespeed.protocol.header_values import encode_text, param_fields
 from wirespeed.peer.http.headers import check_headers, check_params
+from wirespeed.protocol.header_values import encode_text, param_fields
 from wirespeed.types import CallNext, InboundRequest, Reply
 
 META = {

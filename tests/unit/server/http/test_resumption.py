@@ -12,10 +12,10 @@ from lab import raw
 from lab.session import Event, HttpClient, Lab, Reply, served
 
 from wirespeed import EventStore, MemoryEventStore, SQLiteEventStore
-from wirespeed.server.connection import ServerConnection
 from wirespeed.peer.http.event_store import EventLog
 from wirespeed.peer.http.http_session import HttpSession
 from wirespeed.peer.http.sse import SseSession
+from wirespeed.server.connection import ServerConnection
 from wirespeed.transport.http.connection import HttpConnection
 from wirespeed.transport.http.exchange import Exchange
 
