@@ -140,7 +140,8 @@ class Service(Protocol):
 class Connecting(Protocol):
     """A service that serves connections; one without ``connect`` answers HTTP alone."""
 
-    connect: Callable[..., Any]
+    @property
+    def connect(self) -> Callable[..., Any]: ...
 
 
 class KeptAlive(Protocol):

@@ -143,6 +143,12 @@ class SessionService:
         self.limits = Limits() if limits is None else limits
         self.raise_exceptions = raise_exceptions
 
+    async def hold(self) -> None:
+        """Begin: each session has a lifespan of its own."""
+
+    async def release(self, held: None, /) -> None:
+        """End."""
+
     def stream_framer(self) -> Framer | None:
         return None
 
