@@ -114,7 +114,7 @@ INSIDE = {
         stdio
     """,
     "peer": """
-        http.headers
+        error_data http.headers
         connection
         http
         service

@@ -2,7 +2,7 @@ from asyncio import AbstractEventLoop, Future
 from collections.abc import Callable, Coroutine
 from contextvars import Context
 from logging import Logger
-from typing import Any, ClassVar, Protocol, final, type_check_only
+from typing import Any, ClassVar, Protocol, type_check_only
 
 from typing_extensions import disjoint_base
 
@@ -20,8 +20,6 @@ INTERNAL_ERROR: int
 LAST_WAIT: float
 SHUTTING_DOWN: int
 WAS_CUT_OFF: str
-
-def encode_data(data: object) -> bytes: ...
 
 @disjoint_base
 class PeerConnection(Endpoint):
@@ -108,5 +106,5 @@ class SessionConnection(DrainingConnection):
     def renew(self) -> bool: ...
     def cut_off(self, why: str) -> None: ...
 
-@final
+@disjoint_base
 class Handler(Completion): ...

@@ -5,15 +5,12 @@ drops notifications to a peer that does not read, and lets requests wait behind 
 cancelled. docs/architecture.md, "Closing", has the table of phases.
 """
 
-cimport cython
 from libc.stdint cimport uint64_t
 
-from wirespeed._core._simd cimport WIRESPEED_ABI
 from wirespeed._core.envelope cimport (
     ERROR, INVALID, NOTIFICATION, REQUEST, RESULT, Message, is_modern,
 )
 from wirespeed._core.framing.http.head cimport HttpHead
-from wirespeed._core.json_text cimport json_text
 from wirespeed._core.outbox cimport Outbox
 from wirespeed._core.reply_route cimport ReplyRoute
 from wirespeed._core.session cimport Session
@@ -24,9 +21,7 @@ import logging
 from asyncio import CancelledError
 from collections import deque
 
-import msgspec
-
-from wirespeed._core import _simd, responder
+import wirespeed.peer.error_data
 from wirespeed.errors import ConnectionClosed, ProtocolError, shortened
 from wirespeed.protocol.codes import CUT_OFF, INTERNAL_ERROR, SHUTTING_DOWN
 from wirespeed.transport.taskpool_choice import LAST_WAIT
@@ -34,30 +29,10 @@ from wirespeed.transport.taskpool_choice import LAST_WAIT
 FAREWELL = "The server is shutting down"
 WAS_CUT_OFF = f"{FAREWELL}: the request was cut off, and may have taken effect"
 
-cdef object encode = msgspec.json.Encoder().encode
-cdef object to_builtins = msgspec.to_builtins
-
-if _simd.ABI != <int> WIRESPEED_ABI:
-    raise ImportError(
-        "wirespeed and wirespeed-core are of different versions: install the same version of both"
-    )
-
 cdef enum:
     MAX_LOGGED_FAULTS = 100
 
 cdef double MAX_HOLD = 0.05    # seconds
-
-
-def encode_data(data):
-    """Return the JSON text of an error's data, which is what msgspec encodes. Lone surrogates,
-    which a peer's text may hold, are written as escapes."""
-    try:
-        return encode(data)
-    except UnicodeEncodeError:
-        return json_text(to_builtins(data))
-
-
-responder.encode_data_by(encode_data)
 
 
 cdef class PeerConnection(Endpoint):
@@ -588,7 +563,6 @@ cdef class SessionConnection(DrainingConnection):
             me.link.end()
 
 
-@cython.final
 cdef class Handler(Completion):
     """The handler of one request; see `SessionConnection.run`."""
 
