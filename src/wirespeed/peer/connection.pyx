@@ -21,7 +21,7 @@ import logging
 from asyncio import CancelledError
 from collections import deque
 
-import wirespeed.peer.error_data
+import wirespeed.peer.error_data  # no-cython-lint
 from wirespeed.errors import ConnectionClosed, ProtocolError, shortened
 from wirespeed.protocol.codes import CUT_OFF, INTERNAL_ERROR, SHUTTING_DOWN
 from wirespeed.transport.taskpool_choice import LAST_WAIT
