@@ -211,6 +211,7 @@ def test_a_checkout_has_its_core_beside_it(
     by_version = f"wirespeed-core=={wirespeed.__version__}"
     assert required_core(sdist, "build_wheel", tmp_path / "3") == by_version
     assert by_version in metadata_of(wheel).get_all("Requires-Dist", [])
+    assert PYPROJECT["tool"]["uv"]["sources"] == {"wirespeed-core": {"path": "core"}}
 
 
 def test_an_editable_core_is_a_line_that_names_the_sources(checkout: Path, tmp_path: Path) -> None:
