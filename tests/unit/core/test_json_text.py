@@ -13,7 +13,7 @@ from lab.rows import every
 
 from wirespeed._core.responder import encode_data_by
 from wirespeed.core import Session, parse
-from wirespeed.peer.connection import encode_data
+from wirespeed.peer.error_data import encode_data
 
 TEXTS = [
     "", "a", "tools/call", "é", "\u2028", "😀", "\x7f", "\"", "\\", "/", "\0", "a\nb\tc",
