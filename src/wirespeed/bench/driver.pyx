@@ -527,8 +527,11 @@ cdef class Pacer:
                     if full(driver):
                         driver.await_room_c()
                 break
-            if now - self.due > LATE_START and self.due > self.held_until:
-                self.recorder.late_starts += 1
+            if now - self.due > LATE_START:
+                if self.due > self.held_until:
+                    self.recorder.late_starts += 1
+                else:
+                    self.recorder.held_starts += 1
             if not driver.send_c(<int64_t> self.due, now):
                 self.end()
                 for driver in self.drivers:

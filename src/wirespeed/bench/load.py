@@ -183,6 +183,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         latency_histogram: The latencies, in nanoseconds, in the encoded form of HDR histograms.
         startup: The time to the first answer; None without a warm-up of at least two calls.
         users: The kinds of users, if there are any.
+        held_up: The calls of an open loop that waited over a millisecond for a place in flight.
     """
 
     target: str
@@ -206,3 +207,4 @@ class Result(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     latency_histogram: str = ""
     startup: Startup | None = None
     users: list[UsersResult] = []
+    held_up: int = 0

@@ -94,6 +94,7 @@ def merged(load: Load, parts: Sequence[Part], others: float | None) -> Result:
         machine=first.machine | {"others": others},
         series=series.windows(),
         latency_histogram=latency.encode().decode(),
+        held_up=sum(result.held_up for result in results),
         users=[_kind(kind) for kind in zip(*(result.users for result in results), strict=True)],
     )
 

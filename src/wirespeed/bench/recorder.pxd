@@ -40,6 +40,7 @@ cdef class Recorder:
     cdef int64_t errors_before
     cdef readonly int64_t last         # when the last answer came; 0: none did
     cdef public int64_t late_starts    # calls that the tool itself sent more than 1 ms late
+    cdef public int64_t held_starts    # calls that waited longer than that for a place in flight
     cdef public int64_t progress       # notifications of progress of calls that asked for them
 
     cdef int count_c(self, Outcome outcome) noexcept

@@ -18,6 +18,7 @@ class Counts:
 class Recorder:
     def __init__(self, paced: bool = ...) -> None: ...
     late_starts: int
+    held_starts: int
     progress: int
     @property
     def last(self) -> int: ...

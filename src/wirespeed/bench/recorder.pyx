@@ -108,6 +108,7 @@ cdef class Recorder:
         last: When the last answer came, in nanoseconds of the monotonic clock; 0: none did.
         late_starts: The calls that left over a millisecond after their time although nothing but
             this process held them up.
+        held_starts: Those that did because no connection had room for them.
         progress: The progress notifications of calls that asked for them.
     """
 

@@ -92,6 +92,7 @@ def _cells(result: Result) -> Iterator[tuple[str, Any]]:
     yield "server_rss_peak", result.server.rss_peak
     yield "tool_cpu_seconds", result.tool.cpu_seconds
     yield "late_starts", result.tool.late_starts
+    yield "held_up", result.held_up
     yield "cold_us", result.startup and result.startup.cold_us
     yield "warm_us", result.startup and result.startup.warm_us
     for name, value in {**result.machine, **result.versions}.items():

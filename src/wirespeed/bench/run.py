@@ -211,6 +211,7 @@ class Run:
             latency_histogram=encoded(recorder.latency),
             startup=startup,
             users=self._by_kind(),
+            held_up=recorder.held_starts,
         )
 
     def _by_kind(self) -> list[UsersResult]:

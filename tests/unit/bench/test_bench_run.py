@@ -22,6 +22,7 @@ from wirespeed.bench.load import Load, Result
 from wirespeed.bench.recorder import OF_CALLS, OUTCOMES
 from wirespeed.bench.run import Run
 from wirespeed.bench.work import Work
+from wirespeed.cli.bench.summary import warnings
 from wirespeed.client.targets import as_target
 from wirespeed.types import RawResult, Text
 
@@ -106,6 +107,8 @@ def test_calls_that_were_due_in_a_stall_are_counted_as_slow(run: Any) -> None:
     late = slower(result.latency_histogram, 0.1)
     assert late >= 120
     assert 3 <= slower(runs.service_histogram, 0.1) < late / 5
+    assert late <= result.held_up + 3
+    assert any("service time hides it" in text for text in warnings([result]))
 
 
 def test_the_rate_is_kept(run: Any) -> None:

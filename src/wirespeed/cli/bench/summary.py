@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 _BUSY = 0.8
 # Of the calls: more late starts than this are reported.
 _LATE = 0.001
+# Of the calls: more that waited for a place in flight are reported. p99 leaves out as many.
+_HELD = 0.01
 # Of all processors: when other processes take more, it is reported.
 CROWDED = 0.2
 # Of a histogram: the length of the longest bar, limits within a power of ten, and how many.
@@ -330,10 +332,11 @@ def _doubts(result: Result) -> Iterable[tuple[str, int]]:
     others = result.machine.get("others") or 0
     if others > CROWDED:
         yield "other processes took over a fifth of the processors' time", 0
-    # where this program is late with more calls than p99 leaves out, it may be what they waited for
-    if (
+    # without such a number: where this program is late with more calls than p99 leaves out, it may
+    # be what they waited for
+    if result.held_up > _HELD * result.calls or (
         result.load.rate is not None
         and result.latency_us.p99 > 2 * result.service_time_us.p99 > 0
-        and result.tool.late_starts < 0.01 * result.calls
+        and result.tool.late_starts < _HELD * result.calls
     ):
         yield "calls waited for the server before they could be sent: the service time hides it", 0
