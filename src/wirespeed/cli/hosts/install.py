@@ -354,7 +354,7 @@ def _write(file: str, before: bytes | None, data: bytes, *, private: bool) -> st
         os.makedirs(folder, mode=0o700 if private else 0o777, exist_ok=True)
         copy = None
         if before is not None:
-            copy = f"{real}.{time.strftime('%Y%m%d-%H%M%S')}.bak"
+            copy = _free(f"{real}.{time.strftime('%Y%m%d-%H%M%S')}")
             shutil.copy2(real, copy)
             mode = os.stat(real).st_mode & 0o7777
         else:
@@ -377,6 +377,15 @@ def _write(file: str, before: bytes | None, data: bytes, *, private: bool) -> st
             raise
     except OSError as exc:
         raise cannot_start(f"cannot write {file}: {exc.strerror}") from None
+    return copy
+
+
+def _free(path: str) -> str:
+    """The name of a copy that there is not yet."""
+    copy, number = f"{path}.bak", 1
+    while os.path.lexists(copy):
+        number += 1
+        copy = f"{path}-{number}.bak"
     return copy
 
 
