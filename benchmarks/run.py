@@ -39,6 +39,7 @@ SECTIONS = (
     "connections",
     "http",
     "proxy",
+    "sdk",
 )
 
 

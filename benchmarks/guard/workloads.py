@@ -354,6 +354,37 @@ async def http_client(number: int) -> None:
     await stop(serving)
 
 
+async def sdk_dispatcher(number: int) -> None:
+    """The adapter's own share of a call of the official SDK: a handler that returns a constant."""
+    from wirespeed.adapters.mcp.dispatcher import SdkDispatcher, use_sdk
+    from wirespeed.transport import FdLink
+
+    nothing: dict[str, Any] = dict.fromkeys(
+        ("mcp_error", "no_back_channel", "handler_error_data", "run_notify_intercept", "from_json",
+         "to_json", "event", "shielded", "traced", "traced_request")
+    )  # fmt: skip
+    use_sdk(**nothing)
+    result = {"content": [{"type": "text", "text": "number 1000 of a few words"}], "isError": False}
+
+    async def on_request(context: Any, method: str, params: Any) -> dict[str, Any]:
+        return result
+
+    async def on_notify(context: Any, method: str, params: Any) -> None:
+        pass
+
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        ours.setblocking(False)
+        loop = asyncio.get_running_loop()
+        end = SdkDispatcher(
+            None, loop, make_link=lambda end: FdLink(loop, end, ours.fileno(), ours.fileno())
+        )
+        running = asyncio.ensure_future(end.run(on_request, on_notify))
+        peer = Peer(*await asyncio.open_connection(sock=theirs))
+        await peer.calls(number, b"".join(call_text(n) + b"\n" for n in NUMBERS))
+        await stop(running)
+
+
 async def scan(number: int) -> None:
     chunk = b"".join(call_text(n) + b"\n" for n in NUMBERS)
     reader = core.MessageReader(limits=core.Limits())
@@ -378,6 +409,7 @@ WORKLOADS: dict[str, tuple[Callable[[int], Awaitable[None]], int]] = {
     "HTTP client": (http_client_alone, 256),
     "proxy": (proxy, 640),
     "proxy, HTTP to HTTP": (proxy_http, 256),
+    "SDK dispatcher": (sdk_dispatcher, 640),
 }
 
 
@@ -396,6 +428,8 @@ def main(arguments: list[str]) -> int:
         if name.startswith("HTTP") and not hasattr(wirespeed, "HttpOptions"):
             continue  # a commit from before
         if name.endswith(("token", "tokens")) and find_spec("wirespeed.auth") is None:
+            continue
+        if name.startswith("SDK") and find_spec("wirespeed.adapters") is None:
             continue
         if name.startswith("proxy") and find_spec("wirespeed.proxy") is None:
             continue
