@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import anyio
+import mcp  # noqa: F401  (where it is not installed, that is the error)
 from pydantic_core import from_json, to_json
 
 from wirespeed.adapters.mcp import dispatcher
