@@ -173,6 +173,12 @@ async def test_a_thread_and_a_busy_loop_are_not_named(log: Log) -> None:
     assert log.lines == []
 
 
+async def test_it_can_be_turned_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WIRESPEED_WATCHDOG", "0")
+    with Watchdog(name="lab-off").watching(Server("a").service):
+        assert "lab-off" not in [one.name for one in threading.enumerate()]
+
+
 async def test_one_thread_watches_all_and_ends() -> None:
     def threads() -> list[threading.Thread]:
         return [one for one in threading.enumerate() if one.name == "lab-watchdog"]
