@@ -111,6 +111,19 @@ async def test_a_session_is_what_it_is_without(
     assert found == stock[adapter]
 
 
+def fastmcp_command(folder: Path) -> list[str]:
+    """The checks of the adapter of FastMCP, under it."""
+    command = [peers.python("adapter_fastmcp"), str(peers.PROGRAMS / "fastmcp_checks.py")]
+    return under("fastmcp", command, folder)
+
+
+async def test_fastmcp_on_the_adapter(tmp_path: Path) -> None:
+    command = await asyncio.to_thread(fastmcp_command, tmp_path)
+    found = await peers.report(command)
+    assert len(found) == 7
+    assert {name: said for name, said in found.items() if said != "passed"} == {}
+
+
 async def seen_of(command: list[str], calls: list[tuple[str, dict[str, Any]]]) -> list[Any]:
     """What a server's client sees: tools, and results of calls."""
     async with Client(Stdio(command[0], command[1:]), timeout=60, handshake_timeout=60) as client:
