@@ -122,22 +122,31 @@ async def stdio() -> None:
             assert (await client.call_tool("add", {"a": 2, "b": 3})).data == 5
 
 
-async def a_call_ends_with_the_session() -> None:
+@asynccontextmanager
+async def connected() -> AsyncIterator[Any]:
+    """A client of FastMCP at a socket."""
     with tempfile.TemporaryDirectory() as folder:
-        async with served(f"unix:{folder}/it") as at:
-            async with fastmcp.Client(adapter.Transport(at)) as client:
-                call = asyncio.ensure_future(client.call_tool("wait"))
-                await asyncio.sleep(0.1)
-                client._session_state.session_task.cancel()
-                try:
-                    async with asyncio.timeout(5):
-                        await call
-                except RuntimeError as exc:
-                    assert "Session task completed" in str(exc)
-                except Exception as exc:
-                    assert "closed" in str(exc).lower(), exc
-                else:
-                    raise AssertionError("the call has ended")
+        async with (
+            served(f"unix:{folder}/it") as at,
+            fastmcp.Client(adapter.Transport(at)) as client,
+        ):
+            yield client
+
+
+async def a_call_ends_with_the_session() -> None:
+    async with connected() as client:
+        call = asyncio.ensure_future(client.call_tool("wait"))
+        await asyncio.sleep(0.1)
+        client._session_state.session_task.cancel()
+        try:
+            async with asyncio.timeout(5):
+                await call
+        except RuntimeError as exc:
+            assert "Session task completed" in str(exc)
+        except Exception as exc:
+            assert "closed" in str(exc).lower(), exc
+        else:
+            raise AssertionError("the call has ended")
 
 
 async def auth_is_refused() -> None:
@@ -153,14 +162,12 @@ async def auth_is_refused() -> None:
 
 
 async def spans() -> None:
-    """A parent that the client sends is the parent in the handler, with and without a provider."""
+    """A parent that the client sends is the parent in the handler."""
     given = "0af7651916cd43dd8448eb211c80319c"
-    with tempfile.TemporaryDirectory() as folder:
-        async with served(f"unix:{folder}/it") as at:
-            async with fastmcp.Client(adapter.Transport(at)) as client:
-                assert (await client.call_tool("traced")).data == "0" * 32
-                meta = {"traceparent": f"00-{given}-b7ad6b7169203331-01"}
-                assert (await client.call_tool("traced", meta=meta)).data == given
+    async with connected() as client:
+        assert (await client.call_tool("traced")).data == "0" * 32
+        meta = {"traceparent": f"00-{given}-b7ad6b7169203331-01"}
+        assert (await client.call_tool("traced", meta=meta)).data == given
 
 
 async def uninstalled() -> None:
