@@ -19,7 +19,7 @@ from wirespeed.config import loads
 from wirespeed.limits import Limits
 
 
-class Transport(ClientTransport):
+class Transport(ClientTransport):  # type: ignore[misc]
     """A transport of a `fastmcp.Client` to a target of wirespeed.
 
     >>> async with fastmcp.Client(Transport("ws://127.0.0.1:8765/mcp")) as client:
@@ -51,7 +51,7 @@ class Transport(ClientTransport):
         return f"Transport({self.target!r})"
 
 
-class _Entry(RemoteMCPServer):
+class _Entry(RemoteMCPServer):  # type: ignore[misc]
     """An entry of FastMCP's own configuration that leads to a target."""
 
     _target: Any = PrivateAttr()
@@ -66,7 +66,7 @@ def _entry(target: Any) -> _Entry:
     return entry
 
 
-class Client(fastmcp.Client[Any]):
+class Client(fastmcp.Client[Any]):  # type: ignore[misc]
     """`fastmcp.Client` on every target of wirespeed.
 
     Args:

@@ -33,7 +33,7 @@ class FastMcpService(SdkService):
         """Enter the lifespan of the server, unless somebody has."""
         if not self._held:
             await self._alive.enter_async_context(self.fastmcp._lifespan_manager())
-        token = set_transport(self._transport)  # type: ignore[arg-type]
+        token = set_transport(self._transport)
         try:
             await super().hold()
         finally:
