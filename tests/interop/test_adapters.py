@@ -15,7 +15,7 @@ import wirespeed
 from wirespeed import Client, Stdio
 
 # By the adapter: the environment that has its SDK and what we need, and whose programs run.
-PEERS = {"mcp1": ("adapter1", "python1")}
+PEERS = {"mcp1": ("adapter1", "python1"), "mcp": ("adapter2", "python2")}
 ENDS = ["client", "server", "both"]
 # Servers that others published: their adapter, environment, arguments, and calls of their tools.
 SERVERS: dict[str, tuple[str, str, list[str], list[tuple[str, dict[str, Any]]]]] = {
@@ -32,10 +32,35 @@ SERVERS: dict[str, tuple[str, str, list[str], list[tuple[str, dict[str, Any]]]]]
         ],
     ),
 }
+# Those of the next generation of the SDK.
+SERVERS |= {
+    "time": (
+        "mcp",
+        "adapter2",
+        ["-m", "mcp_server_time", "--local-timezone", "UTC"],
+        [
+            (
+                "convert_time",
+                {"source_timezone": "UTC", "time": "12:30", "target_timezone": "Asia/Tokyo"},
+            ),
+            ("convert_time", {"source_timezone": "Nowhere", "time": "1", "target_timezone": "UTC"}),
+        ],
+    ),
+    "git": (
+        "mcp",
+        "adapter2",
+        ["-m", "mcp_server_git"],
+        [
+            ("git_status", {"repo_path": "{folder}"}),
+            ("git_log", {"repo_path": "{folder}"}),
+        ],
+    ),
+}
 # Clients that others published: their adapter, environment, program and its arguments.
 CLIENTS = {
     "langchain": ("mcp1", "adapter1", ["adapted_client.py", "langchain"]),
     "opentelemetry": ("mcp1", "adapter1", ["traced_client.py"]),
+    "openai": ("mcp", "adapter2", ["adapted_client.py", "openai"]),
 }
 
 
