@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -51,8 +52,8 @@ SERVERS |= {
         "adapter2",
         ["-m", "mcp_server_git"],
         [
-            ("git_status", {"repo_path": "{folder}"}),
-            ("git_log", {"repo_path": "{folder}"}),
+            ("git_status", {"repo_path": "{repository}"}),
+            ("git_log", {"repo_path": "{repository}"}),
         ],
     ),
 }
@@ -166,15 +167,22 @@ async def seen_of(command: list[str], calls: list[tuple[str, dict[str, Any]]]) -
 async def test_a_published_server_answers_as_without(name: str, tmp_path: Path) -> None:
     adapter, environment, arguments, calls = SERVERS[name]
     python = await asyncio.to_thread(peers.python, environment)
+    repository = tmp_path / "repository"
+    subprocess.run(["git", "init", "--quiet", str(repository)], check=True)
+    (repository / "new.txt").write_text("new\n")
     seen = []
     for kind in ("stock", "adapted"):
         folder = tmp_path / kind
         folder.mkdir()
-        places = {"folder": folder, "bin": Path(python).parent}
+        places = {"folder": folder, "bin": Path(python).parent, "repository": repository}
         command = [python, *(word.format(**places) for word in arguments)]
         if kind == "adapted":
             command = under(adapter, command, tmp_path)
-        seen.append(await seen_of(command, calls))
+        told = [
+            (tool, {key: value.format(**places) for key, value in given.items()})
+            for tool, given in calls
+        ]
+        seen.append(await seen_of(command, told))
     assert seen[0] == seen[1]
 
 
