@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import subprocess
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +66,16 @@ CLIENTS = {
 }
 
 
+# Those of every run; the others are for one with --full.
+ALWAYS = {"both", "time", "sqlite", "opentelemetry"}
+
+
+def sampled(names: Iterable[str]) -> list[Any]:
+    """The values of a parameter, most of them only with --full."""
+    full = pytest.mark.full("another program that somebody published")
+    return [pytest.param(name, marks=[] if name in ALWAYS else [full]) for name in names]
+
+
 def place_of_ours(folder: Path) -> Path:
     """A folder that has our package and no other, for the environments of peers."""
     place = folder / "ours"
@@ -122,7 +133,7 @@ def stock(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]
     return asyncio.run(main())
 
 
-@pytest.mark.parametrize("ends", ENDS)
+@pytest.mark.parametrize("ends", sampled(ENDS))
 @pytest.mark.parametrize("adapter", PEERS)
 async def test_a_session_is_what_it_is_without(
     adapter: str, ends: str, stock: dict[str, dict[str, Any]], tmp_path: Path
@@ -163,7 +174,7 @@ async def seen_of(command: list[str], calls: list[tuple[str, dict[str, Any]]]) -
         return seen
 
 
-@pytest.mark.parametrize("name", SERVERS)
+@pytest.mark.parametrize("name", sampled(SERVERS))
 async def test_a_published_server_answers_as_without(name: str, tmp_path: Path) -> None:
     adapter, environment, arguments, calls = SERVERS[name]
     python = await asyncio.to_thread(peers.python, environment)
@@ -186,7 +197,7 @@ async def test_a_published_server_answers_as_without(name: str, tmp_path: Path) 
     assert seen[0] == seen[1]
 
 
-@pytest.mark.parametrize("name", CLIENTS)
+@pytest.mark.parametrize("name", sampled(CLIENTS))
 async def test_a_published_client_sees_what_it_saw(name: str, tmp_path: Path) -> None:
     adapter, environment, (program, *arguments) = CLIENTS[name]
     python = await asyncio.to_thread(peers.python, environment)
