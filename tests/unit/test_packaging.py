@@ -564,7 +564,7 @@ def test_the_extra_all_has_every_extra_for_users() -> None:
     ]
     assert set(extras) == {
         *("cli", "proxy", "validate", "bench", "prometheus", "otel", "auth", "keyring", "images"),
-        *("all", "test", "lint", "docs"),
+        *("mcp1", "all", "test", "lint", "docs"),
     }
 
 
