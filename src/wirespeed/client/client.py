@@ -153,15 +153,6 @@ class Client:
 
     _delays = DELAYS
 
-    if not TYPE_CHECKING:
-
-        def __new__(cls, target=None, *args, **options):
-            if cls is Client and isinstance(target, Mapping):
-                from wirespeed import ClientGroup
-
-                return object.__new__(ClientGroup)
-            return object.__new__(cls)
-
     def __init__(
         self,
         target: Stdio
@@ -267,6 +258,17 @@ class Client:
         self._sender.listed.fetch = self.list_tools
         self._sender.listed.spawn = self._life.spawn
         self._sender.continuation = self._tasks
+
+    if not TYPE_CHECKING:
+
+        def __new__(cls, target=None, *args, **options):
+            if cls is Client and isinstance(target, Mapping):
+                from wirespeed import ClientGroup
+
+                return object.__new__(ClientGroup)
+            return object.__new__(cls)
+
+        __new__.__wrapped__ = __init__  # its parameters are those that people see
 
     def _learn(self, tools: list[ToolInfo]) -> list[ToolInfo]:
         """A page of tools arrived. Returns the tools that can be called."""
