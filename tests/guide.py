@@ -19,10 +19,12 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
 FENCED = re.compile(
-    r"(?P<above><!-- not run: [^\n]+ -->\n)?^```(?P<language>python|console)(?P<options>[^\n]*)\n"
-    r"(?P<code>.*?)^```$",
+    r"(?P<above><!-- not run: (?P<why>[^\n]+) -->\n)?"
+    r"^```(?P<language>python|console)(?P<options>[^\n]*)\n(?P<code>.*?)^```$",
     re.DOTALL | re.MULTILINE,
 )
+# Blocks that import SDKs which are not installed where types are checked.
+ABSENT = ("it needs mcp", "it needs fastmcp")
 # Programs for other SDKs, which are not installed, for setuptools, which has no types, and a link
 # whose loop has two methods of asyncio's.
 UNTYPED = ("_fastmcp.py", "_mcp.py", "setup.py", "trio_link.py")
@@ -37,6 +39,7 @@ class Block(NamedTuple):
     code: str
     line: int
     runs: bool
+    typed: bool
 
 
 def blocks(page: str) -> Iterator[Block]:
@@ -45,15 +48,16 @@ def blocks(page: str) -> Iterator[Block]:
     for found in FENCED.finditer(text):
         title = TITLE.search(found["options"])
         line = text.count("\n", 0, found.start("code"))
+        typed = found["why"] not in ABSENT and not (title and title[1].endswith(UNTYPED))
         runs = found["above"] is None
-        yield Block(found["language"], title and title[1], found["code"], line, runs)
+        yield Block(found["language"], title and title[1], found["code"], line, runs, typed)
 
 
 def modules(page: str, package: str) -> dict[str, str]:
     """The Python modules of a page, by name."""
     found = {"page.py": "async def page() -> None:\n"}
     for block in blocks(page):
-        if block.language != "python" or (block.title or "").endswith(UNTYPED):
+        if block.language != "python" or not block.typed:
             continue
         name, code = block.title or "page.py", block.code
         before = found.get(name, "")

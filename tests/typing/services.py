@@ -133,10 +133,12 @@ async def served(pool: TaskPool) -> None:
     kept: KeptAlive = found
     graceful: Graceful = found
     over: tuple[OverHttp, OverSse, WellKnown] = (found, found, found)
-    more: tuple[HasSessions, ReadsHeaders, Forked, DrainsLast, HasAuthority] = (found,) * 5
+    sessions: HasSessions = found
+    others: tuple[ReadsHeaders, Forked, DrainsLast, HasAuthority] = (found, found, found, found)
+    assert others
     assert_type(graceful.shutdown_grace, float)
     assert_type(over[0].http_target(HttpOptions(), loop=loop, pool=pool), HttpTarget)
-    assert_type(more[0].has_sessions, bool)
+    assert_type(sessions.has_sessions, bool)
     assert_type(found.legacy_versions, Sequence[str])
     StreamableHttp(found, HttpOptions(), loop, pool)
     SseEndpoint(found, HttpOptions(), loop, pool)

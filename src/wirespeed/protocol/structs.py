@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import StructMeta
@@ -19,14 +19,16 @@ class ExplainedStruct(StructMeta):
     Only a call of the class costs more: decoding does not call it.
     """
 
-    def __call__(cls, *args: Any, **given: Any) -> Any:  # noqa: N805 - of a metaclass
-        try:
-            return _make(cls, *args, **given)
-        except TypeError:
-            text = _fault(cls, args, given)
-            if text is None:  # an error of ``__post_init__``
-                raise
-        raise TypeError(text)
+    if not TYPE_CHECKING:  # type checkers know a struct's arguments by its fields
+
+        def __call__(cls, *args: Any, **given: Any) -> Any:  # noqa: N805 - of a metaclass
+            try:
+                return _make(cls, *args, **given)
+            except TypeError:
+                text = _fault(cls, args, given)
+                if text is None:  # an error of ``__post_init__``
+                    raise
+            raise TypeError(text)
 
 
 def _fault(cls: Any, args: tuple[Any, ...], given: dict[str, Any]) -> str | None:
