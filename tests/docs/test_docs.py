@@ -76,7 +76,7 @@ def compiled(code: str, page: str, line: int) -> CodeType:
 
 async def run_page(page: str, folder: Path) -> None:
     namespace: dict[str, Any] = {"__name__": "guide"}
-    for language, title, code, line, _ in blocks_to_run(page):
+    for language, title, code, line, *_ in blocks_to_run(page):
         if title is not None:
             place = folder / title
             place.parent.mkdir(parents=True, exist_ok=True)

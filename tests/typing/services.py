@@ -135,7 +135,7 @@ async def served(pool: TaskPool) -> None:
     over: tuple[OverHttp, OverSse, WellKnown] = (found, found, found)
     sessions: HasSessions = found
     others: tuple[ReadsHeaders, Forked, DrainsLast, HasAuthority] = (found, found, found, found)
-    assert others
+    assert_type(others[0].reads_headers, bool)
     assert_type(graceful.shutdown_grace, float)
     assert_type(over[0].http_target(HttpOptions(), loop=loop, pool=pool), HttpTarget)
     assert_type(sessions.has_sessions, bool)
