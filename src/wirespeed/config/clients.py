@@ -102,8 +102,8 @@ class ClientGroup(Client):
 
     Args:
         servers: The content of a configuration file (``{"mcpServers": {…}}``, in all shapes that
-            `wirespeed.config` reads), its servers as `wirespeed.config.load` returns them, or
-            targets of clients by name.
+            `wirespeed.config.load` reads), the servers that it returns, or targets of clients by
+            name.
         at_once: The most servers that are opened at a time.
         prefixes: Other prefixes by the names of servers; ``""`` for none.
         options: Those of `Client` for each server. The callbacks for changed lists are called with

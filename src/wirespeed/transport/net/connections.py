@@ -40,7 +40,7 @@ class ServedConnection(WatchedConnection):
         self.stream = stream
         self.expires = math.inf  # of the client's credentials, in Unix seconds
         self.origin: object = None  # the WebSocketTarget or service that the client has come for
-        self.since = math.inf  # when it was opened, by the clock of the loop, if that is logged
+        self.since = math.inf  # when it was opened (`time.monotonic`), if that is logged
 
     def check(self, now: float) -> None:
         """End a connection whose client's credentials have ended: running requests are answered."""

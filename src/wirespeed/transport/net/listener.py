@@ -8,6 +8,7 @@ import errno
 import logging
 import socket
 import ssl as ssl_
+import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
@@ -394,7 +395,7 @@ class Listener:
         served.origin = origin
         if self._log is not None:
             self._log.opened(peer)
-            served.since = self.loop.time()
+            served.since = time.monotonic()
         if admitted is not None:
             connection.principal, served.expires = admitted.principal, admitted.expires
         self.watch(served, rest)
@@ -489,7 +490,7 @@ class Listener:
         """Log that a connection has ended."""
         connection: Any = served.connection
         if self._log is not None:
-            self._log.closed(connection.peer, connection.wire, self.loop.time() - served.since)
+            self._log.closed(connection.peer, connection.wire, time.monotonic() - served.since)
 
     # -- the end ---------------------------------------------------------------------------------
 
