@@ -122,6 +122,8 @@ def test_a_peer_that_does_not_read_is_not_read(page: ModuleType) -> None:
         async with trio.open_nursery() as nursery:
             page.TrioLink(nursery, endpoint, theirs).start()
             nursery.start_soon(ask)
+            while endpoint.session.outbox.size < 20_000:
+                await trio.sleep(0.001)
             await trio.testing.wait_all_tasks_blocked(0.05)
             assert endpoint.session.messages_in < 400  # the writes of the peer wait
             assert len(await lines(ours, 400)) == 400
