@@ -91,12 +91,12 @@ class Crew:
 
     def workers(self) -> list[int]:
         """The pids of its children. A reading is wrong if one ends meanwhile (proc_pid_task(5)),
-        so two must be the same."""
+        so two must be the same, and one that it names twice counts once."""
         path = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
         before, found = None, path.read_text()
         while found != before:
             before, found = found, path.read_text()
-        return [int(pid) for pid in found.split()]
+        return [int(pid) for pid in dict.fromkeys(found.split())]
 
     def until(self, condition: Callable[[], Any]) -> None:
         deadline = time.monotonic() + FOREVER
