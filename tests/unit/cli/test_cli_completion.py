@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -129,7 +128,15 @@ def test_other_shells(url: str) -> None:
     assert '"open"' in wirespeed(_WIRESPEED_COMPLETE="zsh_source").stdout
 
 
-@pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
+def test_a_server_that_is_started_does_not_complete(folder: Path) -> None:
+    """Else a server that is this command line would start a server, which would do the same."""
+    (folder / "direct.py").write_text(
+        f"{FILE}\nimport os\nassert '_WIRESPEED_COMPLETE' not in os.environ\nserver.run()\n"
+    )
+    line = f"wirespeed call -- {sys.executable} direct.py -- se"
+    assert offered(folder, line) == ["plain,search", "plain,seal"]
+
+
 def test_bash_itself(url: str, tmp_path: Path) -> None:
     """The function that bash calls fills COMPREPLY."""
     command = tmp_path / "wirespeed"
