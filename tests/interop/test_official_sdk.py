@@ -26,7 +26,8 @@ def environment() -> dict[str, str]:
 
 
 @pytest.mark.parametrize(
-    "check", ["seams", "clients", "targets", "over_http", "transcripts", "no_asyncio"]
+    "check",
+    ["seams", "clients", "clients_apart", "targets", "over_http", "transcripts", "no_asyncio"],
 )
 def test_the_adapter(check: str) -> None:
     program = str(peers.PROGRAMS / "sdk_checks.py")

@@ -15,6 +15,7 @@ import tempfile
 import unittest.mock
 from collections.abc import AsyncIterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import mcp
@@ -306,10 +307,32 @@ def transcripts() -> None:
     ]
 
 
+def clients_apart() -> None:
+    """Each client keeps its own capabilities, though Python takes 1, 1.0 and True for the same. A
+    provider of spans that the environment names is one."""
+    from wirespeed.adapters.mcp import eras, sdk
+
+    def seen(value: object) -> object:
+        route: Any = SimpleNamespace(
+            protocol_version="2026-07-28",
+            client_info={"name": "client", "version": "1"},
+            client_capabilities={"experimental": {"own": {"value": value}}},
+        )
+        return eras.connection_of(route).client_capabilities.experimental["own"]["value"]
+
+    values = (1, True, 1.0, "1", 1)
+    assert [repr(seen(value)) for value in values] == [repr(value) for value in values]
+    assert not sdk.has_provider()
+    code = "from wirespeed.adapters.mcp import sdk; raise SystemExit(not sdk.has_provider())"
+    named = os.environ | {"OTEL_PYTHON_TRACER_PROVIDER": "sdk_tracer_provider"}
+    assert subprocess.run([sys.executable, "-c", code], env=named).returncode == 0
+
+
 if __name__ == "__main__":
     check = {
         "seams": seams,
         "clients": clients,
+        "clients_apart": clients_apart,
         "targets": targets,
         "over_http": over_http,
         "no_asyncio": no_asyncio,

@@ -24,7 +24,7 @@ async def echo(text: str) -> str:
 
 @server.tool()
 def blocking(number: int) -> int:
-    """A tool that is no coroutine."""
+    """A tool that is a plain function."""
     return number + 1
 
 

@@ -6,17 +6,14 @@ no provider is set, no context of OpenTelemetry is active, and the request bring
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 from fastmcp.server.dependencies import fastmcp_request_ctx
-from opentelemetry import context as otel_context
-from opentelemetry import trace
 from opentelemetry.trace import INVALID_SPAN, Span
 
+from wirespeed.adapters.mcp.sdk import has_provider, has_trace
+
 PARENTS = ("traceparent", "tracestate")
-# Where a provider is named in the environment, the first tracer loads it.
-_NAMED = "OTEL_PYTHON_TRACER_PROVIDER" in os.environ
 
 
 class NoSpan:
@@ -34,11 +31,7 @@ NO_SPAN = NoSpan()
 
 def are_idle() -> bool:
     """Whether no span of this moment is recorded or has a parent in this process."""
-    return (
-        getattr(trace, "_TRACER_PROVIDER", trace) is None
-        and not _NAMED
-        and not otel_context.get_current()
-    )
+    return not has_provider() and not has_trace()
 
 
 def request_span(stock: Any) -> Any:

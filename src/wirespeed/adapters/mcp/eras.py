@@ -29,6 +29,7 @@ from mcp.shared.transport_context import TransportContext
 from mcp_types import UNSUPPORTED_PROTOCOL_VERSION
 from mcp_types.version import LATEST_MODERN_VERSION
 from pydantic import ValidationError
+from pydantic_core import to_json
 
 from wirespeed.adapters.mcp.sdk import carries_trace, has_provider, has_trace
 
@@ -47,10 +48,10 @@ NO_CHANNEL: Any = Connection.from_envelope(LATEST_MODERN_VERSION, None, None).ou
 
 
 class _Envelope:
-    """What the last envelope of a request said, typed. Most clients say the same in each request,
-    and to validate it takes longer than to compare it."""
+    """The content of the last envelope of a request, typed. Most clients send the same one in each
+    request, and to validate it takes longer than to compare its JSON text."""
 
-    said: tuple[Any, ...] = ()
+    said: bytes = b""
     client_params: Any = None
     client_capabilities: Any = None
 
@@ -61,10 +62,11 @@ _last = _Envelope()
 def connection_of(route: InboundModernRoute, outbound: Any = NO_CHANNEL) -> Connection:
     """The connection of one request of 2026-07-28, as `Connection.from_envelope` makes it."""
     global _last
-    said = (route.protocol_version, route.client_info, route.client_capabilities)
+    given = (route.protocol_version, route.client_info, route.client_capabilities)
+    said = to_json(given)  # Python takes 1, 1.0 and True for the same
     last = _last
     if last.said != said:
-        typed = Connection.from_envelope(*said)
+        typed = Connection.from_envelope(*given)
         last = _Envelope()
         last.said = said
         last.client_params = typed.client_params

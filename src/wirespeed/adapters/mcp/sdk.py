@@ -1,7 +1,8 @@
-"""What the adapter takes of the SDK, and gives the dispatcher; telemetry of requests."""
+"""The functions of the SDK that the dispatcher needs, and telemetry of requests."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from typing import Any
 
@@ -27,9 +28,14 @@ from opentelemetry import context as otel_context
 from opentelemetry.propagate import get_global_textmap
 from opentelemetry.trace import SpanKind, StatusCode
 
+# Where the environment names a provider, the first tracer loads it.
+_NAMED = "OTEL_PYTHON_TRACER_PROVIDER" in os.environ
+
 
 def has_provider() -> bool:
-    """Whether a provider of spans was set: without one nobody sees a span."""
+    """Whether a provider of spans was set, or will be: without one nobody sees a span."""
+    if _NAMED:
+        return True
     try:
         return trace._TRACER_PROVIDER is not None
     except AttributeError:  # another version of opentelemetry-api
