@@ -15,10 +15,10 @@ from typing import Any
 import anyio
 import mcp.client.client as stock_client
 
+from wirespeed.adapters.descriptors import on_asyncio
 from wirespeed.adapters.mcp import install
 from wirespeed.adapters.mcp.dispatcher import SdkDispatcher
 from wirespeed.adapters.mcp.eras import ServedConnection
-from wirespeed.adapters.mcp.serving import on_asyncio
 from wirespeed.transport import FdLink
 
 stock_connector = stock_client._connect_inproc

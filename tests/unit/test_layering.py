@@ -55,7 +55,7 @@ __main__
 # The order inside a room, where it has an order of its own.
 INSIDE = {
     "adapters": """
-        seams
+        descriptors seams
         programs
         mcp mcp1
         fastmcp

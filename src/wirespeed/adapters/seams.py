@@ -147,7 +147,7 @@ class Seam:
 
 
 def innermost(value: Any) -> tuple[Any, Any]:
-    """What is inside of the proxies of instrumentation (wrapt's), and the last of these or None."""
+    """The value inside of the proxies of instrumentation (wrapt's), and the last proxy or None."""
     proxy = None
     while not issubclass(type(value), FunctionType | type) and hasattr(value, "__wrapped__"):
         proxy, value = value, value.__wrapped__

@@ -72,7 +72,7 @@ def scope_of(exchange: Any) -> dict[str, Any]:
 
 
 class HttpServedConnection(ServedConnection):
-    """What serves one session of Streamable HTTP, or requests without a session."""
+    """The SDK's half of one session of Streamable HTTP, or of requests without a session."""
 
     def describe(self, context: MessageContext) -> ServerMessageMetadata:
         """The SDK's metadata of a message."""

@@ -36,7 +36,7 @@ def gate_options(security: TransportSecuritySettings | None) -> ListenFields:
 
 
 def reason_for_stock(server: MCPServer[Any], options: Mapping[str, Any]) -> str | None:
-    """What of a server only the SDK's own HTTP has; None: nothing."""
+    """The part of a server that only the SDK's own HTTP has; None: there is none."""
     if options.get("event_store") is not None:
         return "it has an event store"
     if server.settings.auth is not None or server._token_verifier or server._auth_server_provider:

@@ -88,7 +88,7 @@ _installation = Installation(NAME, "mcp", ("2.3", "3"), _seams, extra="mcp")
 
 
 def _on_asyncio(what: str) -> bool:
-    from wirespeed.adapters.mcp.serving import on_asyncio
+    from wirespeed.adapters.descriptors import on_asyncio
 
     if on_asyncio():
         return True

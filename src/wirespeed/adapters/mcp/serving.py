@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Unpack
 
+from wirespeed.adapters.descriptors import on_asyncio
 from wirespeed.adapters.mcp.service import SdkService
 from wirespeed.transport.options import RunOptions, ServeOptions
 
@@ -34,14 +34,6 @@ class SdkRunOptions(SdkServeOptions, RunOptions, total=False):
 
 
 _OWN = ("limits", "shutdown_grace", "raise_exceptions")
-
-
-def on_asyncio() -> bool:
-    """Whether the caller runs in a task of asyncio: not so on trio."""
-    try:
-        return asyncio.current_task() is not None
-    except RuntimeError:
-        return False
 
 
 async def serve(server: Any, url: str | None = None, **options: Unpack[SdkServeOptions]) -> None:

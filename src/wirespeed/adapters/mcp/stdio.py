@@ -7,29 +7,19 @@ import contextlib
 import os
 import sys
 from collections.abc import AsyncIterator, Callable
-from typing import TYPE_CHECKING, Any, Self, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 import anyio
 import mcp.client.stdio as stock_client
 import mcp.server.stdio as stock_server
 
+from wirespeed.adapters.descriptors import ChildPipes, close_link, server_links
 from wirespeed.adapters.mcp.streams import ReadStream, StdioStreams, WriteStream
-from wirespeed.transport.fd import FdLink, enlarge_pipe
-from wirespeed.transport.stdio import (
-    PIPE_SIZE,
-    FileLink,
-    claimed,
-    non_blocking,
-    pollable,
-    same_file,
-    write_rest,
-)
-from wirespeed.transport.taskpool_choice import LAST_WAIT
+from wirespeed.transport.fd import FdLink
 
 if TYPE_CHECKING:
     from mcp.client.stdio import StdioServerParameters
 
-    from wirespeed._core.outbox import Chunk
     from wirespeed.transport.link import Link
 
 Streams = tuple[ReadStream, WriteStream]
@@ -60,56 +50,17 @@ def own_descriptors() -> bool:
 @contextlib.asynccontextmanager
 async def serve_stdio_streams(missing: Missing) -> AsyncIterator[Streams]:
     """The streams of a server to the client at descriptors 0 and 1."""
-    loop = asyncio.get_running_loop()
     with stock_server._claims_lock:
         for fd in (0, 1):  # so that the stock transport refuses them
             stock_server._claims[fd] = stock_server._StreamClaim(fd)
     try:
-        with claimed() as (read_fd, write_fd), contextlib.ExitStack() as stack:
-            # stderr on the same pipe would become non-blocking, too, and lose lines of the log
-            shared = sys.__stderr__ is not None and same_file(write_fd, 2)
-            polled = pollable(read_fd) and pollable(write_fd) and not shared
-            if polled:
-                stack.enter_context(non_blocking(read_fd, write_fd))
-                enlarge_pipe(read_fd, PIPE_SIZE)
-                enlarge_pipe(write_fd, PIPE_SIZE)
-            links: list[Link] = []
-
-            def make_link(endpoint: Any) -> Link:
-                link: Link
-                if polled:
-                    link = FdLink(loop, endpoint, read_fd, write_fd)
-                else:
-                    link = FileLink(loop, endpoint, read_fd, write_fd)
-                links.append(link)
-                return link
-
+        with server_links() as make_link:
             streams = StdioStreams("server", make_link, missing)
-            rest: list[Chunk] = []
-            try:
-                yield streams.read, streams.write
-            finally:
-                for link in links:
-                    rest += close_link(link)
-                    if isinstance(link, FileLink):
-                        link.join(LAST_WAIT)
-                write_rest(write_fd, rest, LAST_WAIT)
+            yield streams.read, streams.write
     finally:
         with stock_server._claims_lock:
             for fd in (0, 1):
                 del stock_server._claims[fd]
-
-
-def close_link(link: Link) -> list[Chunk]:
-    """Send what the peer reads at once, and close. Returns the rest of the output."""
-    rest: list[Chunk] = []
-    endpoint = link.endpoint
-    if endpoint.link is link:
-        link.flush()
-        if endpoint.link is link:
-            rest = endpoint.wire.data_to_send()
-            link.close()
-    return rest
 
 
 @contextlib.asynccontextmanager
@@ -123,7 +74,7 @@ async def child_streams(
     """
     loop = asyncio.get_running_loop()
     command = await stock_client._get_executable_command(server.command)
-    with _Pipes() as pipes:
+    with ChildPipes() as pipes:
         process = await anyio.open_process(
             [command, *server.args],
             stdin=pipes.their_stdin,
@@ -175,29 +126,3 @@ def _drain(loop: asyncio.AbstractEventLoop, fd: int) -> None:
         pass
     except OSError:
         loop.remove_reader(fd)
-
-
-class _Pipes:
-    """The pipes to a child's stdin and from its stdout. What is open at the end is closed."""
-
-    def __init__(self) -> None:
-        self.open: set[int] = set()
-
-    def __enter__(self) -> Self:
-        self.their_stdin, self.stdin = os.pipe()
-        self.open |= {self.their_stdin, self.stdin}
-        self.stdout, self.their_stdout = os.pipe()
-        self.open |= {self.stdout, self.their_stdout}
-        os.set_blocking(self.stdin, False)
-        os.set_blocking(self.stdout, False)
-        return self
-
-    def close(self, *fds: int) -> None:
-        """Close some of the descriptors."""
-        for fd in fds:
-            if fd in self.open:
-                self.open.discard(fd)
-                os.close(fd)
-
-    def __exit__(self, *exc: object) -> None:
-        self.close(*self.open)

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 # at the second.
 MOST_UNREAD = 128
 FEWEST_UNREAD = 32
+OUTPUT_HIGH = Limits().output_high
 
 
 class StreamEnd(Endpoint):
@@ -67,8 +68,8 @@ class StreamEnd(Endpoint):
             self._waiting.set_result(None)
 
     async def receive(self) -> SessionMessage | Exception:
-        """The next message; an exception stands for a line that is none. EndOfStream: the peer
-        sends no more."""
+        """The next message; an exception stands for a line that is not a message. EndOfStream: the
+        peer sends no more."""
         while not self.unread:
             if self.over:
                 raise EndOfStream
@@ -85,7 +86,7 @@ class StreamEnd(Endpoint):
     async def send(self, item: SessionMessage) -> None:
         """Send a message, and wait while the peer does not read."""
         text = item.message.model_dump_json(by_alias=True, exclude_unset=True)
-        while self.link is not None and self.stream.outbox.size >= Limits().output_high:
+        while self.link is not None and self.stream.outbox.size >= OUTPUT_HIGH:
             if self._room is None or self._room.done():
                 self._room = self.loop.create_future()
             await asyncio.shield(self._room)
@@ -97,7 +98,7 @@ class StreamEnd(Endpoint):
 
 
 class StdioStreams:
-    """What `stdio_server` and `stdio_client` give: a pair of streams over one link.
+    """The pair of streams of `stdio_server` or `stdio_client`, over one link.
 
     Args:
         role: "server" or "client".
@@ -147,7 +148,7 @@ class StdioStreams:
 
 
 class _Half:
-    """What both streams have in common."""
+    """The base of both streams."""
 
     def __init__(self, streams: StdioStreams) -> None:
         self.streams = streams

@@ -187,8 +187,8 @@ def _find_members(union: type[Any]) -> dict[str, type[Any]]:
 
 
 def validate(union: type[Any], data: dict[str, Any]) -> Any:
-    """What `union.model_validate(data)` returns or raises: only the member that has the method of
-    the data can accept it."""
+    """Validate as `union.model_validate(data)` does: only the member that has the method of the
+    data can accept it."""
     member = members(union).get(data["method"])
     if member is not None:
         try:

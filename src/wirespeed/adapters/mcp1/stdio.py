@@ -5,41 +5,21 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import sys
 from collections.abc import AsyncIterator, Callable
-from typing import TYPE_CHECKING, Any, Self, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 import anyio
 import mcp.client.stdio as stock_client
 
+from wirespeed.adapters.descriptors import ChildPipes, close_link, on_asyncio, server_links
 from wirespeed.adapters.mcp1.streams import ConnectionEnd, ReadStream, WriteStream
-from wirespeed.transport.fd import FdLink, enlarge_pipe
-from wirespeed.transport.stdio import (
-    PIPE_SIZE,
-    FileLink,
-    claimed,
-    non_blocking,
-    pollable,
-    same_file,
-    write_rest,
-)
-from wirespeed.transport.taskpool_choice import LAST_WAIT
+from wirespeed.transport.fd import FdLink
 
 if TYPE_CHECKING:
     from mcp.client.stdio import StdioServerParameters
 
-    from wirespeed.transport.link import Link
-
 Streams = tuple[ReadStream, WriteStream]
-
-
-def on_asyncio() -> bool:
-    """Whether the caller runs in a task of asyncio: on trio the stock transports serve."""
-    try:
-        return asyncio.current_task() is not None
-    except RuntimeError:
-        return False
 
 
 def own_descriptors() -> bool:
@@ -53,32 +33,10 @@ def own_descriptors() -> bool:
 @contextlib.asynccontextmanager
 async def serve_stdio_streams(make_end: Callable[[str], ConnectionEnd]) -> AsyncIterator[Streams]:
     """The streams of a server to the client at descriptors 0 and 1."""
-    loop = asyncio.get_running_loop()
-    with claimed() as (read_fd, write_fd), contextlib.ExitStack() as stack:
+    with server_links() as make_link:
         end = make_end("server")
-        link: Link
-        # stderr on the same pipe would become non-blocking, too, and lose lines of the log
-        shared = sys.__stderr__ is not None and same_file(write_fd, 2)
-        if pollable(read_fd) and pollable(write_fd) and not shared:
-            stack.enter_context(non_blocking(read_fd, write_fd))
-            enlarge_pipe(read_fd, PIPE_SIZE)
-            enlarge_pipe(write_fd, PIPE_SIZE)
-            link = FdLink(loop, end, read_fd, write_fd)
-        else:
-            link = FileLink(loop, end, read_fd, write_fd)
-        link.start()
-        try:
-            yield end.streams()
-        finally:
-            rest = []
-            if end.link is not None:
-                link.flush()
-                rest = end.wire.data_to_send()
-            if end.link is not None:
-                link.close()
-            if isinstance(link, FileLink):
-                link.join(LAST_WAIT)
-            write_rest(write_fd, rest, LAST_WAIT)
+        make_link(end).start()
+        yield end.streams()
 
 
 @contextlib.asynccontextmanager
@@ -92,7 +50,7 @@ async def child_streams(
     """
     environ = stock_client.get_default_environment() | (server.env or {})
     command = stock_client._get_executable_command(server.command)
-    with Pipes() as pipes:
+    with ChildPipes() as pipes:
         process = await anyio.open_process(
             [command, *server.args],
             stdin=pipes.their_stdin,
@@ -110,36 +68,9 @@ async def child_streams(
             try:
                 yield end.streams()
             finally:
-                if end.link is not None:
-                    link.flush()
-                if end.link is not None:
-                    link.close()
+                close_link(link)
                 pipes.close(pipes.stdin)
                 await finish(process)
-
-
-class Pipes:
-    """The pipes to a child's stdin and from its stdout. What is open at the end is closed."""
-
-    def __init__(self) -> None:
-        self.open: set[int] = set()
-
-    def __enter__(self) -> Self:
-        self.their_stdin, self.stdin = os.pipe()
-        self.open |= {self.their_stdin, self.stdin}
-        self.stdout, self.their_stdout = os.pipe()
-        self.open |= {self.stdout, self.their_stdout}
-        os.set_blocking(self.stdin, False)
-        os.set_blocking(self.stdout, False)
-        return self
-
-    def close(self, *fds: int) -> None:
-        for fd in fds:
-            self.open.discard(fd)
-            os.close(fd)
-
-    def __exit__(self, *exc: object) -> None:
-        self.close(*self.open)
 
 
 def server_transport(stock: Any) -> Any:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 # at the second.
 MOST_UNREAD = 128
 FEWEST_UNREAD = 32
-# A sender that never waits for anything else lets others run after so many messages.
+# Messages after which a sender that waits for nothing lets other tasks run.
 TURN = 16
 
 
@@ -187,7 +187,7 @@ class ConnectionEnd(Endpoint):
 
 
 class _Half:
-    """What both streams of a connection have in common."""
+    """The base of both streams of a connection."""
 
     def __init__(self, end: ConnectionEnd) -> None:
         self.end = end
@@ -225,7 +225,7 @@ class _Half:
 
 
 class ReadStream(_Half):
-    """The messages of the peer; an exception stands for one that is none."""
+    """The messages of the peer; an exception stands for input that is not a message."""
 
     def receive_nowait(self) -> SessionMessage | Exception:
         return session_message(decode(self.end.pop()))
