@@ -1,9 +1,9 @@
-"""What does an unchanged program of the official SDK gain on the adapter?
+"""The gain of an unchanged program of the official SDK on the adapter.
 
 The same programs of mcp 2.3.0 run as they come, pinned to one processor (where the SDK is
 fastest), and by ``python -m wirespeed.adapters.mcp``: a server on stdio in both eras, over
 Streamable HTTP, and a client against an echo server in C. The load generators check every answer.
-Wall-clock time and the processor time of the server are told.
+The result has wall-clock time and the processor time of the server.
 """
 
 import os

@@ -446,7 +446,7 @@ def _quoted(text: str) -> str:
 
 
 def idle(field: Field) -> str:
-    """How processors without work were treated."""
+    """The treatment of processors without work."""
     wakes = "an idle virtual processor halts, and waking it takes up to 90 µs"
     if field.about.get("awake"):
         return (

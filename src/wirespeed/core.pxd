@@ -1,4 +1,4 @@
-"""What other projects' compiled code cimports of the core. Everything here is defined elsewhere.
+"""Names of the core for the compiled code of other projects. Everything is defined elsewhere.
 
     from wirespeed.core cimport Session, import_wirespeed
     import_wirespeed()

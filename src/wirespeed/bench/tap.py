@@ -228,7 +228,7 @@ class Cut(Exception):
 
 
 class Tap:
-    """What is done to messages.
+    """The treatment of messages: they are written down, and meet faults.
 
     Args:
         file: Where they are written down; None for nowhere.

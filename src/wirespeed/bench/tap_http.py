@@ -47,10 +47,10 @@ _EVENT_END = re.compile(rb"\r\n\r\n|\n\n|\r\r")
 
 
 class HttpTap:
-    """What all connections of a listener share.
+    """The state that all connections of a listener share.
 
     Args:
-        tap: What is done to messages.
+        tap: The treatment of messages.
         address: Where clients connect.
         server: The server.
     """

@@ -314,12 +314,12 @@ async def _asked(answer: Awaitable[T], uri: str | None = None) -> T:
 
 
 def _progress(context: Context) -> OnProgress | None:
-    """What passes progress on; None for a client that did not ask for progress."""
+    """The callback that passes progress on; None if the client did not ask for progress."""
     return context.progress if "progressToken" in context.meta else None
 
 
 def _meta(context: Context) -> dict[str, Any] | None:
-    """What a client says besides what each side says of itself."""
+    """The members of a client's ``_meta`` that do not describe one side of a connection."""
     return {
         key: value
         for key, value in context.meta.items()

@@ -176,8 +176,8 @@ class Context:
 
     @property
     def lifespan_state(self) -> Any:
-        """What the lifespan of the server yielded; None without one. RuntimeError: the server is
-        not alive on this loop (see `Server.running`)."""
+        """The value that the lifespan of the server yielded; None without one. RuntimeError: the
+        server is not alive on this loop (see `Server.running`)."""
         return self._service().lifespan_state()
 
     @property

@@ -51,7 +51,7 @@ class Listening(Protocol):
     """The part of an extension in subscriptions/listen: a member of ``notifications``."""
 
     def honoured(self, message: "Message", value: Any) -> Any:
-        """What of the value is honoured, for the acknowledgement. ProtocolError."""
+        """Return the part of the value that is honoured, for the acknowledgement. ProtocolError."""
 
     def started(self, subscription: "ListenStream") -> None:
         """The subscription was acknowledged; ``subscription.extras`` has what is honoured."""

@@ -70,7 +70,7 @@ MAX_RULES = 10_000
 
 
 class Shown:
-    """What was enabled and disabled by names and tags. What was said last decides."""
+    """The names and tags that were enabled and disabled. The last call decides."""
 
     def __init__(self) -> None:
         self._said: dict[tuple[str, str], bool] = {}

@@ -74,7 +74,7 @@ class ToolSchemas:
         """Not called: a server of the proxy opens no connection here."""
 
     def closed(self, upstream: Upstream) -> None:
-        """What was asked fails."""
+        """Fail the requests that have no answer."""
 
     def failed(self) -> None:
         """The service of the server counts its failures."""

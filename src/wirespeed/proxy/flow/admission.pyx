@@ -79,7 +79,7 @@ cdef class RequestLimits(AdmissionControl):
 
     @property
     def n_clients(self):
-        """How many clients have requests here."""
+        """The number of clients that have requests here."""
         return len(self.shares)
 
     cdef int kind_c(self, Message m) except -1:

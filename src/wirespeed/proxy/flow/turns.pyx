@@ -40,7 +40,7 @@ cdef class Turns:
         self.ring = OrderedDict()
 
     def __len__(self):
-        """How many wait or have the turn."""
+        """The number of those that wait or have the turn."""
         return len(self.ring) + (self.current is not None)
 
     cdef bint sent_c(self, Turn one, long long n) except -1:

@@ -186,7 +186,7 @@ cdef class HandlerAnswer(AnswerSink):
         return 0
 
     cdef object outcome_c(self):
-        """What ``call_next`` returns or raises."""
+        """Return or raise the outcome of ``call_next``."""
         self.ended = True
         if self.fault is not None:
             raise self.fault

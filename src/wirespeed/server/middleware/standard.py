@@ -179,7 +179,7 @@ class CacheResults:
         self.n_bytes = 0
 
     def _key(self, request: InboundRequest) -> Hashable:
-        """What a request asks for; None if its result is not kept."""
+        """The key of a request's result; None if the result is not kept."""
         method = request.method
         if not (
             request.name in self._tools if method == "tools/call" else self._methods.get(method)
@@ -302,7 +302,7 @@ def _may_pass(failure: Reply | ProtocolError) -> bool:
 
 
 def _is_whole(reply: Reply) -> bool:
-    """Whether a reply is a result that is no failure, no question and no task."""
+    """Whether a reply is a final result: not an error, a question or a task."""
     if reply.is_error:
         return False
     if b'"resultType"' not in reply.data and b'"task"' not in reply.data:

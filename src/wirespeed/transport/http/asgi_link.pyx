@@ -283,7 +283,7 @@ cdef class AsgiLink(Link):
         }
 
     def go_on(self):
-        """What was taken is sent: let the connection work on."""
+        """Let the connection work on: the server has sent the output that it took."""
         if self.sent and not self.closed:
             self.sent = False
             self.check_drained_c()

@@ -140,7 +140,7 @@ cdef class HttpConnection(Carrier):
             self.exchange.drained_c()
 
     def on_slow(self):
-        """What answers the request that the client does not read learns of it."""
+        """Tell the exchange whose client does not read its response."""
         if self.exchange is not None:
             self.exchange.on_slow()
 

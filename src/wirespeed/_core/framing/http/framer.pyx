@@ -374,7 +374,7 @@ cdef class HttpFramer(Framer):
         return 0
 
     def answer(self, *, bint last=False):
-        """What follows answers the request that was returned last: HEAD gets no body, and the
+        """Begin the answer to the request that was returned last: HEAD gets no body, and the
         connection ends where the client wants that, or because this answer is the `last` one.
         RuntimeError: the head is gone."""
         self.head.check_c()
