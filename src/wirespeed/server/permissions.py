@@ -56,6 +56,23 @@ def check_scopes(call: Call, scopes: tuple[str, ...], what: str) -> None:
     raise ProtocolError(codes.INSUFFICIENT_SCOPE, text, data)
 
 
+def is_open_to_all(connection: Serving, method: str, name: str | None) -> bool:
+    """Whether every client may use the tool, prompt or resource of a request: it needs no scopes,
+    and no filter and nothing that was disabled decides who sees it."""
+    service = connection.service
+    if name is None or connection.state.shown is not None or service.visibility.limited:
+        return False
+    item: Any = None
+    if method == "tools/call":
+        item = service.catalog("tools").items.get(name)
+    elif method == "prompts/get":
+        item = service.catalog("prompts").items.get(name)
+    elif method == "resources/read":
+        found = service.resources.find(name)
+        item = found[0] if isinstance(found, tuple) else found
+    return item is not None and item.scopes is None
+
+
 class Mounted(Protocol):
     """A server that is mounted on this one (`wirespeed.server.mounting.Mount`)."""
 

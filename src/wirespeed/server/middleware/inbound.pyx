@@ -14,6 +14,7 @@ from wirespeed.server.tools.encode cimport object_line_c
 
 from wirespeed._core.envelope import parse
 from wirespeed.protocol.revisions import understood
+from wirespeed.server.permissions import is_open_to_all
 from wirespeed.server.requests.reply import COMPLETE
 from wirespeed.server.tools.results import check_finite, to_json
 
@@ -235,6 +236,12 @@ cdef class InboundRequest:
     def principal(self):
         """A digest of the client's credential, as bytes; None without a credential."""
         return self.connection.principal
+
+    @property
+    def open_to_all(self):
+        """Whether every client may use the tool, prompt or resource that is named: it needs no
+        scopes, and no filter and nothing that was disabled decides who sees it."""
+        return is_open_to_all(self.connection, self.message.method, name_of(self.message))
 
     @property
     def user(self):

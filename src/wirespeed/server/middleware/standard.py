@@ -121,7 +121,9 @@ class LimitResponses:
 
 class CacheResults:
     """Answers a request that was answered before from memory, without the handler. Failures and
-    questions are not kept.
+    questions are not kept, nor is a result that not every client may have: of a tool, prompt or
+    resource that needs scopes, or while a filter or what was disabled decides who sees what
+    (`InboundRequest.open_to_all`).
 
     Args:
         ttl: Seconds for which a result is kept.
@@ -130,7 +132,8 @@ class CacheResults:
         resources: Whether the contents of resources are kept.
         prompts: Whether prompts are kept.
         shared: Whether a result for one user is a result for all. By default each user
-            (`InboundRequest.principal`) has results of their own.
+            (`InboundRequest.principal`) has results of their own, and clients without a credential
+            have theirs together.
         max_bytes: Bytes of all results that are kept; the oldest go first.
         clock: Seconds.
     """
@@ -184,6 +187,8 @@ class CacheResults:
         if not (
             request.name in self._tools if method == "tools/call" else self._methods.get(method)
         ):
+            return None
+        if not request.open_to_all:  # the handler's end of the chain checks who may
             return None
         params = request.decode()
         if "inputResponses" in params or "requestState" in params or "task" in params:

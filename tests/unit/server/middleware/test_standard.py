@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from lab.wording import raises
 
-from wirespeed import Client, Server, User
+from wirespeed import Client, Context, Server, User
 from wirespeed.errors import ProtocolError, RemoteError
 from wirespeed.middleware import CacheResults, LimitRate, LimitResponses, Retry, Timing
 from wirespeed.types import ToolResult
@@ -184,6 +184,46 @@ async def test_each_user_has_results_of_their_own(server: Server, shared: bool) 
     assert len(runs(server)) == (1 if shared else 2)
 
 
+@pytest.mark.parametrize("shared", [False, True])
+async def test_a_result_is_no_way_around_a_permission(shared: bool) -> None:
+    server = Server("vault")
+    server.add_middleware(
+        CacheResults(10, tools=["secret", "hidden"], resources=True, prompts=True, shared=shared)
+    )
+
+    @server.tool(scopes=["read"])
+    async def secret() -> str:
+        return "s"
+
+    @server.tool
+    async def hidden(ctx: Context) -> str:
+        await ctx.disable(names=["hidden"])
+        return "h"
+
+    @server.resource("vault://{part}", scopes=["read"])
+    async def part(part: str) -> str:
+        return part
+
+    @server.prompt(scopes=["read"])
+    async def words() -> str:
+        return "w"
+
+    async with Client(server, user=User("ann", scopes=["read"]), era="legacy", cache=False) as ann:
+        assert (await ann.call_tool("secret")).text == "s"
+        assert (await ann.read_resource("vault://x")).text == "x"
+        assert (await ann.get_prompt("words")).messages
+        assert (await ann.call_tool("hidden")).text == "h"
+        with raises(RemoteError):
+            await ann.call_tool("hidden")
+    async with Client(server, user=User("ann"), era="legacy", cache=False) as again:
+        with raises(RemoteError):
+            await again.call_tool("secret")
+        with raises(RemoteError):
+            await again.read_resource("vault://x")
+        with raises(RemoteError):
+            await again.get_prompt("words")
+
+
 async def test_the_oldest_results_make_room(server: Server) -> None:
     cache = server.add_middleware(CacheResults(10, tools=["text"], max_bytes=1000))
     async with Client(server, era="legacy") as client:
@@ -196,8 +236,6 @@ async def test_the_oldest_results_make_room(server: Server) -> None:
 
 
 async def test_a_question_is_not_kept() -> None:
-    from wirespeed import Context
-
     server, asked = Server("lab"), []
 
     @server.tool
