@@ -7,6 +7,7 @@ import importlib
 from typing import Any
 
 from wirespeed.adapters import programs
+from wirespeed.adapters.mcp.private_names import missing
 from wirespeed.adapters.seams import Installation, Seam
 
 # Digests of the bodies that replacements stand for, of the versions that are known.
@@ -18,8 +19,10 @@ CLIENT_SPAN = ("49229dab8e76b0c2",)
 
 
 def seams() -> list[Seam]:
-    """Return the places that are replaced."""
-    # these import FastMCP, whose version is known by now
+    """Return the places that are replaced; those of the SDK that are missing, if there are any."""
+    if gone := missing():
+        return [Seam(place, lambda stock: stock) for place in gone]
+    # these import FastMCP and the SDK, which are as known by now
     from wirespeed.adapters.fastmcp import calls, idle_spans
 
     server, client = "fastmcp.server.telemetry:", "fastmcp.client.telemetry:"
