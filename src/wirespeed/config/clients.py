@@ -199,7 +199,7 @@ class ClientGroup(Client):
         if all(name in self.failures for name in self.clients):
             if len(self.failures) == 1:
                 raise next(iter(self.failures.values()))
-            texts = "; ".join(f"{name}: {_text(exc)}" for name, exc in self.failures.items())
+            texts = "; ".join(f"{name}: {_text(self.failures[name])}" for name in self.clients)
             raise TransportError(f"none of the servers could be opened: {texts}")
 
     def _failed(self, name: str, exc: Exception) -> None:

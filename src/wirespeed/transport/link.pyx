@@ -342,6 +342,8 @@ cdef class Link:
                 self.corked = False
             if self.endpoint.link is not self:
                 self.wire.framer.forget_c()
+            if self.wire.outbox.size >= self.wire.output_high:
+                self.was_full = True
             self.flush()
             if (
                 self.endpoint.link is self and not self.flush_scheduled and not self.parting

@@ -127,6 +127,7 @@ def test_a_peer_that_does_not_read_is_not_read(page: ModuleType) -> None:
             await trio.testing.wait_all_tasks_blocked(0.05)
             assert endpoint.session.messages_in < 400  # the writes of the peer wait
             assert len(await lines(ours, 400)) == 400
+            await trio.testing.wait_all_tasks_blocked()  # the task of the last send ends
             await ours.aclose()
         assert endpoint.drained
         assert len(endpoint.lost) == 1
