@@ -521,14 +521,13 @@ def main() -> int:
     about = {
         "date": time.strftime("%Y-%m-%d"),
         "quick": options.quick,
-        "awake": True,
         "seconds": scale.seconds,
         "machine": machine(),
         "pins": builder.PINS,
         "not_built": not_built,
     }
     found = Results(scale.deadline)
-    with awake():
+    with awake() as about["awake"]:
         _measure(options.parts, found, chosen, scale, options.agentgateway)
     about["load_after"] = os.getloadavg()[0]
     about["minutes"] = (time.monotonic() - began) / 60

@@ -450,9 +450,8 @@ def idle(field: Field) -> str:
     wakes = "an idle virtual processor halts, and waking it takes up to 90 µs"
     if field.about.get("awake"):
         return (
-            "* A process of the lowest priority (`SCHED_IDLE`) keeps each processor awake and "
-            f"gives\n  way at once. Without it {wakes}:\n"
-            "  more than most of the calls that are measured."
+            "* While it measures, no processor halts (`/dev/cpu_dma_latency` of 0 µs, which needs\n"
+            f"  the superuser). Else {wakes}:\n  more than most of the calls that are measured."
         )
     return f"* Figures with one call in flight vary by factors: {wakes}."
 
