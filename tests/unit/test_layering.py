@@ -156,6 +156,7 @@ INSIDE = {
         text servers
         entry
         document
+        merged_lists
         clients
     """,
     "client": """

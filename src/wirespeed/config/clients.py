@@ -9,10 +9,8 @@ import asyncio
 import json
 import logging
 import weakref
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any, Never, Self, TypeVar, Unpack
-
-import msgspec
 
 from wirespeed._exports import set_public_home
 from wirespeed.client.client import Client
@@ -30,6 +28,15 @@ from wirespeed.client.results.features import (
     ToolInfo,
 )
 from wirespeed.config.document import loads
+from wirespeed.config.merged_lists import (
+    PROMPTS,
+    RESOURCES,
+    TEMPLATES,
+    TOOLS,
+    MergedLists,
+    first_line,
+    together,
+)
 from wirespeed.config.servers import ServerConfig
 from wirespeed.config.shapes import PLACES
 from wirespeed.errors import (
@@ -41,15 +48,7 @@ from wirespeed.errors import (
     Unsupported,
     WirespeedError,
 )
-from wirespeed.merging import (
-    KINDS,
-    Kind,
-    PrefixedNames,
-    joined_instructions,
-    merge_entries,
-    owner_of,
-    prefix_of,
-)
+from wirespeed.merging import Kind, joined_instructions, prefix_of
 from wirespeed.protocol import codes
 
 if TYPE_CHECKING:
@@ -64,15 +63,12 @@ T = TypeVar("T")
 
 logger = logging.getLogger("wirespeed.client")
 
-TOOLS, PROMPTS = KINDS["tools/list"], KINDS["prompts/list"]
-RESOURCES, TEMPLATES = KINDS["resources/list"], KINDS["resources/templates/list"]
-
-# The method of a client that lists everything of a kind, and the attribute of an entry's key.
+# The method of a client that lists everything of a kind.
 _LISTING = {
-    TOOLS: ("list_tools", "name"),
-    PROMPTS: ("list_prompts", "name"),
-    RESOURCES: ("list_resources", "uri"),
-    TEMPLATES: ("list_resource_templates", "uri_template"),
+    TOOLS: "list_tools",
+    PROMPTS: "list_prompts",
+    RESOURCES: "list_resources",
+    TEMPLATES: "list_resource_templates",
 }
 _CHANGES = {
     "on_tools_changed": TOOLS,
@@ -136,8 +132,6 @@ class ClientGroup(Client):
             for name, kind in _CHANGES.items()
             if options.get(name) is not None
         }
-        self._listed: dict[Kind, dict[str, list[Any]]] = {kind: {} for kind in _LISTING}
-        self._owners: dict[Kind, dict[str, str]] = {}
         self._telling = {kind: asyncio.Lock() for kind in _CHANGES.values()}
         self._asked: weakref.WeakKeyDictionary[InputNeeded, Client] = weakref.WeakKeyDictionary()
         found = _servers(servers)
@@ -146,10 +140,10 @@ class ClientGroup(Client):
         given = dict(prefixes or {})
         if unknown := given.keys() - found.keys():
             raise ValueError(f"prefixes: there is no server {', '.join(sorted(unknown))}")
-        self._names = {
-            name: PrefixedNames(given.get(name, "" if len(found) == 1 else prefix_of(name)))
-            for name in found
-        }
+        alone = len(found) == 1
+        prefixes_of = {name: given.get(name, "" if alone else prefix_of(name)) for name in found}
+        self._lists = MergedLists(prefixes_of, self._ask)
+        self._servers = tuple(found)
         for name, server in found.items():
             heard = {
                 option: self._hearing(kind, name)
@@ -195,15 +189,15 @@ class ClientGroup(Client):
                 else:
                     self.failures.pop(name, None)
 
-        await _together(one(name, client) for name, client in self.clients.items())
+        await together(one(name, client) for name, client in self.clients.items())
         if all(name in self.failures for name in self.clients):
             if len(self.failures) == 1:
                 raise next(iter(self.failures.values()))
-            texts = "; ".join(f"{name}: {_text(self.failures[name])}" for name in self.clients)
+            texts = "; ".join(f"{name}: {first_line(self.failures[name])}" for name in self.clients)
             raise TransportError(f"none of the servers could be opened: {texts}")
 
     def _failed(self, name: str, exc: Exception) -> None:
-        logger.warning("the server %s is left out: %s", name, _text(exc))
+        logger.warning("the server %s is left out: %s", name, first_line(exc))
         self.failures[name] = exc
 
     async def close(self) -> None:
@@ -293,46 +287,14 @@ class ClientGroup(Client):
         names = [name for name in self.clients if name not in self.failures]
         if not names or not self._is_open:
             raise ConnectionClosed("no server is open")
-        errors: dict[str, WirespeedError] = {}
-
-        async def one(name: str) -> None:
-            try:
-                self._listed[kind][name] = await self._ask(kind, self.clients[name], options)
-            except WirespeedError as exc:
-                self._listed[kind].pop(name, None)
-                errors[name] = exc
-
-        await _together(map(one, names))
-        if len(errors) == len(names):
-            raise errors[names[0]]
-        for name, exc in errors.items():
-            logger.warning("the %s of %s are missing: %s", kind.name, name, _text(exc))
-        return self._merge(kind)
+        return await self._lists.ask(kind, {name: self.clients[name] for name in names}, options)
 
     async def _ask(self, kind: Kind, client: Client, options: Mapping[str, Any]) -> list[Any]:
         await client._sender.revision()  # starts a server that is started at its first use
         if kind.capability not in client.server_capabilities:
             return []
-        found: list[Any] = await getattr(client, _LISTING[kind][0])(**options)
+        found: list[Any] = await getattr(client, _LISTING[kind])(**options)
         return found
-
-    def _merge(self, kind: Kind) -> list[Any]:
-        """Put together what servers have listed."""
-        key = _LISTING[kind][1]
-        listed = self._listed[kind]
-
-        def seen() -> Iterable[tuple[str, str, Any]]:
-            for name, names in self._names.items():
-                for entry in listed.get(name, ()):
-                    if key != "name":
-                        yield name, getattr(entry, key), entry
-                        continue
-                    shown = names.shown(kind.name, entry.name)
-                    assert shown is not None
-                    yield name, shown, msgspec.structs.replace(entry, name=shown)
-
-        entries, self._owners[kind], _ = merge_entries(kind.name, seen(), logger)
-        return list(entries.values())
 
     async def list_tools(self, **options: Unpack[RequestOptions]) -> list[ToolInfo]:
         """The tools of all servers, by their prefixed names."""
@@ -416,17 +378,10 @@ class ClientGroup(Client):
 
     async def _changed(self, kind: Kind, name: str, entries: list[Any] | None = None) -> None:
         """Tell the callback of a list about a change at one server. None: the server came later."""
-        listed = self._listed[kind]
         async with self._telling[kind]:
-            if entries is not None:
-                listed[name] = entries
-            for other, client in self._open():
-                if other not in listed:
-                    try:
-                        listed[other] = await self._ask(kind, client, {})
-                    except WirespeedError as exc:
-                        logger.warning("the %s of %s are missing: %s", kind.name, other, _text(exc))
-            told = self._callbacks[kind](self._merge(kind))
+            changed = {} if entries is None else {name: entries}
+            merged = await self._lists.complete(kind, dict(self._open()), changed)
+            told = self._callbacks[kind](merged)
             if isinstance(told, Awaitable):
                 await told
 
@@ -435,35 +390,31 @@ class ClientGroup(Client):
     async def _named(self, kind: Kind, shown: str) -> tuple[Client, str]:
         """The client of a tool's or a prompt's server, and what the server calls it. RemoteError:
         no server can have it."""
-        found = {
-            name: real
-            for name, names in self._names.items()
-            if (real := names.real(kind.name, shown)) is not None
-        }
-        if len(found) > 1:
-            if shown not in self._owners.get(kind, {}):
+        found = self._lists.holders(kind, shown)
+        if not found:
+            text = f"no server has {kind.name.removesuffix('s')} {shown!r}"
+            prefixes = ", ".join(self._lists.prefixes)
+            raise RemoteError(codes.INVALID_PARAMS, f"{text}: names begin with {prefixes}")
+        server, *others = found
+        if others:
+            if self._lists.owner(kind, shown) is None:
                 await self._list(kind, {})
-            owner = self._owners.get(kind, {}).get(shown)
-            if owner not in found:  # it is not listed: the longest prefix says most
-                owner = max(found, key=lambda name: len(self._names[name].prefix))
-            found = {owner: found[owner]}
-        for name, real in found.items():
-            return await self._used(name), real
-        prefixes = ", ".join(names.prefix for names in self._names.values())
-        text = f"no server has {kind.name.removesuffix('s')} {shown!r}: names begin with {prefixes}"
-        raise RemoteError(codes.INVALID_PARAMS, text)
+            server = self._lists.owner(kind, shown) or ""
+            if server not in found:  # it is not listed: the longest prefix says most
+                server = self._lists.longest_prefix(found)
+        return await self._used(server), found[server]
 
     async def _holding(self, uri: str) -> Client:
         """The client of the server that has a resource. RemoteError: none lists it."""
-        if len(self._names) == 1:
-            return await self._used(next(iter(self._names)))
-        for fresh in (False, True):
-            if fresh or not self._owners.keys() >= {RESOURCES, TEMPLATES}:
-                await self._list(RESOURCES, {})
-                await self._list(TEMPLATES, {})
-            owner = owner_of(uri, self._owners[RESOURCES], self._owners[TEMPLATES])
-            if owner is not None:
-                return await self._used(owner)
+        if len(self._servers) == 1:
+            return await self._used(self._servers[0])
+        owner = self._lists.resource_owner(uri)
+        if owner is None:
+            await self._list(RESOURCES, {})
+            await self._list(TEMPLATES, {})
+            owner = self._lists.resource_owner(uri)
+        if owner is not None:
+            return await self._used(owner)
         raise RemoteError(-32002, "Resource not found: no server lists it", {"uri": uri})
 
     # -- tools -------------------------------------------------------------------------------------
@@ -551,7 +502,7 @@ class ClientGroup(Client):
     def subscribe(self, **options: Any) -> Subscription:
         """Receive reports of the only server. Unsupported: there are several; the callbacks hear of
         all."""
-        if len(self._names) > 1 or not self.clients:
+        if len(self._servers) > 1 or not self.clients:
             self._of_one("subscribe")
         return next(iter(self.clients.values())).subscribe(**options)
 
@@ -608,7 +559,7 @@ class ClientGroup(Client):
 
     async def ping(self, **options: Any) -> None:
         """Wait for the answers of all open servers. The error of the first that fails is raised."""
-        await _together(client.ping(**options) for _, client in self._open())
+        await together(client.ping(**options) for _, client in self._open())
 
     async def set_log_level(self, level: str, **options: Any) -> None:
         """Set the level of log messages at all open servers that have them."""
@@ -622,27 +573,11 @@ class ClientGroup(Client):
             client.clear_cache()
 
 
-async def _together(work: Iterable[Coroutine[Any, Any, Any]]) -> None:
-    """Wait for all; the first error is raised when the others have ended."""
-    tasks = [asyncio.ensure_future(one) for one in work]
-    try:
-        for one in tasks:
-            await asyncio.wait((one,))
-    except BaseException:
-        for one in tasks:
-            one.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        raise
-    for one in tasks:
-        one.result()
-
-
 def _servers(given: Mapping[str, Any]) -> dict[str, Any]:
     """The servers of a configuration by name: `ServerConfig` objects and targets."""
     first = {place.path[0] for place in PLACES if place.path}
-    read: dict[str, Any]
     if any(isinstance(given.get(key), Mapping) for key in first):
-        read = dict(loads(json.dumps(given), source="the configuration"))
+        read: dict[str, Any] = dict(loads(json.dumps(given), source="the configuration"))
     else:
         plain = {name: value for name, value in given.items() if isinstance(value, Mapping)}
         text = json.dumps({"mcpServers": plain})
@@ -656,15 +591,10 @@ def _servers(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _client(server: Any, options: dict[str, Any]) -> Client:
+    stderr = options.pop("stderr", "inherit")
     if isinstance(server, ServerConfig):
-        stderr = options.pop("stderr", "inherit")
         return server.client(stderr=stderr, **options)
-    options.pop("stderr", None)
     return Client(server, **options)
-
-
-def _text(exc: Exception) -> str:
-    return str(exc).partition("\n")[0] or type(exc).__name__
 
 
 set_public_home(globals())

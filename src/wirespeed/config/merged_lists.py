@@ -1,0 +1,144 @@
+"""The lists of the servers of a `ClientGroup` as one, and whose an entry is."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from wirespeed.client.client import Client
+from wirespeed.errors import WirespeedError
+from wirespeed.merging import KINDS, Kind, PrefixedNames, merge_entries, owner_of
+
+logger = logging.getLogger("wirespeed.client")
+
+TOOLS, PROMPTS = KINDS["tools/list"], KINDS["prompts/list"]
+RESOURCES, TEMPLATES = KINDS["resources/list"], KINDS["resources/templates/list"]
+
+# The attribute of an entry's key.
+_KEYS = {TOOLS: "name", PROMPTS: "name", RESOURCES: "uri", TEMPLATES: "uri_template"}
+
+# Asks a server for its list of a kind, with the options of a request.
+Ask = Callable[[Kind, Client, Mapping[str, Any]], Awaitable[list[Any]]]
+
+
+class MergedLists:
+    """What the servers have listed, put together in the order of the servers.
+
+    Args:
+        prefixes: The prefix of each server's tools and prompts, by the server's name.
+        ask: Asks a server.
+    """
+
+    def __init__(self, prefixes: Mapping[str, str], ask: Ask) -> None:
+        self._ask = ask
+        self._names = {name: PrefixedNames(prefix) for name, prefix in prefixes.items()}
+        self._listed: dict[Kind, dict[str, list[Any]]] = {kind: {} for kind in _KEYS}
+        self._owners: dict[Kind, dict[str, str]] = {}
+
+    @property
+    def prefixes(self) -> list[str]:
+        return [names.prefix for names in self._names.values()]
+
+    async def ask(
+        self, kind: Kind, clients: Mapping[str, Client], options: Mapping[str, Any]
+    ) -> list[Any]:
+        """Ask the servers, and return the merged list. One that cannot be asked is missing, and
+        logged. If none answers, the error of the first is raised."""
+        listed = self._listed[kind]
+        errors: dict[str, WirespeedError] = {}
+
+        async def one(name: str, client: Client) -> None:
+            try:
+                listed[name] = await self._ask(kind, client, options)
+            except WirespeedError as exc:
+                listed.pop(name, None)
+                errors[name] = exc
+
+        await together(one(name, client) for name, client in clients.items())
+        failed = {name: errors[name] for name in clients if name in errors}
+        if len(failed) == len(clients):
+            raise next(iter(failed.values()))
+        for name, exc in failed.items():
+            self._missing(kind, name, exc)
+        return self._merge(kind)
+
+    async def complete(
+        self, kind: Kind, clients: Mapping[str, Client], changed: Mapping[str, list[Any]]
+    ) -> list[Any]:
+        """Return the merged list with changed lists of servers. Those that have not listed yet are
+        asked."""
+        listed = self._listed[kind]
+        listed.update(changed)
+        for name, client in clients.items():
+            if name not in listed:
+                try:
+                    listed[name] = await self._ask(kind, client, {})
+                except WirespeedError as exc:
+                    self._missing(kind, name, exc)
+        return self._merge(kind)
+
+    def holders(self, kind: Kind, shown: str) -> dict[str, str]:
+        """Return the servers whose tool or prompt this may be by its prefix, and what each calls
+        it."""
+        return {
+            server: real
+            for server, names in self._names.items()
+            if (real := names.real(kind.name, shown)) is not None
+        }
+
+    def owner(self, kind: Kind, key: str) -> str | None:
+        """Return the server whose entry is listed under a name or URI."""
+        return self._owners.get(kind, {}).get(key)
+
+    def longest_prefix(self, servers: Iterable[str]) -> str:
+        """Return that one of the servers whose prefix says most about a name."""
+        return max(servers, key=lambda server: len(self._names[server].prefix))
+
+    def resource_owner(self, uri: str) -> str | None:
+        """Return the server that lists a resource, or a template that fits. None: none does, or
+        there is no list yet."""
+        return owner_of(uri, self._owners.get(RESOURCES), self._owners.get(TEMPLATES))
+
+    def _merge(self, kind: Kind) -> list[Any]:
+        key = _KEYS[kind]
+        listed = self._listed[kind]
+
+        def seen() -> Iterable[tuple[str, str, Any]]:
+            for server, names in self._names.items():
+                for entry in listed.get(server, ()):
+                    if key != "name":
+                        yield server, getattr(entry, key), entry
+                        continue
+                    shown = names.shown(kind.name, entry.name)
+                    assert shown is not None
+                    yield server, shown, msgspec.structs.replace(entry, name=shown)
+
+        entries, self._owners[kind], _ = merge_entries(kind.name, seen(), logger)
+        return list(entries.values())
+
+    def _missing(self, kind: Kind, server: str, exc: Exception) -> None:
+        logger.warning("the %s of %s are missing: %s", kind.name, server, first_line(exc))
+
+
+async def together(work: Iterable[Coroutine[Any, Any, Any]]) -> None:
+    """Wait for all; the first error is raised when the others have ended."""
+    tasks = [asyncio.ensure_future(one) for one in work]
+    try:
+        for one in tasks:
+            await asyncio.wait((one,))
+    except BaseException:
+        for one in tasks:
+            one.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        raise
+    for one in tasks:
+        one.result()
+
+
+def first_line(exc: Exception) -> str:
+    """Return the first line of an error's text, or its class."""
+    return str(exc).partition("\n")[0] or type(exc).__name__
