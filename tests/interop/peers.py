@@ -16,6 +16,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tarfile
 import tempfile
 import tomllib
 from collections.abc import Callable, Iterator
@@ -61,6 +62,24 @@ def python(peer: str) -> str:
 
     folder = _installed(f"{peer}-py{version}", [sys.base_prefix, *pins], _environment_of(pins))
     return str(folder / "bin" / "python")
+
+
+@functools.cache
+def sources(distribution: str, version: str) -> Path:
+    """The unpacked source distribution of a package."""
+
+    def install(folder: Path) -> None:
+        folder.mkdir()
+        options = ["--quiet", "--no-deps", "--no-build-isolation", "--no-binary", ":all:"]
+        pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "download", *options]
+        _run([*pip, "--dest", str(folder), f"{distribution}=={version}"])
+        (archive,) = folder.glob("*.tar.gz")
+        with tarfile.open(archive) as file:
+            file.extractall(folder, filter="data")
+        archive.unlink()
+
+    folder = _installed(f"sdist-{distribution}", [f"{distribution}=={version}"], install)
+    return next(one for one in folder.iterdir() if one.is_dir())
 
 
 @functools.cache

@@ -18,7 +18,6 @@ import argparse
 import os
 import subprocess
 import sys
-import tarfile
 import tempfile
 import tomllib
 from collections.abc import Sequence
@@ -35,28 +34,6 @@ SUITES = tomllib.loads((HERE / "differences.toml").read_text())
 SECONDS = 3600.0
 
 Outcomes = dict[str, str]
-
-
-def download(distribution: str, version: str) -> Path:
-    """The unpacked source distribution."""
-    folder = peers.cache() / f"sdist-{distribution}-{version}"
-    if folder.exists():
-        return next(folder.iterdir())
-    with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
-        subprocess.run(
-            [
-                *(sys.executable, "-m", "pip", "download", "--quiet", "--no-deps"),
-                *("--no-build-isolation", "--no-binary", ":all:", "--dest", scratch),
-                f"{distribution}=={version}",
-            ],
-            check=True,
-        )
-        (archive,) = Path(scratch).glob("*.tar.gz")
-        unpacked = Path(scratch) / "unpacked"
-        with tarfile.open(archive) as file:
-            file.extractall(unpacked, filter="data")
-        unpacked.rename(folder)
-    return next(folder.iterdir())
 
 
 def run(
@@ -104,7 +81,7 @@ def main() -> int:
     options, rest = parser.parse_known_args()
     suite = SUITES[options.suite]
     python = peers.python(suite["environment"])
-    sources = options.checkout or download(suite["distribution"], suite["version"])
+    sources = options.checkout or peers.sources(suite["distribution"], suite["version"])
     stock = run(python, sources, suite, False, rest)
     wired = run(python, sources, suite, True, rest)
     lost = {name for name, how in stock.items() if how == "passed" and wired.get(name) != "passed"}

@@ -39,8 +39,10 @@ from wirespeed.cli.grammar import (
     token_file_option,
     token_option,
     trace_option,
+    tracing_option,
 )
 from wirespeed.cli.hosts.commands import HOST_COMMANDS
+from wirespeed.cli.inspector.commands import dev
 
 _EPILOG = """
 \b
@@ -139,6 +141,17 @@ def cli(ctx: click.Context) -> None:
     "tcp://HOST:PORT, port 0 for a free one; may be repeated; without --on: stdio.",
 )
 @click.option("--lite", is_flag=True, help="Serve the LiteMCP servers of the file.")
+@click.option(
+    "--metrics",
+    metavar="URL",
+    help="Also serve metrics for Prometheus at http://HOST:PORT/PATH.",
+)
+@click.option(
+    "--metrics-token-file",
+    metavar="FILE",
+    help="The token for --metrics; or in WIRESPEED_METRICS_TOKEN. On loopback none is needed.",
+)
+@tracing_option
 @listening_options
 @http_options
 @debug_option
@@ -146,6 +159,9 @@ def serve(
     file: str,
     urls: tuple[str, ...],
     lite: bool,
+    metrics: str | None,
+    metrics_token_file: str | None,
+    tracing: bool,
     log_level: str | None,
     log_format: str | None,
     **settings: Any,
@@ -160,7 +176,7 @@ def serve(
     Log lines go to stderr. --log-level and --log-format take precedence over logging.basicConfig in
     the file.
     """
-    from wirespeed.cli.serve import Settings
+    from wirespeed.cli.serve import Settings, Watching
     from wirespeed.cli.serve import serve as work
 
     return work(
@@ -170,7 +186,11 @@ def serve(
         settings=Settings(**settings),
         log_level=log_level,
         log_format=log_format,
+        watching=Watching(metrics, metrics_token_file, tracing),
     )
+
+
+cli.add_command(dev)
 
 
 @cli.command(
@@ -214,6 +234,7 @@ def serve(
     metavar="FILE",
     help="The token for --admin; or in WIRESPEED_ADMIN_TOKEN; otherwise one is made and shown.",
 )
+@tracing_option
 @listening_options
 @debug_option
 @click.pass_context
@@ -226,6 +247,7 @@ def proxy(
     isolation: Any,
     admin: str | None,
     admin_token_file: str | None,
+    tracing: bool,
     log_level: str | None,
     log_format: str | None,
     **settings: Any,
@@ -246,6 +268,7 @@ def proxy(
         isolation=isolation,
         admin=admin,
         admin_token_file=admin_token_file,
+        tracing=tracing,
         settings=Settings(**settings),
         log_level=log_level,
         log_format=log_format,

@@ -102,9 +102,17 @@ class WatchCommand(CallCommand):
         return True
 
 
+class InspectCommand(CallCommand):
+    """``inspect``: with ``--web`` nothing needs to follow COMMAND."""
+
+    def lasts(self, words: list[str]) -> bool:
+        """Whether no NAME follows."""
+        return "--web" in words
+
+
 # What people of other command lines type, and the command here.
 _SYNONYMS = {
-    "add": "install", "config": "install", "dev": "serve", "discovery": "discover",
+    "add": "install", "config": "install", "discovery": "discover",
     "elicit": "call", "get": "read", "ls": "list", "prompts": "list", "ping": "info",
     "remove": "uninstall", "resources": "list", "run": "serve", "start": "serve", "show": "inspect",
     "tools": "list", "use": "call", "version": "info", "watch": "subscribe",
@@ -113,7 +121,7 @@ _SYNONYMS = {
 
 # The sections of --help.
 _SECTIONS = (
-    ("Serve", ("serve", "proxy", "top")),
+    ("Serve", ("serve", "dev", "proxy", "top")),
     ("Use a server", ("list", "inspect", "call", "read", "prompt", "complete", "subscribe",
                       "tasks", "info", "login", "logout")),
     ("Hosts", ("install", "uninstall", "discover")),
@@ -270,6 +278,20 @@ def takes(arguments: str, json: Callable[[Any], Any] = json_option) -> Callable[
 
 trace_option = click.option(
     "--trace", is_flag=True, help="Show each message of the connection on stderr."
+)
+
+
+tracing_option = click.option(
+    "--tracing",
+    is_flag=True,
+    help="Trace requests with OpenTelemetry, as the variables OTEL_… say.",
+)
+port_option = click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=0,
+    metavar="PORT",
+    help="The port of the page on 127.0.0.1; by default a free one.",
 )
 
 

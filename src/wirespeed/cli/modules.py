@@ -50,8 +50,17 @@ def load(path: str) -> ModuleType:
         reason = "".join(traceback.format_exception_only(exc)).strip().rpartition("\n")[2]
         if type(exc).__module__.startswith("wirespeed."):
             reason = str(exc)
-        raise cannot_start(f"{path} cannot be imported: {line}{reason}") from exc
+        raise cannot_start(f"{path} cannot be imported: {line}{reason}{_remedy(exc)}") from exc
     return module
+
+
+def _remedy(exc: BaseException) -> str:
+    """What to do about the error of an import, where Python does not say it; "" for most errors."""
+    if isinstance(exc, ModuleNotFoundError) and exc.name:
+        return f"; install the package that has it for {sys.executable}"
+    if isinstance(exc, NameError) and exc.name:
+        return f"; import or define {exc.name} first"
+    return ""
 
 
 def show(exc: BaseException, path: str) -> str:

@@ -8,10 +8,11 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any
 
 from wirespeed.cli import credentials
 from wirespeed.cli.failures import Exit, Failure, complain, usage
+from wirespeed.cli.observability import LAST_SPANS, traced
 from wirespeed.cli.serve import (
     ListenSpec,
     Settings,
@@ -27,6 +28,7 @@ from wirespeed.proxy.config import ListenConfig
 from wirespeed.transport.signals import FileWatch
 
 if TYPE_CHECKING:
+    from wirespeed.cli.observability import SpanExporter
     from wirespeed.proxy import Proxy
     from wirespeed.proxy.backend_config import BackendConfig, Isolation
     from wirespeed.proxy.config import ProxyConfig
@@ -38,7 +40,6 @@ if TYPE_CHECKING:
 
 
 TOKEN = "WIRESPEED_ADMIN_TOKEN"
-_LAST_SPANS = 5000  # milliseconds for the last spans to leave at the end
 
 logger = logging.getLogger("wirespeed.proxy")
 
@@ -52,6 +53,7 @@ def run_proxy(
     isolation: Isolation | None,
     admin: str | None,
     admin_token_file: str | None,
+    tracing: bool,
     settings: Settings,
     log_level: str | None,
     log_format: str | None,
@@ -59,7 +61,7 @@ def run_proxy(
     """Serve until the client leaves, or the process is told to end.
 
     ``file``: The configuration, in place of ``command``. ``check``: only check it. ``admin``: the
-    URL of the admin listener.
+    URL of the admin listener. ``tracing``: make spans, whatever the file says.
     Failure (2 or 3), ConfigError: the command line or the file is wrong, or the server cannot be
     started.
     """
@@ -100,10 +102,12 @@ def run_proxy(
                 found = replace(found, name=name)
             except ValueError as exc:
                 raise usage(f"--name: {exc}") from None
+        found = replace(found, tracing=found.tracing or tracing)
         return _with_admin(found, admin, admin_token, admin_token_file)
 
     of_file = file is not None and not urls
     option = f"{file}: proxy.listen" if of_file else "--listen"
+    trace_option = "--tracing" if tracing else f"{file}: proxy.tracing"
     observer = _Observer(file, load)  # notes how the file is now
     guard = contextlib.nullcontext if checking is None else checking.guard
     with guard():
@@ -126,14 +130,14 @@ def run_proxy(
                 configured.append((one.url, _options(f"{option}[{i}]", proxy, one)))
     if checking is not None and config.tracing:
         with guard():
-            _traced(file, proxy)
+            _traced(trace_option, proxy)
     if checking is not None and checking.faults:
         return checking.end(config.backends)
     plain = tuple(one for one in config.listen if isinstance(one, str))
     places = places_of(plain, settings, option) if plain or not configured else []
     if checking is not None:
         return checking.end(config.backends)
-    observer.serves(proxy, places, _traced(file, proxy) if config.tracing else None)
+    observer.serves(proxy, places, _traced(trace_option, proxy) if config.tracing else None)
     if places or configured:
         for form in {one.access_log for one in config.listeners if one.access_log is not None}:
             show_access_log(form)
@@ -168,13 +172,6 @@ def run_proxy(
 
         run(observer.serve())
     return 0
-
-
-class Traces(Protocol):
-    """A provider of tracers of the SDK."""
-
-    def force_flush(self, timeout_millis: int) -> object:
-        """Export the spans that wait."""
 
 
 class _Check:
@@ -233,12 +230,12 @@ class _Observer:
         self._file = file
         self._load = load
         self._places: list[ListenSpec] = []
-        self._traces: Traces | None = None
+        self._traces: SpanExporter | None = None
         self._n = 0  # listeners
         self._watch = FileWatch(self._files, self._read)
         self._proxy: Proxy
 
-    def serves(self, proxy: Proxy, places: list[ListenSpec], traces: Traces | None) -> None:
+    def serves(self, proxy: Proxy, places: list[ListenSpec], traces: SpanExporter | None) -> None:
         """Take what is served at which places. ``traces``: The provider of its spans."""
         self._proxy, self._places, self._traces = proxy, places, traces
         proxy.source = self._file
@@ -279,7 +276,7 @@ class _Observer:
             yield
         self._n -= 1
         if self._n == 0 and self._traces is not None:
-            self._traces.force_flush(_LAST_SPANS)
+            self._traces.force_flush(LAST_SPANS)
         ended = listener.options.ssl
         self._places[:] = [
             one
@@ -292,24 +289,17 @@ class _Observer:
         with self._watch.running():
             await self._proxy.serve()
         if self._traces is not None:
-            self._traces.force_flush(_LAST_SPANS)
+            self._traces.force_flush(LAST_SPANS)
 
 
-def _traced(file: str | None, proxy: Proxy) -> Traces:
-    """Trace a proxy as the environment says. Returns what has its spans."""
-    try:
-        from wirespeed.ext import otel
-    except ImportError:
-        raise ConfigError(
-            f"{file}: proxy.tracing: needs OpenTelemetry: pip install 'wirespeed[otel]' "
-            "opentelemetry-sdk opentelemetry-exporter-otlp"
-        ) from None
-    try:
-        provider = otel.provider_of_environment(proxy.name)
-    except ConfigError as exc:
-        raise ConfigError(f"{file}: proxy.tracing: {exc}") from None
-    otel.instrument(proxy, tracer_provider=provider)
-    return cast("Traces", provider)
+def _traced(place: str, proxy: Proxy) -> SpanExporter:
+    """Trace a proxy as the environment says. Returns what has its spans. ``place``: the key of the
+    file, or the option, that asks for it."""
+
+    def instrument(otel: Any, provider: Any) -> None:
+        otel.instrument(proxy, tracer_provider=provider)
+
+    return traced(place, "wirespeed-proxy", proxy.name, instrument)
 
 
 def _options(

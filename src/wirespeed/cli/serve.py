@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from wirespeed.cli import credentials, failures, modules
 from wirespeed.cli.credentials import ENVIRON
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from wirespeed import HttpOptions
     from wirespeed.cli.credentials import Secret
     from wirespeed.cli.modules import Routes, Service
+    from wirespeed.cli.observability import SpanExporter
     from wirespeed.transport.net.group import ListenerObserver
     from wirespeed.transport.net.serve import Place
     from wirespeed.transport.net.tls import Certificate
@@ -80,10 +81,11 @@ def serve(
     settings: Settings,
     log_level: str | None,
     log_format: str | None,
+    watching: Watching,
 ) -> int:
     """Serve ``FILE.py[:NAME]`` until the client leaves, or the process is told to end.
 
-    Failure (2 or 3): the file cannot be served.
+    Failure (2 or 3), ConfigError: the file cannot be served.
     """
     from wirespeed.transport.loop import loop_factory
     from wirespeed.transport.stdio import claimed
@@ -95,15 +97,22 @@ def serve(
         raise usage(str(exc)) from None
     # Errors in the command line are reported before the file is imported.
     places = places_of(urls, settings, "--on")
+    watching.check(settings.workers)
     path, name = python_file(word) or (word, None)
     check_file(path)
     if places:
         module = modules.load(path)
         routes = all(place.has_paths for place in places)
         found = modules.pick(module, path, name, lite=lite, routes=routes)
-        for service in found.values() if isinstance(found, dict) else [found]:
+        services = [*found.values()] if isinstance(found, dict) else [found]
+        for service in services:
             check(service, path)
-        serve_at([(place, found) for place in places], settings.workers)
+        watching.begin(services, settings.name)
+        serve_at(
+            [*((place, found) for place in places), *watching.places],
+            settings.workers,
+            spans=watching.spans,
+        )
         return 0
     # The import of the file must not read or write the streams of the protocol.
     with claimed():
@@ -111,8 +120,94 @@ def serve(
     served = modules.pick(module, path, name, lite=lite)
     assert not isinstance(served, dict)
     check(served, path)
-    served.run()
+    watching.begin([served], None)
+    if not watching.places:
+        served.run()
+    else:
+        _run_beside(served, watching.places)
+    watching.end()
     return 0
+
+
+def _run_beside(served: Service, places: Sequence[tuple[ListenSpec, Any]]) -> None:
+    """Serve on stdio, and at the places as long as that goes on."""
+    from wirespeed.transport.loop import run
+    from wirespeed.transport.net.serve import serve_together
+    from wirespeed.transport.stdio import serve_stdio
+
+    async def both() -> None:
+        listening = [place.with_services(found) for place, found in places]
+        beside = asyncio.ensure_future(serve_together(listening, signals=False))
+        serving = asyncio.ensure_future(serve_stdio(served))
+        try:
+            await asyncio.wait((beside, serving), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in (beside, serving):
+                task.cancel()
+            await asyncio.wait((beside, serving))
+        for task in (beside, serving):
+            if not task.cancelled():
+                task.result()
+
+    run(both())
+
+
+@dataclass
+class Watching:
+    """What lets others watch the servers: the options ``--metrics`` and ``--tracing``.
+
+    Attributes:
+        metrics: The URL of the metrics; None for none.
+        token_file: The file of their token.
+        tracing: Whether requests are traced.
+        places: Where the metrics are served, once `check` was called.
+        spans: What has the spans, once `begin` was called.
+    """
+
+    metrics: str | None = None
+    token_file: str | None = None
+    tracing: bool = False
+    places: Sequence[tuple[ListenSpec, Any]] = ()
+    spans: SpanExporter | None = None
+
+    def check(self, workers: int) -> None:
+        """Failure (2): the options do not go together."""
+        if self.metrics is None and self.token_file is not None:
+            raise usage("--metrics-token-file needs --metrics URL")
+        if self.metrics is not None and workers > 1:
+            raise usage("--metrics needs --workers 1: each process has numbers of its own")
+        if self.metrics is None:
+            return
+        from wirespeed.cli.observability import MetricsService, metrics_at
+
+        url, fields = metrics_at(self.metrics, self.token_file)
+        place = ListenSpec(url, Settings(), None)
+        place.options |= fields
+        self.places = [(place, MetricsService())]
+
+    def begin(self, services: Sequence[Any], instance: str | None) -> None:
+        """Count and trace the requests. Failure (2): a server has no counts. ConfigError: a package
+        is missing. ``instance``: the name of this instance."""
+        if self.metrics is None and not self.tracing:
+            return
+        from wirespeed import Server
+        from wirespeed.cli.observability import count_requests, trace_requests
+
+        if not all(isinstance(service, Server) for service in services):
+            option = "--tracing" if self.metrics is None else "--metrics"
+            raise usage(f"{option} is for MCP: a LiteServer has neither metrics nor traces")
+        servers = list({id(one): one for one in services}.values())
+        if self.metrics is not None:
+            count_requests(servers)
+        if self.tracing:
+            self.spans = trace_requests(servers, instance)
+
+    def end(self) -> None:
+        """Let the last spans leave."""
+        if self.spans is not None:
+            from wirespeed.cli.observability import LAST_SPANS
+
+            self.spans.force_flush(LAST_SPANS)
 
 
 def places_of(urls: tuple[str, ...], settings: Settings, option: str) -> list[ListenSpec]:
@@ -153,19 +248,21 @@ def serve_at(
     places: Sequence[tuple[ListenSpec, Service | Routes]],
     workers: int,
     observer: ListenerObserver | None = None,
+    spans: SpanExporter | None = None,
 ) -> None:
     """Serve at all places, each with its servers, until the process is told to end. Certificates
     are read again when they change, and on SIGHUP.
 
-    ``observer``: Knows the listeners, and does that for the places itself.
+    ``observer``: Knows the listeners, and does that for the places itself. ``spans``: What has the
+    spans of requests; without ``observer`` the last ones leave at the end.
     """
     from wirespeed.transport.net.activation import HotRestart
     from wirespeed.transport.net.serve import run_together
 
     os.environ.pop(KEY_PASSWORD, None)  # not for tools and their child processes
     n = itertools.count(1)
-    if observer is None and any(place.certificate for place, _ in places):
-        observer = _Certificates([place for place, _ in places])
+    if observer is None and (spans or any(place.certificate for place, _ in places)):
+        observer = _Observer([place for place, _ in places], spans)
     try:
         run_together(
             [place.with_services(found, lambda: next(n) == len(places)) for place, found in places],
@@ -177,12 +274,16 @@ def serve_at(
         raise usage(f"--on: {exc}") from None
 
 
-class _Certificates:
-    """A `ListenerObserver` that reads certificates again."""
+class _Observer:
+    """A `ListenerObserver` that reads certificates again, and lets the last spans leave."""
 
-    def __init__(self, places: Sequence[ListenSpec]) -> None:
+    def __init__(self, places: Sequence[ListenSpec], spans: SpanExporter | None) -> None:
         found = [place.certificate for place in places if place.certificate is not None]
-        self._watch = FileWatch(lambda: found[0].files, lambda: renew(found))
+        self._watch: FileWatch | None = None
+        if found:
+            self._watch = FileWatch(lambda: found[0].files, lambda: renew(found))
+        self._spans = spans
+        self._n = 0  # listeners
 
     drain_delay = 0.0
 
@@ -191,8 +292,14 @@ class _Certificates:
 
     @contextlib.contextmanager
     def attend(self, group: object, number: int, listener: object) -> Iterator[None]:
-        with self._watch.running():
+        self._n += 1
+        with self._watch.running() if self._watch else contextlib.nullcontext():
             yield
+        self._n -= 1
+        if self._n == 0 and self._spans is not None:
+            from wirespeed.cli.observability import LAST_SPANS
+
+            self._spans.force_flush(LAST_SPANS)
 
 
 async def renew(certificates: Iterable[Certificate]) -> None:

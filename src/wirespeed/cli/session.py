@@ -9,18 +9,17 @@ import signal
 import sys
 from collections.abc import AsyncIterator, Coroutine
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from wirespeed.cli import credentials, targets
 from wirespeed.cli.failures import Terminated, complain, printable, usage
 from wirespeed.errors import WirespeedError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from wirespeed import Client
     from wirespeed.cli.features.answers import Answers
-    from wirespeed.client.client import Era
     from wirespeed.types import LogMessage
 
 T = TypeVar("T")
@@ -46,15 +45,19 @@ class Options:
     quiet_server: bool = False
     trace: bool = False
 
-    def target(self) -> targets.Target:
-        """Return the target that the options name. Failure (2 or 3), ConfigError: it is wrong."""
+    def target(self, on_stderr: Callable[[str], object] | None = None) -> targets.Target:
+        """Return the target that the options name. Failure (2 or 3), ConfigError: it is wrong.
+
+        on_stderr: Called with each line of its stderr, in place of `pass_through`.
+        """
         access = targets.RemoteAccess(
             headers=credentials.headers(self.headers),
             secret=credentials.find(self.token, self.token_file),
             ca=self.ca,
             timeout=self.timeout,
         )
-        stderr = "discard" if self.quiet_server else pass_through
+        shown = pass_through if on_stderr is None else on_stderr
+        stderr = "discard" if self.quiet_server else shown
         return targets.find(self.word, self.command, stderr=stderr, access=access, lite=self.lite)
 
     def time_limit(self, target: targets.Target) -> float | None:
@@ -105,26 +108,13 @@ async def connected(options: Options, asked: Answers | None = None) -> AsyncIter
 
     asked: Answers the questions of the server. Without it the client declares that it answers none.
     """
-    from wirespeed import Client
-
     show_warnings()
     if options.trace:
         from wirespeed.cli import trace
 
         trace.start()
-    target = options.target()
-    timeout = options.time_limit(target)
-    era = options.era or target.era
-    async with Client(
-        target.endpoint,
-        era=cast("Era", era),
-        timeout=timeout,
-        handshake_timeout=timeout or float("inf"),
-        probe_timeout=min(_PROBE, timeout or _PROBE),
-        name="wirespeed-cli",
-        on_log=show_log,
-        **({} if asked is None else asked.options()),
-    ) as client:
+    handlers = {} if asked is None else asked.options()
+    async with client_of(options, options.target(), on_log=show_log, **handlers) as client:
         if options.log_level is not None:
             if "logging" in client.server_capabilities:
                 await client.set_log_level(options.log_level)
@@ -139,6 +129,24 @@ async def connected(options: Options, asked: Answers | None = None) -> AsyncIter
             if explained is exc:
                 raise
             raise explained from exc
+
+
+def client_of(options: Options, target: targets.Target, **more: Any) -> Client:
+    """Return a client that is not open.
+
+    more: Further arguments of `wirespeed.Client`.
+    """
+    from wirespeed import Client
+
+    timeout = options.time_limit(target)
+    settings: dict[str, Any] = {
+        "era": options.era or target.era,
+        "timeout": timeout,
+        "handshake_timeout": timeout or float("inf"),
+        "probe_timeout": min(_PROBE, timeout or _PROBE),
+        "name": "wirespeed-cli",
+    }
+    return Client(target.endpoint, **{**settings, **more})
 
 
 def show_warnings() -> None:

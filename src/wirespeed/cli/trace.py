@@ -8,7 +8,8 @@ import sys
 
 from wirespeed.cli.failures import coloured
 
-_LINE = re.compile(r"trace (\S+) (\d+) (\S+) (->|<-) (.*)\n\Z", re.DOTALL)
+# time, process, connection, direction, message
+LINE = re.compile(r"trace (\S+) (\d+) (\S+) (->|<-) (.*)\n\Z", re.DOTALL)
 _METHOD = re.compile(r'"method":("[^"\\]*")')
 _ERROR = re.compile(r'"error":|"isError":true')
 _COLOURS = {"->": "36", "<-": "32"}
@@ -29,7 +30,7 @@ def _write(line: str) -> None:
 
 def painted(line: str) -> str:
     """Return a line of the trace in colours: sent, received, methods and errors."""
-    found = _LINE.match(line)
+    found = LINE.match(line)
     if found is None:
         return line
     time, _, connection, arrow, text = found.groups()

@@ -107,13 +107,14 @@ def instrument(
     trace_questions(target, tracer)
 
 
-def provider_of_environment(name: str) -> TracerProvider:
+def provider_of_environment(name: str, service: str = "wirespeed-proxy") -> TracerProvider:
     """Return a provider with what the variables of OpenTelemetry say (``OTEL_TRACES_EXPORTER``,
     ``OTEL_EXPORTER_OTLP_ENDPOINT``, ``OTEL_TRACES_SAMPLER``, …), or else the global one, if the
     program has one already (``opentelemetry-instrument``).
 
     Args:
         name: The name of this instance of the service.
+        service: The name of the service, where the variables have none.
 
     Raises:
         ConfigError: The SDK, or the exporter that the variables name, is not installed.
@@ -137,7 +138,7 @@ def provider_of_environment(name: str) -> TracerProvider:
     if not os.environ.get("OTEL_SERVICE_NAME") and "service.name=" not in os.environ.get(
         "OTEL_RESOURCE_ATTRIBUTES", ""
     ):
-        attributes["service.name"] = "wirespeed-proxy"
+        attributes["service.name"] = service
     provider = Provider(resource=Resource.create(attributes))
     given = os.environ.get("OTEL_TRACES_EXPORTER") or "otlp"
     for one in filter(None, map(str.strip, given.split(","))):

@@ -120,7 +120,7 @@ Stamp: TypeAlias = "tuple[int, int, int, int] | None"
 
 
 class FileWatch:
-    """Calls a function when files have changed, and on SIGHUP.
+    """Calls a function when files have changed, and on SIGHUP unless it is told otherwise.
 
     A file counts as changed when it differs from what it was at the last call and has stayed the
     same for one interval: editors write a file in steps, or put another one in its place. One call
@@ -130,15 +130,21 @@ class FileWatch:
     Args:
         files: The files now.
         act: What is called.
+        on_hangup: Whether SIGHUP counts as a change.
 
     Attributes:
-        polls: Whether the files are looked at; SIGHUP counts always.
+        polls: Whether the files are looked at.
     """
 
     def __init__(
-        self, files: Callable[[], Iterable[str]], act: Callable[[], Awaitable[object]]
+        self,
+        files: Callable[[], Iterable[str]],
+        act: Callable[[], Awaitable[object]],
+        *,
+        on_hangup: bool = True,
     ) -> None:
         self.polls = True
+        self._on_hangup = on_hangup
         self._files = files
         self._act = act
         self._known = self._look()
@@ -165,13 +171,16 @@ class FileWatch:
     def _start(self) -> None:
         loop = asyncio.get_running_loop()
         self._due = asyncio.Event()
-        with contextlib.suppress(ValueError, RuntimeError, NotImplementedError, AttributeError):
-            loop.add_signal_handler(signal.SIGHUP, self._due.set)  # in the main thread only
+        if self._on_hangup:
+            with contextlib.suppress(ValueError, RuntimeError, NotImplementedError, AttributeError):
+                loop.add_signal_handler(signal.SIGHUP, self._due.set)  # in the main thread only
         self._task = loop.create_task(self._run(self._due))
 
     def _stop(self) -> None:
         assert self._task is not None
         self._task.cancel()
+        if not self._on_hangup:
+            return
         with contextlib.suppress(ValueError, RuntimeError, NotImplementedError, AttributeError):
             asyncio.get_running_loop().remove_signal_handler(signal.SIGHUP)
             signal.signal(signal.SIGHUP, signal.SIG_IGN)  # the end is near

@@ -73,7 +73,7 @@ def read_json(text: str, kinds: tuple[type, ...], expected: str, example: str) -
     except UnicodeError:
         raise usage(f"{source} is not UTF-8") from None
     try:
-        value = json.loads(data, parse_constant=_refuse)
+        value = json.loads(data, parse_constant=refuse_constant)
         if "\\u" in data:
             json.dumps(value, ensure_ascii=False).encode()
     except UnicodeEncodeError:
@@ -89,7 +89,8 @@ def read_json(text: str, kinds: tuple[type, ...], expected: str, example: str) -
     return msgspec.json.format(data.encode(), indent=-1), value
 
 
-def _refuse(word: str) -> Any:
+def refuse_constant(word: str) -> Any:
+    """Refuse NaN and Infinity, which `json` reads: ValueError."""
     raise ValueError(f"{word} is not JSON")
 
 
@@ -141,6 +142,12 @@ def encode_words(words: Sequence[Word], schema: Any) -> bytes:
     return b"{" + b",".join(members) + b"}"
 
 
+def encode_value(text: str, types: set[str]) -> bytes:
+    """Return the JSON of a typed text, where a schema has these types: a string, or JSON of one of
+    them."""
+    return _value(Word("", text, False), types)
+
+
 def _member(name: str, words: list[Word], root: Any) -> bytes:
     schema = property_of(root, name)
     types = types_of(schema, root)
@@ -163,7 +170,7 @@ def _value(word: Word, types: set[str]) -> bytes:
         import msgspec
 
         try:
-            value = json.loads(word.text, parse_constant=_refuse)
+            value = json.loads(word.text, parse_constant=refuse_constant)
         except (ValueError, RecursionError):
             return _string(word.text)  # the server says what it expects
         if _kind(value) & types:
@@ -250,10 +257,10 @@ def types_of(schema: Any, root: Any, depth: int = 0) -> set[str]:
     return found - {"null"} if found != {"null"} else set()
 
 
-def choices_of(schema: Any, root: Any) -> list[str]:
+def choices_of(schema: Any, root: Any, depth: int = 0) -> list[str]:
     """Return the values of a choice as they are typed: of an enum, a constant or a boolean."""
     schema = resolved(schema, root)
-    if not isinstance(schema, Mapping):
+    if not isinstance(schema, Mapping) or depth > _DEPTH:
         return []
     values = [schema["const"]] if "const" in schema else schema.get("enum")
     if not isinstance(values, list):
@@ -261,5 +268,5 @@ def choices_of(schema: Any, root: Any) -> list[str]:
     for key in ("anyOf", "oneOf"):
         options = schema.get(key)
         for option in options if isinstance(options, list) else ():
-            values = [*values, *choices_of(option, root)]
+            values = [*values, *choices_of(option, root, depth + 1)]
     return [value if isinstance(value, str) else json.dumps(value) for value in values]

@@ -10,12 +10,14 @@ import click
 from wirespeed.cli.failures import usage
 from wirespeed.cli.grammar import (
     CallCommand,
+    InspectCommand,
     TargetCommand,
     WatchCommand,
     asking_options,
     further_in,
     named_in,
     options_of,
+    port_option,
     takes,
     target_only,
     trace_option,
@@ -87,20 +89,43 @@ def list_(
 
 
 @click.command(
-    cls=CallCommand,
-    short_help="Show all of one tool, resource or prompt.",
+    cls=InspectCommand,
+    short_help="Show all of one tool, resource or prompt, or a page.",
     epilog="\b\nExamples:\n"
     "  wirespeed inspect server.py search\n"
     "  wirespeed inspect mcp.json#notes 'note://{id}'\n"
-    "  wirespeed inspect --json -- python server.py -- search",
+    "  wirespeed inspect --json -- python server.py -- search\n"
+    "  wirespeed inspect --web https://tools.example/mcp\n"
+    "  wirespeed inspect --web -- npx -y some-server",
 )
-@takes("TARGET NAME")
+@takes("TARGET [NAME]")
+@click.option("--web", is_flag=True, help="Serve a page on this machine that uses the server.")
+@port_option
 @trace_option
 def inspect(
-    words: tuple[str, ...], command: list[str] | None, as_json: bool, **settings: Any
+    words: tuple[str, ...],
+    command: list[str] | None,
+    as_json: bool,
+    web: bool,
+    port: int,
+    **settings: Any,
 ) -> int:
     """Show all of one tool, resource, template or prompt of a server: descriptions, parameters with
-    their rules and nested fields, the result, and hints."""
+    their rules and nested fields, the result, and hints.
+
+    With --web there is no NAME: a page on this machine shows all, and calls tools, reads resources
+    and answers questions. Its URL is printed, and has a secret that is new at each start.
+    """
+    if web:
+        word = target_only(words, command, "inspect --web")
+        _mcp_only(settings, "inspect --web")
+        if as_json or settings["trace"]:
+            raise usage(f"--web has a page, so {'--json' if as_json else '--trace'} does nothing")
+        from wirespeed.cli.inspector.run import inspect_on_page
+
+        return inspect_on_page(options_of(command, word, settings), port)
+    if port:
+        raise usage("--port is for the page of --web")
     word, name, rest = named_in(words, command, "inspect", "NAME")
     if rest:
         raise usage(f"one NAME is enough; there is {rest[0]!r} after it")

@@ -104,7 +104,7 @@ def schema_rows(schema: Any, root: Any, level: int, seen: tuple[str, ...] = ()) 
         line = f"{name}{optional}: {show.type_name(part, root)}"
         if isinstance(merged, Mapping) and merged.get("default") is not None:
             line += f" = {show.json_text(merged['default'])}"
-        yield Row(level, line, _about(merged, root))
+        yield Row(level, line, about(merged, root))
         inner, reference = _inside(part, root)
         if inner is not None and (not reference or reference not in seen):
             yield from schema_rows(inner, root, level + 1, (*seen, reference))
@@ -114,8 +114,8 @@ def _maps(*values: Any) -> bool:
     return all(isinstance(value, Mapping) for value in values)
 
 
-def _about(schema: Any, root: Any) -> str:
-    """The description of a field, and its rules."""
+def about(schema: Any, root: Any) -> str:
+    """Return the description of a field, and its rules."""
     if not isinstance(schema, Mapping):
         return ""
     description = schema.get("description")

@@ -38,6 +38,11 @@ class AcceptedElicitation(msgspec.Struct, Generic[T], frozen=True):
     def __bool__(self) -> Literal[True]:
         return True
 
+    @property
+    def data(self) -> T:
+        """The content, by its name in other SDKs."""
+        return self.content
+
     def as_form(self, form: type[U]) -> U:
         """The content as this class, for answers to `InputRequired`, whose content is a dict.
         InvalidResponse: the content does not fit."""

@@ -1,0 +1,1 @@
+"""The inspector: a web page on this machine from which a person uses a server."""
