@@ -48,39 +48,36 @@ async def order(ctx: Context) -> str:
 HOSTILE = """<!doctype html><title>hostile</title><body><script>
 const place = PLACE;
 const body = new URLSearchParams({kind: "tool", name: "add", "a.a": "1"});
+const known = {method: "POST", credentials: "include"};
+const add = (kind, members) =>
+  document.body.appendChild(Object.assign(document.createElement(kind), members));
 const tries = {
-  simple: () => fetch(place + "use", {method: "POST", mode: "no-cors", credentials: "include", body}),
-  asked: () => fetch(place + "use", {method: "POST", credentials: "include", body,
-                                     headers: {Accept: "application/json"}}),
-  restart: () => fetch(place + "restart", {method: "POST", mode: "no-cors", credentials: "include"}),
+  simple: () => fetch(place + "use", {...known, mode: "no-cors", body}),
+  asked: () => fetch(place + "use", {...known, body, headers: {Accept: "application/json"}}),
+  restart: () => fetch(place + "restart", {...known, mode: "no-cors"}),
   read: () => fetch(place, {credentials: "include"}).then(answer => answer.text()),
   form: () => new Promise(done => {
-    const frame = Object.assign(document.createElement("iframe"), {name: "into", onload: done});
-    const form = Object.assign(document.createElement("form"),
-                               {method: "post", action: place + "use", target: "into"});
-    for (const [name, value] of body) form.append(
-      Object.assign(document.createElement("input"), {name, value}));
-    document.body.append(frame, form);
+    add("iframe", {name: "into", onload: done});
+    const form = add("form", {method: "post", action: place + "use", target: "into"});
+    for (const [name, value] of body) form.append(add("input", {name, value}));
     form.submit();
     setTimeout(done, 2000);
   }),
   frame: () => new Promise(done => {
-    document.body.append(Object.assign(document.createElement("iframe"), {src: place, onload: done}));
+    add("iframe", {src: place, onload: done});
     setTimeout(done, 2000);
   }),
   script: () => new Promise(done => {
-    document.body.append(Object.assign(document.createElement("script"),
-                                       {src: place, onload: done, onerror: done}));
+    add("script", {src: place, onload: done, onerror: done});
   }),
 };
 const finished = (async () => {
   const found = {};
   for (const [name, attempt] of Object.entries(tries)) {
     found[name] = await attempt().then(
-      value => typeof value === "string" ? "read: " + value.slice(0, 200) : "sent", () => "refused");
+      value => typeof value === "string" ? "read: " + value : "sent", () => "refused");
   }
-  document.body.append(Object.assign(document.createElement("pre"),
-                                     {id: "found", textContent: JSON.stringify(found)}));
+  add("pre", {id: "found", textContent: JSON.stringify(found)});
 })();
 </script>"""
 RESULTS = "document.querySelector('[data-part=uses]').innerText"
@@ -125,62 +122,65 @@ async def developing(folder: Path) -> AsyncIterator[tuple[str, list[str]]]:
 
 async def test_a_person_uses_a_server(tmp_path: Path) -> None:
     assert PROGRAM is not None
-    async with developing(tmp_path) as (url, _), browser.opened(PROGRAM, tmp_path / "p") as window:
-        async with window.page(url) as page:
-            await page.ask("Runtime.enable")
-            await page.until("document.querySelector('nav li')")
-            assert "key" not in await page.evaluated("location.href")
-            assert await page.evaluated("document.cookie") == ""
-            await page.until("document.getElementById('live').textContent === 'Live'")
-            await page.until("document.querySelector('#item')")
-            # texts of the server are texts
-            assert await page.evaluated("document.querySelectorAll('img').length") == 0
-            assert await page.evaluated("document.title") == "shop.py: wirespeed inspector"
-            assert "onerror" in await page.evaluated("document.body.innerText")
-            grown = "document.body.appendChild(Object.assign(document.createElement('script'), "
-            await page.evaluated(grown + "{textContent: 'document.title = `owned`'})) && 1")
-            assert await page.evaluated("document.title") != "owned"
-            # what is wrong with a form is said beside it
-            await page.click("#item button.main")
-            await page.until("document.querySelector('#item .error').textContent")
-            await page.type("#f-1", "40")
-            await page.click("#item button.main")
-            await page.until(f"{RESULTS}.includes('42')")
-            await page.until(
-                "document.querySelector('[data-part=wire]').innerText.includes('tools/call')"
-            )
-            await page.until("document.querySelector('[data-part=log]').innerText.includes('called')")
-            assert await page.evaluated("document.querySelector('#f-1').value") == "40"
-            # a question
-            order = "[...document.querySelectorAll('nav a')].find(a => a.innerText === 'order')"
-            await page.evaluated(f"{order}.click()")
-            await page.until("document.querySelector('#item')?.dataset.name === 'order'")
-            await page.click("#item button.main")
-            await page.until("document.querySelector('.question')")
-            await page.type(".question textarea", "Main Street")
-            await page.evaluated("document.querySelector('.question button.main').scrollIntoView()")
-            await page.click(".question button.main")
-            await page.until(f"{RESULTS}.includes('to Main Street, False')")
-            # the file is saved: once with a fault, then with another tool
-            file = tmp_path / "shop.py"
-            file.write_text(SERVER + "\nnot python")
-            await page.until("document.querySelector('.alert')")
-            assert "SyntaxError" in await page.evaluated("document.querySelector('.alert').innerText")
-            file.write_text(SERVER + "\n@server.tool\nasync def fresh() -> str:\n    return 'new'\n")
-            await page.until("document.querySelector('nav').innerText.includes('fresh')")
-            assert not await page.evaluated("document.querySelectorAll('.alert').length")
-            assert "to Main Street" in await page.evaluated(RESULTS)
-            for width, height, mobile in SIZES.values():
-                await page.ask(
-                    "Emulation.setDeviceMetricsOverride",
-                    width=width, height=height, deviceScaleFactor=1, mobile=mobile,
-                )  # fmt: skip
-                assert await page.evaluated("document.documentElement.scrollWidth") <= width
-            # every field has a name for those who do not see it
-            assert await page.evaluated(
-                "[...document.querySelectorAll('input, textarea, select')].every(one => "
-                "one.type === 'hidden' || one.ariaLabel || one.labels.length)"
-            )
+    async with (
+        developing(tmp_path) as (url, _),
+        browser.opened(PROGRAM, tmp_path / "p") as window,
+        window.page(url) as page,
+    ):
+        await page.ask("Runtime.enable")
+        await page.until("document.querySelector('nav li')")
+        assert "key" not in await page.evaluated("location.href")
+        assert await page.evaluated("document.cookie") == ""
+        await page.until("document.getElementById('live').textContent === 'Live'")
+        await page.until("document.querySelector('#item')")
+        # texts of the server are texts
+        assert await page.evaluated("document.querySelectorAll('img').length") == 0
+        assert await page.evaluated("document.title") == "shop.py: wirespeed inspector"
+        assert "onerror" in await page.evaluated("document.body.innerText")
+        grown = "document.body.appendChild(Object.assign(document.createElement('script'), "
+        await page.evaluated(grown + "{textContent: 'document.title = `owned`'})) && 1")
+        assert await page.evaluated("document.title") != "owned"
+        # what is wrong with a form is said beside it
+        await page.click("#item button.main")
+        await page.until("document.querySelector('#item .error').textContent")
+        await page.type("#f-1", "40")
+        await page.click("#item button.main")
+        await page.until(f"{RESULTS}.includes('42')")
+        await page.until(
+            "document.querySelector('[data-part=wire]').innerText.includes('tools/call')"
+        )
+        await page.until("document.querySelector('[data-part=log]').innerText.includes('called')")
+        assert await page.evaluated("document.querySelector('#f-1').value") == "40"
+        # a question
+        order = "[...document.querySelectorAll('nav a')].find(a => a.innerText === 'order')"
+        await page.evaluated(f"{order}.click()")
+        await page.until("document.querySelector('#item')?.dataset.name === 'order'")
+        await page.click("#item button.main")
+        await page.until("document.querySelector('.question')")
+        await page.type(".question textarea", "Main Street")
+        await page.evaluated("document.querySelector('.question button.main').scrollIntoView()")
+        await page.click(".question button.main")
+        await page.until(f"{RESULTS}.includes('to Main Street, False')")
+        # the file is saved: once with a fault, then with another tool
+        file = tmp_path / "shop.py"
+        file.write_text(SERVER + "\ndef broken(")
+        await page.until("document.querySelector('.alert')")
+        assert "SyntaxError" in await page.evaluated("document.querySelector('.alert').innerText")
+        file.write_text(SERVER + "\n@server.tool\nasync def fresh() -> str:\n    return 'new'\n")
+        await page.until("document.querySelector('nav').innerText.includes('fresh')")
+        assert not await page.evaluated("document.querySelectorAll('.alert').length")
+        assert "to Main Street" in await page.evaluated(RESULTS)
+        for width, height, mobile in SIZES.values():
+            await page.ask(
+                "Emulation.setDeviceMetricsOverride",
+                width=width, height=height, deviceScaleFactor=1, mobile=mobile,
+            )  # fmt: skip
+            assert await page.evaluated("document.documentElement.scrollWidth") <= width
+        # every field has a name for those who do not see it
+        assert await page.evaluated(
+            "[...document.querySelectorAll('input, textarea, select')].every(one => "
+            "one.type === 'hidden' || one.ariaLabel || one.labels.length)"
+        )
 
 
 async def test_other_pages_cannot(tmp_path: Path) -> None:
@@ -198,7 +198,9 @@ async def test_other_pages_cannot(tmp_path: Path) -> None:
                 base: str = await page.evaluated("location.pathname")
                 found["/"] = HOSTILE.replace("PLACE", json.dumps(origin + base)).encode()
                 # the cookie goes to no other port, as its path is not asked for there
-                cookies: Any = await page.ask("Network.getCookies", urls=[f"{origin}/", f"http://127.0.0.1:{other}/"])
+                cookies: Any = await page.ask(
+                    "Network.getCookies", urls=[f"{origin}/", f"http://127.0.0.1:{other}/"]
+                )
                 assert cookies["cookies"] == []
                 for host in ("127.0.0.1", "evil.example", "localhost"):
                     text = await window.text(f"http://{host}:{other}/", "found")

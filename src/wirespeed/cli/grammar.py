@@ -112,7 +112,7 @@ class InspectCommand(CallCommand):
 
 # What people of other command lines type, and the command here.
 _SYNONYMS = {
-    "add": "install", "config": "install", "discovery": "discover",
+    "add": "install", "config": "install", "develop": "dev", "discovery": "discover",
     "elicit": "call", "get": "read", "ls": "list", "prompts": "list", "ping": "info",
     "remove": "uninstall", "resources": "list", "run": "serve", "start": "serve", "show": "inspect",
     "tools": "list", "use": "call", "version": "info", "watch": "subscribe",

@@ -1,4 +1,5 @@
-"""Metrics and traces of ``wirespeed serve``: a listener for Prometheus, and spans of OpenTelemetry."""
+"""Metrics and traces of ``wirespeed serve``: a listener for Prometheus, and spans of
+OpenTelemetry."""
 
 from __future__ import annotations
 
@@ -71,8 +72,8 @@ class MetricsService:
 
 
 def metrics_at(url: str, token_file: str | None) -> tuple[str, ListenFields]:
-    """Return where the metrics are served, by default at ``/metrics``, and the options. Failure (2): the URL is wrong, or other
-    machines could read the metrics without a token."""
+    """Return where the metrics are served, by default at ``/metrics``, and the options. Failure
+    (2): the URL is wrong, or other machines could read the metrics without a token."""
     try:
         address = parse(url)
     except ValueError as exc:

@@ -393,7 +393,7 @@ def test_wrong_lines(args: list[str], text: str) -> None:
 
 @every(
     ("typed", "meant"),
-    [("dev", "serve"), ("reed", "read"), ("config", "install"), ("instal", "install"),
+    [("develop", "dev"), ("reed", "read"), ("config", "install"), ("instal", "install"),
      ("tools", "list"), ("inspct", "inspect")],
 )  # fmt: skip
 def test_the_nearest_command(typed: str, meant: str) -> None:

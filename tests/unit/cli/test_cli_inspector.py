@@ -33,7 +33,7 @@ from wirespeed.cli.inspector.schema_form import (
 )
 from wirespeed.cli.inspector.service import InspectorService
 from wirespeed.cli.inspector.wire_log import MAX_MESSAGES, WireLog
-from wirespeed.errors import TransportError
+from wirespeed.errors import ConnectionLost, TransportError
 from wirespeed.types import Image
 
 HOSTILE = "<script>alert(1)</script>"
@@ -134,7 +134,7 @@ class Visitor:
             while not condition():
                 await asyncio.sleep(0.005)
 
-    async def uses(self, kind: str, name: str, **values: Any) -> Any:
+    async def uses(self, kind: str, name: str, /, **values: Any) -> Any:
         """Use the server, and wait for the end."""
         data = {"kind": kind, "name": name, **{f"a.{key}": one for key, one in values.items()}}
         answer = await self.post("use", data)
@@ -156,7 +156,8 @@ async def visiting(
         "shop.py",
         reloads=make is not None,
         log_level="info",
-        make=make or (lambda one: Client(target, on_log=one.server.log, **one.questions.handlers())),
+        make=make
+        or (lambda one: Client(target, on_log=one.server.log, **one.questions.handlers())),
     )
     assert await service.server.start()
     try:
@@ -260,7 +261,7 @@ async def test_a_tool_is_called() -> None:
         assert re.search(r'<input id="f-2" name="a.b" value="2"', text)
         use = await person.uses("tool", "add", a="40", b="2")
         assert use.state == "done"
-        assert [part.text for part in use.parts][0] == "42"
+        assert use.parts[0].text == "42"
         text = (await person.get()).body.decode()
         assert "<pre>42</pre>" in text
 
@@ -440,8 +441,12 @@ async def test_a_browser_waits_for_a_change() -> None:
 
 async def test_lists_follow_the_server() -> None:
     server = shop()
+
+    async def new() -> str:
+        return "new"
+
     async with visiting(server) as person:
-        server.add_tool(shop, name="new")
+        server.add_tool(new)
         await person.until(
             lambda: any(tool.name == "new" for tool in person.service.server.features.tools or ())
         )
@@ -466,7 +471,7 @@ async def test_another_server_takes_the_place_when_it_is_ready() -> None:
         text = (await person.get()).body.decode()
         assert "line 3: no such name" in text
         assert "The version before it goes on." in text
-        assert [tool.name for tool in server.features.tools or ()][0] == "add"
+        assert next(tool.name for tool in server.features.tools or ()) == "add"
         fault.clear()
         assert (await person.post("restart", {})).status == 200
         await person.until(lambda: server.starts == 2)
@@ -476,21 +481,23 @@ async def test_another_server_takes_the_place_when_it_is_ready() -> None:
         assert use.state == "running"
         assert person.service.activity.cancel(use.number)
         await person.until(lambda: use.state == "cancelled")
-        assert b"The server does not have this any more" in (
-            await person.get("?kind=tool&name=add")
-        ).body
+        assert (
+            b"The server does not have this any more"
+            in (await person.get("?kind=tool&name=add")).body
+        )
 
 
 async def test_a_lost_server_is_started_again() -> None:
-    made: list[Client] = []
+    async def loses(request: Any, call_next: Any) -> Any:
+        if b"lost" in (request.arguments or b""):
+            raise ConnectionLost("the server closed its output")
+        return await call_next(request)
 
     def make(service: InspectorService) -> Client:
-        made.append(Client(shop(), **service.questions.handlers()))
-        return made[-1]
+        return Client(shop(), middleware=[loses], **service.questions.handlers())
 
     async with visiting(make=make) as person:
         server = person.service.server
-        await made[0].close()
         use = await person.uses("tool", "say", text="lost")
         assert (use.state, server.running) == ("error", False)
         assert "Not running" in (await person.get()).body.decode()

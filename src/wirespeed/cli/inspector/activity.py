@@ -162,7 +162,7 @@ class Activity:
         except asyncio.CancelledError:
             use.state = "cancelled"
             raise
-        except (WirespeedError, TypeError, ValueError) as exc:
+        except Exception as exc:  # whatever it is, the person sees it
             use.state, use.error = "error", _reason(exc)
         finally:
             use.seconds = use.seconds or time.perf_counter() - began
@@ -212,8 +212,8 @@ def _reason(exc: Exception) -> str:
     """Why there is no result, with the end of the server's stderr."""
     if isinstance(exc, HandlerFailed) and isinstance(exc.__cause__, Failure):
         exc = exc.__cause__
-    if not isinstance(exc, WirespeedError):
-        return printable(str(exc), lines=True)
+    if isinstance(exc, TypeError | ValueError) and not isinstance(exc, WirespeedError):
+        return printable(str(exc), lines=True)  # nothing was sent
     text, stderr = describe(exc)
     return "\n".join([text, *map(printable, stderr)])
 

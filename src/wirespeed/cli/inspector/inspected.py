@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 MAX_LINES = 200  # of stderr and of the log
 LAST_CALLS = 30.0  # seconds that the calls of an earlier server have
 MAX_LINE = 2000  # characters
+_OWN = "wirespeed: "
 _LISTS = ("tools", "prompts", "resources")
 
 
@@ -147,6 +148,8 @@ class InspectedServer:
     def _fails(self, exc: BaseException) -> None:
         if isinstance(exc, WirespeedError):
             self.problem, detail = describe(exc)
+            if detail and detail[-1].startswith(_OWN):  # what a `wirespeed serve` says at its end
+                self.problem = printable(detail.pop().removeprefix(_OWN))
             self.detail = [printable(line) for line in detail]
         else:
             self.problem, self.detail = printable(str(exc)), []

@@ -1,9 +1,8 @@
-"""The server of a file for other clients than the page: ``wirespeed dev --on URL``. The proxy stands
-before its processes, and replaces them when the file was saved."""
+"""The server of a file for other clients than the page: ``wirespeed dev --on URL``. The proxy
+stands before its processes, and replaces them when the file was saved."""
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -27,11 +26,12 @@ class OtherClients:
     Args:
         urls: Where they listen, on this machine.
         target: The command of the server.
+        name: Its name in the log.
 
     Failure (2): a URL is wrong, or other machines could reach it.
     """
 
-    def __init__(self, urls: Sequence[str], target: Stdio) -> None:
+    def __init__(self, urls: Sequence[str], target: Stdio, name: str) -> None:
         for url in urls:
             try:
                 address = parse(url)
@@ -45,8 +45,7 @@ class OtherClients:
         self._urls = tuple(urls)
         self._target = target
         self._starts = 0
-        name = re.sub(r"[^A-Za-z0-9-]+", "-", os.path.basename(str(target.args[-1]))).strip("-")
-        self._name = name[:64] or "server"
+        self._name = re.sub(r"[^A-Za-z0-9-]+", "-", name).strip("-")[:64] or "server"
         try:
             self.proxy = Proxy(self._config())
         except ValueError as exc:
@@ -65,10 +64,9 @@ class OtherClients:
         def announce(urls: tuple[str, ...]) -> None:
             complain(f"other clients: {urls[0]}", level="note")
 
-        found: list[Any] = []
+        fields = self.proxy.listen_fields
         try:
-            for url in self._urls:
-                found.append((*self.proxy.routes(url), announce, self.proxy.listen_fields))
+            found: list[Any] = [(*self.proxy.routes(url), announce, fields) for url in self._urls]
         except ValueError as exc:
             raise usage(f"--on: {exc}") from None
         self.proxy.listening.expect(self._urls)

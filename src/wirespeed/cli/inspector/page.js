@@ -9,6 +9,8 @@
     live.className = "state " + kind;
   };
   const wait = (ms) => new Promise((done) => setTimeout(done, ms));
+  const log = document.querySelector("[data-part=log]");
+  const toEnd = () => { log.scrollTop = log.scrollHeight; };
   const parts = (page) => page.querySelectorAll("[data-part]");
   const drawn = new Map();
   for (const part of parts(document)) drawn.set(part.dataset.part, part.innerHTML);
@@ -44,6 +46,7 @@
     const fresh = page.querySelector("#live");
     if (!fresh) throw new Error("another page");
     version = fresh.dataset.version;
+    const atEnd = log.scrollHeight - log.scrollTop - log.clientHeight < 30;
     document.title = page.querySelector("title").textContent;
     for (const found of parts(page)) {
       const name = found.dataset.part;
@@ -59,6 +62,7 @@
       }
     }
     filter();
+    if (atEnd) toEnd();
   };
 
   const follow = async () => {
@@ -147,5 +151,6 @@
 
   say("Live", "up");
   filter();
+  toEnd();
   follow();
 })();

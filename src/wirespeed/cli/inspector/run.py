@@ -20,7 +20,6 @@ from wirespeed.transport.signals import FileWatch
 if TYPE_CHECKING:
     from wirespeed import Client, Stdio
     from wirespeed.cli.inspector.other_clients import OtherClients
-    from wirespeed.transport.net.serve import Place
 
 MAX_WATCHED = 500  # files
 _MAX_LOOKED_AT = 5000  # names of files and folders
@@ -50,7 +49,8 @@ def dev(options: Options, port: int, watched: Sequence[str], urls: Sequence[str]
     if urls:
         from wirespeed.cli.inspector.other_clients import OtherClients
 
-        others = OtherClients(urls, cast("Stdio", options.target(pass_through).endpoint))
+        target = cast("Stdio", options.target(pass_through).endpoint)
+        others = OtherClients(urls, target, name)
     return run(_serve(options, name, port, lambda: sources(roots), others))
 
 
@@ -132,11 +132,11 @@ async def _serve(
                 # The page is there at once, and shows what becomes of the start.
                 stack.enter_context(FileWatch(files, reload, on_hangup=False).running())
                 stack.callback(asyncio.ensure_future(start()).cancel)
-            places: list[Place] = [(access.origin, service, announce, access.listen_fields)]
+            page: Any = (access.origin, service, announce, access.listen_fields)
             if others is None:
-                await serve_together(places)
+                await serve_together([page])
             else:
-                await serve_together([*others.places(), *places], observer=others.proxy.listening)
+                await serve_together([*others.places(), page], observer=others.proxy.listening)
     finally:
         await service.release(None)
     return Exit.OK

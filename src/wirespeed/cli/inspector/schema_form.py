@@ -250,7 +250,7 @@ def json_arguments(text: str) -> bytes:
     """Return arguments that were typed as one JSON object."""
     whole = whole_json(text or "{}", "the text")
     if not whole.startswith("{"):
-        raise FormError("arguments are a JSON object, as in {\"a\": 1}")
+        raise FormError('arguments are a JSON object, as in {"a": 1}')
     return whole.encode()
 
 
@@ -311,14 +311,15 @@ def _question_field(field: form.Field, given: Mapping[str, Any]) -> SchemaField:
     if choices:
         kind = "several" if field.kind == "array" else "choice"
     described = field.schema.get("description")
-    texts = (described if isinstance(described, str) else "", "" if choices else field.rules)
+    text = described if isinstance(described, str) else ""
+    rules = "" if choices else field.rules
     value = given.get(field.name)
     return SchemaField(
         field.name,
         field.label,
         kind,
         field.required,
-        about="; ".join(filter(None, texts)),
+        about=f"{text} ({rules})" if text and rules else text or rules,
         choices=choices,
         value="\n".join(map(_typed, value)) if isinstance(value, list) else _typed_or_none(value),
     )

@@ -249,7 +249,9 @@ class InspectorService:
         with contextlib.suppress(FormError, WirespeedError):
             sent = _sent(request)
             argument, name = _one(sent, "argument"), _one(sent, "name")
-            typed = {key.removeprefix(PREFIX): _one(sent, key) for key in sent if key.startswith(PREFIX)}
+            typed = {
+                key.removeprefix(PREFIX): _one(sent, key) for key in sent if key.startswith(PREFIX)
+            }
             value = typed.pop(argument, "")
             context = {key: text for key, text in typed.items() if text}
             ref = reference(name) if _one(sent, "kind") == "template" else _prompt(name)
