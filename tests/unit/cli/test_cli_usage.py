@@ -101,7 +101,8 @@ WRONG = [
     (["lst"], "there is no command 'lst': did you mean list?; see wirespeed --help"),
     (
         ["frobnicate"],
-        "there is no command 'frobnicate': there are serve, dev, proxy, top, list, inspect, call, read",
+        "there is no command 'frobnicate': there are serve, dev, proxy, top, list, inspect, call, "
+        "read",
     ),
     (["list"], "TARGET is missing; see wirespeed list --help"),
     (["list", ""], "TARGET is empty; it is a URL, a FILE.py, an mcpServers FILE.json"),
