@@ -56,7 +56,7 @@ __main__
 INSIDE = {
     "adapters": """
         descriptors seams
-        programs
+        programs streams
         mcp mcp1
         fastmcp
         site

@@ -6,8 +6,8 @@ import asyncio
 import contextlib
 import os
 import sys
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, Self
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Self, TextIO
 
 from wirespeed.transport.fd import FdLink, enlarge_pipe
 from wirespeed.transport.stdio import (
@@ -31,6 +31,15 @@ def on_asyncio() -> bool:
     try:
         return asyncio.current_task() is not None
     except RuntimeError:
+        return False
+
+
+def own_descriptors() -> bool:
+    """Whether ``sys.stdin`` and ``sys.stdout`` are those of the process, which nobody replaced."""
+    try:
+        os.fstat(2)  # where what handlers print goes
+        return sys.stdin.buffer.fileno() == 0 and sys.stdout.buffer.fileno() == 1
+    except (AttributeError, OSError, ValueError):
         return False
 
 
@@ -92,6 +101,24 @@ class ChildPipes:
         os.set_blocking(self.stdin, False)
         os.set_blocking(self.stdout, False)
         return self
+
+    async def start(
+        self, command: Sequence[str], environ: Mapping[str, str], cwd: Any, stderr: TextIO
+    ) -> Any:
+        """Start the child, as both generations of the SDK do: a process of anyio."""
+        import anyio
+
+        process = await anyio.open_process(
+            command,
+            stdin=self.their_stdin,
+            stdout=self.their_stdout,
+            stderr=stderr,
+            env=environ,
+            cwd=cwd,
+            start_new_session=True,
+        )
+        self.close(self.their_stdin, self.their_stdout)
+        return process
 
     def close(self, *fds: int) -> None:
         """Close some of the descriptors."""

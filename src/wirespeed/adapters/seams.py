@@ -260,10 +260,6 @@ class Installation:
             self._told.add(text)
             log.log(level, "%s", text)
 
-    def missing(self, owner: object, name: str) -> AttributeError:
-        """As the function `missing`, for a stand-in of this adapter."""
-        return missing(self.adapter, owner, name)
-
 
 def missing(adapter: str, owner: object, name: str) -> AttributeError:
     """The error of a stand-in that has no such attribute."""

@@ -52,7 +52,6 @@ def _seams() -> list[Seam]:
         return [Seam(place, lambda stock: stock) for place in gone]
     import wirespeed.adapters.mcp.sdk  # it gives the dispatcher what it needs
     import wirespeed.adapters.mcp.stdio  # noqa: F401  (it notes what is stock now)
-
     return [
         Seam("mcp.server.stdio:stdio_server", _server_transport, takes=("stdin", "stdout")),
         Seam("mcp.client.stdio:stdio_client", _client_transport, takes=("server", "errlog")),
@@ -102,11 +101,13 @@ def _on_asyncio(what: str) -> bool:
 def _server_transport(stock: Any) -> Any:
     @contextlib.asynccontextmanager
     async def stdio_server(stdin: Any = None, stdout: Any = None) -> AsyncIterator[Any]:
+        from wirespeed.adapters.descriptors import own_descriptors
         from wirespeed.adapters.mcp import stdio
 
-        ours = stdin is None and stdout is None and stdio.own_descriptors()
+        usual = stdin is None and stdout is None
+        ours = usual and not stdio.is_claimed() and own_descriptors()
         if ours and _on_asyncio("stdio_server()"):
-            made = stdio.serve_stdio_streams(_installation.missing)
+            made = stdio.serve_stdio_streams()
         else:
             made = stock(stdin, stdout)
         async with made as streams:
@@ -121,7 +122,7 @@ def _client_transport(stock: Any) -> Any:
         from wirespeed.adapters.mcp import stdio
 
         if stdio.is_usual(server) and _on_asyncio("stdio_client()"):
-            made = stdio.child_streams(server, errlog, _installation.missing)
+            made = stdio.child_streams(server, errlog)
         else:
             made = stock(server, errlog)
         async with made as streams:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any, TextIO
 
 import anyio
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
     from wirespeed.transport.link import Link
 
 Streams = tuple[ReadStream, WriteStream]
-Missing = Callable[[object, str], AttributeError]
 
 # A program that has put another function in this place starts its servers by itself.
 _stock_launch = stock_client._create_platform_compatible_process
@@ -35,27 +33,20 @@ def is_usual(server: StdioServerParameters) -> bool:
     return launches and server.encoding.lower().replace("_", "-") in ("utf-8", "utf8")
 
 
-def own_descriptors() -> bool:
-    """Whether ``sys.stdin`` and ``sys.stdout`` are those of the process, which nobody has replaced
-    or claimed."""
-    if stock_server._claims:
-        return False
-    try:
-        os.fstat(2)  # where what handlers print goes
-        return sys.stdin.buffer.fileno() == 0 and sys.stdout.buffer.fileno() == 1
-    except (AttributeError, OSError, ValueError):
-        return False
+def is_claimed() -> bool:
+    """Whether another server of the process has its descriptors."""
+    return bool(stock_server._claims)
 
 
 @contextlib.asynccontextmanager
-async def serve_stdio_streams(missing: Missing) -> AsyncIterator[Streams]:
+async def serve_stdio_streams() -> AsyncIterator[Streams]:
     """The streams of a server to the client at descriptors 0 and 1."""
     with stock_server._claims_lock:
         for fd in (0, 1):  # so that the stock transport refuses them
             stock_server._claims[fd] = stock_server._StreamClaim(fd)
     try:
         with server_links() as make_link:
-            streams = StdioStreams("server", make_link, missing)
+            streams = StdioStreams("server", make_link)
             yield streams.read, streams.write
     finally:
         with stock_server._claims_lock:
@@ -64,9 +55,7 @@ async def serve_stdio_streams(missing: Missing) -> AsyncIterator[Streams]:
 
 
 @contextlib.asynccontextmanager
-async def child_streams(
-    server: StdioServerParameters, errlog: TextIO, missing: Missing
-) -> AsyncIterator[Streams]:
+async def child_streams(server: StdioServerParameters, errlog: TextIO) -> AsyncIterator[Streams]:
     """The streams of a client to a server that is started as a child process.
 
     The process is started, awaited and ended as by the stock transport, whose functions are
@@ -75,16 +64,8 @@ async def child_streams(
     loop = asyncio.get_running_loop()
     command = await stock_client._get_executable_command(server.command)
     with ChildPipes() as pipes:
-        process = await anyio.open_process(
-            [command, *server.args],
-            stdin=pipes.their_stdin,
-            stdout=pipes.their_stdout,
-            stderr=errlog,
-            env=stock_client.get_default_environment() | (server.env or {}),
-            cwd=server.cwd,
-            start_new_session=True,
-        )
-        pipes.close(pipes.their_stdin, pipes.their_stdout)
+        environ = stock_client.get_default_environment() | (server.env or {})
+        process = await pipes.start([command, *server.args], environ, server.cwd, errlog)
         links: list[Link] = []
 
         def make_link(endpoint: Any) -> Link:
@@ -92,7 +73,7 @@ async def child_streams(
             links.append(link)
             return link
 
-        streams = StdioStreams("client", make_link, missing)
+        streams = StdioStreams("client", make_link)
         try:
             yield streams.read, streams.write
         finally:

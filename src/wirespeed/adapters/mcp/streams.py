@@ -3,98 +3,17 @@ uses them itself gets messages."""
 
 from __future__ import annotations
 
-import asyncio
-from collections import deque
 from collections.abc import Callable
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
-from anyio import BrokenResourceError, ClosedResourceError, EndOfStream
+from anyio import ClosedResourceError
 from mcp.shared.message import SessionMessage
 from mcp_types import jsonrpc_message_adapter
 
-from wirespeed.core import MessageStream
-from wirespeed.limits import Limits
-from wirespeed.transport.link import Endpoint
+from wirespeed.adapters.streams import HalfStream, ReadingStream, StreamEnd
 
 if TYPE_CHECKING:
     from wirespeed.transport.link import Link
-
-# Messages that were read and that nobody has taken: reading stops at the first number, and goes on
-# at the second.
-MOST_UNREAD = 128
-FEWEST_UNREAD = 32
-OUTPUT_HIGH = Limits().output_high
-
-
-class StreamEnd(Endpoint):
-    """One end of a connection whose messages a program reads and writes."""
-
-    def __init__(self) -> None:
-        self.stream = self.wire = MessageStream(reads_always=True)
-        self.loop = asyncio.get_running_loop()
-        self.unread: deque[SessionMessage | Exception] = deque()
-        self.over = False
-        self._waiting: asyncio.Future[None] | None = None
-        self._room: asyncio.Future[None] | None = None
-
-    def on_data(self) -> None:
-        for message in self.stream:
-            try:
-                found = jsonrpc_message_adapter.validate_json(
-                    bytes(message.raw or b""), by_name=False
-                )
-                self.unread.append(SessionMessage(found))
-            except ValueError as exc:
-                self.unread.append(exc)
-        if len(self.unread) >= MOST_UNREAD:
-            self.stream.paused = True
-        self._wake()
-
-    def on_eof(self) -> None:
-        self.over = True
-        self._wake()
-
-    def on_lost(self, exc: BaseException | None) -> None:
-        self.on_eof()
-        self.on_drained()
-
-    def on_drained(self) -> None:
-        if self._room is not None and not self._room.done():
-            self._room.set_result(None)
-
-    def _wake(self) -> None:
-        if self._waiting is not None and not self._waiting.done():
-            self._waiting.set_result(None)
-
-    async def receive(self) -> SessionMessage | Exception:
-        """The next message; an exception stands for a line that is not a message. EndOfStream: the
-        peer sends no more."""
-        while not self.unread:
-            if self.over:
-                raise EndOfStream
-            if self._waiting is None or self._waiting.done():
-                self._waiting = self.loop.create_future()
-            await asyncio.shield(self._waiting)
-        found = self.unread.popleft()
-        if self.stream.paused and len(self.unread) <= FEWEST_UNREAD:
-            self.stream.paused = False
-            if self.link is not None:
-                self.link.pump()
-        return found
-
-    async def send(self, item: SessionMessage) -> None:
-        """Send a message, and wait while the peer does not read."""
-        text = item.message.model_dump_json(by_alias=True, exclude_unset=True)
-        while self.link is not None and self.stream.outbox.size >= OUTPUT_HIGH:
-            if self._room is None or self._room.done():
-                self._room = self.loop.create_future()
-            await asyncio.shield(self._room)
-        if self.link is None:
-            raise BrokenResourceError
-        self.stream.send(text.encode())
-        self.link.wrote()
-        await asyncio.sleep(0)
 
 
 class StdioStreams:
@@ -103,17 +22,10 @@ class StdioStreams:
     Args:
         role: "server" or "client".
         make_link: Makes the link of an endpoint.
-        missing: Makes the error of an attribute that the streams do not have.
     """
 
-    def __init__(
-        self,
-        role: str,
-        make_link: Callable[[Any], Link],
-        missing: Callable[[object, str], AttributeError],
-    ) -> None:
+    def __init__(self, role: str, make_link: Callable[[Any], Link]) -> None:
         self.role = role
-        self.missing = missing
         self._make_link = make_link
         self._taken = False
         self._end: StreamEnd | None = None
@@ -142,71 +54,53 @@ class StdioStreams:
         if self._taken:
             raise ClosedResourceError
         if self._end is None:
-            self._end = StreamEnd()
+            self._end = StreamEnd(self.role)
             self.make_link(self._end).start()
         return self._end
 
 
-class _Half:
-    """The base of both streams."""
+class ReadStream(ReadingStream):
+    """The messages of the peer; an exception stands for a line that is not a message."""
+
+    adapter = "wirespeed.adapters.mcp"
 
     def __init__(self, streams: StdioStreams) -> None:
         self.streams = streams
         self.closed = False
 
     def close(self) -> None:
-        """Use the stream no more."""
         self.closed = True
-
-    async def aclose(self) -> None:
-        """Use the stream no more."""
-        self.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
-
-    def __getattr__(self, name: str) -> Any:
-        streams = self.__dict__.get("streams")
-        if streams is None or name.startswith("__") or name == "last_context":
-            raise AttributeError(name)
-        raise streams.missing(self, name)
-
-
-class ReadStream(_Half):
-    """The messages of the peer."""
 
     async def receive(self) -> SessionMessage | Exception:
         """The next message."""
         if self.closed:
             raise ClosedResourceError
-        return await self.streams.end().receive()
-
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> SessionMessage | Exception:
+        message = await self.streams.end().receive()
         try:
-            return await self.receive()
-        except EndOfStream:
-            raise StopAsyncIteration from None
+            text = bytes(message.raw or b"")
+            return SessionMessage(jsonrpc_message_adapter.validate_json(text, by_name=False))
+        except ValueError as exc:
+            return exc
 
 
-class WriteStream(_Half):
+class WriteStream(HalfStream):
     """Messages to the peer."""
 
+    adapter = "wirespeed.adapters.mcp"
+
+    def __init__(self, streams: StdioStreams) -> None:
+        self.streams = streams
+        self.closed = False
+
+    def close(self) -> None:
+        self.closed = True
+
     async def send(self, item: SessionMessage) -> None:
-        """Send a message."""
+        """Send a message, and wait before while the peer does not read."""
         if self.closed:
             raise ClosedResourceError
-        await self.streams.end().send(item)
+        text = item.message.model_dump_json(by_alias=True, exclude_unset=True)
+        await self.streams.end().send(text.encode())
 
 
 def streams_of(read_stream: object, write_stream: object) -> StdioStreams | None:

@@ -12,7 +12,13 @@ from typing import TYPE_CHECKING, Any, TextIO
 import anyio
 import mcp.client.stdio as stock_client
 
-from wirespeed.adapters.descriptors import ChildPipes, close_link, on_asyncio, server_links
+from wirespeed.adapters.descriptors import (
+    ChildPipes,
+    close_link,
+    on_asyncio,
+    own_descriptors,
+    server_links,
+)
 from wirespeed.adapters.mcp1.streams import ConnectionEnd, ReadStream, WriteStream
 from wirespeed.transport.fd import FdLink
 
@@ -20,14 +26,6 @@ if TYPE_CHECKING:
     from mcp.client.stdio import StdioServerParameters
 
 Streams = tuple[ReadStream, WriteStream]
-
-
-def own_descriptors() -> bool:
-    """Whether ``sys.stdin`` and ``sys.stdout`` are those of the process, which nobody replaced."""
-    try:
-        return sys.stdin.fileno() == 0 and sys.stdout.fileno() == 1
-    except (AttributeError, OSError, ValueError):
-        return False
 
 
 @contextlib.asynccontextmanager
@@ -51,16 +49,7 @@ async def child_streams(
     environ = stock_client.get_default_environment() | (server.env or {})
     command = stock_client._get_executable_command(server.command)
     with ChildPipes() as pipes:
-        process = await anyio.open_process(
-            [command, *server.args],
-            stdin=pipes.their_stdin,
-            stdout=pipes.their_stdout,
-            stderr=errlog,
-            env=environ,
-            cwd=server.cwd,
-            start_new_session=True,
-        )
-        pipes.close(pipes.their_stdin, pipes.their_stdout)
+        process = await pipes.start([command, *server.args], environ, server.cwd, errlog)
         end = make_end("client")
         link = FdLink(asyncio.get_running_loop(), end, pipes.stdout, pipes.stdin)
         link.start()
