@@ -5,6 +5,8 @@ A check that fails is a traceback and exit status 1.
 
 import asyncio
 import contextlib
+import copy
+import datetime
 import json
 import logging
 import os
@@ -253,7 +255,7 @@ def no_asyncio() -> None:
         raise AssertionError("served without a loop")
 
 
-def transcript(adapted: bool) -> list[Any]:
+def transcript(adapted: bool, lines: list[str]) -> list[Any]:
     """What the server answers to a script of lines, by the ids."""
     module = ["-m", "wirespeed.adapters.mcp"] if adapted else []
     child = subprocess.Popen(
@@ -261,7 +263,7 @@ def transcript(adapted: bool) -> list[Any]:
     )
     assert child.stdin and child.stdout
     told = []
-    for number, line in enumerate(LINES):
+    for number, line in enumerate(lines):
         message = json.loads(line)
         child.stdin.write(line.encode() + b"\n")
         child.stdin.flush()
@@ -299,29 +301,185 @@ LINES = [
 ]
 
 
+MODERN = {
+    "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+    "io.modelcontextprotocol/clientCapabilities": {},
+    "io.modelcontextprotocol/clientInfo": {"name": "c", "version": "1"},
+}
+LOUD = MODERN | {"io.modelcontextprotocol/logLevel": "loud"}
+LINES_2026 = [
+    json.dumps({"jsonrpc": "2.0", "id": id, "method": method, "params": params})
+    for id, (method, params) in enumerate(
+        [
+            ("server/discover", {"_meta": MODERN}),
+            ("tools/call", {"name": "echo", "arguments": {"text": "ü"}, "_meta": MODERN}),
+            ("tools/call", {"name": "echo", "arguments": {"text": "again"}, "_meta": MODERN}),
+            ("tools/call", {"name": "echo", "arguments": {"text": 1}, "_meta": MODERN}),
+            ("tools/call", {"name": "echo", "arguments": None, "_meta": MODERN}),
+            ("tools/call", {"name": "echo", "arguments": [], "_meta": MODERN}),
+            ("tools/call", {"name": "none", "_meta": MODERN}),
+            ("tools/call", {"name": 1, "_meta": MODERN}),
+            ("tools/call", {"_meta": MODERN}),
+            ("tools/call", {"name": "echo", "arguments": {"text": "a"}, "requestState": 1,
+                            "_meta": MODERN}),
+            ("tools/call", {"name": "fails", "arguments": {"why": "so"}, "_meta": MODERN}),
+            ("tools/call", {"name": "reports", "_meta": MODERN | {"progressToken": "t"}}),
+            ("tools/call", {"name": "echo", "arguments": {"text": "a"}, "_meta": LOUD}),
+            ("tools/call", {"name": "echo", "arguments": {"text": "a"}, "_meta": LOUD}),
+            ("tools/call", {"name": "echo", "arguments": {"text": "a"}, "_meta": 5}),
+            ("tools/list", {"_meta": MODERN}),
+            ("initialize", {"protocolVersion": "2025-11-25", "capabilities": {}, "_meta": MODERN}),
+            ("nothing/here", {"_meta": MODERN}),
+            ("tools/call", {"name": "echo", "arguments": {"text": "last"}, "_meta": MODERN}),
+        ]
+    )
+]  # fmt: skip
+
+
 def transcripts() -> None:
-    """The unchanged server answers a script of lines as it does on stock."""
-    stock, adapted = transcript(False), transcript(True)
-    assert stock == adapted, [
-        pair for pair in zip(stock, adapted, strict=False) if pair[0] != pair[1]
-    ]
+    """The unchanged server answers a script of lines as it does on stock, in both eras."""
+    for lines in (LINES, LINES_2026):
+        stock, adapted = transcript(False, lines), transcript(True, lines)
+        assert len(stock) == len(adapted) > 10
+        assert stock == adapted, [
+            pair for pair in zip(stock, adapted, strict=False) if pair[0] != pair[1]
+        ]
+
+
+def many_tools() -> list[Any]:
+    """Servers with tools of every kind of result."""
+    from mcp.server.mcpserver.exceptions import ToolError
+
+    server = mcp.server.MCPServer("kinds", version="1", icons=[], log_level="CRITICAL")
+    text = mcp.types.TextContent(type="text", text="ü")
+    noted = text.model_copy(update={"meta": {"a": 1}})
+    results: dict[str, Any] = {
+        "string": "ü",
+        "number": 1.5,
+        "nothing": None,
+        "values": {"a": None, "b": [1, 2.5, True, None, {"c": {}}]},
+        "infinite": {"a": float("inf")},
+        "texts": [text, text],
+        "noted": [noted],
+        "mixed": [text, mcp.types.ImageContent(type="image", data="", mime_type="image/png"), 3],
+        "result": mcp.types.CallToolResult(content=[text], structured_content={"n": 1}),
+        "failed": mcp.types.CallToolResult(content=[], is_error=True),
+        "list": mcp.types.CallToolResult(content=[], structured_content=[1]),
+        "marked": mcp.types.CallToolResult(content=[text], _meta={"m": 1}),
+        "date": mcp.types.CallToolResult(content=[], structured_content={"at": datetime.date.min}),
+    }
+
+    def returning(value: Any) -> Any:
+        async def tool() -> Any:
+            return value
+
+        return tool
+
+    for name, value in results.items():
+        for structured in (None, False):
+            server.add_tool(returning(value), f"{name}-{structured}", structured_output=structured)
+
+    @server.tool()
+    async def typed(number: int, text: str = "a", numbers: list[int] | None = None) -> str:
+        if number < 0:
+            raise ValueError("secret")
+        if number == 0:
+            raise ToolError("told")
+        return f"{number} {text} {numbers}"
+
+    async def lowlevel(ctx: Any, params: Any) -> Any:
+        value = results.get(params.name, "ü")
+        return value if isinstance(value, mcp.types.CallToolResult) else {"content": [], "n": value}
+
+    return [server._lowlevel_server, mcp.server.lowlevel.Server("low", on_call_tool=lowlevel)]
+
+
+async def same_results() -> None:
+    """The adapter's runner gives what the SDK's gives, text for text."""
+    from mcp.server.connection import Connection
+    from mcp.server.runner import ServerRunner
+    from mcp.shared.exceptions import MCPError
+    from pydantic import ValidationError
+    from pydantic_core import to_json
+
+    from wirespeed.adapters.mcp import envelopes, runner, tool_calls
+
+    assert runner._known and tool_calls._known
+    versions = ("2024-11-05", "2025-11-25", "2026-07-28")
+    assert all(tool_calls.is_loose(version) for version in versions)
+    assert all(tool_calls.is_same(version) for version in versions)
+
+    async def outcome(kind: Any, server: Any, version: str, params: Any) -> tuple[str, Any]:
+        meta = params["_meta"] if params and version == "2026-07-28" else {}
+        own: Any = Connection.from_envelope(version, None, {})
+        running = kind(server, own, {})
+        if meta and kind is runner.Runner:
+            context: Any = SimpleNamespace(envelope=json.dumps(meta).encode())
+            running.envelope = envelopes.read(context, "tools/call", params)
+            running.connection = running.envelope.connection()
+        context = SimpleNamespace(message_metadata=None, request_id=1, can_send_request=False)
+        try:
+            result = await running._on_request(context, "tools/call", params)
+            return "result", to_json(result)
+        except MCPError as exc:
+            return "error", (exc.code, exc.message, exc.data)
+        except ValidationError as exc:
+            return "invalid", exc.errors(include_url=False)
+
+    for server in many_tools():
+        names = ["string", "nothing", "result", "failed", "list", "marked", "date", "infinite"]
+        listed = server.get_request_handler("tools/list")
+        if listed is not None:
+            tools = await listed.handler(SimpleNamespace(), None)
+            names = [tool.name for tool in tools.tools]
+        given: list[Any] = [{"name": name, "arguments": {}} for name in [*names, "none"]]
+        given += [
+            {"name": names[0]},
+            {"name": names[0], "arguments": None},
+            {"name": names[0], "arguments": 1},
+            {"name": names[0], "arguments": {"other": 1}},
+            {"name": "typed", "arguments": {"number": 1}},
+            {"name": "typed", "arguments": {"number": "5", "numbers": "[1]", "text": "[1]"}},
+            {"name": "typed", "arguments": {"number": 1, "numbers": "5"}},
+            {"name": "typed", "arguments": {"number": "x", "other": 1}},
+            {"name": "typed", "arguments": {"number": -1}},
+            {"name": "typed", "arguments": {"number": 0}},
+            {"name": names[0], "more": 1},
+            {"name": names[0], "task": {"ttl": 1}},
+            {"name": names[0], "task": 1},
+            {"name": names[0], "inputResponses": 1},
+            {"name": 1},
+            {},
+        ]
+        for version in versions:
+            metas: list[Any] = [None, {}, {"progressToken": 1}, {"progressToken": 1.5}, {"x": [1]}]
+            if version == "2026-07-28":
+                metas = [MODERN, LOUD, MODERN | {"x": {"y": 1}}]
+            for meta in metas:
+                for params in given:
+                    asked = params if meta is None else params | {"_meta": meta}
+                    stock, adapted = [
+                        await outcome(kind, server, version, copy.deepcopy(asked))
+                        for kind in (ServerRunner, runner.Runner)
+                    ]
+                    assert stock == adapted, (version, asked, stock, adapted)
 
 
 def clients_apart() -> None:
     """Each client keeps its own capabilities, though Python takes 1, 1.0 and True for the same. A
     provider of spans that the environment names is one."""
-    from wirespeed.adapters.mcp import eras, sdk
+    from wirespeed.adapters.mcp import envelopes, sdk
 
-    def seen(value: object) -> object:
-        route: Any = SimpleNamespace(
-            protocol_version="2026-07-28",
-            client_info={"name": "client", "version": "1"},
-            client_capabilities={"experimental": {"own": {"value": value}}},
-        )
-        return eras.connection_of(route).client_capabilities.experimental["own"]["value"]
+    def seen(value: object, known: bool) -> object:
+        capabilities = {"experimental": {"own": {"value": value}}}
+        meta = MODERN | {"io.modelcontextprotocol/clientCapabilities": capabilities}
+        context: Any = SimpleNamespace(envelope=json.dumps(meta).encode() if known else None)
+        connection = envelopes.read(context, "ping", {"_meta": meta}).connection()
+        return connection.client_capabilities.experimental["own"]["value"]
 
     values = (1, True, 1.0, "1", 1)
-    assert [repr(seen(value)) for value in values] == [repr(value) for value in values]
+    for known in (False, True, True):
+        assert [repr(seen(value, known)) for value in values] == [repr(value) for value in values]
     assert not sdk.has_provider()
     code = "from wirespeed.adapters.mcp import sdk; raise SystemExit(not sdk.has_provider())"
     named = os.environ | {"OTEL_PYTHON_TRACER_PROVIDER": "sdk_tracer_provider"}
@@ -336,6 +494,7 @@ if __name__ == "__main__":
         "targets": targets,
         "over_http": over_http,
         "no_asyncio": no_asyncio,
+        "same_results": same_results,
         "transcripts": transcripts,
     }[sys.argv[1]]
     outcome = check()

@@ -232,6 +232,37 @@ async def test_requests_behind_initialize_wait_for_its_end() -> None:
         assert [name for name, _ in ends.seen] == ["initialize", "initialized", "echo"]
 
 
+async def test_an_envelope_is_known_by_its_text() -> None:
+    seen: list[bytes | None] = []
+
+    class Modern(Ends):
+        async def serve(self, status: Any) -> None:
+            self.dispatcher.serve(self.on_request, self.on_notify, self.on_modern, self.on_notify)
+            await self.dispatcher.serve_until_closed(status)
+
+        async def on_modern(self, context: Any, method: str, params: Any) -> dict[str, Any]:
+            assert context.modern and not context.is_routed
+            seen.append(context.envelope)
+            return {}
+
+    text = json.dumps(MODERN).encode()
+    again = text.replace(b"protocolVersion", b"protocol\\u0056ersion")
+    more = text[:-1] + b',"progressToken":1}'
+    long = text[:-1] + b',"x":"%b"}' % (b"a" * 2048)
+    async with Modern() as ends:
+        for number, meta in enumerate([b"%b", b'%b,"_meta":{}', b'%b,"\\u005fmeta":{}']):
+            params = meta % (b'"_meta":' + text)
+            answer = await ends.ask(
+                b'{"jsonrpc":"2.0","id":%d,"method":"m","params":{%b}}\n' % (number, params)
+            )
+            assert ("error" in answer) == (number > 0)
+        for number, meta in enumerate([again, more, long, text]):
+            await ends.ask(
+                b'{"jsonrpc":"2.0","id":%d,"method":"m","params":{"_meta":%b}}\n' % (number, meta)
+            )
+    assert seen == [text, again, None, None, text]
+
+
 # -- cancellation ----------------------------------------------------------------------------
 
 

@@ -18,6 +18,7 @@ from wirespeed.adapters.seams import (
     MovedSeam,
     Seam,
     holders,
+    is_known,
     missing,
     source_digest,
     version_numbers,
@@ -248,6 +249,17 @@ def test_a_known_body_is_known_by_its_digest(sdk: Any) -> None:
     ours = installation(seam(digests=("0" * 16, digest)))
     assert ours.install()
     ours.uninstall()
+
+
+def test_bodies_are_known_unless_they_differ_or_are_wrapped(sdk: Any) -> None:
+    streams: Any = sys.modules["madeup.streams"]
+    digest, other = source_digest(streams.send), source_digest(streams.Session.call)
+    send, call, gone = (f"madeup.streams:{name}" for name in ("send", "Session.call", "gone"))
+    assert is_known({send: digest, call: other})
+    assert not is_known({send: digest, call: digest})
+    assert not is_known({send: digest, gone: digest})
+    streams.send = Proxy(streams.send)
+    assert not is_known({send: digest})
 
 
 def test_a_program_that_uses_a_private_name_is_told() -> None:

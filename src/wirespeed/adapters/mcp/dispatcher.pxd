@@ -26,6 +26,8 @@ cdef class MessageContext(Completion):
     cdef Running running               # None before a suspension and after the end
     cdef object event                  # of `cancel_requested`; None: nobody has asked for it
     cdef readonly object exchange      # of HTTP; None elsewhere
+    cdef readonly bytes envelope       # the text of `_meta` of 2026-07-28; None: see `envelope_c`
+    cdef readonly bint is_routed       # the header fields of a call have the bytes of its body
     cdef object metadata               # made at the first access
     cdef int rounds                    # how often it was cancelled
     cdef bint closed                   # the handler has ended
@@ -71,6 +73,7 @@ cdef class SdkDispatcher(SessionConnection):
 
     cdef int request_c(self, Message m) except -1
     cdef object handler_c(self, MessageContext c, Message m, object params)
+    cdef bytes envelope_c(self, Message m)
     cdef int refuse_c(self, MessageContext c, int code, str text) except -1
     cdef int answer_c(self, MessageContext c, object result, object exc) except -1
     cdef int result_c(self, MessageContext c, object result) except -1

@@ -20,17 +20,19 @@ import logging
 from asyncio import CancelledError
 
 from wirespeed._core._simd cimport (
-    WS_ERROR, WS_META_PROGRESS_TOKEN, WS_META_PROTOCOL_VERSION, WS_METHOD, WS_PARAMS,
+    WS_ERROR, WS_META, WS_META_PROGRESS_TOKEN, WS_META_PROTOCOL_VERSION, WS_METHOD, WS_PARAMS,
     WS_PROGRESS_TOKEN, WS_REQUEST_ID, WS_RESULT,
 )
 from wirespeed._core.envelope cimport (
     ERROR, NOTIFICATION, REQUEST, RESULT, Message, method_is, poi_is, span_of,
 )
+from wirespeed._core.framing.http.head cimport HttpHead
 from wirespeed._core.reply_route cimport ReplyRoute
 from wirespeed._core.session cimport Session
 from wirespeed._core.span cimport Span
 from wirespeed.adapters.mcp.json_values cimport dumps_c, loads_bytes_c, loads_c, method_json_c
 from wirespeed.peer.connection cimport DRAINING, OPEN, SessionConnection
+from wirespeed.peer.http.headers cimport call_is_same_c
 from wirespeed.transport.http.exchange cimport Exchange
 from wirespeed.transport.taskpool cimport Completion, Running, TaskPool
 
@@ -48,6 +50,7 @@ cdef enum:
     CONNECTION_CLOSED = -32000
     MAX_EARLY = 8              # notifications that are kept until the first request
     QUICK_ROUNDS = 20          # cancellations of a handler that goes on, each in the next turn
+    MAX_ENVELOPE = 2048        # bytes of a `_meta` that is known again
 
 cdef double NEXT_ROUND = 0.01          # seconds between further cancellations
 
@@ -436,6 +439,7 @@ cdef class SdkDispatcher(SessionConnection):
     cdef object handler_c(self, MessageContext c, Message m, object params):
         """The coroutine that answers a request; None: it is refused."""
         cdef bint modern
+        cdef HttpHead head
         if self.era == ANY_ERA:
             return self.on_request(c, c.method, params)
         if self.shared and self.revision is not None:
@@ -450,6 +454,10 @@ cdef class SdkDispatcher(SessionConnection):
                     self.note_c(method, said)
         if self.era == MODERN:
             c.modern = True
+            c.envelope = self.envelope_c(m)
+            if c.exchange is not None:
+                head = self.head_of_c(m)
+                c.is_routed = head is not None and call_is_same_c(head, m)
             return self.on_modern(c, c.method, params)
         if modern:
             self.refuse_c(
@@ -459,6 +467,18 @@ cdef class SdkDispatcher(SessionConnection):
             )
             return None
         return self.on_request(c, c.method, params)
+
+    cdef bytes envelope_c(self, Message m):
+        """The text of `_meta`, by which the envelope of an earlier request is known again. None: it
+        names a progress token, which differs in each, or it is too long, or something is there
+        twice."""
+        cdef Span s = span_of(m, WS_META)
+        if (
+            s.n == 0 or s.n > MAX_ENVELOPE or m.scan.poi[WS_META_PROGRESS_TOKEN].len
+            or m.scan.duplicates
+        ):
+            return None
+        return PyBytes_FromStringAndSize(<const char *> s.p, <Py_ssize_t> s.n)
 
     cdef int refuse_c(self, MessageContext c, int code, str text) except -1:
         c.closed = True

@@ -8,18 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 from mcp.server._streamable_http_modern import _mcp_param_rejection
 from mcp.shared.exceptions import MCPError
-from mcp.shared.inbound import (
-    InboundLadderRejection,
-    classify_inbound_request,
-    x_mcp_header_map,
-)
+from mcp.shared.inbound import x_mcp_header_map
 from mcp.shared.message import ServerMessageMetadata
 from mcp.shared.transport_context import TransportContext
 from mcp_types import INVALID_PARAMS
 from pydantic import ValidationError
 from starlette.requests import Request
 
-from wirespeed.adapters.mcp.eras import ServedConnection, connection_of
+from wirespeed.adapters.mcp import envelopes
+from wirespeed.adapters.mcp.eras import ServedConnection
 
 if TYPE_CHECKING:
     from wirespeed.adapters.mcp.dispatcher import MessageContext
@@ -77,6 +74,9 @@ class HttpServedConnection(ServedConnection):
     def describe(self, context: MessageContext) -> ServerMessageMetadata:
         """The SDK's metadata of a message."""
         exchange = context.exchange
+        request = WireRequest(exchange)
+        if context.modern:
+            return ServerMessageMetadata(request_context=request, can_send_request=False)
         if self.connection.session_id is None:
             self.connection.session_id = self.dispatcher.session_id
 
@@ -84,7 +84,7 @@ class HttpServedConnection(ServedConnection):
             exchange.pause(None)
 
         return ServerMessageMetadata(
-            request_context=WireRequest(exchange),
+            request_context=request,
             close_sse_stream=close_stream if exchange.session is not None else None,
             can_send_request=context.can_send_request,
         )
@@ -122,19 +122,18 @@ class HttpServedConnection(ServedConnection):
     ) -> dict[str, Any]:
         """Serve a request with an envelope, which its header fields must fit."""
         try:
-            body = {"method": method, "params": params}
-            route = classify_inbound_request(body, headers=dctx.exchange.headers)
-            if isinstance(route, InboundLadderRejection):
-                raise MCPError(code=route.code, message=route.message, data=route.data)
+            envelope = envelopes.known(dctx.envelope) if dctx.is_routed else None
+            if envelope is None:
+                envelope = envelopes.read(dctx, method, params, dctx.exchange.headers)
             if method == "tools/call" and self.mirrors(params):
-                message: Any = SimpleNamespace(id=dctx.request_id, **body)
+                message: Any = SimpleNamespace(id=dctx.request_id, method=method, params=params)
                 request = WireRequest(dctx.exchange)
                 rejected = await _mcp_param_rejection(
-                    self.server, request, message, route, self.lifespan_state
+                    self.server, request, message, envelope.route, self.lifespan_state
                 )
                 if rejected is not None:
                     raise MCPError(code=rejected.code, message=rejected.message, data=rejected.data)
-            return await self.serve_one(dctx, method, params, connection_of(route))
+            return await self.serve_one(dctx, method, params, envelope)
         except ValidationError:
             dctx.refuse_before_serving()
             raise

@@ -9,9 +9,12 @@ from collections.abc import AsyncIterator, Mapping
 from typing import Any, TextIO
 
 from wirespeed.adapters import programs
-from wirespeed.adapters.seams import Installation, Seam
+from wirespeed.adapters.seams import Installation, Seam, is_known
 
 NAME = "wirespeed.adapters.mcp"
+
+# The digest of the check of results that is replaced.
+RESULT_CHECK = "e55bc9688afb8991"
 
 
 def install() -> bool:
@@ -52,6 +55,9 @@ def _seams() -> list[Seam]:
         return [Seam(place, lambda stock: stock) for place in gone]
     import wirespeed.adapters.mcp.sdk  # it gives the dispatcher what it needs
     import wirespeed.adapters.mcp.stdio  # noqa: F401  (it notes what is stock now)
+    from wirespeed.adapters.mcp import tool_calls
+
+    check = "mcp_types.methods:validate_server_result"
     return [
         Seam("mcp.server.stdio:stdio_server", _server_transport, takes=("stdin", "stdout")),
         Seam("mcp.client.stdio:stdio_client", _client_transport, takes=("server", "errlog")),
@@ -74,6 +80,8 @@ def _seams() -> list[Seam]:
             _http_runner,
             takes=("self", *_HTTP_OPTIONS),
         ),
+        # of another version it stays, more slowly
+        *([Seam(check, tool_calls.result_check)] if is_known({check: RESULT_CHECK}) else []),
     ]
 
 
@@ -238,7 +246,7 @@ def _made(
 
 
 def _idle_telemetry(stock: Any) -> Any:
-    from wirespeed.adapters.mcp.eras import is_idle
+    from wirespeed.adapters.mcp.runner import is_idle
 
     def unless_idle(self: Any, ctx: Any, call_next: Any) -> Any:
         return call_next(ctx) if is_idle(ctx) else stock(self, ctx, call_next)

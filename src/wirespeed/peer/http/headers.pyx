@@ -83,6 +83,16 @@ cdef int check_headers_c(HttpHead head, Message m) except -1:
     return 0                               # a request without a name is refused for that
 
 
+cdef bint call_is_same_c(HttpHead head, Message m) noexcept:
+    return (
+        head.duplicates & ROUTING == 0
+        and poi_is(m, WS_METHOD, b'"tools/call"')
+        and is_same(head, MCP_METHOD, span_of(m, WS_METHOD))
+        and is_same(head, MCP_NAME, span_of(m, WS_NAME))
+        and is_same(head, MCP_PROTOCOL_VERSION, span_of(m, WS_META_PROTOCOL_VERSION))
+    )
+
+
 cdef int check_equal_c(HttpHead head) except -1:
     """A field that occurs more than once has one value, where all are equal."""
     cdef dict known = {}

@@ -1,0 +1,158 @@
+"""Envelopes of requests of 2026-07-28: the `_meta` that names the revision and the client.
+
+Most clients send the same envelope in each request. Its text is compared, so that it is checked and
+typed once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING, Any
+
+import anyio
+import mcp.server.runner as stock
+from mcp.server.connection import Connection
+from mcp.shared.exceptions import MCPError
+from mcp.shared.inbound import (
+    InboundLadderRejection,
+    InboundModernRoute,
+    classify_inbound_request,
+)
+from mcp_types import methods
+from mcp_types.version import LATEST_MODERN_VERSION
+from pydantic import ValidationError
+from pydantic_core import to_json
+
+if TYPE_CHECKING:
+    from wirespeed.adapters.mcp.dispatcher import MessageContext
+
+# What `Connection.from_envelope` gives a connection that has no way of its own to the client.
+NO_CHANNEL: Any = Connection.from_envelope(LATEST_MODERN_VERSION, None, None).outbound
+
+# Members of a connection that each one has for itself; and the others, which are shared.
+OWN = frozenset({"initialized", "state", "exit_stack"})
+SHARED = frozenset(
+    {"outbound", "protocol_version", "session_id", "client_capabilities", "_client_params"}
+)
+MAX_KNOWN = 64
+
+_known: dict[bytes, Envelope] = {}
+
+
+class RequestConnection(Connection):  # type: ignore[misc]  # without the SDK
+    """The connection of one request. What handlers seldom look at is made when they do."""
+
+    def __init__(self, members: Mapping[str, Any]) -> None:
+        self.__dict__.update(members)
+
+    def __getattr__(self, name: str) -> Any:
+        value: Any
+        if name == "initialized":
+            value = anyio.Event()
+            value.set()
+        elif name == "state":
+            value = {}
+        elif name == "exit_stack":
+            value = AsyncExitStack()
+        else:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        self.__dict__[name] = value
+        return value
+
+    @property
+    def initialize_accepted(self) -> bool:
+        """Whether requests are served: there is no handshake."""
+        return True
+
+
+class Envelope:
+    """What requests with the same envelope have in common.
+
+    Args:
+        route: What the SDK has found in the envelope.
+        params: The params of the request, if the text of its `_meta` stands for the envelope.
+    """
+
+    def __init__(self, route: InboundModernRoute, params: Mapping[str, Any] | None) -> None:
+        self.route = route
+        typed = Connection.from_envelope(
+            route.protocol_version, route.client_info, route.client_capabilities
+        )
+        members = {name: value for name, value in vars(typed).items() if name not in OWN}
+        # of another version of the SDK: each request gets all of its own
+        self._members = members if members.keys() == SHARED else None
+        # Whether the rules for `_meta` of a call are met; and what handlers see of it is its text's
+        self.fits_calls = params is not None and _fits_calls(route.protocol_version, params)
+        self.is_plain = params is not None and _is_plain(params)
+
+    def connection(self, outbound: Any = NO_CHANNEL) -> Connection:
+        """The connection of one request, as `Connection.from_envelope` makes it."""
+        if self._members is None:
+            route = self.route
+            return Connection.from_envelope(
+                route.protocol_version,
+                route.client_info,
+                route.client_capabilities,
+                outbound=outbound,
+            )
+        connection = RequestConnection(self._members)
+        connection.outbound = outbound
+        return connection
+
+
+def _fits_calls(version: str, params: Mapping[str, Any]) -> bool:
+    try:
+        call = {"name": "", "_meta": params["_meta"]}
+        methods.validate_client_request("tools/call", version, call)
+    except (KeyError, ValidationError):
+        return False
+    return True
+
+
+def _is_plain(params: Mapping[str, Any]) -> bool:
+    """Whether handlers get the `_meta` as it is on the wire."""
+    meta = params["_meta"]
+    try:
+        seen = stock._extract_meta({"_meta": meta})
+    except AttributeError:  # another version of the SDK
+        return False
+    return type(meta) is dict and type(seen) is dict and to_json(seen) == to_json(meta)
+
+
+def known(text: bytes | None) -> Envelope | None:
+    """The envelope that an earlier request had, too; None: it is to be read."""
+    return None if text is None else _known.get(text)
+
+
+def read(
+    context: MessageContext,
+    method: str,
+    params: Mapping[str, Any] | None,
+    headers: Mapping[str, str] | None = None,
+) -> Envelope:
+    """The envelope of a request, which its header fields must fit. MCPError: it is refused."""
+    route = classify_inbound_request({"method": method, "params": params}, headers=headers)
+    if isinstance(route, InboundLadderRejection):
+        raise MCPError(code=route.code, message=route.message, data=route.data)
+    text = context.envelope
+    given = (route.protocol_version, route.client_info, route.client_capabilities)
+    # Python takes 1, 1.0 and True for the same, their texts differ
+    key = to_json(given) if text is None else text
+    envelope = _known.get(key)
+    if envelope is None:
+        envelope = Envelope(route, None if text is None else params)
+        if len(_known) >= MAX_KNOWN:
+            _known.clear()
+        _known[key] = envelope
+    return envelope
+
+
+def has_callbacks(connection: Connection) -> bool:
+    """Whether handlers have registered anything that the end of a connection unwinds."""
+    if type(connection) is RequestConnection and "exit_stack" not in vars(connection):
+        return False
+    try:
+        return bool(connection.exit_stack._exit_callbacks)
+    except AttributeError:
+        return True
