@@ -20,6 +20,7 @@ RIVALS = {
     "http": ["uvicorn==0.54.0", "httptools==0.9.0", "msgspec==0.22.0", "uvloop==0.23.0"],
     "websocket": ["picows==2.3.1", "websockets==17.4", "msgspec==0.22.0", "uvloop==0.23.0"],
     "mcp_proxy": ["mcp-proxy==0.13.0", "uvloop==0.23.0"],
+    "fastmcp4": ["fastmcp==4.2.3", "uvloop==0.23.0"],
     "fastmcp": ["fastmcp==4.1.2", "uvloop==0.23.0", "uvicorn==0.54.0", "httptools==0.9.0"],
 }
 # folder -> npm packages; Node.js is whatever `node` is

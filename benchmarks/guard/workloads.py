@@ -354,8 +354,39 @@ async def http_client(number: int) -> None:
     await stop(serving)
 
 
+async def foreign_service(number: int) -> None:
+    """A call of a service that is not ours, whose handler returns a constant."""
+    from wirespeed.peer import SessionConnection
+    from wirespeed.transport import FdLink
+    from wirespeed.transport.taskpool_choice import close_pool, open_pool
+
+    result = b'{"content":[{"type":"text","text":"number 1000 of a few words"}],"isError":false}'
+
+    async def answer() -> bytes:
+        return result
+
+    class Answering(SessionConnection):
+        def take(self, message: Any) -> None:
+            if message.kind == "request":
+                self.run(message, answer(), pool)
+
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        ours.setblocking(False)
+        loop = asyncio.get_running_loop()
+        pool = open_pool(loop)
+        session = core.Session(limits=core.Limits(), role="server")
+        end = Answering(session, None, loop, None)
+        FdLink(loop, end, ours.fileno(), ours.fileno()).start()
+        peer = Peer(*await asyncio.open_connection(sock=theirs))
+        await peer.calls(number, b"".join(call_text(n) + b"\n" for n in NUMBERS))
+        end.abort()
+        await close_pool(pool)
+
+
 async def sdk_dispatcher(number: int) -> None:
-    """The adapter's own share of a call of the official SDK: a handler that returns a constant."""
+    """A call of the official SDK on its adapter, whose handler returns a constant. What it takes
+    more than `foreign_service` is the adapter's own share."""
     from wirespeed.adapters.mcp.dispatcher import SdkDispatcher, use_sdk
     from wirespeed.transport import FdLink
 
@@ -409,6 +440,7 @@ WORKLOADS: dict[str, tuple[Callable[[int], Awaitable[None]], int]] = {
     "HTTP client": (http_client_alone, 256),
     "proxy": (proxy, 640),
     "proxy, HTTP to HTTP": (proxy_http, 256),
+    "foreign service": (foreign_service, 640),
     "SDK dispatcher": (sdk_dispatcher, 640),
 }
 
@@ -428,6 +460,8 @@ def main(arguments: list[str]) -> int:
         if name.startswith("HTTP") and not hasattr(wirespeed, "HttpOptions"):
             continue  # a commit from before
         if name.endswith(("token", "tokens")) and find_spec("wirespeed.auth") is None:
+            continue
+        if name.startswith("foreign") and find_spec("wirespeed.peer") is None:
             continue
         if name.startswith("SDK") and find_spec("wirespeed.adapters") is None:
             continue
