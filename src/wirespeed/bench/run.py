@@ -168,7 +168,7 @@ class Run:
         others = Others()
         recorder, budget = Recorder(load.rate is not None), Budget(load.calls)
         sent, received = self._bytes()
-        series = Series(self._watch)
+        series = Series(self._watch, load.duration)
         self.series = series
         timer = None
         if load.duration is not None:

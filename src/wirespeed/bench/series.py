@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import time
+from array import array
 from collections.abc import Callable, Iterable
 from math import ceil
-from typing import Any
+from typing import Any, TypeAlias
 
 from hdrh.histogram import HdrHistogram
 
@@ -18,16 +19,24 @@ _WINDOW = 1.0  # seconds, of a run that is not longer than `_MAX_WINDOWS` of the
 
 Buckets = list[tuple[int, int]]
 Watch = Callable[[float, Window], object]
+# Buckets by the highest values, and their counts: a tenth of the memory of a dictionary.
+_Packed: TypeAlias = "tuple[array[int], array[int]]"
+_Part: TypeAlias = tuple[float, int, int, _Packed]
 
 
 class Series:
     """A run in parts of equal length: there are never more than `_MAX_WINDOWS`, as two neighbours
-    become one when there are."""
+    become one when there are.
 
-    def __init__(self, watch: Watch | None) -> None:
+    Args:
+        watch: Hears of each second.
+        seconds: How long the run will last; None: until its calls are made.
+    """
+
+    def __init__(self, watch: Watch | None, seconds: float | None = None) -> None:
         self._watch = watch
-        self._length = _WINDOW
-        self._parts: list[tuple[float, int, int, dict[int, int]]] = []
+        self._length = _WINDOW * max(ceil((seconds or 0.0) / _WINDOW / _MAX_WINDOWS), 1)
+        self._parts: list[_Part] = []
 
     async def run(self, recorder: Recorder, began: float) -> None:
         """Take a part whenever its time is over."""
@@ -52,12 +61,12 @@ class Series:
             odd = parts[-1:] if len(parts) % 2 else []
             self._parts = [_merged(*pair) for pair in pairs] + odd
         if self._watch is not None:
-            self._watch(t, _window(t, ok, errors, buckets.items()))
+            self._watch(t, _window(t, ok, errors, buckets))
 
     def join(self, other: Series) -> None:
         """Take what another process counted at the same time."""
         length = max(self._length, other._length)
-        found: dict[int, tuple[float, int, int, dict[int, int]]] = {}
+        found: dict[int, _Part] = {}
         for part in sorted((*self._parts, *other._parts), key=lambda part: part[0]):
             # an end is seldom exact: a little above it belongs to it
             place = ceil(part[0] / length - 0.1)
@@ -69,36 +78,38 @@ class Series:
 
     def windows(self) -> list[Window]:
         """Return the parts."""
-        return [_window(t, ok, errors, buckets.items()) for t, ok, errors, buckets in self._parts]
+        return [_window(*part) for part in self._parts]
 
 
-def _of_parts(length: float, parts: list[tuple[float, int, int, dict[int, int]]]) -> Series:
+def _of_parts(length: float, parts: list[_Part]) -> Series:
     series = Series(None)
     series._length, series._parts = length, parts
     return series
 
 
-def _coarse(buckets: Buckets) -> dict[int, int]:
-    """The same in buckets of at most 1 %: windows are kept as long as the run lasts."""
+def _coarse(buckets: Buckets) -> _Packed:
+    """The same in buckets of at most 2 %: windows are kept as long as the run lasts."""
     found: dict[int, int] = {}
     for value, count in buckets:
-        rest = max(value.bit_length() - 8, 0)
+        rest = max(value.bit_length() - 7, 0)
         highest = value | ((1 << rest) - 1)
         found[highest] = found.get(highest, 0) + count
-    return found
+    return _packed(found)
 
 
-def _merged(
-    one: tuple[float, int, int, dict[int, int]], other: tuple[float, int, int, dict[int, int]]
-) -> tuple[float, int, int, dict[int, int]]:
-    buckets = dict(one[3])
-    for value, count in other[3].items():
+def _packed(found: dict[int, int]) -> _Packed:
+    return array("Q", found), array("Q", found.values())
+
+
+def _merged(one: _Part, other: _Part) -> _Part:
+    buckets = dict(zip(*one[3], strict=True))
+    for value, count in zip(*other[3], strict=True):
         buckets[value] = buckets.get(value, 0) + count
-    return other[0], one[1] + other[1], one[2] + other[2], buckets
+    return other[0], one[1] + other[1], one[2] + other[2], _packed(buckets)
 
 
-def _window(t: float, ok: int, errors: int, buckets: Iterable[tuple[int, int]]) -> Window:
-    p50, p99, highest = _percentiles(buckets, (50.0, 99.0, 100.0))
+def _window(t: float, ok: int, errors: int, buckets: _Packed) -> Window:
+    p50, p99, highest = _percentiles(zip(*buckets, strict=True), (50.0, 99.0, 100.0))
     return Window(t, ok, errors, p50, p99, highest)
 
 
