@@ -70,7 +70,7 @@ def sources(distribution: str, version: str) -> Path:
 
     def install(folder: Path) -> None:
         folder.mkdir()
-        options = ["--quiet", "--no-deps", "--no-build-isolation", "--no-binary", ":all:"]
+        options = ["--quiet", "--no-deps", "--no-binary", distribution]
         pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "download", *options]
         _run([*pip, "--dest", str(folder), f"{distribution}=={version}"])
         (archive,) = folder.glob("*.tar.gz")

@@ -44,7 +44,10 @@ def load(path: str) -> ModuleType:
     try:
         loader.exec_module(module)
     except SystemExit as exc:
-        raise cannot_start(f"{path} ended itself while it was imported: exit({exc.code})") from None
+        raise cannot_start(
+            f"{path} ended itself while it was imported: exit({exc.code}); what only a program "
+            'does goes below if __name__ == "__main__":'
+        ) from None
     except Exception as exc:
         line = show(exc, loader.path)
         reason = "".join(traceback.format_exception_only(exc)).strip().rpartition("\n")[2]

@@ -85,7 +85,7 @@ class Mount:
                     if key in taken:
                         raise ValueError(
                             f"{self.outer!r} has {key!r} already, which {self.inner!r} mounted on "
-                            "it would show"
+                            "it would show; mount it with another prefix"
                         )
                 for mount in self.outer.mounts.elsewhere:
                     mount.check_keys(name, [shown[0] for shown in new.values()])

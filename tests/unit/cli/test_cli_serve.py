@@ -142,7 +142,10 @@ def test_a_syntax_error_shows_the_line(file: Path) -> None:
 
 def test_a_file_that_exits(file: Path) -> None:
     file.write_text("raise SystemExit('no licence')\n")
-    assert refused(file) == f"{file} ended itself while it was imported: exit(no licence)"
+    assert refused(file) == (
+        f"{file} ended itself while it was imported: exit(no licence); what only a program does "
+        'goes below if __name__ == "__main__":'
+    )
 
 
 def test_a_file_that_is_none(tmp_path: Path) -> None:

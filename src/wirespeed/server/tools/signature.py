@@ -312,7 +312,13 @@ def inspect_tool(
         function = function.__func__
     if isinstance(function, type) or not callable(function):
         what = "a class" if isinstance(function, type) else f"of type {type(function).__qualname__}"
-        raise SignatureError(f"{function!r} is {what}: a {kind} is a function or a callable object")
+        hint = ""
+        if isinstance(function, types.CoroutineType):
+            hint = "; give the function itself, without calling it"
+            function.close()
+        raise SignatureError(
+            f"{function!r} is {what}: a {kind} is a function or a callable object{hint}"
+        )
     layers = layers_of(function, wrapped=True)
     owner = layers[-1]
     spec = ToolSpec()
