@@ -1,11 +1,11 @@
-"""Latencies over the time of a run, and their percentiles: hdrh reads, merges and writes counts."""
+"""Latencies over the time of a run, and their percentiles: hdrh merges and writes counts."""
 
 from __future__ import annotations
 
 import asyncio
 import time
 from array import array
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from math import ceil
 from typing import Any, TypeAlias
 
@@ -113,25 +113,29 @@ def _window(t: float, ok: int, errors: int, buckets: _Packed) -> Window:
     return Window(t, ok, errors, p50, p99, highest)
 
 
-def histogram_of(buckets: Iterable[tuple[int, int]]) -> Any:
-    """Return a histogram of nanoseconds."""
-    histogram = HdrHistogram(1, HIGHEST, 3)
-    for value, count in buckets:
-        histogram.record_value(value, count)
-    return histogram
-
-
 def encoded(counts: Counts) -> str:
     """Return counts in the form in which programs exchange HDR histograms."""
-    return str(histogram_of(counts.items()).encode().decode())
+    histogram = HdrHistogram(1, HIGHEST, 3)
+    for value, count in counts.items():
+        histogram.record_value(value, count)
+    return str(histogram.encode().decode())
 
 
-def _percentiles(buckets: Iterable[tuple[int, int]], wanted: tuple[float, ...]) -> list[float]:
-    """Microseconds of percentiles; 0 without a value."""
-    histogram = histogram_of(buckets)
-    if not histogram.get_total_count():
-        return [0.0] * len(wanted)
-    return [histogram.get_value_at_percentile(percent) / 1000 for percent in wanted]
+def _percentiles(buckets: Iterable[tuple[int, int]], wanted: Sequence[float]) -> list[float]:
+    """Microseconds of percentiles, in rising order; 0 without a value. The collector alone frees a
+    histogram of hdrh, which has 270 KiB: one a second would be 20 MiB at a time."""
+    ordered = sorted(buckets)
+    total = sum(count for _, count in ordered)
+    found = []
+    rest = iter(ordered)
+    value = below = 0
+    for percent in wanted:
+        rank = max(ceil(total * percent / 100), 1)
+        while below < rank <= total:
+            value, count = next(rest)
+            below += count
+        found.append(value / 1000)
+    return found
 
 
 def latency_of(counts: Counts) -> Latency:
