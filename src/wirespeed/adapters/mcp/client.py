@@ -248,7 +248,9 @@ class TargetDispatcher:
             live = await self._usable()
         if live.revision is None:
             self._note_era(live, params)
+        probe = method == "server/discover"
         for n in itertools.count():
+            live.probing += probe  # a challenge ends it: its time must not run while a user logs in
             try:
                 result = await live.ask(method, params, opts, 0)
                 break
@@ -259,6 +261,8 @@ class TargetDispatcher:
                 if exc.code != CONNECTION_CLOSED or live.link is not None or self._ended:
                     raise
                 raise await self._explained(exc) from None
+            finally:
+                live.probing -= probe
         self._losses = 0
         if method == "initialize":
             self._greeting = dict(params or {})

@@ -11,7 +11,7 @@ from mcp.server.streamable_http_manager import (
 )
 from mcp.server.transport_security import DEFAULT_MAX_REQUEST_BODY_SIZE
 
-from wirespeed.adapters.mcp.service import SdkService
+from wirespeed.adapters.mcp.service import SdkService, verifies_tokens
 from wirespeed.limits import Limits
 from wirespeed.transport.http.options import HttpOptions
 from wirespeed.transport.net.serve import announce, serve
@@ -39,7 +39,7 @@ def reason_for_stock(server: MCPServer[Any], options: Mapping[str, Any]) -> str 
     """The part of a server that only the SDK's own HTTP has; None: there is none."""
     if options.get("event_store") is not None:
         return "it has an event store"
-    if server.settings.auth is not None or server._token_verifier or server._auth_server_provider:
+    if verifies_tokens(server):
         return "it verifies tokens"
     if server._custom_starlette_routes:
         return "it has custom routes"

@@ -37,6 +37,13 @@ def lowlevel(server: Any) -> Server[Any]:
     return server
 
 
+def verifies_tokens(server: Any) -> bool:
+    """Whether an `MCPServer` or a FastMCP server lets in clients with a token alone: only its own
+    HTTP asks for it."""
+    settings = getattr(server, "settings", None)
+    return any(getattr(owner, "auth", None) is not None for owner in (settings, server))
+
+
 class _Life:
     """A lifespan of a server, entered and left in one task, as its scopes may demand."""
 
@@ -76,6 +83,9 @@ class SdkService(HttpService):
         json_response: Whether clients of older revisions get no streams of events, so that handlers
             cannot ask them.
         raise_exceptions: Whether an exception of a handler ends its connection.
+        over_stdio: Whether it is for stdio, where nobody is asked for a token.
+
+    ValueError: the server verifies tokens, which only the SDK's own HTTP does.
     """
 
     legacy_versions = tuple(HANDSHAKE_PROTOCOL_VERSIONS)
@@ -89,8 +99,14 @@ class SdkService(HttpService):
         shutdown_grace: float = 5.0,
         json_response: bool = False,
         raise_exceptions: bool = False,
+        over_stdio: bool = False,
     ) -> None:
         self.server = lowlevel(server)
+        if not over_stdio and verifies_tokens(server):
+            raise ValueError(
+                f"the tokens of {self.server.name!r} are verified by the SDK's own HTTP alone: use "
+                "server.run('streamable-http'), or serve it without auth and with authenticate=…"
+            )
         self.name = self.server.name
         self.limits = Limits() if limits is None else limits
         self.shutdown_grace = shutdown_grace

@@ -49,11 +49,12 @@ async def serve(server: Any, url: str | None = None, **options: Unpack[SdkServeO
             ``tcp://``.
         options: Those of `wirespeed.serve`; ``limits``, ``shutdown_grace``, ``raise_exceptions``.
 
+    ValueError: an option is wrong, or the server verifies tokens, as only the SDK's own HTTP does.
     RuntimeError: the loop is not one of asyncio.
     """
     if not on_asyncio():
         raise RuntimeError(NO_TRIO)
-    services, more = _services(server, options)
+    services, more = _services(server, options, over_stdio=url is None)
     if url is None:
         _check_stdio(services, more)
         from wirespeed.transport.stdio import serve_stdio
@@ -68,7 +69,7 @@ async def serve(server: Any, url: str | None = None, **options: Unpack[SdkServeO
 def run(server: Any, url: str | None = None, **options: Unpack[SdkRunOptions]) -> None:
     """`serve` on a new event loop, on uvloop where it is installed, in one or several processes
     (``workers``)."""
-    services, more = _services(server, options)
+    services, more = _services(server, options, over_stdio=url is None)
     if url is None:
         _check_stdio(services, more)
         from wirespeed.transport.loop import run as run_loop
@@ -81,10 +82,13 @@ def run(server: Any, url: str | None = None, **options: Unpack[SdkRunOptions]) -
         run_at(url, services, **more)
 
 
-def _services(server: Any, options: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
+def _services(
+    server: Any, options: Mapping[str, Any], *, over_stdio: bool
+) -> tuple[Any, dict[str, Any]]:
     """The services of the argument of a user, and the options of their listener."""
     more = dict(options)
     own = {name: more.pop(name) for name in _OWN if name in more}
+    own["over_stdio"] = over_stdio
     http = getattr(more.get("options"), "http", None) if "http" not in more else more["http"]
     if http is not None:
         own["json_response"] = http.response == "json"

@@ -130,6 +130,8 @@ class SessionService:
         server: A low-level `Server` or a `FastMCP` of the SDK.
         limits: The limits of one connection.
         raise_exceptions: As of `Server.run`.
+
+    ValueError: the server verifies tokens, which only the SDK's own HTTP does.
     """
 
     auth_headers = ("authorization",)
@@ -140,6 +142,11 @@ class SessionService:
         self, server: Any, *, limits: Limits | None = None, raise_exceptions: bool = False
     ) -> None:
         self.server = getattr(server, "_mcp_server", server)
+        if getattr(getattr(server, "settings", None), "auth", None) is not None:
+            raise ValueError(
+                f"the tokens of {self.server.name!r} are verified by the SDK's own HTTP alone: use "
+                "server.run('streamable-http'), or serve it without auth and with authenticate=…"
+            )
         self.limits = Limits() if limits is None else limits
         self.raise_exceptions = raise_exceptions
 
@@ -199,20 +206,22 @@ async def serve(
         raise_exceptions: As of `Server.run`.
         options: Those of `wirespeed.serve`.
 
-    ValueError: the URL or an option is wrong, or the URL is of HTTP, which stays the SDK's own.
+    ValueError: the URL or an option is wrong, the URL is of HTTP, which stays the SDK's own, or the
+    server verifies tokens, which only that does.
     """
-    service = SessionService(server, limits=limits, raise_exceptions=raise_exceptions)
     if url is not None:
+        service = SessionService(server, limits=limits, raise_exceptions=raise_exceptions)
         await listening.serve(url, service, **options)
         return
+    lowlevel = getattr(server, "_mcp_server", server)
 
     def make_end(role: str) -> ConnectionEnd:
         return ConnectionEnd(role, limits=limits)
 
     async with serve_stdio_streams(make_end) as (read, write):
-        await service.server.run(
+        await lowlevel.run(
             read,
             write,
-            service.server.create_initialization_options(),
+            lowlevel.create_initialization_options(),
             raise_exceptions=raise_exceptions,
         )
