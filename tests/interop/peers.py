@@ -24,6 +24,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
+import wirespeed
+
 HERE = Path(__file__).resolve().parent
 PROGRAMS = HERE / "programs"
 PINS = tomllib.loads((HERE / "pins.toml").read_text())
@@ -127,6 +131,26 @@ def published(name: str) -> list[str]:
 
 
 @functools.cache
+def sources(pin: str) -> Path:
+    """The source distribution of a package of PyPI (``name==version``), unpacked: it has the tests
+    and examples that are not installed."""
+    name = pin.partition("==")[0]
+    download = [sys.executable, "-m", "pip", "--disable-pip-version-check", "download", "--quiet"]
+
+    def install(folder: Path) -> None:
+        folder.mkdir()
+        _run([*download, "--no-deps", "--no-binary", ":all:", "--dest", str(folder), pin])
+        (archive,) = folder.glob("*.tar.gz")
+        with tarfile.open(archive) as file:
+            file.extractall(folder, filter="data")
+        archive.unlink()
+
+    folder = _installed(f"sources-{name}", [pin], install)
+    (unpacked,) = (place for place in folder.iterdir() if place.is_dir())
+    return unpacked
+
+
+@functools.cache
 def debian() -> Path:
     """The folder with the files of Debian's packages, which are unpacked and not installed."""
     names: list[str] = PINS["debian"]["packages"]
@@ -155,6 +179,17 @@ def node(program: str) -> list[str]:
                 (scratch / name).write_bytes(data)
             scratch.rename(folder)
     return [str(npm() / "node_modules" / ".bin" / "node"), str(folder / program)]
+
+
+def ours(folder: Path) -> Path:
+    """A folder that has our package and what it needs, for the environments of peers."""
+    place = folder / "ours"
+    place.mkdir(exist_ok=True)
+    for package in (wirespeed, msgspec):
+        link = place / package.__name__
+        if not link.exists():
+            link.symlink_to(Path(package.__file__).parent, target_is_directory=True)
+    return place
 
 
 async def report(command: list[str], seconds: float = 120.0) -> dict[str, Any]:

@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import http.server
 import json
 import subprocess
-from collections.abc import Iterable
+import threading
+from collections.abc import AsyncIterator, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pairings
 import peers
 import pytest
+from ours import Ours
 
-import wirespeed
-from wirespeed import Client, Stdio
+from wirespeed import Client, Http, Stdio, serve
+from wirespeed.errors import RemoteError
+from wirespeed.proxy import BackendConfig, Proxy, ProxyConfig
 
 # By the adapter: the environment that has its SDK and what we need, and whose programs run.
 PEERS = {"mcp1": ("adapter1", "python1"), "mcp": ("adapter2", "python2")}
 ENDS = ["client", "server", "both"]
 # Servers that others published: their adapter, environment, arguments, and calls of their tools.
+# Each has its name in its distribution, as `mcp-server-git`.
 SERVERS: dict[str, tuple[str, str, list[str], list[tuple[str, dict[str, Any]]]]] = {
     "sqlite": (
         "mcp1",
@@ -57,6 +63,16 @@ SERVERS |= {
             ("git_log", {"repo_path": "{repository}"}),
         ],
     ),
+    "fetch": (
+        "mcp",
+        "adapter2",
+        ["-m", "mcp_server_fetch", "--ignore-robots-txt"],
+        [
+            ("fetch", {"url": "{page}"}),
+            ("fetch", {"url": "{page}", "raw": True, "max_length": 9}),
+            ("fetch", {"url": "nowhere"}),
+        ],
+    ),
 }
 # Clients that others published: their adapter, environment, program and its arguments.
 CLIENTS = {
@@ -67,23 +83,13 @@ CLIENTS = {
 
 
 # Those of every run; the others are for one with --full.
-ALWAYS = {"both", "time", "sqlite", "opentelemetry"}
+ALWAYS = {"both", "time", "sqlite", "opentelemetry", "mcp"}
 
 
 def sampled(names: Iterable[str]) -> list[Any]:
     """The values of a parameter, most of them only with --full."""
     full = pytest.mark.full("another program that somebody published")
     return [pytest.param(name, marks=[] if name in ALWAYS else [full]) for name in names]
-
-
-def place_of_ours(folder: Path) -> Path:
-    """A folder that has our package and no other, for the environments of peers."""
-    place = folder / "ours"
-    place.mkdir(exist_ok=True)
-    link = place / "wirespeed"
-    if not link.exists():
-        link.symlink_to(Path(wirespeed.__file__).parent, target_is_directory=True)
-    return place
 
 
 def commands(adapter: str) -> tuple[list[str], list[str]]:
@@ -105,7 +111,7 @@ def under(adapter: str, command: list[str], folder: Path) -> list[str]:
     """The command of a Python program, under an adapter."""
     python, *rest = command
     launcher = str(peers.PROGRAMS / "under_adapter.py")
-    return [python, launcher, str(place_of_ours(folder)), adapter, *rest]
+    return [python, launcher, str(peers.ours(folder)), adapter, *rest]
 
 
 async def report_of(client: list[str], server: list[str], folder: Path) -> dict[str, Any]:
@@ -148,30 +154,83 @@ async def test_a_session_is_what_it_is_without(
     assert found == stock[adapter]
 
 
-def fastmcp_command(folder: Path) -> list[str]:
-    """The checks of the adapter of FastMCP, under it."""
-    command = [peers.python("adapter_fastmcp"), str(peers.PROGRAMS / "fastmcp_checks.py")]
-    return under("fastmcp", command, folder)
+# Checks of adapters in one process: their environment, program and number.
+PROGRAMS = {
+    "fastmcp": ("adapter_fastmcp", "fastmcp_checks.py", 7),
+    "mcp1": ("adapter1", "sdk1_checks.py", 6),
+}
 
 
-async def test_fastmcp_on_the_adapter(tmp_path: Path) -> None:
-    command = await asyncio.to_thread(fastmcp_command, tmp_path)
+def checks_of(adapter: str, folder: Path) -> list[str]:
+    """The command of the checks of an adapter, under it."""
+    environment, program, _ = PROGRAMS[adapter]
+    return under(adapter, [peers.python(environment), str(peers.PROGRAMS / program)], folder)
+
+
+@pytest.mark.parametrize("adapter", PROGRAMS)
+async def test_an_adapter_in_one_process(adapter: str, tmp_path: Path) -> None:
+    command = await asyncio.to_thread(checks_of, adapter, tmp_path)
     found = await peers.report(command)
-    assert len(found) == 7
+    assert len(found) == PROGRAMS[adapter][2]
     assert {name: said for name, said in found.items() if said != "passed"} == {}
 
 
-async def seen_of(command: list[str], calls: list[tuple[str, dict[str, Any]]]) -> list[Any]:
-    """What a server's client sees: tools, and results of calls."""
-    async with Client(Stdio(command[0], command[1:]), timeout=60, handshake_timeout=60) as client:
+async def seen_of(
+    command: list[str], calls: list[tuple[str, dict[str, Any]]], **options: Any
+) -> list[Any]:
+    """What a server's client sees: tools, and results of calls. ``options``: Of `Stdio`."""
+    target = Stdio(command[0], command[1:], **options)
+    async with Client(target, timeout=60, handshake_timeout=60) as client:
         seen: list[Any] = [client.protocol_version, client.server_info, client.server_capabilities]
         seen += [
             (tool.name, tool.description, tool.input_schema) for tool in await client.list_tools()
         ]
         for name, arguments in calls:
-            result = await client.call_tool(name, arguments)
-            seen.append((result.is_error, result.content, result.structured_content))
+            try:
+                result = await client.call_tool(name, arguments)
+            except RemoteError as exc:
+                seen.append((exc.code, exc.message))
+            else:
+                seen.append((result.is_error, result.content, result.structured_content))
         return seen
+
+
+PAGE = b"<html><head><title>A page</title></head><body><main><p>Read me.</p></main></body></html>"
+
+
+class Pages(http.server.BaseHTTPRequestHandler):
+    """One page, at every path."""
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.send_header("Content-Type", "text/html")
+        self.send_header("Content-Length", str(len(PAGE)))
+        self.end_headers()
+        self.wfile.write(PAGE)
+
+    def log_message(self, *words: Any) -> None:
+        """Say nothing."""
+
+
+@contextlib.contextmanager
+def page() -> Iterator[str]:
+    """The URL of a page."""
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Pages) as site:
+        thread = threading.Thread(target=site.serve_forever)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{site.server_port}/"
+        finally:
+            site.shutdown()
+            thread.join()
+
+
+def filled(given: dict[str, Any], places: dict[str, Any]) -> dict[str, Any]:
+    """Arguments with the places of this run."""
+    return {
+        key: value.format(**places) if isinstance(value, str) else value
+        for key, value in given.items()
+    }
 
 
 @pytest.mark.parametrize("name", sampled(SERVERS))
@@ -182,19 +241,85 @@ async def test_a_published_server_answers_as_without(name: str, tmp_path: Path) 
     subprocess.run(["git", "init", "--quiet", str(repository)], check=True)
     (repository / "new.txt").write_text("new\n")
     seen = []
-    for kind in ("stock", "adapted"):
-        folder = tmp_path / kind
-        folder.mkdir()
-        places = {"folder": folder, "bin": Path(python).parent, "repository": repository}
-        command = [python, *(word.format(**places) for word in arguments)]
-        if kind == "adapted":
-            command = under(adapter, command, tmp_path)
-        told = [
-            (tool, {key: value.format(**places) for key, value in given.items()})
-            for tool, given in calls
-        ]
-        seen.append(await seen_of(command, told))
+    with page() as url:
+        for kind in ("stock", "adapted"):
+            folder = tmp_path / kind
+            folder.mkdir()
+            places = {"folder": folder, "bin": Path(python).parent, "repository": repository}
+            places["page"] = url
+            command = [python, *(word.format(**places) for word in arguments)]
+            if kind == "adapted":
+                command = under(adapter, command, tmp_path)
+            seen.append(
+                await seen_of(command, [(tool, filled(given, places)) for tool, given in calls])
+            )
     assert seen[0] == seen[1]
+
+
+# Those of published.toml: their adapters.
+PUBLISHED = {
+    **dict.fromkeys(("calculator", "shell", "arxiv"), "mcp1"),
+    **dict.fromkeys(("aws_docs", "excel", "markitdown", "pandoc"), "mcp"),
+    **dict.fromkeys(("motherduck", "wikipedia"), "fastmcp"),
+}
+NO_SUCH_TOOL = [("there is no such tool", {})]
+
+
+async def published(name: str, home: Path) -> tuple[list[str], dict[str, str]]:
+    """The Python, program and arguments of a published server, and its variables."""
+    program, *arguments = await asyncio.to_thread(peers.published, name)
+    python = str(Path(program).with_name("python"))
+    env = {**peers.PUBLISHED[name].get("env", {}), "HOME": str(home)}
+    return [python, program, *arguments], env
+
+
+@pytest.mark.parametrize("name", sampled(PUBLISHED))
+async def test_another_published_server_answers_as_without(name: str, tmp_path: Path) -> None:
+    command, env = await published(name, tmp_path)
+    options = {"env": env, "cwd": tmp_path}
+    stock = await seen_of(command, NO_SUCH_TOOL, **options)
+    assert len(stock) == 4 + peers.PUBLISHED[name]["tools"]
+    adapted = under(PUBLISHED[name], command, tmp_path)
+    assert await seen_of(adapted, NO_SUCH_TOOL, **options) == stock
+
+
+@pytest.mark.parametrize("name", sampled(["neo4j"]))
+async def test_an_older_generation_stays_stock(name: str, tmp_path: Path) -> None:
+    """A server on `mcp` 1.22 runs as it is, which one warning says."""
+    command, env = await published(name, tmp_path)
+    said: list[str] = []
+    options = {"env": env, "cwd": tmp_path}
+    stock = await seen_of(command, NO_SUCH_TOOL, **options)
+    python, *rest = command
+    env["PYTHONPATH"] = str(peers.ours(tmp_path))
+    module = [python, "-m", "wirespeed.adapters.mcp1", *rest]
+    assert await seen_of(module, NO_SUCH_TOOL, **options, stderr=said.append) == stock
+    told = [line for line in said if "wirespeed.adapters.mcp1" in line]
+    assert len(told) == 1
+    assert told[0].endswith("is for mcp 1.27 to before 2: mcp 1.22.0 stays as it is")
+
+
+CHANGED_FILES = """
+import base64, hashlib, importlib.metadata, json, sys
+
+changed = []
+files = importlib.metadata.files(sys.argv[1])
+for file in files:
+    if file.hash is not None:
+        digest = hashlib.new(file.hash.mode, file.locate().read_bytes()).digest()
+        if base64.urlsafe_b64encode(digest).decode().rstrip("=") != file.hash.value:
+            changed.append(str(file))
+print(json.dumps({"changed": changed, "files": sum(file.suffix == ".py" for file in files)}))
+"""
+
+
+@pytest.mark.parametrize("name", sampled(SERVERS))
+async def test_no_line_of_a_published_server_is_changed(name: str) -> None:
+    """Its files are those that its maintainers published."""
+    python = await asyncio.to_thread(peers.python, SERVERS[name][1])
+    found = await peers.report([python, "-c", CHANGED_FILES, f"mcp-server-{name}"])
+    assert found["files"] >= 2
+    assert found["changed"] == []
 
 
 @pytest.mark.parametrize("name", sampled(CLIENTS))
@@ -208,3 +333,51 @@ async def test_a_published_client_sees_what_it_saw(name: str, tmp_path: Path) ->
     adapted = under(adapter, client, tmp_path)
     assert await peers.report([*adapted, *server]) == stock
     assert await peers.report([*adapted, *under(adapter, server, tmp_path)]) == stock
+
+
+@contextlib.asynccontextmanager
+async def proxied(target: Stdio | Http) -> AsyncIterator[str]:
+    """The URL of our proxy before a server, for clients of both eras."""
+    backend = BackendConfig(target=target, name="it", start_timeout=pairings.START_SECONDS)
+    proxy = Proxy(ProxyConfig(backends=(backend,), listen=()))
+    listening: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+    serving = asyncio.create_task(
+        serve("http://127.0.0.1:0/mcp", proxy.services["it"], on_listening=listening.set_result)
+    )
+    await asyncio.wait([serving, listening], return_when=asyncio.FIRST_COMPLETED)
+    if serving.done():
+        serving.result()
+    try:
+        yield listening.result()[0]
+    finally:
+        serving.cancel()
+        await asyncio.wait([serving])
+
+
+@pytest.mark.parametrize("mode", ["legacy", "modern"])
+@pytest.mark.parametrize("adapter", sampled(PEERS))
+async def test_a_server_behind_our_proxy(adapter: str, mode: str, tmp_path: Path) -> None:
+    """What a client of each era sees is what it sees of the server without the adapter."""
+    server = await asyncio.to_thread(server_of, adapter)
+    seen = []
+    for command in (server, under(adapter, server, tmp_path)):
+        target = Stdio(command[0], command[1:], env=peers.environment())
+        async with proxied(target) as url:
+            seen.append(await Ours(url, mode).hold())
+    assert seen[0]["version"] == (pairings.MODERN if mode == "modern" else pairings.LATEST_LEGACY)
+    assert seen[0]["closing"]
+    assert seen[1] == seen[0]
+
+
+@pytest.mark.parametrize("mode", ["legacy", "modern"])
+async def test_fastmcp_behind_our_proxy(mode: Any, tmp_path: Path) -> None:
+    command = [*await asyncio.to_thread(checks_of, "fastmcp", tmp_path), "serve"]
+    target = Stdio(command[0], command[1:], env=peers.environment())
+    noted: list[Any] = []
+    async with proxied(target) as url, Client(url, era=mode) as client:
+        assert (client.protocol_version == pairings.MODERN) == (mode == "modern")
+        assert {"add", "steps"} <= {tool.name for tool in await client.list_tools()}
+        assert (await client.call_tool("add", {"a": 2, "b": 3})).text == "5"
+        await client.call_tool("steps", {"n": 2}, on_progress=lambda *values: noted.append(values))
+        assert (await client.call_tool("add", {"a": "x", "b": 3})).is_error
+    assert [values[0] for values in noted] == [0, 1]

@@ -1,19 +1,20 @@
 """FastMCP on our adapter: checks in one process, whose outcomes are printed as JSON.
 
-python fastmcp_checks.py    (under `wirespeed.adapters.fastmcp`)
+python fastmcp_checks.py [serve]    (under `wirespeed.adapters.fastmcp`)
+
+With ``serve`` its server is served on stdio instead.
 """
 
 import asyncio
-import json
 import sys
 import tempfile
-import traceback
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import fastmcp
+from check_report import report
 from fastmcp import Context, FastMCP
 from fastmcp.client.transports import PythonStdioTransport
 from opentelemetry import trace
@@ -187,23 +188,11 @@ async def uninstalled() -> None:
         await used(client)
 
 
-CHECKS = (urls, configuration, stdio, a_call_ends_with_the_session, auth_is_refused, spans,
-          uninstalled)  # fmt: skip
-
-
-async def main() -> dict[str, str]:
-    found = {}
-    for check in CHECKS:
-        try:
-            async with asyncio.timeout(60):
-                await check()
-        except BaseException:
-            found[check.__name__] = traceback.format_exc()[-3000:]
-        else:
-            found[check.__name__] = "passed"
-    return found
-
-
 if __name__ == "__main__":
-    report = json.dumps(asyncio.run(main()))
-    sys.stdout.write(report)
+    if sys.argv[1:] == ["serve"]:
+        server.run(show_banner=False)
+    else:
+        report(
+            *(urls, configuration, stdio, a_call_ends_with_the_session, auth_is_refused, spans),
+            uninstalled,
+        )

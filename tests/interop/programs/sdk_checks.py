@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import copy
 import datetime
+import functools
 import json
 import logging
 import os
@@ -15,10 +16,11 @@ import subprocess
 import sys
 import tempfile
 import unittest.mock
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import IO, Any
 
 import mcp
 import mcp.client.stdio
@@ -96,12 +98,15 @@ async def both_eras(target: Any, make: Any = Client) -> None:
 
 
 @contextlib.asynccontextmanager
-async def program(*arguments: str, adapted: bool = True) -> AsyncIterator[int]:
-    """The server's program over HTTP; yields its port."""
+async def program(way: str, log: IO[str] | None = None) -> AsyncIterator[int]:
+    """The server's program over HTTP, under the adapter; yields its port.
+
+    ``log``: The file that gets its log.
+    """
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    module = ["-m", "wirespeed.adapters.mcp"] if adapted else []
-    child = subprocess.Popen([sys.executable, *module, SERVER, *arguments, str(port)])
+    command = [sys.executable, "-m", "wirespeed.adapters.mcp", SERVER, way, str(port)]
+    child = subprocess.Popen(command, stderr=log)
     try:
         while child.poll() is None:
             with contextlib.suppress(OSError):
@@ -112,6 +117,35 @@ async def program(*arguments: str, adapted: bool = True) -> AsyncIterator[int]:
     finally:
         child.terminate()
         child.wait(20)
+
+
+@contextlib.asynccontextmanager
+async def listening(serve: Callable[..., Coroutine[Any, Any, None]]) -> AsyncIterator[str]:
+    """Serve in this process; yields the URL. ``serve`` is called with its ``on_listening``."""
+    told: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+    serving = asyncio.create_task(serve(on_listening=told.set_result))
+    await asyncio.wait((told, serving), return_when=asyncio.FIRST_COMPLETED)
+    if serving.done():
+        serving.result()
+    try:
+        yield told.result()[0]
+    finally:
+        serving.cancel()
+        await asyncio.wait((serving,))
+
+
+def served(server: Any, url: str, **options: Any) -> AbstractAsyncContextManager[str]:
+    """A server by `adapter.serve`; yields its URL."""
+    return listening(functools.partial(adapter.serve, server, url, **options))
+
+
+def run(*checks: Any) -> None:
+    """Run the check that the command line names."""
+    (check,) = (one for one in checks if one.__name__ == sys.argv[1])
+    outcome = check(*sys.argv[2:])
+    if outcome is not None:
+        asyncio.run(outcome)
+    print("ok")
 
 
 # -- checks --------------------------------------------------------------------------------------
@@ -178,8 +212,6 @@ async def clients() -> None:
 
 async def targets() -> None:
     """connect() and Client on targets; serve() at URLs."""
-    loop = asyncio.get_running_loop()
-    sys.path.insert(0, str(Path(SERVER).parent))
     from sdk_server import server
 
     path = {"PYTHONPATH": os.environ["PYTHONPATH"]}
@@ -196,24 +228,15 @@ async def targets() -> None:
             "ws://127.0.0.1:0/mcp",
             "http://127.0.0.1:0/mcp",
         ):
-            listening = loop.create_future()
-            serving = asyncio.create_task(
-                adapter.serve(server, url, on_listening=listening.set_result)
-            )
-            await asyncio.wait((listening, serving), return_when=asyncio.FIRST_COMPLETED)
-            if serving.done():
-                serving.result()
-            (place,) = listening.result()
-            async with wirespeed.Client(place) as ours:
-                assert (await ours.call_tool("echo", {"text": "a"})).text == "a"
-            await both_eras(place, adapter.Client)
-            if url.startswith("http"):
-                await both_eras(place)
-                async with Client(place) as stock:
-                    shown = await stock.call_tool("header", {"name": "mcp-method"})
-                    assert shown.content[0].text == "tools/call", shown
-            serving.cancel()
-            await asyncio.wait((serving,))
+            async with served(server, url) as place:
+                async with wirespeed.Client(place) as ours:
+                    assert (await ours.call_tool("echo", {"text": "a"})).text == "a"
+                await both_eras(place, adapter.Client)
+                if url.startswith("http"):
+                    await both_eras(place)
+                    async with Client(place) as stock:
+                        shown = await stock.call_tool("header", {"name": "mcp-method"})
+                        assert shown.content[0].text == "tools/call", shown
 
 
 async def over_http() -> None:
@@ -487,17 +510,7 @@ def clients_apart() -> None:
 
 
 if __name__ == "__main__":
-    check = {
-        "seams": seams,
-        "clients": clients,
-        "clients_apart": clients_apart,
-        "targets": targets,
-        "over_http": over_http,
-        "no_asyncio": no_asyncio,
-        "same_results": same_results,
-        "transcripts": transcripts,
-    }[sys.argv[1]]
-    outcome = check()
-    if outcome is not None:
-        asyncio.run(outcome)
-    print("ok")
+    run(
+        *(seams, clients, clients_apart, targets, over_http, no_asyncio, same_results),
+        transcripts,
+    )
