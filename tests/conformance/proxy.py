@@ -1,9 +1,10 @@
 """The server of the suite behind the proxy: what `run.py` runs the suite against once more.
 
-    python tests/conformance/proxy.py ISOLATION [URL]
+    python tests/conformance/proxy.py ISOLATION [URL | COMMAND [ARGUMENT …]]
     python tests/conformance/proxy.py shared http://127.0.0.1:3001/mcp
 
-Without a URL the server behind the proxy speaks stdio. Prints the URL of the proxy.
+Without a URL the server behind the proxy speaks stdio; by default it is `server.py`. Prints the URL
+of the proxy.
 """
 
 import asyncio
@@ -16,9 +17,10 @@ from wirespeed.proxy import BackendConfig, Proxy, ProxyConfig
 SERVER = Path(__file__).with_name("server.py")
 
 
-async def main(isolation: str, url: str | None) -> None:
-    program = Stdio(sys.executable, [str(SERVER), "stdio"], inherit_env=True)
-    target = Http(url) if url else program
+async def main(isolation: str, *behind: str) -> None:
+    command, *arguments = behind or (sys.executable, str(SERVER), "stdio")
+    program = Stdio(command, arguments, inherit_env=True)
+    target = Http(command) if command.startswith("http") else program
     backend = BackendConfig(target=target, name="everything", isolation=isolation)
     proxy = Proxy(ProxyConfig(backends=(backend,), listen=()))
     await serve(
@@ -30,4 +32,4 @@ async def main(isolation: str, url: str | None) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(sys.argv[1], sys.argv[2] if len(sys.argv) > 2 else None))
+    asyncio.run(main(*sys.argv[1:]))

@@ -28,7 +28,7 @@ import tomllib
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from fnmatch import fnmatch
 from functools import cache
@@ -172,12 +172,9 @@ def scenarios(side: str, column: str) -> list[str]:
 
 
 @contextmanager
-def our_server(faults: list[str], *program: str) -> Iterator[str]:
-    """The URL of our server, which is ended afterwards; what it logged as an error is a fault.
-
-    ``program``: Another one than that of the server, and its arguments.
-    """
-    script, *arguments = program or ("server.py", "http://127.0.0.1:0/mcp")
+def listening(command: list[str], faults: list[str] | None = None) -> Iterator[str]:
+    """The URL that a server prints. It is ended afterwards; how it ended, if not with status 0, and
+    what it logged as an error, are faults, unless nobody takes them."""
     with tempfile.TemporaryFile("w+") as log:
 
         def said() -> str:
@@ -185,7 +182,7 @@ def our_server(faults: list[str], *program: str) -> Iterator[str]:
             return log.read()
 
         child = subprocess.Popen(
-            [sys.executable, str(HERE / script), *arguments],
+            command,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=log,
@@ -195,7 +192,7 @@ def our_server(faults: list[str], *program: str) -> Iterator[str]:
             assert child.stdout is not None
             url = child.stdout.readline().strip()
             if not url:
-                raise SystemExit(f"our server does not listen:\n{said()}")
+                raise SystemExit(f"the server does not listen:\n{said()}")
             yield url
         finally:
             child.terminate()
@@ -204,8 +201,17 @@ def our_server(faults: list[str], *program: str) -> Iterator[str]:
             except subprocess.TimeoutExpired:
                 child.kill()
                 status = child.wait()
-        if status != 0 or "Traceback" in said():
-            faults.append(f"our server ended with status {status}, and said:\n{said()[-4000:]}")
+        if faults is not None and (status != 0 or "Traceback" in said()):
+            faults.append(f"the server ended with status {status}, and said:\n{said()[-4000:]}")
+
+
+def our_server(faults: list[str], *program: str) -> AbstractContextManager[str]:
+    """The URL of our server.
+
+    ``program``: Another one than that of the server, and its arguments.
+    """
+    script, *arguments = program or ("server.py", "http://127.0.0.1:0/mcp")
+    return listening([sys.executable, str(HERE / script), *arguments], faults)
 
 
 def proxied_run(url: str, column: str, folder: Path) -> Run:
