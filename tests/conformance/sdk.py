@@ -107,7 +107,7 @@ def main() -> int:
     run.suite()  # installed before threads ask for it
     python = peers.python("adapter2")
     (pin,) = (pin for pin in peers.PINS["python"]["adapter2"] if pin.startswith("mcp=="))
-    sources = peers.sources(pin)
+    sources = peers.sources(*pin.split("=="))
     pairs: dict[str, dict[str, run.Run]] = {name: {} for name in names}
     faults: list[str] = []
     with ExitStack() as stack:

@@ -131,26 +131,6 @@ def published(name: str) -> list[str]:
 
 
 @functools.cache
-def sources(pin: str) -> Path:
-    """The source distribution of a package of PyPI (``name==version``), unpacked: it has the tests
-    and examples that are not installed."""
-    name = pin.partition("==")[0]
-    download = [sys.executable, "-m", "pip", "--disable-pip-version-check", "download", "--quiet"]
-
-    def install(folder: Path) -> None:
-        folder.mkdir()
-        _run([*download, "--no-deps", "--no-binary", ":all:", "--dest", str(folder), pin])
-        (archive,) = folder.glob("*.tar.gz")
-        with tarfile.open(archive) as file:
-            file.extractall(folder, filter="data")
-        archive.unlink()
-
-    folder = _installed(f"sources-{name}", [pin], install)
-    (unpacked,) = (place for place in folder.iterdir() if place.is_dir())
-    return unpacked
-
-
-@functools.cache
 def debian() -> Path:
     """The folder with the files of Debian's packages, which are unpacked and not installed."""
     names: list[str] = PINS["debian"]["packages"]
