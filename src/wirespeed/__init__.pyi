@@ -20,6 +20,7 @@ from wirespeed.server.context import Context as Context
 from wirespeed.server.dependencies.provider import Depends as Depends
 from wirespeed.server.extensions import Extension as Extension
 from wirespeed.server.server import Server as Server
+from wirespeed.tool_search import ToolSearch as ToolSearch
 from wirespeed.transport.child.command import ProcessLimits as ProcessLimits
 from wirespeed.transport.child.command import Stdio as Stdio
 from wirespeed.transport.http.options import EventStore as EventStore

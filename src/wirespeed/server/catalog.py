@@ -197,6 +197,7 @@ class Catalog(Generic[T]):
         self.items: dict[str, T] = {}
         self.tags: dict[str, frozenset[str]] = {}
         self._entries: dict[str, Any] = {}
+        self.n_changes = 0
         self._kind = kind
         self._member = member
         self._fit = fit
@@ -258,7 +259,12 @@ class Catalog(Generic[T]):
         self._change()
         return item
 
+    def entries(self) -> list[tuple[str, Any]]:
+        """Return the entries by their keys, in their order."""
+        return list(self._entries.items())
+
     def _change(self) -> None:
+        self.n_changes += 1
         self._pages = {}
         self._report_change()
 

@@ -1,3 +1,5 @@
+from libc.stdint cimport uint64_t
+
 from wirespeed._core.envelope cimport Message
 from wirespeed._core.framing.http.head cimport HttpHead
 from wirespeed.server.requests.call cimport Call, Pipeline, Serving
@@ -13,8 +15,11 @@ cdef class ServerConnection(Serving):
     cdef public dict listens           # subscriptions/listen: request's id -> Subscription
     cdef readonly object changes       # what the client is told of: ChangeNotifier
     cdef public Pipeline through       # what every request passes first (middleware), or None
+    cdef public object search          # in place of the list of tools (`ServerToolSearch`), or None
+    cdef uint64_t expanded             # the last request that was called by a tool of the search
 
     cdef Call call_c(self, Message m)
+    cdef Message called_c(self, Message m)
     cdef int observe_c(self, Call call, Message m) except -1
     cdef int fail_c(self, Call call, Message m, object exc) except -1
     cdef int cancel_c(self, object request) except -1

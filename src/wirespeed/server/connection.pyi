@@ -6,11 +6,13 @@ from wirespeed._core.framing.base import Framer
 from wirespeed.server.requests.call import Pipeline, Serving
 from wirespeed.server.service import McpService
 from wirespeed.server.subscriptions import ChangeNotifier, ListenStream
+from wirespeed.server.tool_search import ServerToolSearch
 from wirespeed.transport.taskpool import TaskPool
 
 @final
 class ServerConnection(Serving):
     through: Pipeline | None
+    search: ServerToolSearch | None
     listens: dict[bytes, ListenStream]
     def __init__(
         self,

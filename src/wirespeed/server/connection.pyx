@@ -29,6 +29,7 @@ from wirespeed.server.requests.params cimport check_envelope_c, has_other_params
 from wirespeed.server.tools.tool cimport INLINE, Tool
 from wirespeed.transport.taskpool cimport TaskPool
 
+from wirespeed._core.envelope import parse
 from wirespeed.errors import ProtocolError, shortened
 from wirespeed.peer.connection import FAREWELL
 from wirespeed.protocol import codes
@@ -63,20 +64,30 @@ cdef class ServerConnection(Serving):
         self.listens = self.changes.listens
         self.through = service.middleware.chain
         self.state = methods.State()
+        self.search = service.tool_search
 
     # -- what the link tells -------------------------------------------------------------------
 
     cdef int take_c(self, Message m) except -1:
         cdef Call call = None
         cdef HttpHead head
+        cdef Message given = m
+        cdef object fault = None
         try:
             if m.kind_c == REQUEST:
+                if self.search is not None and method_is(m, b'"tools/call"', "tools/call"):
+                    try:
+                        m = self.called_c(m)
+                    except ProtocolError as exc:
+                        fault = exc
                 call = self.call_c(m)
                 if self.observer is not None:
                     self.observe_c(call, m)
                 head = self.head_of_c(m)
                 if head is not None:
-                    self.check_http_c(call, m, head)
+                    self.check_http_c(call, given, head)
+                if fault is not None:
+                    raise fault
                 if self.through is not None:
                     self.through.run_c(call)
                 else:
@@ -93,6 +104,24 @@ cdef class ServerConnection(Serving):
         except Exception as exc:
             self.fail_c(call, m, exc)
         return 0
+
+    cdef Message called_c(self, Message m):
+        """The call that a call by a tool of the search stands for; any other as it is.
+        ProtocolError: it names no tool."""
+        cdef Span s = span_of(m, WS_NAME)
+        cdef bytes name = (<const char *> s.p)[:s.n]
+        cdef Message called
+        if name not in self.search.names and b"\\" not in name:
+            return m
+        if m.text_c(WS_NAME) != self.search.config.call_name:
+            return m
+        params = self.search.config.called(m.params)
+        called = parse(
+            b'{"jsonrpc":"2.0","id":%b,"method":"tools/call","params":%b}' % (m.raw_id, params),
+            max_depth=1024,
+        )
+        called.ref = self.expanded = m.ref
+        return called
 
     cdef int fail_c(self, Call call, Message m, object exc) except -1:
         """Answer a request that failed before its handler ran. ``call`` is None for other
@@ -305,7 +334,10 @@ cdef class ServerConnection(Serving):
             if s.p[0] != c'{':
                 raise ProtocolError(codes.INVALID_PARAMS, "params.arguments must be an object")
             arguments = Lease.of(m.slab, s.p, s.n)
-        if tool.header_params is not None and call.modern and self.through is None:
+        if (
+            tool.header_params is not None and call.modern and self.through is None
+            and self.expanded != m.ref     # a call by a tool of the search has no such fields
+        ):
             head = self.head_of_c(m)
             if head is not None:
                 check_params_c(head, tool.header_params, arguments)

@@ -209,6 +209,8 @@ def tools_list(call: Call, message: Message) -> Body:
     """server/tools, "Listing Tools": pre-encoded pages; the cursor needs no connection state."""
     service = call.connection.service
     shows = service.visibility.of("tools", call)
+    if service.tool_search is not None:
+        shows = service.tool_search.listed(shows)
     return service.tools.page(call.revision, cursor_of(message), shows)
 
 

@@ -152,8 +152,13 @@ class Mount:
         return {
             inner: show_as(prefix, item)
             for inner, item in list(items.items())
-            if inner not in shown
+            if inner not in shown and not (name == "tools" and self._is_of_search(inner))
         }
+
+    def _is_of_search(self, tool: str) -> bool:
+        """Whether a tool of the mounted server searches its own list: that is not shown here."""
+        search = self.inner.tool_search
+        return search is not None and search.config.is_own(tool)
 
     def _hide(self, name: str, shown: Shown) -> None:
         key, _, item = shown

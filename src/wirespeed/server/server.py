@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from wirespeed.server.tools.signature import Extra
     from wirespeed.server.tools.tool import Tool
     from wirespeed.tasks.store import TaskStore
+    from wirespeed.tool_search import ToolSearch
     from wirespeed.transport.http.asgi import AsgiApp
     from wirespeed.transport.options import AsgiOptions, RunOptions, ServeOptions
 
@@ -602,6 +603,25 @@ class Server:
     def enable(self, *, tags: Iterable[str] = (), names: Iterable[str] = ()) -> None:
         """Show what `disable` hid."""
         self._service.show(True, tags, names)
+
+    def use_tool_search(self, search: ToolSearch | None = None) -> None:
+        """Show clients a search in place of a long list of tools: `wirespeed.ToolSearch`.
+
+        >>> server.use_tool_search(ToolSearch(visible=("status",)))
+
+        ``tools/list`` has the tools that are ``visible``, ``search_tools`` and ``call_tool``. A
+        search finds what the client may see. A call by ``call_tool`` passes middleware, scopes,
+        filters, limits and observers as a call of the tool itself does.
+
+        Raises:
+            ValueError: There is a tool of one of the two names.
+            RuntimeError: There is a search already.
+        """
+        from wirespeed.server.tool_search import ServerToolSearch  # most servers have none
+        from wirespeed.tool_search import ToolSearch
+
+        found = ServerToolSearch(self._service, search or ToolSearch())
+        self._service.use_tool_search(found)
 
     # -- mounting --------------------------------------------------------------------------------
 

@@ -104,6 +104,7 @@ class McpService(HttpService):
         life: Its life on the event loop that serves it; None while nothing does.
         connections: Its clients at this moment.
         auth: Which access tokens clients must bring; None: the listener decides.
+        tool_search: The search in place of the list of tools; None: clients list all.
     """
 
     def __init__(
@@ -146,6 +147,7 @@ class McpService(HttpService):
         self.extensions = ExtensionCatalog(discovery)
         self.tasks = Tasks(discovery, self.extensions)
         self.tools = ToolCatalog(self, self.tasks, extra=extra, coerce=coerce)
+        self.tool_search: Any = None
         self.resources = ResourceCatalog(self, self.visibility)
         self.prompts = PromptCatalog(self)
         self.roots = RootsListeners(
@@ -199,6 +201,21 @@ class McpService(HttpService):
             self.list_changed(kind)
         for mount in self.mounts.elsewhere:
             mount.outer._seen_changed(kinds)
+
+    def use_tool_search(self, search: Any) -> None:
+        """Have a search in place of the list of tools, a `ServerToolSearch`. RuntimeError: there is
+        one already."""
+        if self.tool_search is not None:
+            raise RuntimeError(f"{self!r} has a search for its tools already")
+        self.tool_search = search  # mounts must not show its tools
+        try:
+            search.register()
+        except ValueError:
+            self.tool_search = None
+            raise
+        for connection in list(self.connections):
+            connection.search = self.tool_search
+        self.list_changed("tools")
 
     def enable(self, feature: str) -> None:
         """Offer "prompts", "resources" or "completions" from now on, here and where this server is
