@@ -9,12 +9,14 @@ from wirespeed.auth.client.client_credentials import ClientCredentials as Client
 from wirespeed.auth.client.jwt_bearer import EnterpriseManaged as EnterpriseManaged
 from wirespeed.auth.client.jwt_bearer import JwtBearer as JwtBearer
 from wirespeed.auth.client.oauth import OAuth as OAuth
+from wirespeed.auth.client.sealed_storage import SealedStorage as SealedStorage
 from wirespeed.auth.client.session import Authorization as Authorization
 from wirespeed.auth.client.session import AuthorizationSession as AuthorizationSession
 from wirespeed.auth.client.storage import FileStorage as FileStorage
 from wirespeed.auth.client.storage import KeyringStorage as KeyringStorage
 from wirespeed.auth.client.storage import MemoryStorage as MemoryStorage
 from wirespeed.auth.client.storage import TokenStorage as TokenStorage
+from wirespeed.auth.client.token_exchange import TokenExchange as TokenExchange
 from wirespeed.auth.resource_server import ResourceServer as ResourceServer
 from wirespeed.auth.verifiers.introspection import IntrospectionVerifier as IntrospectionVerifier
 from wirespeed.auth.verifiers.jwt import JwtVerifier as JwtVerifier

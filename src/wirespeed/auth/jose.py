@@ -3,13 +3,14 @@ a second to load."""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 try:
-    from joserfc import jws
+    from joserfc import jwe, jws
     from joserfc.errors import JoseError
-    from joserfc.jwk import JWKRegistry, import_key
+    from joserfc.jwk import JWKRegistry, OctKey, import_key
     from joserfc.util import urlsafe_b64decode
 except ImportError as exc:
     raise ModuleNotFoundError(
@@ -159,3 +160,27 @@ def sign(header: dict[str, Any], payload: bytes, key: Key) -> str:
         return jws.serialize_compact(header, payload, key, registry=_Registry([header["alg"]], 0))
     except (JoseError, TypeError) as exc:
         raise ValueError(f"the key does not fit {header['alg']}: {type(exc).__name__}") from None
+
+
+def seal(text: str, key: bytes, place: str) -> str:
+    """Return a text that only the key opens, and only for a place (RFC 7516): AES-256-GCM."""
+    header = {"alg": "dir", "enc": "A256GCM", "sub": _digest(place)}
+    return jwe.encrypt_compact(header, text.encode(), OctKey.import_key(key), registry=_SEALS)
+
+
+def unseal(sealed: str, key: bytes, place: str) -> str | None:
+    """Return the text; None: the key does not open it, or it is of another place."""
+    try:
+        found = jwe.decrypt_compact(sealed, OctKey.import_key(key), registry=_SEALS)
+    except (JoseError, ValueError, TypeError):
+        return None
+    if found.headers().get("sub") != _digest(place) or found.plaintext is None:
+        return None
+    return found.plaintext.decode()
+
+
+def _digest(place: str) -> str:
+    return hashlib.sha256(place.encode()).hexdigest()
+
+
+_SEALS = jwe.JWERegistry(algorithms=["dir", "A256GCM"], strict_check_header=False)

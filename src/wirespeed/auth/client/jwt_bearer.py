@@ -95,7 +95,7 @@ class EnterpriseManaged(MachineGrant):
             that returns it, or an awaitable of it; the function gets the issuer of the MCP server's
             authorization server, and is called for each exchange.
         identity_type: What ``identity`` is: ``id_token``, ``refresh_token`` or ``saml2`` (RFC 8693
-            section 3).
+            section 3); or ``access_token``, where the provider exchanges one, too.
         idp: The issuer of the identity provider, whose metadata names its token endpoint.
         idp_token_endpoint: Its token endpoint, in place of its metadata.
         idp_client_id: The name of the client at the identity provider.
@@ -120,9 +120,10 @@ class EnterpriseManaged(MachineGrant):
         super().__init__(client_id, client_secret, **options)
         if (idp is None) == (idp_token_endpoint is None):
             raise ValueError("name the identity provider by idp or by idp_token_endpoint")
-        if identity_type not in ("id_token", "refresh_token", "saml2"):
+        if identity_type not in ("id_token", "refresh_token", "saml2", "access_token"):
             raise ValueError(
-                f"identity_type is id_token, refresh_token or saml2, not {identity_type!r}"
+                "identity_type is id_token, refresh_token, saml2 or access_token, not "
+                f"{identity_type!r}"
             )
         self._identity = identity
         self._identity_type = identity_type
