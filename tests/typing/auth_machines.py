@@ -5,7 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 from wirespeed import Client
-from wirespeed.auth import ClientCredentials, EnterpriseManaged, JwtBearer, MemoryStorage
+from wirespeed.auth import (
+    ClientCredentials,
+    EnterpriseManaged,
+    JwtBearer,
+    MemoryStorage,
+    SealedStorage,
+    TokenExchange,
+)
 
 TOKEN = Path("/var/run/secrets/tokens/mcp")
 
@@ -39,6 +46,13 @@ async def machines() -> None:
         idp_client_secret="0ther",
         storage=MemoryStorage(),
     )
-    for auth in (secret, key, workload, person):
+    user = TokenExchange(
+        "app",
+        "s3cret",
+        subject=signed_in,
+        audience="bank",
+        storage=SealedStorage(MemoryStorage(), "a key of at least thirty-two characters"),
+    )
+    for auth in (secret, key, workload, person, user):
         async with Client("https://mcp.example.com/mcp", auth=auth) as client:
             await client.list_tools()

@@ -6,7 +6,17 @@ import asyncio
 from typing import Any, Literal, assert_type
 
 import wirespeed
-from wirespeed import Client, Http, HttpOptions, ProcessLimits, Server, Stdio, core, transport
+from wirespeed import (
+    Client,
+    Http,
+    HttpOptions,
+    ProcessLimits,
+    Server,
+    Stdio,
+    ToolSearch,
+    core,
+    transport,
+)
 from wirespeed.core import (
     ABI,
     POINTS,
@@ -46,6 +56,10 @@ from wirespeed.proxy import (
     Changes,
     FlowConfig,
     HealthConfig,
+    HookCall,
+    HookConfig,
+    HookRefusal,
+    IdentityConfig,
     IntrospectionConfig,
     ListenConfig,
     Mirror,
@@ -202,6 +216,13 @@ def instrumented() -> None:
 
 
 async def proxied() -> None:
+    async def check(call: HookCall) -> dict[str, Any] | None:
+        assert_type(call.tool, str)
+        assert_type(call.principal, str | None)
+        if not call.arguments:
+            raise HookRefusal("it needs arguments")
+        return {**call.arguments, "safe": True}
+
     tools = ToolsConfig(allow=("get_*",), rename={"get_time": "time"})
     flow = FlowConfig(max_in_flight=8, max_in_flight_per_client=2, tools={"crawl_*": 1})
     assert_type(flow.is_on, bool)
@@ -219,10 +240,17 @@ async def proxied() -> None:
         idle_timeout=600,
         ask=True,
         lite=("get_time",),
+        tool_search=ToolSearch(visible=("get_time",)),
+        hooks=(HookConfig(tools=("get_*",), function=check, on_failure="pass"),),
+        cache_lists=False,
+    )
+    bank = BackendConfig(
+        target=Http("https://bank.example.com/mcp"),
+        identity=IdentityConfig(type="header", file="/run/keys/{principal}"),
     )
     assert_type(backend.lite_paths, dict[str, str])
     config = ProxyConfig(
-        backends=(backend,),
+        backends=(backend, bank),
         listen=("ws://127.0.0.1:0/mcp",),
         shutdown_grace=1.0,
         rate=RateConfig(requests=10, burst=20),

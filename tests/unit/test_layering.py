@@ -37,7 +37,7 @@ core
 schema
 transport
 database
-peer merging
+peer merging tool_search
 tasks
 auth
 server client
@@ -149,6 +149,7 @@ INSIDE = {
         mounting
         service
         context
+        tool_search
         server
     """,
     "config": """
@@ -188,23 +189,27 @@ INSIDE = {
     "proxy": """
         backend_config
         config
-        own_requests trace_context flow.turns
+        own_requests trace_context flow.turns breakdown
         affinity
         side
         binding
-        upstream_side
+        upstream_side downstream_side
         upstream
         downstream
+        meta_tools hooks
         flow
+        list_cache
         supervision
         operation.meter
+        identity
         isolation
         access
         translation
         merge
         operation
         lite
-        service mirror file
+        service mirror file_keys
+        file
         reload
         listening
         proxy

@@ -23,7 +23,8 @@ PLACES = {
     "ServerConnection": "server/connection.pxd",
     "Endpoint": "transport/link.pxd",
     "SessionLink": "peer/http/sessions.pxd:SessionLink",
-    "Downstream": "proxy/side.pxd:Side proxy/downstream.py:Downstream",
+    "Downstream": "proxy/side.pxd:Side proxy/downstream_side.pxd:DownstreamSide "
+    "proxy/downstream.py:Downstream",
     "MergedClient": "proxy/merge/client.py:MergedClient",
     "Member": "proxy/merge/member.py:Member",
     "MergedCatalog": "proxy/merge/catalog.py:MergedCatalog",

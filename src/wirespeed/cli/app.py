@@ -218,6 +218,11 @@ cli.add_command(dev)
 )
 @click.option("--check", is_flag=True, help="Check FILE, and do not serve.")
 @click.option(
+    "--catalog",
+    is_flag=True,
+    help="With --check: start the servers, and say how many tokens their lists of tools take.",
+)
+@click.option(
     "--isolation",
     type=click.Choice(("auto", "session", "shared", "pool")),
     help="auto (default): session for clients of revisions up to 2025-11-25, pool for requests of "
@@ -244,6 +249,7 @@ def proxy(
     urls: tuple[str, ...],
     file: str | None,
     check: bool,
+    catalog: bool,
     isolation: Any,
     admin: str | None,
     admin_token_file: str | None,
@@ -265,6 +271,7 @@ def proxy(
         urls,
         file=file,
         check=check,
+        catalog=catalog,
         isolation=isolation,
         admin=admin,
         admin_token_file=admin_token_file,

@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from wirespeed.cli import credentials
 from wirespeed.cli.failures import Exit, Failure, complain, usage
 from wirespeed.cli.observability import LAST_SPANS, traced
@@ -23,12 +25,13 @@ from wirespeed.cli.serve import (
     set_up_log,
     show_access_log,
 )
-from wirespeed.errors import ConfigError
+from wirespeed.errors import ConfigError, WirespeedError
 from wirespeed.proxy.config import ListenConfig
 from wirespeed.transport.signals import FileWatch
 
 if TYPE_CHECKING:
     from wirespeed.cli.observability import SpanExporter
+    from wirespeed.client.results.features import ToolInfo
     from wirespeed.proxy import Proxy
     from wirespeed.proxy.backend_config import BackendConfig, Isolation
     from wirespeed.proxy.config import ProxyConfig
@@ -50,6 +53,7 @@ def run_proxy(
     *,
     file: str | None,
     check: bool,
+    catalog: bool = False,
     isolation: Isolation | None,
     admin: str | None,
     admin_token_file: str | None,
@@ -60,14 +64,17 @@ def run_proxy(
 ) -> int:
     """Serve until the client leaves, or the process is told to end.
 
-    ``file``: The configuration, in place of ``command``. ``check``: only check it. ``admin``: the
-    URL of the admin listener. ``tracing``: make spans, whatever the file says.
+    ``file``: The configuration, in place of ``command``. ``check``: only check it. ``catalog``: and
+    say what its lists of tools take. ``admin``: the URL of the admin listener. ``tracing``: make
+    spans, whatever the file says.
     Failure (2 or 3), ConfigError: the command line or the file is wrong, or the server cannot be
     started.
     """
     from wirespeed.proxy import Proxy
 
     set_up_log(log_level, log_format)
+    if catalog and not check:
+        raise usage("--catalog goes with --check")
     for variable in (credentials.ENVIRONMENT, TOKEN):
         credentials.taken(variable)  # servers must not inherit it, whether it is used or not
 
@@ -136,6 +143,11 @@ def run_proxy(
     plain = tuple(one for one in config.listen if isinstance(one, str))
     places = places_of(plain, settings, option) if plain or not configured else []
     if checking is not None:
+        if catalog:
+            from wirespeed.transport.loop import run
+
+            for line in run(_catalog(config, checking)):
+                complain(line, level="note")
         return checking.end(config.backends)
     observer.serves(proxy, places, _traced(trace_option, proxy) if config.tracing else None)
     if places or configured:
@@ -172,6 +184,58 @@ def run_proxy(
 
         run(observer.serve())
     return 0
+
+
+async def _catalog(config: ProxyConfig, checking: _Check) -> list[str]:
+    """Start the servers, and return what their lists of tools take, a line each. Those that cannot
+    be asked are faults."""
+    from wirespeed import Client
+    from wirespeed.proxy.merge.lists import ShownNames
+    from wirespeed.tool_search import tokens_of
+
+    lines: list[str] = []
+    sizes: dict[str, int] = {}
+    several = len(config.backends) > 1
+    for one in config.backends:
+        if one.protocol != "mcp":
+            continue
+        names = ShownNames(one)
+        try:
+            async with Client(one.target, handshake_timeout=one.start_timeout) as client:
+                tools = await client.list_tools()
+        except WirespeedError as exc:
+            why = str(exc).partition("\n")[0]
+            checking.found(one.name, f"{one.name}: its tools cannot be listed: {why}")
+            continue
+        found = {}
+        for tool in tools:
+            shown = names.shown("tools", tool.name)
+            if shown is not None:
+                name = shown if several else tool.name
+                entry = {"description": one.tools.describe.get(tool.name, tool.description)}
+                found[name] = _size_of(tool, name=name, **entry)
+        lines.append(_takes(one.name, len(found), sum(found.values())))
+        sizes |= found
+    if several:
+        lines.append(_takes("all servers", len(sizes), sum(sizes.values())))
+    if (search := config.tool_search) is not None:
+        own = sum(len(msgspec.json.encode(entry)) for entry in search.entries())
+        shown_sizes = [size for name, size in sizes.items() if search.shows(name)]
+        tokens = tokens_of(own + sum(shown_sizes))
+        lines.append(f"with toolSearch: {2 + len(shown_sizes)} tools, about {tokens:,} tokens")
+    return lines
+
+
+def _size_of(tool: ToolInfo, **changed: Any) -> int:
+    """The bytes of a tool in a list, with other members."""
+    entry = {**msgspec.to_builtins(tool), **changed}
+    return len(msgspec.json.encode({k: v for k, v in entry.items() if v is not None}))
+
+
+def _takes(name: str, n: int, n_bytes: int) -> str:
+    from wirespeed.tool_search import tokens_of
+
+    return f"{name}: {n} tool{'s' * (n != 1)}, about {tokens_of(n_bytes):,} tokens in a list"
 
 
 class _Check:

@@ -3,6 +3,7 @@ values of the configuration share."""
 
 from __future__ import annotations
 
+import math
 import re
 import types
 from collections.abc import Mapping, Sequence
@@ -21,10 +22,13 @@ from typing import (
 )
 
 from wirespeed._exports import set_public_home
+from wirespeed.auth.fetch import named_url
 from wirespeed.client.connection.handshake import SILENCE
 from wirespeed.merging import prefix_of
+from wirespeed.tool_search import ToolSearch
 from wirespeed.transport.address import quote_path
 from wirespeed.transport.backoff import Backoff
+from wirespeed.transport.options import HANDSHAKE, check_headers, is_token
 
 if TYPE_CHECKING:
     from wirespeed.client.targets import Http, Socket, WebSocket
@@ -146,6 +150,153 @@ class RateConfig:
             raise ValueError("burst must be at least 1")
         if self.burst == 0:
             object.__setattr__(self, "burst", max(1, int(self.requests)))
+
+
+# Characters of the shortest key that seals logins.
+MIN_KEY = 32
+
+HookPhase: TypeAlias = Literal["before", "after"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class HookConfig:
+    """A hook: what the calls of some tools pass. It allows a call, refuses it or edits its
+    arguments, and it lets the result pass or edits that. All other calls are not held.
+
+    Attributes:
+        tools: Globs of the server's names of the tools.
+        url: An HTTP service that is asked by POST, ``https://``, or ``http://`` at this machine.
+        function: In place of the service: an object with ``before(call)`` and
+            ``after(call, result)``, or one of these, or a function that is ``before``. ``call`` is
+            a `wirespeed.proxy.HookCall`. None lets pass, a dict stands in the place of the
+            arguments or the result, and `wirespeed.proxy.HookRefusal` refuses. Coroutine functions
+            run on the event loop, others in a thread.
+        phases: When it is asked.
+        token: What the service gets as a bearer token.
+        timeout: Seconds that it has in each phase.
+        on_failure: What becomes of a call whose hook fails or is late: ``"refuse"`` or ``"pass"``.
+    """
+
+    tools: tuple[str, ...]
+    url: str | None = None
+    function: object = field(default=None, repr=False)
+    phases: tuple[HookPhase, ...] = ("before", "after")
+    token: str | None = field(default=None, repr=False)
+    timeout: float = 5.0
+    on_failure: Literal["refuse", "pass"] = "refuse"
+
+    def __post_init__(self) -> None:
+        check_types(self)
+        if not self.tools:
+            raise ValueError("a hook has tools: globs of their names")
+        if (self.url is None) == (self.function is None):
+            raise ValueError("a hook is either a service (url) or a function")
+        if self.url is not None:
+            named_url(self.url)
+        if self.token is not None and (self.url is None or not is_token(self.token)):
+            raise ValueError("a token of printable ASCII characters goes with a url")
+        if not 0 < self.timeout < math.inf:
+            raise ValueError("timeout is seconds above 0")
+        if not self.phases or not {"before", "after"}.issuperset(self.phases):
+            raise ValueError('phases are "before" and "after"')
+        if self.on_failure not in ("refuse", "pass"):
+            raise ValueError(f'on_failure is "refuse" or "pass", not {self.on_failure!r}')
+        has = [callable(getattr(self.function, name, None)) for name in ("before", "after")]
+        if self.function is not None and not (callable(self.function) or any(has)):
+            raise ValueError("a function is callable, or has before or after")
+
+    def fits(self, tool: str) -> bool:
+        """Whether the calls of a tool pass it."""
+        return any(fnmatchcase(tool, glob) for glob in self.tools)
+
+
+IdentityType: TypeAlias = Literal["exchange", "enterprise", "login", "header"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class IdentityConfig:
+    """The identity of each principal at a server elsewhere: the server sees the user, and never the
+    token with which the user came to the proxy. Each principal has connections of its own.
+
+    Attributes:
+        type: ``"exchange"``: the user's access token is exchanged at the server's authorization
+            server (RFC 8693). ``"enterprise"``: the organization's identity provider exchanges it
+            for a grant, and the server's authorization server that for a token (ID-JAG).
+            ``"login"``: the user logs in once, by a link. ``"header"``: a value of each user's own,
+            from a file or a function.
+        client_id, client_secret: The proxy at the server's authorization server. Without an id it
+            registers itself, for ``"login"`` alone.
+        issuer: That authorization server. No other one gets a token.
+        scopes: What to ask for; by default what the server demands.
+        audience: The server's name there, for ``"exchange"``, besides its URL.
+        idp: The issuer of the identity provider, for ``"enterprise"``.
+        idp_client_id, idp_client_secret: The proxy there.
+        redirect_uri: Where users come back after a login: a URL at a listener of the proxy, as
+            browsers reach it. Its path is served at each listener over HTTP. The link of a login is
+            there, too.
+        keys: Seal the logins that are stored, at least 32 characters each; the first one seals.
+        folder: Where they are stored.
+        header: The name of the header field, for ``"header"``. ``"Authorization"`` gets
+            ``Bearer`` before the value.
+        file: The file with the value; ``{principal}`` in it is the name of the principal.
+        credential: In place of a file: a function of the name of a principal, that returns the
+            value, or an awaitable of it.
+        refresh: Seconds after which the value is read again.
+        max_principals: The principals with connections at once.
+        idle_timeout: Seconds without a client after which those of a principal are closed.
+        allow_private: Metadata may lead to private addresses, although the server has a public one.
+    """
+
+    type: IdentityType
+    client_id: str | None = None
+    client_secret: str | None = field(default=None, repr=False)
+    issuer: str | None = None
+    scopes: tuple[str, ...] = ()
+    audience: str | None = None
+    idp: str | None = None
+    idp_client_id: str = ""
+    idp_client_secret: str | None = field(default=None, repr=False)
+    redirect_uri: str | None = None
+    keys: tuple[str, ...] = field(default=(), repr=False)
+    folder: str | None = None
+    header: str = "Authorization"
+    file: str | None = None
+    credential: object = field(default=None, repr=False)
+    refresh: float = 60.0
+    max_principals: int = 256
+    idle_timeout: float = 300.0
+    allow_private: bool = False
+
+    def __post_init__(self) -> None:
+        check_types(self)
+        if self.type not in get_args(IdentityType):
+            raise ValueError(f"type is one of {', '.join(get_args(IdentityType))}")
+        needed = {
+            "exchange": ("client_id", "issuer"),
+            "enterprise": ("client_id", "issuer", "idp"),
+            "login": ("redirect_uri", "keys", "folder"),
+            "header": (),
+        }[self.type]
+        for name in needed:
+            if not getattr(self, name):
+                raise ValueError(f'the type "{self.type}" needs {name}')
+        if self.type == "header":
+            if (self.file is None) == (self.credential is None):
+                raise ValueError('the type "header" has either a file or a credential')
+            if self.file is not None and "{principal}" not in self.file:
+                raise ValueError("the file of a value has {principal} in its path")
+            check_headers({self.header: "x"}, HANDSHAKE)
+        if self.credential is not None and not callable(self.credential):
+            raise ValueError("a credential is a function of the name of a principal")
+        if any(len(key) < MIN_KEY for key in self.keys):
+            raise ValueError(f"a key has at least {MIN_KEY} characters")
+        for name in ("issuer", "idp", "redirect_uri"):
+            url = getattr(self, name)
+            if url is not None:
+                named_url(url)
+        for name in ("refresh", "max_principals", "idle_timeout"):
+            if getattr(self, name) <= 0:
+                raise ValueError(f"{name} must be above 0")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -301,6 +452,16 @@ class BackendConfig:
         required: Whether the proxy is not ready, by ``/readyz``, while the server is not.
         lite: Its tools that clients of LiteMCP may use, by the server's names: each at
             ``/lite/``, the name of the server, ``/`` and its own, where URLs have paths.
+        tool_search: A search in place of the list of its tools, at its own endpoint. None: where it
+            is the only server, that of the proxy.
+        hooks: What calls of some of its tools pass, in this order.
+        identity: The identity of each principal at a server over HTTP or WebSocket. None: the
+            server sees the proxy. With isolation ``"auto"`` or ``"shared"`` all clients of a
+            principal share a connection.
+        cache_lists: Whether lists of a server that clients share are kept: those of a server of a
+            legacy era until it says that they have changed, where it says so over a connection of
+            its own; those of 2026-07-28 for as long as it says, for each principal where it calls
+            them private.
     """
 
     target: Stdio | Http | WebSocket | Socket | Server
@@ -326,6 +487,10 @@ class BackendConfig:
     flow: FlowConfig = field(default_factory=FlowConfig)
     required: bool = True
     lite: tuple[str, ...] = ()
+    tool_search: ToolSearch | None = None
+    hooks: tuple[HookConfig, ...] = ()
+    identity: IdentityConfig | None = None
+    cache_lists: bool = True
 
     delays = DELAYS
 
@@ -357,6 +522,8 @@ class BackendConfig:
             raise ValueError(f'era is "auto", "legacy" or "modern", not {self.era!r}')
         if not PREFIX.fullmatch(self.shown_prefix):
             raise ValueError(f"a prefix has letters, digits and _.-, not {self.prefix!r}")
+        if self.identity is not None:
+            self._check_identity()
         for tool in self.lite:
             if not LITE.fullmatch(tool) or not {"", ".", ".."}.isdisjoint(tool.split("/")):
                 raise ValueError(f"the name of the tool cannot be a part of a URL: {tool!r}")
@@ -364,6 +531,23 @@ class BackendConfig:
                 raise ValueError(f"a tool for clients of LiteMCP is not allowed: {tool}")
         if len(set(self.lite)) < len(self.lite):
             raise ValueError("a tool for clients of LiteMCP is named twice")
+
+    def _check_identity(self) -> None:
+        from wirespeed.client.targets import Http, WebSocket
+
+        if not isinstance(self.target, Http | WebSocket) or self.protocol != "mcp":
+            raise ValueError("identity is for servers over HTTP and WebSocket")
+        if self.isolation == "session":
+            raise ValueError('with identity, isolation is "auto", "shared" or "pool"')
+        if own := _credentials_of(self.target):
+            raise ValueError(f"identity and {own[0]} of the server say different things")
+
+
+def _credentials_of(target: Any) -> list[str]:
+    """The credentials of a target, by their names."""
+    names = [name for name in ("auth", "token") if getattr(target, name, None) is not None]
+    named = (name.lower() for name in getattr(target, "headers", None) or ())
+    return [*names, *(["headers"] if "authorization" in named else [])]
 
 
 def check_types(config: Any) -> None:

@@ -9,10 +9,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Literal, TypeAlias, get_args
+from urllib.parse import urlsplit
 
 from wirespeed._exports import set_public_home
 from wirespeed.limits import Limits
 from wirespeed.proxy.backend_config import NAME, BackendConfig, RateConfig, ToolRules, check_types
+from wirespeed.tool_search import ToolSearch
 from wirespeed.transport.address import parse
 from wirespeed.transport.http.options import check_name, default_name
 from wirespeed.transport.options import is_token
@@ -149,7 +151,9 @@ class AuthorizationConfig:
             raise ValueError("give either jwksUrl or introspection")
 
 
-AuditEvent: TypeAlias = Literal["call", "read", "prompt", "refusal", "session", "reload"]
+AuditEvent: TypeAlias = Literal[
+    "call", "read", "prompt", "refusal", "session", "reload", "identity"
+]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -159,11 +163,12 @@ class AuditConfig:
     Attributes:
         to: ``"stderr"``, or the path of a file.
         events: What is noted: calls of tools, resources that were read, prompts that were got,
-            clients that were not let in, sessions and connections, reloads.
+            clients that were not let in, sessions and connections, reloads, credentials of
+            principals at servers.
     """
 
     to: str
-    events: tuple[AuditEvent, ...] = ("call", "refusal")
+    events: tuple[AuditEvent, ...] = ("call", "refusal", "identity")
 
     def __post_init__(self) -> None:
         check_types(self)
@@ -225,6 +230,7 @@ class ProxyConfig:
         name: The name of the proxy among others: session ids begin with it, so that a load balancer
             finds the proxy of a session, and metrics and the audit log have it. At most 64 letters,
             digits, ``-`` and ``_``. None makes one of the host's name and ``listen``.
+        tool_search: A search in place of the list of tools, at the endpoint of all servers.
         tracing: Whether ``wirespeed proxy`` makes spans of requests with OpenTelemetry, as the
             variables of its environment say. In Python, call `wirespeed.ext.otel.instrument`.
     """
@@ -245,6 +251,7 @@ class ProxyConfig:
     admin: AdminConfig | None = None
     name: str | None = None
     tracing: bool = False
+    tool_search: ToolSearch | None = None
 
     @property
     def shown_name(self) -> str:
@@ -281,6 +288,7 @@ class ProxyConfig:
         )
         self._check_listeners()
         self._check_principals()
+        self._check_identities()
 
     def _check_listeners(self) -> None:
         urls = [one.url for one in self.listeners]
@@ -294,6 +302,17 @@ class ProxyConfig:
                 if place != 0:  # any free port
                     places.append((f"{address.host}:{place}", url))
         _check_differ("{} and {} have the same address, {}", places)
+
+    def _check_identities(self) -> None:
+        found = [one for one in self.backends if one.identity is not None]
+        if found and not self.principals and self.auth is None:
+            raise ValueError(f"the identity at {found[0].name} needs principals or auth")
+        paths = [
+            (urlsplit(one.identity.redirect_uri).path, one.name)
+            for one in found
+            if one.identity is not None and one.identity.redirect_uri is not None
+        ]
+        _check_differ("the logins at {} and {} have the same path, {}", paths)
 
     def _check_principals(self) -> None:
         names = [one.name for one in self.principals]

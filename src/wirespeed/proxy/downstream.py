@@ -15,8 +15,8 @@ from wirespeed.errors import ProtocolError, RemoteError, TransportError, Wirespe
 from wirespeed.protocol import codes
 from wirespeed.protocol.revisions import REVISIONS
 from wirespeed.proxy.binding import Binding
+from wirespeed.proxy.downstream_side import DownstreamSide
 from wirespeed.proxy.own_requests import CANCELLED, ProxyRequest, modern_version, unsupported
-from wirespeed.proxy.side import Side
 from wirespeed.proxy.upstream import remote_error, told
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from wirespeed.limits import Limits
     from wirespeed.peer.http.exchange import McpExchange
     from wirespeed.proxy.backend_config import BackendConfig
-    from wirespeed.proxy.side import AccessCheck, AdmissionControl
+    from wirespeed.proxy.side import AccessCheck, AdmissionControl, Side
     from wirespeed.proxy.upstream import Upstream
 
 logger = logging.getLogger("wirespeed.proxy")
@@ -117,17 +117,18 @@ class Router(Protocol):
         """Take a notification of a client that belongs to no request."""
 
 
-class Downstream(Side):
+class Downstream(DownstreamSide):
     """A `wirespeed.transport.service.Connection`: what the client asks is passed to a server.
 
     Attributes:
         translates: Whether the client is served if its server does not speak its era.
+        searches: Whether it may have a search in place of a list of tools.
         revision: The `Revision` that `initialize` agreed on.
         request_id: What the client calls its HTTP request, if its requests come one by one.
     """
 
     # a dict for each idle client is too much
-    __slots__ = ("request_id", "translates")
+    __slots__ = ("request_id", "searches", "translates")
 
     service: DownstreamService
 
@@ -152,6 +153,7 @@ class Downstream(Side):
         self.mirrored = mirrored
         self.request_id: str | None = None
         self.translates = translates
+        self.searches = outer is None
         super().bind(Binding.to_router(router, service.flow))
 
     @property
@@ -168,9 +170,11 @@ class Downstream(Side):
         if changed and not self.draining:
             self.session.refusal = binding.refusal
 
-    def allow(self, rates: Any, access: AccessCheck | None) -> None:
-        """Set how many requests the client may send, and what these may be."""
+    def allow(self, rates: Any, access: AccessCheck | None, meta_tools: Any = None) -> None:
+        """Set how many requests the client may send, what these may be, and the tools of a search
+        in place of a list."""
         self.rates, self.access = rates, access
+        self.meta_tools = meta_tools if self.searches else None
 
     def watch(self, audit: Any, tracer: Any) -> None:
         """Set what notes the client's requests, and what makes spans of them."""
@@ -212,7 +216,11 @@ class Downstream(Side):
 
     def answer(self, message: Message, result: bytes) -> None:
         """Answer a request with a result, unless the client has left."""
-        if self.link is not None:
+        if self.takers is not None and (taker := self.takers.get(message.ref)) is not None:
+            taker.take(self, message.ref, result)
+        elif self.link is not None:
+            if self.meta_tools is not None and message.method == "tools/list":
+                result = self.meta_tools.filter(None, message)(result)
             self.session.send_result(message, result)
             self.link.wrote()
             if self.draining:
@@ -432,6 +440,13 @@ class DeferredRequest(ProxyRequest):
         """The client has cancelled its request."""
         self.task.cancel()
         self._downstream.session.cancelled_done()
+
+
+def name_of(client: Downstream) -> object:
+    """Return the principal of a client, or else its user; None: neither is known."""
+    access: Any = client.access
+    grant = None if access is None else access.of(client.principal)
+    return getattr(client.peer, "user", None) if grant is None else grant.name or None
 
 
 def outermost(downstream: Downstream) -> Downstream:

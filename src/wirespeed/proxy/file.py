@@ -1,47 +1,36 @@
-"""The file of a proxy: its keys, its JSON Schema, and how it is read. It is an ``mcpServers`` file.
-
-Each server may have an object ``proxy``, and so may the file. Other keys are a host's. Most keys
-are fields of a configuration, which has their types; bounds and descriptions are here.
-"""
+"""The file of a proxy: how it is read. Its keys are in `wirespeed.proxy.file_keys`."""
 
 from __future__ import annotations
 
+import importlib
 import logging
 import os
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import MISSING, fields
 from functools import reduce
-from operator import or_
-from types import NoneType
-from typing import Annotated, Any, TypeVar, get_args
+from typing import Any, TypeVar
 
 import msgspec
-from msgspec import UNSET, Meta, UnsetType
 
 from wirespeed.auth.access_token import PREFIX as PREFIX_OF_HASHES
 from wirespeed.auth.access_token import hash_token
 from wirespeed.config import ServerConfig
 from wirespeed.config.document import Document
-from wirespeed.config.entry import Entry
 from wirespeed.errors import ConfigError
 from wirespeed.limits import Limits
 from wirespeed.proxy.backend_config import (
-    LITE,
-    NAME,
-    PREFIX,
     BackendConfig,
     BreakerConfig,
     FlowConfig,
     HealthConfig,
+    HookConfig,
+    IdentityConfig,
     RateConfig,
     RecycleConfig,
     RetryConfig,
     ToolRules,
     ToolsConfig,
-    kinds_of,
 )
 from wirespeed.proxy.config import (
-    SHA256,
     AdminConfig,
     AuditConfig,
     AuthorizationConfig,
@@ -50,334 +39,25 @@ from wirespeed.proxy.config import (
     PrincipalConfig,
     ProxyConfig,
 )
+from wirespeed.proxy.file_keys import (
+    AuditKeys,
+    AuthorizationKeys,
+    BackendKeys,
+    HookKeys,
+    IdentityKeys,
+    Keys,
+    ListenKeys,
+    PrincipalKeys,
+    ProcessKeys,
+    TopKeys,
+)
+from wirespeed.tool_search import ToolSearch
 from wirespeed.transport.child.command import ProcessLimits, Stdio
 from wirespeed.transport.child.process import launch_faults
 
 T = TypeVar("T")
 
 logger = logging.getLogger("wirespeed.proxy")
-
-
-class Keys(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
-    """Keys of the proxy. What is not given has the default of the class that it makes."""
-
-    def given(self) -> dict[str, Any]:
-        return {
-            name: value
-            for name in self.__struct_fields__
-            if (value := getattr(self, name)) is not UNSET
-        }
-
-
-def _keys(name: str, config: Any, doc: str, /, **keys: Any) -> Any:
-    """Return the class of an object of the file.
-
-    Args:
-        name: Its name in the JSON Schema.
-        config: The configuration that is made of it. Keys of fields without a default are required.
-        doc: Its description.
-        keys: For a field of the configuration its description, or a `Meta` with bounds. For another
-            key, or one of another type than the field, its type.
-    """
-    kinds = kinds_of(config)
-    required = {f.name for f in fields(config) if f.default is f.default_factory is MISSING}
-    found: list[Any] = []
-    for key, value in keys.items():
-        if not isinstance(value, str | Meta):
-            found.append((key, value | UnsetType, UNSET))
-            continue
-        meta = Meta(description=value) if isinstance(value, str) else value
-        kind: Any = Annotated[_without_none(kinds[key]), meta]
-        found.append((key, kind) if key in required else (key, kind | UnsetType, UNSET))
-    return _struct(name, doc, found)
-
-
-def _struct(name: str, doc: str, keys: list[Any]) -> Any:
-    return msgspec.defstruct(
-        name,
-        keys,
-        bases=(Keys,),
-        rename="camel",
-        forbid_unknown_fields=True,
-        namespace={"__doc__": doc},
-    )
-
-
-def _without_none(kind: Any) -> Any:
-    given = [one for one in get_args(kind) if one is not NoneType]
-    return reduce(or_, given) if NoneType in get_args(kind) else kind
-
-
-def _seconds(description: str) -> Meta:
-    return Meta(gt=0, le=1e9, description=description)
-
-
-def _count(description: str) -> Meta:
-    return Meta(ge=1, le=1 << 31, description=description)
-
-
-_Count = Annotated[int, Meta(ge=1, le=1 << 31)]
-_Size = Annotated[int, Meta(ge=1, le=1 << 61)]
-
-# -- a server --------------------------------------------------------------------------------------
-
-ToolsKeys = _keys(
-    "Tools",
-    ToolsConfig,
-    "The tools that clients may use, and their names at the endpoint of all servers.",
-    allow="Globs: nobody may use others.",
-    deny="Globs: nobody may use these.",
-    rename="Other names.",
-    describe="Other descriptions.",
-)
-
-FlowKeys = _keys(
-    "Flow",
-    FlowConfig,
-    "How many requests a server gets at once. Others wait.",
-    max_in_flight=_count("Requests at once, of all clients."),
-    max_in_flight_per_client=_count("Requests at once, of one client."),
-    tools=Annotated[
-        dict[str, _Count],
-        Meta(description="Globs of tools, and how many calls of these run at once."),
-    ],
-    max_queued=Meta(ge=0, le=1 << 31, description="Requests that wait."),
-    max_queued_bytes=Meta(ge=0, le=1 << 40, description="Bytes of the requests that wait."),
-)
-
-RateKeys = _keys(
-    "Rate",
-    RateConfig,
-    "How many requests a client may send.",
-    requests=_seconds("Requests a second."),
-    burst=_count("Requests at once; as many as in a second."),
-)
-
-ProcessLimitKeys: Any = _struct(
-    "ProcessLimits",
-    "Limits of each process: bytes of memory, seconds of CPU, counts.",
-    [(one.name, _Size | UnsetType, UNSET) for one in msgspec.structs.fields(ProcessLimits)],
-)
-
-
-class ProcessKeys(Keys):
-    """As whom a server runs that the proxy starts, and how much it may use."""
-
-    user: Annotated[str, Meta(description="Its user; it needs root.")] | UnsetType = UNSET
-    group: Annotated[str, Meta(description="Its group; the user's by default.")] | UnsetType = UNSET
-    limits: ProcessLimitKeys | UnsetType = UNSET
-
-
-HealthKeys = _keys(
-    "Health",
-    HealthConfig,
-    "How the proxy finds a server that hangs: it sends `ping`, or `server/discover`.",
-    interval=_seconds("Seconds of silence, while requests wait."),
-    timeout=_seconds("Seconds for the answer; then it is ended."),
-)
-
-RecycleKeys = _keys(
-    "Recycle",
-    RecycleConfig,
-    "When a process that clients share is replaced by a new one.",
-    max_age=_seconds("Seconds since its start."),
-    max_requests=_count("Requests that it has answered."),
-    max_memory=Meta(ge=1, description="Bytes in memory, with its children."),
-)
-
-RetryKeys = _keys(
-    "Retry",
-    RetryConfig,
-    "Which calls of tools are sent again when a server ends before it has answered.",
-    tools="Globs of tools that may run twice.",
-    trust_annotations="Whether tools may that the server calls read-only or idempotent.",
-)
-
-BreakerKeys = _keys(
-    "Breaker",
-    BreakerConfig,
-    "When requests to a server are refused for a while.",
-    failures=_count("Failures in a row."),
-    pause=_seconds("Seconds."),
-)
-
-BackendKeys: Any = _keys(
-    "Backend",
-    BackendConfig,
-    "How the proxy uses a server.",
-    protocol="What it speaks.",
-    isolation="auto: session for clients of legacy eras, pool for requests of 2026-07-28. "
-    "session: a server for each client. shared: one for all clients. "
-    "pool: several for all clients.",
-    size=Meta(ge=1, le=1000, description="The most servers of a pool."),
-    start_timeout=_seconds("Seconds for its handshake."),
-    max_clients=_count("Clients at a time with isolation session."),
-    session_idle=_seconds(
-        "Seconds of silence after which an HTTP client of isolation session loses its process."
-    ),
-    spares=Meta(ge=0, le=1000, description="Servers that wait for clients, isolation session."),
-    idle_timeout=_seconds("Seconds without work after which a shared server is stopped."),
-    recycle=RecycleKeys,
-    ask="Whether a shared server may ask a client that is alone.",
-    health=HealthKeys,
-    request_timeout=_seconds("Seconds that the server has for a request."),
-    retry=RetryKeys,
-    breaker=BreakerKeys,
-    translate="Serve clients of an era that the server does not speak.",
-    prefix=Meta(
-        pattern=f"^{PREFIX.pattern}$",
-        description="Stands before the names of its tools and prompts at the endpoint of all "
-        "servers; its name and _ by default.",
-    ),
-    tools=ToolsKeys,
-    flow=FlowKeys,
-    required="Whether /readyz says no while the server is down.",
-    lite=Annotated[
-        tuple[Annotated[str, Meta(pattern=f"^{LITE.pattern}$")], ...],
-        Meta(description="Its tools that clients of LiteMCP may use, at /lite/SERVER/TOOL."),
-    ],
-    process=ProcessKeys,
-)
-
-# -- the proxy -------------------------------------------------------------------------------------
-
-LimitKeys = _struct(
-    "Limits",
-    "Limits of each client's connection.",
-    [(name, _Count | UnsetType, UNSET) for name in Limits.__slots__],
-)
-
-ListenKeys: Any = _keys(
-    "Listen",
-    ListenConfig,
-    "A listener. Variables are replaced in all texts.",
-    url=Meta(),
-    token=Annotated[str, Meta(description="The bearer token of clients.")],
-    tokens=Meta(min_length=1, description="Several of them."),
-    certfile="The certificate and its chain (PEM).",
-    keyfile="Its key, if elsewhere.",
-    origins="Web pages that may connect.",
-    hosts="Names of the proxy.",
-    headers="Header fields of the answer that accepts a WebSocket.",
-    max_connections=_count("Connections at once."),
-    max_input_bytes=_count("Bytes of all requests that are not complete."),
-    session_idle=_seconds("Seconds of silence after which an HTTP session ends."),
-    trusted_proxies="Proxies that name the client.",
-    sse_path="The path of HTTP+SSE.",
-    access_log=Meta(),
-    access_log_sample=Meta(gt=0, le=1, description="The share of requests that is logged."),
-)
-
-RulesKeys = _keys(
-    "Rules",
-    ToolRules,
-    "Which tools a principal may see and call, by the names at the endpoint of all servers.",
-    allow="Globs: others are not allowed.",
-    deny="Globs: these are not allowed.",
-)
-
-PrincipalKeys: Any = _keys(
-    "Principal",
-    PrincipalConfig,
-    "Who may use what. It has one of token, tokenSha256 and subject.",
-    name=Meta(pattern=f"^{NAME.pattern}$"),
-    token=Annotated[str, Meta(description="Its token, mostly a variable: at least 32 characters.")],
-    token_sha256=Meta(pattern=f"^{SHA256.pattern}$"),
-    subject="Of its access tokens.",
-    issuer="Of these, among several.",
-    servers="Globs of servers that it may use.",
-    tools=RulesKeys,
-    rate=RateKeys,
-)
-
-IntrospectionKeys = _keys(
-    "Introspection",
-    IntrospectionConfig,
-    "An authorization server that is asked about tokens: with a client or a token.",
-    url=Meta(),
-    client_id=Meta(),
-    client_secret=Meta(),
-    token=Meta(),
-)
-
-AuthorizationKeys: Any = _keys(
-    "Authorization",
-    AuthorizationConfig,
-    "Which access tokens let clients in.",
-    resource="The URL of the proxy as clients know it.",
-    issuers=Meta(min_length=1),
-    jwks_url="Where the keys are.",
-    introspection=IntrospectionKeys,
-    scopes="What every client needs.",
-)
-
-AdminKeys = _keys(
-    "Admin",
-    AdminConfig,
-    "The admin listener: state, metrics and the status page.",
-    listen="Its URL; http://127.0.0.1:9464 by default.",
-    token="What its clients must bring; made at the start if absent.",
-)
-
-_AUDIT_TO = Meta(min_length=1, description="stderr, or a file.")
-
-AuditKeys: Any = _keys(
-    "Audit",
-    AuditConfig,
-    "What is noted of clients, and where.",
-    to=_AUDIT_TO,
-    events="What is noted; call and refusal by default.",
-)
-
-TopKeys: Any = _keys(
-    "Top",
-    ProxyConfig,
-    "What holds for all servers.",
-    listen=Annotated[
-        tuple[str | ListenKeys, ...], Meta(description="Where to listen; nowhere: stdio.")
-    ],
-    principals=tuple[PrincipalKeys, ...],
-    auth=AuthorizationKeys,
-    audit=Annotated[str, _AUDIT_TO] | AuditKeys,
-    limits=LimitKeys,
-    shutdown_grace=_seconds("Seconds for requests in flight at the end."),
-    drain_delay=_seconds("Seconds before the end in which /readyz says no."),
-    page_size=_count("Entries on a page of a list of several servers."),
-    ready_within=Meta(
-        ge=0,
-        le=1e9,
-        description="Seconds that clients of several servers wait for those that are not ready.",
-    ),
-    watch="Read the file again when it changes.",
-    rate=RateKeys,
-    slow_client_timeout=_seconds("Seconds until a client that does not read is disconnected."),
-    admin=AdminKeys,
-    tracing="Whether requests are traced with OpenTelemetry; OTEL_… says how.",
-    name="Its name: in session ids, metrics and the audit log. Not secret.",
-)
-
-
-class ServerKeys(Entry, rename="camel"):
-    """A server. Further keys are a host's."""
-
-    proxy: BackendKeys | UnsetType = UNSET
-
-
-class File(msgspec.Struct, rename="camel"):
-    """Configuration of wirespeed proxy. Further keys are a host's."""
-
-    mcp_servers: dict[Annotated[str, Meta(pattern=f"^{NAME.pattern}$")], ServerKeys]
-    proxy: TopKeys | UnsetType = UNSET
-
-
-def schema() -> dict[str, Any]:
-    """Return the JSON Schema of the file. Its names are those of the classes without ``Keys``."""
-    text = msgspec.json.encode(msgspec.json.schema(File)).replace(b'Keys"', b'"')
-    found: dict[str, Any] = msgspec.json.decode(text)
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **found}
-
-
-# -- how it is read --------------------------------------------------------------------------------
 
 # Keys of a server whose values are objects, and what is made of them.
 _OBJECTS: dict[str, Callable[..., Any]] = {
@@ -387,6 +67,7 @@ _OBJECTS: dict[str, Callable[..., Any]] = {
     "recycle": RecycleConfig,
     "retry": RetryConfig,
     "tools": ToolsConfig,
+    "tool_search": ToolSearch,
 }
 
 
@@ -436,6 +117,10 @@ def load(
         top["name"] = document.expand("proxy.name", top["name"])
     if "limits" in top:
         top["limits"] = _made(document, "proxy.limits", Limits, top["limits"].given())
+    if "tool_search" in top:
+        top["tool_search"] = _made(
+            document, "proxy.toolSearch", ToolSearch, top["tool_search"].given()
+        )
     if "rate" in top:
         top["rate"] = _made(document, "proxy.rate", RateConfig, top["rate"].given())
     if "admin" in top:
@@ -571,6 +256,12 @@ def _backend(document: Document, server: ServerConfig) -> BackendConfig:
     for name, kind in _OBJECTS.items():
         if name in own:
             own[name] = _made(document, f"{place}.proxy.{name}", kind, own[name].given())
+    if "identity" in own:
+        own["identity"] = _identity(document, f"{place}.proxy.identity", own["identity"])
+    if "hooks" in own:
+        own["hooks"] = tuple(
+            _hook(document, f"{place}.proxy.hooks[{i}]", one) for i, one in enumerate(own["hooks"])
+        )
     own["target"] = server.target()
     if "process" in own:
         own["target"] = _process(
@@ -581,6 +272,35 @@ def _backend(document: Document, server: ServerConfig) -> BackendConfig:
     own["name"] = server.name
     own["era"] = server.era
     return _made(document, place, BackendConfig, own)
+
+
+def _hook(document: Document, place: str, keys: HookKeys) -> HookConfig:
+    given = _expanded(document, place, keys)
+    call = given.pop("call", None)
+    if (call is None) == ("url" not in given):
+        raise ConfigError(f'{document.source}: {place}: give either "url" or "call"')
+    if call is not None:
+        given["function"] = _loaded(document, f"{place}.call", call)
+    return _made(document, place, HookConfig, given)
+
+
+def _identity(document: Document, place: str, keys: IdentityKeys) -> IdentityConfig:
+    given = _expanded(document, place, keys)
+    if "credential" in given:
+        given["credential"] = _loaded(document, f"{place}.credential", given["credential"])
+    for name in ("folder", "file"):
+        if name in given:
+            given[name] = document.resolve(given[name])
+    return _made(document, place, IdentityConfig, given)
+
+
+def _loaded(document: Document, place: str, name: str) -> Any:
+    """The object that a file names: ``MODULE:NAME``."""
+    module, _, path = name.partition(":")
+    try:
+        return reduce(getattr, path.split("."), importlib.import_module(module))
+    except Exception as exc:
+        raise ConfigError(f"{document.source}: {place}: {name} cannot be loaded: {exc}") from None
 
 
 def _process(document: Document, place: str, keys: ProcessKeys, target: Any) -> Stdio:

@@ -76,6 +76,7 @@ class LiteService(DownstreamService, Protocol):
         loop: asyncio.AbstractEventLoop,
         pool: TaskPool,
         framer: Framer | None = None,
+        searches: bool = True,
     ) -> Downstream:
         """Serve one more client."""
 
@@ -496,7 +497,7 @@ class _Place:
 
     def connect(self, make_link: Callable[[Any], Link], **options: Any) -> Downstream:
         """Serve the session."""
-        downstream = self._service.connect(make_link, **options)
+        downstream = self._service.connect(make_link, searches=False, **options)
         downstream.principal, downstream.peer = self._principal, self._peer
         return downstream
 

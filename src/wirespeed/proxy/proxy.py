@@ -58,6 +58,7 @@ class Proxy:
         self.source: str | None = None
         self.reloads = Reloads()
         self._tracer: Any = None
+        self._shown: tuple[ProxyConfig, dict[str, Any]] | None = None
         self._is_observed = config.admin is not None
         self._meters: dict[str | None, Meter] = {}  # by server; None: of all of them
         self._audit: AuditLog | None = None
@@ -120,6 +121,15 @@ class Proxy:
         found = list(self._services.values())
         return found if self._whole.config is not None else [*found, self._whole]
 
+    @property
+    def _in_force(self) -> dict[str, Any]:
+        """The configuration without its secrets."""
+        if self._shown is None or self._shown[0] is not self.config:
+            from wirespeed.proxy.operation.in_force import in_force
+
+            self._shown = self.config, in_force(self.config)
+        return self._shown[1]
+
     def facts(self) -> Facts:
         """Return what is known besides numbers."""
         from wirespeed import __version__
@@ -141,6 +151,7 @@ class Proxy:
                 for url, one in self.listening.certificates
                 if one.expires is not None
             ],
+            configuration=self._in_force,
         )
 
     def routes(self, url: str) -> tuple[str, Routes]:
@@ -187,6 +198,13 @@ class Proxy:
             given = config.rate is not None or by_principal
             self.rates = Rates(config.rate, by_principal) if given else None
         names = {one.name: ShownNames(one) for one in config.backends}
+        exchanges = {
+            one.name: one.identity is not None and one.identity.type in ("exchange", "enterprise")
+            for one in config.backends
+        }
+        whole.reads_headers = any(exchanges.values())
+        for name, used in services.items():
+            used.reads_headers = exchanges[name]
         for one in config.backends:
             service = services.get(one.name)
             if service is not None:

@@ -25,17 +25,22 @@ from wirespeed.transport.memory import pair
 if TYPE_CHECKING:
     from wirespeed._core.envelope import Message
     from wirespeed._core.framing.base import Framer
+    from wirespeed.limits import Limits
     from wirespeed.peer.http.endpoint import StreamableHttp
     from wirespeed.peer.http.http_session import HttpSession
     from wirespeed.peer.http.sessions import Sessions
     from wirespeed.proxy.access.audit import AuditLog
     from wirespeed.proxy.access.grants import Grants
     from wirespeed.proxy.access.principals import Principals, ProxyAuthority
-    from wirespeed.proxy.backend_config import BackendConfig
+    from wirespeed.proxy.backend_config import BackendConfig, HookConfig
     from wirespeed.proxy.config import ProxyConfig
     from wirespeed.proxy.flow.rates import Rates
+    from wirespeed.proxy.hooks import HookedTools
+    from wirespeed.proxy.identity.logins import Logins
+    from wirespeed.proxy.isolation.per_principal import PerPrincipal
     from wirespeed.proxy.lite import LiteFront, LiteFronts
     from wirespeed.proxy.merge.merged import Merged
+    from wirespeed.proxy.meta_tools import MetaTools
     from wirespeed.proxy.operation.meter import Meter
     from wirespeed.proxy.supervision.supervisor import Supervisor
     from wirespeed.transport.http.exchange import HttpTarget
@@ -88,9 +93,13 @@ class ProxyService(HttpService):
         meter: What is counted of them, and of the server.
         proxy_name: The name of the proxy, with which session ids begin; None: the listener's.
         mirrored: What compares their arguments with header fields.
+        meta_tools: The tools of a search in place of a list; None: clients list all.
+        hooks: What calls of some tools pass; None: nothing.
+        identities: What finds the servers of each principal; None: they see the proxy.
+        logins: The logins of principals at the server; None: there are none.
     """
 
-    reads_headers = False
+    reads_headers: bool = False
 
     def __init__(
         self,
@@ -115,6 +124,13 @@ class ProxyService(HttpService):
         self.auth: ProxyAuthority | None = None
         self.access: Grants | None = None
         self.audit, self.tracer, self.meter = attached
+        self.meta_tools: MetaTools | None = None
+        self.hooks: HookedTools | None = None
+        self.identities: PerPrincipal | None = None
+        self.logins: Logins | None = None
+        self._hooked: tuple[HookConfig, ...] = ()
+        self._closing: asyncio.Future[None] | None = None
+        self._drained: str | None = None
         self._translates = backend is not None and backend.translate
         self._alone = len(config.backends) == 1
         self.mirrored = HeaderParams(
@@ -141,16 +157,57 @@ class ProxyService(HttpService):
 
             server: Any = as_mcp_server(backend.name, backend.target, config.limits)
             used = replace(backend, target=server, isolation="shared")
-        assignment = assignment_of(used, limits, attached.meter)
-        service = cls(config, backend.name, assignment, attached, backend)
+        if backend.identity is not None:
+            service = cls._of_identities(config, backend, limits, attached)
+        else:
+            assignment = assignment_of(used, limits, attached.meter)
+            service = cls(config, backend.name, assignment, attached, backend)
         service._runs = used
         if backend.flow.is_on:
             service.flow = RequestLimits(backend.flow, backend.name)
         return service
 
+    @classmethod
+    def _of_identities(
+        cls,
+        config: ProxyConfig,
+        backend: BackendConfig,
+        limits: Limits,
+        attached: ServiceAttachments,
+    ) -> Self:
+        """Return the service of a server that sees each principal as itself."""
+        from wirespeed.proxy.identity.credentials import LoginCredentials, credentials_of
+        from wirespeed.proxy.isolation.per_principal import PerPrincipal
+
+        audit, identity = attached.audit, backend.identity
+        assert identity is not None
+
+        def note(principal: str, outcome: str, reason: str | None) -> None:
+            if audit is not None:
+                audit.identity(backend.name, identity.type, principal, outcome, reason)
+
+        credentials = credentials_of(backend, note)
+        assignment = PerPrincipal(backend, limits, attached.meter, credentials)
+        service = cls(config, backend.name, assignment, attached, backend)
+        service.identities = assignment
+        if isinstance(credentials, LoginCredentials):
+            from wirespeed.proxy.identity.logins import Logins
+
+            service.logins = Logins(
+                credentials, lambda: service.proxy_name or "", assignment.forget
+            )
+        return service
+
+    @property
+    def sees_users(self) -> bool:
+        """Whether the server sees each principal as itself."""
+        return self.identities is not None
+
     @property
     def supervisors(self) -> list[Supervisor]:
         """The lives of its servers that go on."""
+        if self.identities is not None:  # each of them has a configuration of its own
+            return self.identities.supervisors
         return [one for one in self.meter.supervisors if one.config is self._runs]
 
     def lite(self, tool: str) -> LiteFront:
@@ -192,6 +249,29 @@ class ProxyService(HttpService):
         else:
             self.access.adopt(grants)
 
+    @property
+    def is_drained(self) -> bool:
+        """Whether an operator has taken the server out of use."""
+        return self._drained is not None
+
+    async def control(self, action: str) -> None:
+        """Do what an operator asks for: ``drain`` refuses requests from now on, and lets those go
+        on that the server has; ``resume`` ends that; ``restart`` puts new processes and connections
+        in the place of those that run. ValueError: there is no such action."""
+        if action == "restart":
+            restart = getattr(self.assignment, "restart", None)
+            if restart is None:
+                raise ValueError("all servers as one have nothing to restart")
+            restart("an operator asked for it")
+        elif action in ("drain", "resume"):
+            text = f"the server {self.name} is drained by an operator"
+            self._drained = text if action == "drain" else None
+            for downstream in self.downstreams:
+                downstream.drained = self._drained
+        else:
+            raise ValueError(f"an action is drain, resume or restart, not {action[:50]!r}")
+        logger.warning("%s: an operator asks for: %s", self.name, action)
+
     def replaced(self, farewell: str) -> None:
         """Another service takes the place of this one. ``farewell``: What requests get after the
         last ones that are answered."""
@@ -204,13 +284,42 @@ class ProxyService(HttpService):
         ``backend``: how its server is shown."""
         self.config = backend
         self.limits, self.shutdown_grace, self.rates = config.limits, config.shutdown_grace, rates
+        self._search(config, backend)
+        self._hook(backend)
         for downstream in list(self.downstreams):
+            downstream.hooks = self.hooks
             if downstream.outer is None:
-                downstream.allow(rates, self.access)
+                downstream.allow(rates, self.access, self.meta_tools)
                 self._review(downstream)
         self._alone = len(config.backends) == 1
         if self._lite is not None:
             self._lite.review()
+
+    def _search(self, config: ProxyConfig, backend: BackendConfig | None) -> None:
+        """Have a search in place of a list, or none, as the configuration says."""
+        search = None if backend is None else backend.tool_search
+        if search is None and (backend is None or len(config.backends) == 1):
+            search = config.tool_search
+        if search is None:
+            self.meta_tools = None
+        elif self.meta_tools is None or self.meta_tools.config != search:
+            from wirespeed.proxy.meta_tools import MetaTools  # most proxies have none
+
+            self.meta_tools = MetaTools(search)
+
+    def _hook(self, backend: BackendConfig | None) -> None:
+        """Have the hooks of the server."""
+        wanted = () if backend is None else backend.hooks
+        if wanted == self._hooked:
+            return
+        self._hooked, before = wanted, self.hooks
+        self.hooks = None
+        if backend is not None and wanted:
+            from wirespeed.proxy.hooks import HookedTools  # most servers have none
+
+            self.hooks = HookedTools(backend)
+        if before is not None:
+            self._closing = asyncio.ensure_future(before.close())
 
     def _review(self, downstream: Downstream) -> None:
         """End the connection or the session of a client whose principal may use nothing any more. A
@@ -285,6 +394,10 @@ class ProxyService(HttpService):
             self._ended = True
             self._starting.cancel()
             await self.assignment.stop()
+            if self.hooks is not None:
+                await self.hooks.close()
+            if self.logins is not None:
+                self.logins.close()
             self._close_audit()
 
     def _close_audit(self) -> None:
@@ -299,10 +412,13 @@ class ProxyService(HttpService):
         pool: TaskPool,
         framer: Framer | None = None,
         lane: bool = False,
+        searches: bool = True,
     ) -> Downstream:
-        """Serve one more client. ``lane``: the requests come from clients without sessions."""
+        """Serve one more client. ``lane``: the requests come from clients without sessions.
+        ``searches``: Whether it may have a search in place of a list of tools."""
         downstream = self._downstream(loop, framer, lane, self._translates)
-        downstream.allow(self.rates, self.access)
+        downstream.searches = searches
+        downstream.allow(self.rates, self.access, self.meta_tools)
         downstream.watch(self.audit, self.tracer)
         if self.audit is not None and self.audit.notes_sessions and not lane:
             self.audit.watch(downstream)
@@ -322,7 +438,7 @@ class ProxyService(HttpService):
         reason = self.assignment.refuses_lanes if lane else ""
         router = WithoutSession(reason) if reason else self.assignment
         of_one = self.config is not None and not reason  # else names are not those of one server
-        return Downstream(
+        made = Downstream(
             self,
             loop,
             framer,
@@ -332,6 +448,11 @@ class ProxyService(HttpService):
             outer=outer,
             mirrored=self.mirrored if of_one else None,
         )
+        made.identities = self.identities
+        made.drained = self._drained
+        if self.hooks is not None and made.is_client:  # else its client's calls pass them
+            made.hooks = self.hooks
+        return made
 
     def _join(self, downstream: Downstream) -> None:
         if downstream.is_client:
@@ -360,7 +481,8 @@ class ProxyService(HttpService):
 
     def well_known(self, path: str) -> Mapping[str, HttpTarget]:
         """Return the targets of further paths, where it is served at ``path``."""
-        return {} if self.auth is None else self.auth.well_known(path)
+        found = {} if self.auth is None else dict(self.auth.well_known(path))
+        return found if self.logins is None else {**found, **self.logins.targets()}
 
     def join(
         self, owner: UpstreamOwner, client: Downstream, *, translate: bool = True

@@ -3,10 +3,10 @@ from libc.stdint cimport int64_t, uint8_t, uint64_t
 from libc.string cimport memchr, memcmp, memcpy
 
 from wirespeed._core.envelope cimport Message
-from wirespeed._core.framing.http.head cimport HttpHead
 from wirespeed._core.span cimport Span
 from wirespeed._core.splice cimport Edit
 from wirespeed.peer.connection cimport SessionConnection
+from wirespeed.proxy.breakdown cimport Breakdown
 from wirespeed.proxy.flow.turns cimport Turn, Turns
 from wirespeed.server.requests.observer cimport Observer, Series
 
@@ -42,6 +42,7 @@ cdef class Route:
     # text of a result, or None: the request will be answered otherwise. ProtocolError: that error.
     cdef object after
     cdef object filter           # what a result is replaced by at last, a function of its text
+    cdef object taker            # takes the result in place of the asker, or None
     cdef public object record    # what notes the end of a call for the audit log; or None
     cdef readonly bint sent      # whether the request was ever sent to a server
     cdef object span             # that of the request, if the proxy is traced; or None
@@ -49,6 +50,10 @@ cdef class Route:
     # subscription, for further servers. None: it is not sent again.
     cdef Message message
     cdef Series series           # what it is counted in; None: nothing
+    cdef Breakdown breakdown     # what it is counted in, too, by `tool` and `whose`; or None
+    cdef bytes tool              # the JSON text of the name of the tool that is called; or None
+    cdef object whose            # the principal of the client; or None
+    cdef object list_key         # what its answer is kept by (`ListCache`); or None
     cdef double began            # when it was passed on, by the clock of the observer; 0: no matter
 
     cdef int over_c(self, int code) except -1
@@ -128,6 +133,7 @@ cdef class Side(SessionConnection):
     cdef public double deadline          # seconds that it has for a request; inf: it has all time
     cdef public object retries           # says whether a request may be sent again; None: none may
     cdef public bint retries_calls       # whether calls of tools are among these
+    cdef public object lists             # its lists that hold still (`ListCache`), or None
     cdef public Observer observer        # counts the requests that this side is asked; None: off
     cdef readonly long long n_passed     # requests of this side
     cdef readonly long long n_answered   # requests that it has answered, without `initialize`
@@ -155,12 +161,19 @@ cdef class Side(SessionConnection):
         self, Route route, Message m, bytes name, object after, Message given
     ) except -1
     cdef int keep_c(self, Route route, Message m, Message given) except -1
+    # Whether this side needs not be asked for a list: the asker has got it.
+    cdef bint has_list_c(self, Route route, Message m) except -1
     cdef int observe_c(self, Route route, Message m) except -1
     cdef int pass_answer_c(self, Route route, Message m) except -1
     cdef bint replaced_c(self, Route route, Message m) except -1
     cdef int pass_notice_c(self, Route route, Message m) except -1
     cdef int pass_about_c(self, Route route, Message m, int which, Span text) except -1
+    # Override, for a client: the checks of a request.
     cdef int request_c(self, Message m) except -1
+    cdef int forward_c(self, Message m, bint modern) except -1
+    # Override, for a client: who takes the result of a request that is sent now, and what that is
+    # replaced by.
+    cdef int prepare_c(self, Route route, Message m) except -1
     cdef int notification_c(self, Message m) except -1
     cdef int fault_c(self, Message m) except -1
     # Override, for a server: the request of another side that a message to it is about, or 0.
@@ -174,8 +187,6 @@ cdef class Side(SessionConnection):
     cdef int fail_c(self, Route route, int code, str message, object data) except -1
     cdef bint is_audited_c(self, Message m) except -1
     cdef int asked_c(self, Side asker) except -1
-    cdef bint is_in_rate_c(self, Message m) except -1
-    cdef bint agrees_c(self, Message m, HttpHead head, bint modern) except -1
     cdef int hold_c(self, Side asker, size_t n) except -1
     cdef int give_turn_c(self) except -1
     cdef int end_turn_c(self) except -1

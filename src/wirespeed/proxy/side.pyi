@@ -60,6 +60,7 @@ class Side(SessionConnection):
     deadline: float
     retries: Callable[[Message], bool] | None
     retries_calls: bool
+    lists: Any
     observer: Observer | None
     @property
     def across(self) -> Side | None: ...

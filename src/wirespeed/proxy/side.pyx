@@ -14,7 +14,7 @@ import msgspec
 
 from libc.math cimport INFINITY
 from libc.stdint cimport int64_t, uint32_t, uint64_t
-from math import ceil
+from libc.string cimport memcmp
 
 from wirespeed._core._simd cimport (
     WS_META_LOG_LEVEL, WS_META_PROGRESS_TOKEN, WS_META_SUBSCRIPTION_ID, WS_METHOD, WS_NAME,
@@ -24,7 +24,6 @@ from wirespeed._core.envelope cimport (
     ERROR, INVALID, Message, NOTIFICATION, REQUEST, RESULT, is_modern, method_is, poi_is, span_of,
 )
 from wirespeed._core.envelope import parse
-from wirespeed._core.framing.http.head cimport HttpHead
 from wirespeed._core.inflight cimport InFlight, InFlightSlot, inflight_id
 from wirespeed._core.reply_route cimport ReplyRoute
 from wirespeed._core.session cimport Session
@@ -38,10 +37,8 @@ from wirespeed.proxy.affinity import (
 )
 from wirespeed.proxy.flow.turns cimport Turn, Turns
 from wirespeed.proxy.own_requests import ProxyRequest
-from wirespeed.proxy.trace_context cimport with_fields_c, with_meta_c
-from wirespeed.peer.http.headers cimport check_headers_c
+from wirespeed.proxy.trace_context cimport with_meta_c
 from wirespeed.server.requests.observer cimport CANCELLED, now_c
-from wirespeed.server.requests.params cimport check_envelope_c
 
 
 logger = logging.getLogger("wirespeed.proxy")
@@ -61,14 +58,18 @@ cdef class Route:
 
     cdef int over_c(self, int code) except -1:
         """The request has its answer, or needs none: count and note it, once."""
+        cdef double seconds
+        cdef int counted = code
         if self.asks_for_logs:
             self.answerer.count_logger_c(self, -1, code)
         if self.began != 0:
-            if code and code not in self.series.codes and len(self.series.codes) >= MAX_CODES:
-                self.series.add_c(now_c() - self.began, OTHER_CODE, False)
-            else:
-                self.series.add_c(now_c() - self.began, code, False)
+            seconds = now_c() - self.began
             self.began = 0
+            if code and code not in self.series.codes and len(self.series.codes) >= MAX_CODES:
+                counted = OTHER_CODE
+            self.series.add_c(seconds, counted, False)
+            if self.breakdown is not None:
+                self.breakdown.add_c(self.tool, self.whose, seconds, counted)
         if self.permit is not None:
             self.admission.done_c(self)
         if self.record is not None:
@@ -150,6 +151,7 @@ cdef class Side(SessionConnection):
             before it has answered (`again`); None: none may.
         retries_calls: Whether it is asked about calls of tools, too.
         rates: How many requests it may send; None: any number.
+        lists: The lists of this server that hold still; None: it is always asked.
         outer: The client's own connection, where this one is a part of it: its link (`MemoryLink`)
             joins it to another side of the proxy.
         audit: What notes its requests; None: nothing does.
@@ -294,42 +296,6 @@ cdef class Side(SessionConnection):
 
     # -- its requests ------------------------------------------------------------------------------
 
-    cdef bint is_in_rate_c(self, Message m) except -1:
-        """Whether this side may send a request now. If not, it was refused."""
-        cdef ReplyRoute route
-        cdef double delay
-        if method_is(m, b'"ping"', "ping"):
-            return True
-        delay = self.rates.delay(self)
-        if delay == 0:
-            return True
-        self.n_over_rate += 1
-        route = self.session.route_of_c(m.ref)
-        if route is not None:
-            route.retry_after(ceil(delay))
-        self.refused_c(m, codes.OVERLOADED)
-        self.session.error_c(
-            m.ref, codes.OVERLOADED, "too many requests: the limit is a rate",
-            {"retryAfterMs": ceil(1000 * delay)},
-        )
-        return False
-
-    cdef bint agrees_c(self, Message m, HttpHead head, bint modern) except -1:
-        """Whether a request that came over HTTP has a whole envelope, and says what the fields say,
-        if it is one of 2026-07-28, as it must be where its client has no session. If not, it was
-        refused."""
-        if not modern and not self.shared:
-            return True
-        try:
-            check_envelope_c(m)
-            check_headers_c(head, m)
-        except ProtocolError as exc:
-            self.refused_c(m, exc.code)
-            self.session.refused_c(m.ref)
-            self.session.error_c(m.ref, exc.code, exc.message, None)
-            return False
-        return True
-
     cdef int unknown_c(self, Message m) except -1:
         """Refuse a request whose method its revision does not have: a server that clients share
         could take `initialize` for a handshake with all of them."""
@@ -413,28 +379,12 @@ cdef class Side(SessionConnection):
     # -- what is passed on -----------------------------------------------------------------------
 
     cdef int request_c(self, Message m) except -1:
-        cdef bint modern = is_modern(m)
-        cdef object function
-        cdef Side to = self.across
-        cdef HttpHead head = self.head_of_c(m)
         self.newest = m.ref
-        if self.rates is not None and not self.is_in_rate_c(m):
-            return 0
-        if head is not None and not self.agrees_c(m, head, modern):
-            return 0
-        if self.audits and self.shared and head is not None:
-            self.audit.arrive(self, m)
-        if self.access is not None and not self.access.admits_c(self, m):
-            return 0
-        if not modern and not poi_is(m, WS_METHOD, b'"tools/call"'):
-            function = self.requests.get(m.method)
-            if function is not None:
-                function(self, m)
-                return 0
-        if head is not None:
-            m = with_fields_c(m, head)
-            if self.mirrored is not None and not self.mirrored.admits_c(self, m):
-                return 0
+        return self.forward_c(m, is_modern(m))
+
+    cdef int forward_c(self, Message m, bint modern) except -1:
+        """Pass a request of this side on to where it goes."""
+        cdef Side to = self.across
         if not (self.admits_modern if modern else self.admits_legacy) or (
             self.translation is not None and self.translation.diverts_c(m)
         ):
@@ -512,8 +462,7 @@ cdef class Side(SessionConnection):
         self.session.set_token_c(m.ref, route)
         if to.observer is not None:
             to.observe_c(route, m)
-        if self.access is not None:
-            route.filter = self.access.filter_c(self, m)
+        self.prepare_c(route, m)
         if self.tracer is not None:
             m = self.trace_c(route, m)
         if name is not None:
@@ -528,6 +477,8 @@ cdef class Side(SessionConnection):
             to.count_logger_c(route, 1, 0)
         if to.session.inflight.routes is not None or to.outer is not None:
             route.about = self.about_c(to)
+        if to.lists is not None and to.has_list_c(route, m):
+            return 0
         if to.outer is not None and route.about:
             to.link.hand_over(0)
         to.session.splice_request_c(route.id, m, more, n_more, route.about)
@@ -539,6 +490,9 @@ cdef class Side(SessionConnection):
             to.hold_c(self, m.n)
         return 0
 
+    cdef int prepare_c(self, Route route, Message m) except -1:
+        return 0
+
     cdef int observe_c(self, Route route, Message m) except -1:
         return 0
 
@@ -547,6 +501,22 @@ cdef class Side(SessionConnection):
 
     cdef int count_logger_c(self, Route route, int n, int code) except -1:
         return 0
+
+    cdef bint has_list_c(self, Route route, Message m) except -1:
+        cdef Span method = span_of(m, WS_METHOD)
+        cdef Message answer
+        if method.n < 6 or memcmp(method.p + method.n - 6, b'/list"', 6) != 0:
+            return False
+        key = self.lists.key(route.asker, m)
+        answer = None if key is None else self.lists.find(key)
+        if answer is None:
+            route.list_key = key
+            return False
+        self.session.pending.take_c(route.id)
+        route.began = 0                # the server has not worked
+        self.n_answered -= 1
+        self.pass_answer_c(route, answer)
+        return True
 
     cdef Message trace_c(self, Route route, Message m):
         """Begin the span of a request, and return the request with the context of the span."""
@@ -576,26 +546,36 @@ cdef class Side(SessionConnection):
         cdef int code = code_of(m.error) if m.kind_c == ERROR else 0
         cdef object record = None
         self.n_answered += not route.greets
+        if route.list_key is not None and m.kind_c == RESULT:
+            self.lists.keep(route.list_key, m)
         if route.record is not None:
             route.record.bytes_out = m.n
-            if route.after is not None:
+            if route.after is not None or route.taker is not None:
                 record, route.record = route.record, None
         route.over_c(code)
         if route.after is not None and asker.replaced_c(route, m):
             return 0 if record is None else asker.keep_record_c(route.ref, record, code)
-        if record is not None:
-            record.end(code)
         slot = asker.session.inflight.slot_c(route.ref)
+        if record is not None and (
+            asker.link is None or slot is NULL or route.taker is None or m.kind_c != RESULT
+        ):
+            record.end(code)
+            record = None
         if asker.link is None or slot is NULL:
             self.n_late += 1
             return 0
-        if m.kind_c == RESULT and (route.filter is not None or (
+        if m.kind_c == RESULT and (route.filter is not None or route.taker is not None or (
             self.tags is not None and may_be_given(span_of(m, WS_RESULT))
         )):
             try:
                 text = replaced(m.result, self.tags, asker, route.filter)
+                if route.taker is not None:
+                    route.taker.take(asker, route.ref, bytes(m.result) if text is None else text)
+                    return 0 if record is None else asker.keep_record_c(route.ref, record, code)
             except Exception as exc:
                 logger.error("internal error of the proxy at %s", m, exc_info=exc)
+                if record is not None:
+                    record.end(codes.INTERNAL_ERROR)
                 return self.fail_c(route, codes.INTERNAL_ERROR, "the answer is not valid", None)
             if text is not None:
                 asker.session.result_c(route.ref, text)
@@ -621,6 +601,7 @@ cdef class Side(SessionConnection):
         if (
             me.translation is not None
             and route.filter is None
+            and route.taker is None
             and me.translation.answer_c(route, m)
         ):
             me.passed_c()
@@ -639,6 +620,9 @@ cdef class Side(SessionConnection):
                 return True
             if text is m:
                 return False
+            if route.taker is not None:
+                route.taker.take(me, route.ref, text)
+                return True
             me.session.result_c(route.ref, text)
         if me.link is not None:
             me.passed_c()
@@ -705,6 +689,8 @@ cdef class Side(SessionConnection):
             self.n_late += 1
             return 0
         if m.scan.poi[WS_META_SUBSCRIPTION_ID].len:
+            if self.lists is not None:
+                self.lists.heard(m.method)
             route.asker.overheard(m)
             if method_is(
                 m, b'"notifications/subscriptions/acknowledged"',

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from wirespeed._core.slab import Lease
     from wirespeed.limits import Limits
     from wirespeed.protocol.revisions import Revision
+    from wirespeed.proxy.breakdown import Breakdown
     from wirespeed.server.requests.observer import Observer
 
 logger = logging.getLogger("wirespeed.proxy")
@@ -168,9 +169,9 @@ class Upstream(UpstreamSide):
         tools may."""
         self.retries, self.retries_calls = retries, calls
 
-    def observe(self, observer: Observer | None) -> None:
-        """Count the requests of this server."""
-        self.observer = observer
+    def observe(self, observer: Observer | None, breakdown: Breakdown | None = None) -> None:
+        """Count the requests of this server. ``breakdown``: by tool and principal, too."""
+        self.observer, self.breakdown = observer, breakdown
 
     def end_when_unreachable(self) -> None:
         """End when the server cannot be reached: who owns the connection makes another."""
@@ -309,6 +310,8 @@ class Upstream(UpstreamSide):
 
     def notified(self, message: Message) -> None:
         """Take a notification that belongs to no request."""
+        if self.lists is not None:
+            self.lists.heard(message.method)
         self.owner.server_said(self, message)
 
     def route(self, message: Message) -> Side | None:

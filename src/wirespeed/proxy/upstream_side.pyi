@@ -4,6 +4,7 @@ from typing_extensions import disjoint_base
 
 from wirespeed._core.envelope import Message
 from wirespeed._core.session import Session
+from wirespeed.proxy.breakdown import Breakdown
 from wirespeed.proxy.side import Route, Side
 
 REQUEST_METHODS: frozenset[str]
@@ -11,6 +12,7 @@ REQUEST_METHODS: frozenset[str]
 @disjoint_base
 class UpstreamSide(Side):
     def __init__(self, session: Session, loop: asyncio.AbstractEventLoop) -> None: ...
+    breakdown: Breakdown | None
     @property
     def n_loggers(self) -> int: ...
     def n_unfinished(self) -> int: ...

@@ -3,10 +3,11 @@
 from libc.math cimport INFINITY
 from libc.stdint cimport uint64_t
 
-from wirespeed._core._simd cimport WS_META_SUBSCRIPTION_ID, WS_METHOD
-from wirespeed._core.envelope cimport Message, poi_is
+from wirespeed._core._simd cimport WS_META_SUBSCRIPTION_ID, WS_METHOD, WS_NAME
+from wirespeed._core.envelope cimport Message, poi_is, span_of
 from wirespeed._core.inflight cimport InFlightSlot, inflight_id
 from wirespeed._core.session cimport Session
+from wirespeed._core.span cimport Span
 from wirespeed.proxy.side cimport Route, Side
 from wirespeed.server.requests.observer cimport CANCELLED, now_c
 
@@ -30,12 +31,23 @@ cdef class UpstreamSide(Side):
         """Measure a request that this side is asked, unless it is one without an end. Methods that
         the protocol does not have are counted as one."""
         cdef str method = "tools/call"
+        cdef Side asker
+        cdef Span name
         if route.listens:
             return 0
         if not poi_is(m, WS_METHOD, b'"tools/call"'):
             method = m.method
             if method not in REQUEST_METHODS:
                 method = "other"
+        elif self.breakdown is not None:
+            name = span_of(m, WS_NAME)
+            route.tool = (<const char *> name.p)[:name.n]
+        if self.breakdown is not None:
+            asker = route.asker
+            while asker.outer is not None:
+                asker = asker.outer
+            route.whose = asker.principal
+            route.breakdown = self.breakdown
         route.series = self.observer.of_method_c(method)
         route.began = now_c()
         return 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -280,6 +281,43 @@ import sys
 for name in [%s]:
     sys.modules[name] = None
 """
+
+
+def test_check_says_what_lists_of_tools_take(tmp_path: Path) -> None:
+    command, *args = tool_server()
+    server = {"command": command, "args": args}
+    file = tmp_path / "proxy.json"
+    top = {
+        "mcpServers": {"a": server, "b": server},
+        "proxy": {"toolSearch": {"visible": ["a_add"]}},
+    }
+    file.write_text(json.dumps(top))
+    code, (of_a, of_b, of_all, searched, valid) = check(file, "--catalog")
+    assert code == 0
+    assert valid == f"{file} is valid: 2 servers"
+    n, tokens = numbers(of_a, r"a: (\d+) tools, about ([\d,]+) tokens in a list")
+    assert numbers(of_b, r"b: (\d+) tools, about ([\d,]+) tokens in a list")[0] == n
+    assert numbers(of_all, r"all servers: (\d+) tools, about ([\d,]+) tokens in a list")[0] == 2 * n
+    shown, few = numbers(searched, r"with toolSearch: (\d+) tools, about ([\d,]+) tokens")
+    assert shown == 3
+    assert few > 0 and tokens > 0
+
+    top["mcpServers"]["b"] = {"command": sys.executable, "args": ["-c", "pass"]}
+    file.write_text(json.dumps(top))
+    code, lines = check(file, "--catalog")
+    assert code == 3
+    assert any("b: its tools cannot be listed: " in line for line in lines)
+
+    done = wirespeed("proxy", "--config", str(file), "--catalog")
+    assert done.returncode == 2
+    assert "--catalog goes with --check" in one_line(done)
+
+
+def numbers(line: str, pattern: str) -> list[int]:
+    """The numbers in a line."""
+    found = re.fullmatch(pattern, line)
+    assert found is not None, line
+    return [int(one.replace(",", "")) for one in found.groups()]
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,8 @@ from wirespeed.proxy import (
     ToolRules,
     ToolsConfig,
 )
-from wirespeed.proxy.file import load, schema
+from wirespeed.proxy.file import load
+from wirespeed.proxy.file_keys import schema
 
 pytestmark = pytest.mark.smoke
 

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from wirespeed.errors import TransportError
 from wirespeed.protocol import codes
+from wirespeed.proxy.downstream import name_of
 from wirespeed.proxy.flow.rates import host_of
 from wirespeed.proxy.own_requests import CANCELLED
 from wirespeed.proxy.side import Audits
@@ -137,6 +138,15 @@ class AuditLog:
         server = asker.service.server_of(message.text("params.name"))
         self.add(lambda: _line(facts, server, "refused", code, None, 1, 0))
 
+    def answer(self, asker: Downstream, message: Message, size_out: int, seconds: float) -> None:
+        """The proxy itself has answered a call."""
+        if self.requests & Audits.CALLS:
+            facts, ms = (
+                self._facts(asker, message, len(message.raw or b"")),
+                round(seconds * 1000, 3),
+            )
+            self.add(lambda: _line(facts, None, "ok", 0, ms, 1, size_out))
+
     def _facts(self, asker: Downstream, message: Message, size: int) -> tuple[Any, ...]:
         event, key = _REQUESTS[message.method or ""]
         return (
@@ -145,7 +155,7 @@ class AuditLog:
             event,
             self._next_id(),
             _given_id(asker, message),
-            _who(asker),
+            name_of(asker),
             getattr(asker.peer, "address", None),
             key,
             message.text("params.uri" if event == "read" else "params.name"),
@@ -180,7 +190,7 @@ class AuditLog:
     def _watch(self, client: Downstream, id: str, began: float) -> None:
         known = {
             "id": id,
-            "principal": None if (who := _who(client)) is None else str(who),
+            "principal": None if (who := name_of(client)) is None else str(who),
             "peer": None if client.peer is None else host_of(client.peer.address),
             "server": None if client.service.config is None else client.service.name,
         }
@@ -191,6 +201,21 @@ class AuditLog:
 
         self._note("session", **known, outcome="begun")
         client.closed.add_done_callback(over)
+
+    def identity(
+        self, server: str, kind: str, principal: str, outcome: str, reason: str | None
+    ) -> None:
+        """Credentials of a principal at a server were got, refused or given up."""
+        if "identity" in self._events:
+            self._note(
+                "identity",
+                id=self._next_id(),
+                principal=principal,
+                server=server,
+                type=kind,
+                outcome=outcome,
+                reason=reason,
+            )
 
     def reload(self, changes: str | None, error: str | None) -> None:
         """The configuration was read again. ``changes``: what changed; None: it was refused."""
@@ -348,13 +373,6 @@ def _reason(exc: OSError) -> str:
 
 def _text(line: dict[str, Any]) -> str:
     return json.dumps({key: value for key, value in line.items() if value is not None})
-
-
-def _who(client: Downstream) -> object:
-    """The principal of a client, or else its user; None: neither is known."""
-    access = client.access
-    grant = None if access is None else access.of(client.principal)  # type: ignore[attr-defined]
-    return getattr(client.peer, "user", None) if grant is None else grant.name
 
 
 def _text_of(at: float) -> str:

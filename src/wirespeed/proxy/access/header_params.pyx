@@ -155,9 +155,7 @@ cdef class HeaderParams(AccessCheck):
             fields = await self.learned(asker, name)
             self.keep_c(m, fields)
             if asker.is_open(m) and self.agrees(asker, m, head, fields):
-                to = asker.across if asker.admits_modern else asker.route(m)
-                if to is not None or asker.admits_modern:
-                    asker.pass_request(m, to)
+                asker.forward(m)
         except Exception:
             logger.exception("internal error of the proxy at %s", m)
             if asker.is_open(m):

@@ -116,6 +116,13 @@ class Auto:
             await pool.stop()
         await self._per_client.stop()
 
+    def restart(self, reason: str) -> None:
+        """Put new servers in the place of those that run."""
+        if self._is_known:
+            self._per_client.restart(reason)
+        for pool in self._pools:
+            pool.restart(reason)
+
     @property
     def refuses_lanes(self) -> str:
         """Why requests that come one by one are not served; "": they are, or wait until the era

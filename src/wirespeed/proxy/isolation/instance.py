@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from wirespeed.limits import Limits
     from wirespeed.proxy.backend_config import BackendConfig
     from wirespeed.proxy.downstream import Downstream
+    from wirespeed.proxy.list_cache import ListCache
     from wirespeed.proxy.side import Side
     from wirespeed.proxy.upstream import Upstream
 
@@ -136,6 +137,8 @@ class Instance:
     def use(self, upstream: Upstream) -> None:
         """The server is ready: the requests go to it, the kept ones first."""
         upstream.retry(self.retries, calls=self.retries.has_calls)
+        if self.config.cache_lists:
+            upstream.lists = self.lists_of(upstream)
         self.upstream = upstream
         self._left, self._alone_from = None, 0.0
         self._principals.clear()
@@ -143,6 +146,10 @@ class Instance:
             self.met(downstream)
         self.restore()
         self.send_kept()
+
+    def lists_of(self, upstream: Upstream) -> ListCache | None:
+        """Return what keeps the lists of a server; None: it does not say how long they hold."""
+        raise NotImplementedError
 
     def restore(self) -> None:
         """Bring a new process to the state that the clients know, before it gets their requests."""

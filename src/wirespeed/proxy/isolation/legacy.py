@@ -28,6 +28,7 @@ from wirespeed.proxy.binding import Binding
 from wirespeed.proxy.isolation.handshake import initialize, learn_tools
 from wirespeed.proxy.isolation.instance import Instance, guarded, pong, quiet
 from wirespeed.proxy.isolation.task_makers import TaskMakers
+from wirespeed.proxy.list_cache import ListCache
 from wirespeed.proxy.own_requests import modern_version, params_of, unsupported
 from wirespeed.proxy.supervision.supervisor import Unsuitable
 from wirespeed.tasks.views import not_found
@@ -111,6 +112,10 @@ class Legacy(Instance):
             self._tell(upstream, "resources/subscribe", uri=uri)
         self.use(upstream)
         self.attach_all()
+
+    def lists_of(self, upstream: Upstream) -> ListCache | None:
+        """As of the base class. Over HTTP it is not certain that word of a change comes."""
+        return None if upstream.over_http else ListCache(self._hello["capabilities"])
 
     def server_asks(self, upstream: Upstream, message: Message) -> Side | None:
         """Return the client that a question is for, where that is certain."""

@@ -12,6 +12,7 @@ from wirespeed.proxy.affinity import Tags, of_server
 from wirespeed.proxy.binding import Binding
 from wirespeed.proxy.isolation.handshake import discover, learn_tools
 from wirespeed.proxy.isolation.instance import Instance, guarded
+from wirespeed.proxy.list_cache import ListCache
 from wirespeed.proxy.own_requests import CANCELLED, ProxyRequest
 
 if TYPE_CHECKING:
@@ -69,6 +70,10 @@ class Modern(Instance):
             upstream.mark(Tags("", seal))
         self.use(upstream)
         self.attach_all()
+
+    def lists_of(self, upstream: Upstream) -> ListCache | None:
+        """As of the base class."""
+        return ListCache(None)
 
     def restore(self) -> None:
         """Subscriptions come first: the next request may change what they are about."""

@@ -281,6 +281,11 @@ class Pool:
             task = self._replacing[owner] = asyncio.ensure_future(self._replace(owner))
             task.add_done_callback(lambda done: self._replacing.pop(owner, None))
 
+    def restart(self, reason: str) -> None:
+        """Put new servers in the place of those that run. Their requests are answered first."""
+        for owner in list(self._running):
+            self._recycle(owner, reason)
+
     async def _replace(self, owner: UpstreamOwner) -> None:
         new = self._begin(owner)
         try:

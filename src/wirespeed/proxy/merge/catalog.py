@@ -73,6 +73,7 @@ class CatalogKey(NamedTuple):
         is_modern: Whether they are of 2026-07-28.
         version: Their revision.
         capabilities: What they can do, as text.
+        principal: Who they are, where a server sees that; else None.
     """
 
     grant: PrincipalGrant | None
@@ -80,6 +81,7 @@ class CatalogKey(NamedTuple):
     is_modern: bool
     version: str
     capabilities: bytes
+    principal: bytes | None
 
     @classmethod
     def of(
@@ -89,12 +91,13 @@ class CatalogKey(NamedTuple):
         is_modern: bool,
         version: str,
         offered: Any,
+        principal: bytes | None,
     ) -> Self:
         """Make the key of clients with these capabilities."""
         offered = offered if isinstance(offered, dict) else {}
         looked_at = [offered.get(name) for name in _LOOKED_AT]
         text = msgspec.json.encode(looked_at, order="sorted")
-        return cls(grant, is_shared, is_modern, version, text)
+        return cls(grant, is_shared, is_modern, version, text, principal)
 
 
 def envelope_of(message: Message) -> tuple[str, dict[str, Any], dict[str, Any]]:

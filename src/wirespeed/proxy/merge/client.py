@@ -182,7 +182,11 @@ class MergedClient:
         else:
             assert self._hello is not None
             version, offered = self._hello["protocolVersion"], self._hello.get("capabilities", {})
-        key = CatalogKey.of(self._grant, self.downstream.shared, modern, version, offered)
+        sees_user = any(one.service.sees_users for one in self.merged.offers)
+        principal = self.downstream.principal if sees_user else None
+        key = CatalogKey.of(
+            self._grant, self.downstream.shared, modern, version, offered, principal
+        )
         self.catalog = self.merged.catalog(key, self.downstream.loop, self.meta)
         self._catalogs[self.catalog] = None
         return self.catalog

@@ -37,6 +37,10 @@ class MergedService(Protocol):
     mirrored: HeaderParams
     assignment: Assignment
 
+    @property
+    def sees_users(self) -> bool:
+        """Whether the server sees each principal as itself."""
+
     async def hold(self) -> None:
         """Start the server, if nobody else holds it."""
 

@@ -52,7 +52,9 @@ class MergedRequests:
             client.refuse(message, codes.INVALID_PARAMS, "params.name must be a string")
             return
         found = self._candidates(kind, shown)
-        head = client.downstream.head_of(message) if modern and kind.name == "tools" else None
+        head = None
+        if modern and kind.name == "tools" and not client.downstream.is_expanded(message):
+            head = client.downstream.head_of(message)
         if len(found) == 1:
             offer, real = found[0]
             member = client.joined(offer)

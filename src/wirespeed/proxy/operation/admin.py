@@ -1,19 +1,17 @@
-"""The admin listener: its paths and who may see them, the last warnings and errors, and the numbers
-of the other workers."""
+"""The admin listener: its paths and who may see them, what an operator may do with a server, and
+the last warnings and errors."""
 
 from __future__ import annotations
 
 import asyncio
 import base64
-import contextlib
 import hmac
 import logging
 import secrets
-import socket
 import sys
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
@@ -34,15 +32,14 @@ from wirespeed.proxy.operation.snapshot import (
     Facts,
     Snapshot,
     is_required,
-    merged,
     state_of,
     take,
 )
 from wirespeed.proxy.operation.status import status
+from wirespeed.proxy.operation.workers import Neighbours, merged
 from wirespeed.transport.gate import NOBODY, Admission, Refused, bearer, digest
 from wirespeed.transport.http.exchange import Exchange, HttpTarget
 from wirespeed.transport.http.routes import CustomRoute, HttpResponse, send
-from wirespeed.transport.net.handover import FLAGS
 from wirespeed.transport.options import HttpRequest, Refusal
 
 if TYPE_CHECKING:
@@ -55,10 +52,8 @@ if TYPE_CHECKING:
 
 MAX_EVENTS = 50  # warnings and errors that are kept
 MAX_TEXT = 500  # characters of one of them
+ACTIONS = ("drain", "resume", "restart")  # of an operator with a server
 LOGGERS = ("wirespeed.proxy", "wirespeed.server")
-PATIENCE = 1.0  # seconds that a worker has for its answer
-MAX_ANSWER = 1 << 24
-QUESTION = b"?"
 # No answer is for another page, nor for a cache.
 _FIELDS = {
     "Cache-Control": "no-store",
@@ -157,7 +152,7 @@ class AdminService:
         self.events.start()
         self._sampling = asyncio.ensure_future(self._sample())
         if self._neighbours is not None:
-            self._neighbours.serve(self._worker, self.take)
+            self._neighbours.serve(self._worker, self.take, self._obey)
 
     async def release(self, held: None) -> None:
         """Watch no more."""
@@ -209,12 +204,43 @@ class AdminService:
             "/status": self._guarded(self._status),
             "/metrics": self._guarded(self._metrics),
             "/readyz": Readiness(self._services, self._facts),
+            **{f"/{action}": Control(self._control, self.auth) for action in ACTIONS},
         }
 
     def _guarded(self, handler: RouteHandler) -> Guarded:
         target = Guarded({"GET": handler, "HEAD": handler}, asyncio.get_running_loop())
         target.authority = self.auth
         return target
+
+    # -- what an operator does -------------------------------------------------------------------
+
+    async def _obey(self, name: str, action: str) -> None:
+        """Do something with a server of this process. LookupError: there is no such server.
+        ValueError: there is no such action."""
+        found = [one for one in self._services() if one.config and one.name == name]
+        if not found:
+            raise LookupError(f"there is no server {name[:100]}")
+        await found[0].control(action)
+
+    async def _control(self, request: HttpRequest) -> HttpResponse:
+        """Do something with a server, in all workers."""
+        origin, host = request.headers.get("origin"), request.headers.get("host", "")
+        if origin is not None and origin != f"http://{host}":  # not of another port either
+            return HttpResponse(403, "this page may not do that\n", _FIELDS)
+        action, _, name = request.path[1:].partition("/")
+        missing: list[int] = []
+        try:
+            await self._obey(unquote(name), action)
+            if self._neighbours is not None:
+                missing = await self._neighbours.tell(self._worker, unquote(name), action)
+        except LookupError as exc:
+            return HttpResponse(404, f"{exc.args[0]}\n", _FIELDS)
+        except ValueError as exc:
+            return HttpResponse(400, f"{exc}\n", _FIELDS)
+        if missing:
+            text = f"no answer of worker {', '.join(map(str, missing))}\n"
+            return HttpResponse(502, text, _FIELDS)
+        return HttpResponse(200, "done\n", _FIELDS)
 
     async def _page(self, request: HttpRequest) -> HttpResponse:
         try:  # in a thread: clients of the proxy are not to wait for a page
@@ -252,6 +278,16 @@ class Guarded(CustomRoute):
     def admit(self, gate: Gate, request: HttpRequest) -> Any:
         """Check Host, Origin and the token."""
         return HttpTarget.admit(self, gate, request)
+
+
+class Control(Guarded):
+    """An action of an operator: below its path are the names of servers."""
+
+    answers_below = True
+
+    def __init__(self, handler: RouteHandler, authority: TokenAuthority) -> None:
+        super().__init__({"POST": handler}, asyncio.get_running_loop())
+        self.authority = authority
 
 
 class Readiness(HttpTarget):
@@ -346,81 +382,3 @@ class Recent(logging.Filter):
         """Listen no more."""
         for name in LOGGERS:
             logging.getLogger(name).removeFilter(self)
-
-
-# -- the other workers of a port -------------------------------------------------------------------
-
-
-class Neighbours:
-    """The other workers of one port: each asks all others for their numbers when somebody asks it.
-
-    Each worker has a mailbox, a pair of sockets that was made before the workers were forked. A
-    question is one byte with one end of a new pair of sockets; the answer is what comes there until
-    its end.
-
-    Args:
-        n: The number of all workers.
-    """
-
-    def __init__(self, n: int) -> None:
-        self._pairs = [socket.socketpair() for _ in range(n)]
-        for pair in self._pairs:
-            for end in pair:
-                end.setblocking(False)
-        self._answering: set[asyncio.Task[None]] = set()
-
-    def serve(self, worker: int, take: Callable[[], Awaitable[Snapshot]]) -> None:
-        """Answer the others. ``worker``: the number of this process."""
-        box = self._pairs[worker][0]
-        asyncio.get_running_loop().add_reader(box.fileno(), self._receive, box, take)
-
-    def stop(self, worker: int) -> None:
-        """Answer no more."""
-        asyncio.get_running_loop().remove_reader(self._pairs[worker][0].fileno())
-        for task in self._answering:
-            task.cancel()
-
-    def _receive(self, box: socket.socket, take: Callable[[], Awaitable[Snapshot]]) -> None:
-        with contextlib.suppress(OSError):
-            _, found, _, _ = socket.recv_fds(box, 1, 1, FLAGS)
-            for fd in found:
-                task = asyncio.ensure_future(_answer(socket.socket(fileno=fd), take))
-                self._answering.add(task)
-                task.add_done_callback(self._answering.discard)
-
-    async def ask(self, worker: int) -> tuple[list[Snapshot], list[int]]:
-        """Return the snapshots of all workers but this one, and the numbers of those that did not
-        answer."""
-        others = [one for one in range(len(self._pairs)) if one != worker]
-        answers = await asyncio.gather(*map(self._ask, others))
-        missing = [one for one, found in zip(others, answers, strict=True) if found is None]
-        return [found for found in answers if found is not None], missing
-
-    async def _ask(self, worker: int) -> Snapshot | None:
-        ours, theirs = socket.socketpair()
-        with ours:
-            ours.setblocking(False)
-            with theirs:
-                try:
-                    socket.send_fds(self._pairs[worker][1], [QUESTION], [theirs.fileno()])
-                except OSError:  # its mailbox is full
-                    return None
-            answer = bytearray()
-            loop = asyncio.get_running_loop()
-            try:
-                async with asyncio.timeout(PATIENCE):
-                    while data := await loop.sock_recv(ours, 1 << 18):
-                        answer += data
-                        if len(answer) > MAX_ANSWER:
-                            return None
-                return msgspec.msgpack.decode(answer, type=Snapshot)
-            except (TimeoutError, OSError, msgspec.DecodeError):
-                return None
-
-
-async def _answer(asker: socket.socket, take: Callable[[], Awaitable[Snapshot]]) -> None:
-    with asker, contextlib.suppress(OSError, TimeoutError):
-        asker.setblocking(False)
-        async with asyncio.timeout(PATIENCE):
-            loop = asyncio.get_running_loop()
-            await loop.sock_sendall(asker, msgspec.msgpack.encode(await take()))

@@ -10,13 +10,15 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter, deque
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
+from dataclasses import dataclass, field
 from itertools import chain
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import msgspec
 
 from wirespeed.protocol.revisions import REQUEST_METHODS
+from wirespeed.proxy.breakdown import Breakdown
 from wirespeed.proxy.own_requests import CANCELLED
 from wirespeed.proxy.side import totals
 from wirespeed.proxy.upstream import BAD_MESSAGE, UNKNOWN_ID
@@ -35,6 +37,10 @@ Steps = Generator[None, None, _T]  # work in steps, one for each turn of the loo
 PART = 256  # clients that are looked at in one step
 TICK = 2.0  # seconds of one sample
 TICKS = 90  # samples that are kept
+MINUTES = 60  # sums of the samples of a minute that are kept
+_A_MINUTE = int(60 / TICK)  # samples
+_A_MARK = 5  # samples between two marks of a breakdown
+_MARKS = _A_MINUTE // _A_MARK + 1
 
 # Of the sums, what is there now: it goes with its side.
 _HELD = ("waiting", "asked", "unsent")
@@ -65,6 +71,8 @@ class Meter:
         n_clients: The clients so far.
         n_replaced: The servers whose place another one has taken.
         history: What happened in the last minutes, if somebody takes samples.
+        hour: The same by minutes; the number of a minute is in the place of the tick.
+        breakdown: Its requests by tool and by principal; None: they are not measured.
     """
 
     def __init__(self) -> None:
@@ -73,6 +81,9 @@ class Meter:
         self.n_clients = 0
         self.n_replaced = 0
         self.history: deque[Sample] = deque(maxlen=TICKS)
+        self.hour: deque[Sample] = deque(maxlen=MINUTES)
+        self.breakdown: Breakdown | None = None
+        self._marks: deque[Marks] = deque(maxlen=_MARKS)
         self._upstreams: dict[Upstream, None] = {}
         # The clients of each service that has some.
         self._downstreams: dict[int, Mapping[Downstream, None]] = {}
@@ -85,6 +96,7 @@ class Meter:
         """Measure the requests to servers that are started from now on."""
         if self.observer is None:
             self.observer = Observer()
+            self.breakdown = Breakdown()
 
     def refused(self, method: str | None, code: int) -> None:
         """The endpoint itself has refused a request."""
@@ -120,7 +132,7 @@ class Meter:
 
     def connected(self, upstream: Upstream) -> None:
         """A connection to a server is there."""
-        upstream.observe(self.observer)
+        upstream.observe(self.observer, self.breakdown)
         self._upstreams[upstream] = None
 
     def disconnected(self, upstream: Upstream) -> None:
@@ -150,6 +162,11 @@ class Meter:
     def of_servers(self) -> dict[str, int]:
         """Return the sums of all connections to servers."""
         return _sum(self._gone["servers"], totals(self._upstreams))
+
+    @property
+    def n_cached(self) -> int:
+        """The requests that were answered by kept lists, of the connections that there are."""
+        return sum(one.lists.n_found for one in self._upstreams if one.lists is not None)
 
     @property
     def starts(self) -> dict[str, int]:
@@ -183,9 +200,115 @@ class Meter:
         if before is not None:
             change = [a - b for a, b in zip(buckets, before[3], strict=True)]
             tick = current_tick()
-            self.history.append(
-                Sample(tick, now[0] - before[0], errors - before[1], now[2] - before[2], change)
-            )
+            made = Sample(tick, now[0] - before[0], errors - before[1], now[2] - before[2], change)
+            self.history.append(made)
+            self._add_to_hour(made)
+        if current_tick() % _A_MARK == 0 or not self._marks:
+            self._marks.append(marks_of(self.breakdown))
+
+    def _add_to_hour(self, sample: Sample) -> None:
+        minute = sample.tick // _A_MINUTE
+        if not self.hour or self.hour[-1].tick != minute:
+            self.hour.append(Sample(minute, 0, 0, 0, [0] * len(sample.buckets)))
+        whole = self.hour[-1]
+        whole.requests += sample.requests
+        whole.errors += sample.errors
+        whole.bytes += sample.bytes
+        whole.buckets = [a + b for a, b in zip(whole.buckets, sample.buckets, strict=True)]
+
+    def shares(self, kind: str, names: Callable[[Any], str]) -> list[Share]:
+        """Return the numbers of each tool (``tools``) or principal (``principals``), since the
+        start and of the last minute. ``names``: Returns the name of a key."""
+        now = marks_of(self.breakdown)
+        before = self._marks[0] if self._marks else Marks()
+        earlier = getattr(before, kind)
+        found: dict[str, Share] = {}
+        for key, mark in getattr(now, kind).items():
+            name = "other" if key == OTHER else names(key)
+            share = mark.since(name, earlier.get(key))
+            found[name] = share if name not in found else found[name].plus(share)
+        return list(found.values())
+
+
+# The key of all that have no place of their own in a breakdown.
+OTHER = b""
+
+
+class Share(msgspec.Struct, array_like=True):
+    """The requests of one tool or one principal.
+
+    Attributes:
+        codes: How many failed, by the code of the error; 1: cancelled.
+        buckets: By duration, each for itself.
+        recent, recent_errors, recent_buckets: The same of the last minute; errors without what
+            clients have cancelled.
+    """
+
+    name: str
+    seconds: float
+    codes: dict[int, int]
+    buckets: list[int]
+    recent: int
+    recent_errors: int
+    recent_buckets: list[int]
+
+    def plus(self, other: Share) -> Share:
+        """Return the sum of both."""
+        codes = dict(self.codes)
+        for code, n in other.codes.items():
+            codes[code] = codes.get(code, 0) + n
+        return Share(
+            self.name,
+            self.seconds + other.seconds,
+            codes,
+            [a + b for a, b in zip(self.buckets, other.buckets, strict=True)],
+            self.recent + other.recent,
+            self.recent_errors + other.recent_errors,
+            [a + b for a, b in zip(self.recent_buckets, other.recent_buckets, strict=True)],
+        )
+
+
+class _Mark(NamedTuple):
+    """The numbers of one tool or principal at a moment."""
+
+    seconds: float
+    codes: dict[int, int]
+    buckets: list[int]
+
+    def since(self, name: str, earlier: _Mark | None) -> Share:
+        """Return the numbers, with those since an earlier moment."""
+        before = [0] * len(self.buckets) if earlier is None else earlier.buckets
+        recent = [a - b for a, b in zip(self.buckets, before, strict=True)]
+        errors = _errors(self.codes) - (0 if earlier is None else _errors(earlier.codes))
+        return Share(name, self.seconds, self.codes, self.buckets, sum(recent), errors, recent)
+
+
+@dataclass
+class Marks:
+    """The numbers of a breakdown at a moment, by the keys of its tools and principals."""
+
+    tools: dict[Any, _Mark] = field(default_factory=dict)
+    principals: dict[Any, _Mark] = field(default_factory=dict)
+
+
+def marks_of(breakdown: Breakdown | None) -> Marks:
+    """Return the numbers of a breakdown now."""
+    marks = Marks()
+    if breakdown is None:
+        return marks
+    for into, series, other in (
+        (marks.tools, breakdown.tools, breakdown.other_tools),
+        (marks.principals, breakdown.principals, breakdown.other_principals),
+    ):
+        for key, one in (*series.items(), (OTHER, other)):
+            mark = _Mark(one.seconds, dict(one.codes), each(one.buckets))
+            if key != OTHER or any(mark.buckets):
+                into[key] = mark
+    return marks
+
+
+def _errors(codes: Mapping[int, int]) -> int:
+    return sum(n for code, n in codes.items() if code != CANCELLED)
 
 
 def current_tick() -> int:

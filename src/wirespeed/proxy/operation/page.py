@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import json
 import math
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -30,6 +31,7 @@ POLICY = (
     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
 
+NEAR = 14 * 86400  # seconds before the end of a certificate at which the page warns
 # Events of a server that are shown as faults, by the names of their numbers.
 _EVENTS = {
     "retries": "Sent again after the end of a server",
@@ -46,6 +48,16 @@ def page(status: dict[str, Any]) -> str:
 def utc(at: float, form: str) -> str:
     """Write a time in Unix seconds."""
     return time.strftime(form, time.gmtime(at))
+
+
+def soon() -> float:
+    """Return the time, in Unix seconds, up to which the end of a certificate is near."""
+    return time.time() + NEAR
+
+
+def pretty(value: Any) -> str:
+    """Write JSON for people."""
+    return json.dumps(value, indent=2, ensure_ascii=False)
 
 
 def breakers(backend: dict[str, Any]) -> str:
@@ -155,6 +167,6 @@ _ENVIRONMENT.globals |= {
     "style": _STYLE, "script": _SCRIPT, "HEIGHT": HEIGHT, "Linear": Linear,
     "Logarithmic": Logarithmic, "line": line, "area": area, "last": last, "count": count,
     "seconds": seconds, "size": size, "span": span, "utc": utc, "breakers": breakers,
-    "faults_of": faults_of,
+    "faults_of": faults_of, "soon": soon, "pretty": pretty,
 }  # fmt: skip
 _TEMPLATE = _ENVIRONMENT.from_string(_FILES.joinpath("page.jinja").read_text("utf-8"))

@@ -1,4 +1,4 @@
-"""Numbers and states of a proxy at one moment, and the sum of those of several workers."""
+"""Numbers and states of a proxy at one moment."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import os
 import resource
 import time
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
-from wirespeed.proxy.operation.meter import PART, Sample, each, in_parts
+from wirespeed.proxy.operation.meter import PART, Sample, Share, each, in_parts
 from wirespeed.transport.memory import MemoryLink
 
 if TYPE_CHECKING:
@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     from wirespeed.proxy.backend_config import BackendConfig
     from wirespeed.proxy.downstream import Downstream
     from wirespeed.proxy.flow.admission import RequestLimits
+    from wirespeed.proxy.hooks import HookedTools
     from wirespeed.proxy.isolation.assignment import Assignment
+    from wirespeed.proxy.meta_tools import MetaTools
     from wirespeed.proxy.operation.meter import Meter, Steps
     from wirespeed.proxy.supervision.supervisor import State, Supervisor
     from wirespeed.proxy.upstream import UpstreamOwner
@@ -36,9 +38,9 @@ MAX_TEXT = 300  # characters of one text of a server or client
 STATES = ("up", "starting", "crash-loop", "leaving")
 # Of an endpoint. Where several servers are in different states, it is "degraded" if one is up.
 IDLE = "idle"
+DRAINED = "drained"
 DEGRADED = "degraded"
 READY = frozenset({"up", DEGRADED, IDLE})
-
 
 _WORDS: dict[State, str] = {
     "ready": "up",
@@ -49,15 +51,9 @@ _WORDS: dict[State, str] = {
 }
 
 Sums = dict[str, int]
-_T = TypeVar("_T")
 
 BREAKER_STATES = ("open", "half open")
 FLOW = ("in_flight", "queued", "queued_bytes")  # attributes of `RequestLimits`
-# Fields of `EndpointEntry` that are added up.
-_SUMS = (
-    "of_clients", "of_servers", "supervision", "garbage", "breakers", "flow", "refused", "cut",
-    "dropped", "server_states",
-)  # fmt: skip
 
 
 class MethodEntry(msgspec.Struct):
@@ -116,6 +112,12 @@ class EndpointEntry(msgspec.Struct):
         cut: Clients that were disconnected, by reason.
         server_states: How many servers there are, by state.
         servers: The first of them.
+        hour: The history by minutes.
+        tools, principals: Its requests by tool and by principal.
+        hooks: What hooks did; empty without any.
+        search: The searches and the calls by a tool of the search; empty without one.
+        cached_lists: The requests that were answered by kept lists, of the connections there are.
+        drained: Whether an operator has taken it out of use.
     """
 
     name: str
@@ -140,6 +142,13 @@ class EndpointEntry(msgspec.Struct):
     requests: list[MethodEntry]
     history: list[Sample]
     servers: list[ServerEntry]
+    hour: list[Sample] = []
+    tools: list[Share] = []
+    principals: list[Share] = []
+    hooks: Sums = {}
+    search: Sums = {}
+    cached_lists: int = 0
+    drained: bool = False
 
 
 class ProcessEntry(msgspec.Struct):
@@ -222,6 +231,7 @@ class Facts(msgspec.Struct):
         coming: The servers that are started to take a place, and why one could not be started so
             far; "" as long as none of its starts has failed.
         draining: Whether it takes no new clients, and ends soon.
+        configuration: What is in force, without secrets.
     """
 
     version: str
@@ -235,6 +245,7 @@ class Facts(msgspec.Struct):
     coming: dict[str, str] = {}
     draining: bool = False
     certificates: list[CertificateEntry] = []
+    configuration: dict[str, Any] = {}
 
 
 class ProxyEndpoint(Protocol):
@@ -249,6 +260,15 @@ class ProxyEndpoint(Protocol):
     audit: AuditLog | None
     meter: Meter
     cut: Sums
+    hooks: HookedTools | None
+    meta_tools: MetaTools | None
+
+    @property
+    def is_drained(self) -> bool:
+        """Whether an operator has taken the server out of use."""
+
+    async def control(self, action: str) -> None:
+        """Drain, resume or restart the server. ValueError: there is no such action."""
 
     @property
     def supervisors(self) -> list[Supervisor]:
@@ -353,14 +373,37 @@ def _endpoint(
             for one in series
         ],
         history=list(meter.history),
+        hour=list(meter.hour),
+        tools=meter.shares("tools", _tool_name),
+        principals=meter.shares("principals", lambda digest: _principal_name(service, digest)),
+        hooks={} if service.hooks is None else service.hooks.counts,
+        search={} if service.meta_tools is None else service.meta_tools.counts,
+        cached_lists=meter.n_cached,
+        drained=service.is_drained,
         servers=[_server(supervisor, worker) for supervisor in islice(supervisors, MAX_SERVERS)],
     )
+
+
+def _tool_name(text: bytes) -> str:
+    try:
+        return _cut(msgspec.json.decode(text, type=str))
+    except msgspec.DecodeError:
+        return "other"
+
+
+def _principal_name(service: ProxyEndpoint, digest: bytes | None) -> str:
+    if digest is None:
+        return "nobody"
+    grant = None if service.access is None else service.access.of(digest)
+    return grant.name if grant is not None and grant.name else digest.hex()[:8]
 
 
 def _target(target: Any) -> str:
     """Return how a server is reached, as the file writes it. Arguments may be secrets."""
     if hasattr(target, "command"):
         return _cut((target.shown or target.argv)[0])
+    if not hasattr(target, "url"):  # a server of this process
+        return type(target).__name__
     return _cut((target.shown or target.url).partition("?")[0])
 
 
@@ -429,92 +472,6 @@ def _process(worker: int, facts: Facts) -> Steps[ProcessEntry]:
     )
 
 
-# -- several workers ------------------------------------------------------------------------------
-
-
-def merged(snapshots: Sequence[Snapshot], missing: list[int]) -> Snapshot:
-    """Sum up the numbers of several workers. ``missing``: those that did not answer."""
-    endpoints = grouped((one for snapshot in snapshots for one in snapshot.endpoints), "name")
-    return Snapshot(
-        started=min(one.started for one in snapshots),
-        processes=[process for one in snapshots for process in one.processes],
-        endpoints=[_merged(found) for found in endpoints.values()],
-        clients=[client for one in snapshots for client in one.clients][:MAX_CLIENTS],
-        n_clients=sum(one.n_clients for one in snapshots),
-        events=sorted(
-            (event for one in snapshots for event in one.events), key=lambda event: event.at
-        ),
-        audit=_added(one.audit for one in snapshots),
-        missing=missing,
-    )
-
-
-def _merged(found: list[EndpointEntry]) -> EndpointEntry:
-    first = found[0]
-    if len(found) == 1:
-        return first
-    return msgspec.structs.replace(
-        first,
-        state=summary({one.state for one in found}),
-        n_clients=sum(one.n_clients for one in found),
-        n_connected=sum(one.n_connected for one in found),
-        n_sessions=sum(one.n_sessions for one in found),
-        longest_idle=max(one.longest_idle for one in found),
-        **{name: _added(getattr(one, name) for one in found) for name in _SUMS},
-        requests=_requests(found),
-        history=_history(found),
-        servers=[server for one in found for server in one.servers][:MAX_SERVERS],
-    )
-
-
-def _added(many: Iterable[dict[Any, int]]) -> dict[Any, int]:
-    found: dict[Any, int] = {}
-    for one in many:
-        for name, value in one.items():
-            found[name] = found.get(name, 0) + value
-    return found
-
-
-def _requests(found: list[EndpointEntry]) -> list[MethodEntry]:
-    by_method = grouped((requests for one in found for requests in one.requests), "method")
-    return [
-        MethodEntry(
-            method,
-            columns(one.buckets for one in many),
-            sum(one.seconds for one in many),
-            _added(one.codes for one in many),
-        )
-        for method, many in by_method.items()
-    ]
-
-
-def _history(found: list[EndpointEntry]) -> list[Sample]:
-    by_tick = grouped((sample for one in found for sample in one.history), "tick")
-    return [
-        Sample(
-            tick,
-            sum(one.requests for one in many),
-            sum(one.errors for one in many),
-            sum(one.bytes for one in many),
-            columns(one.buckets for one in many),
-        )
-        for tick, many in sorted(by_tick.items())
-    ]
-
-
-def grouped(many: Iterable[_T], name: str) -> dict[Any, list[_T]]:
-    """Return lists of those with the same attribute."""
-    found: dict[Any, list[_T]] = {}
-    for one in many:
-        found.setdefault(getattr(one, name), []).append(one)
-    return found
-
-
-def columns(rows: Iterable[list[int]]) -> list[int]:
-    """Add rows up."""
-    return [sum(column) for column in zip(*rows, strict=True)]
-
-
 # -- states in one word ----------------------------------------------------------------------------
 
 
@@ -526,10 +483,14 @@ def word_of(supervisor: Supervisor) -> str:
 
 
 def state_of(service: ProxyEndpoint) -> str:
-    """Return the state of an endpoint. A server of one client fails for that client alone. While
-    a server is replaced, two run in one place: it is enough that one of them is up."""
+    """Return the state of an endpoint. A server of one client, or of one principal, fails for that
+    alone. While a server is replaced, two run in one place: it is enough that one of them is up."""
+    if service.is_drained:
+        return DRAINED
     supervisors = [one for one in service.supervisors if not one.retired]
-    if service.config is None or (supervisors and not any(one.restarts for one in supervisors)):
+    if service.config is None or service.config.identity is not None:
+        return "up"
+    if supervisors and not any(one.restarts for one in supervisors):
         return "up"
     if not supervisors and not service.is_held:
         return "starting"
@@ -541,8 +502,9 @@ def state_of(service: ProxyEndpoint) -> str:
 
 
 def is_required(service: ProxyEndpoint) -> bool:
-    """Return whether the proxy is not ready without it."""
-    return service.config is None or service.config.required
+    """Return whether the proxy is not ready without it. One that an operator has drained is no
+    fault."""
+    return not service.is_drained and (service.config is None or service.config.required)
 
 
 def summary(states: set[str]) -> str:

@@ -9,19 +9,23 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from wirespeed.proxy.operation.meter import TICK, TICKS, Sample, current_tick
+from wirespeed.proxy.operation.meter import MINUTES, TICK, TICKS, Sample, current_tick
 from wirespeed.proxy.operation.metrics import code_text, dropped
-from wirespeed.proxy.operation.snapshot import READY, columns, grouped
+from wirespeed.proxy.operation.snapshot import READY
+from wirespeed.proxy.operation.workers import columns, grouped
 from wirespeed.proxy.own_requests import CANCELLED
 from wirespeed.server.requests.observer import BUCKETS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from wirespeed.proxy.operation.meter import Share
     from wirespeed.proxy.operation.snapshot import EndpointEntry, Facts, MethodEntry, Snapshot
 
 RATE_TICKS = 5  # the rate is that of the last ten seconds
 LATENCY_TICKS = 30  # and the latency that of the last minute
+MINUTE = 60.0  # seconds
+MAX_SHARES = 200  # tools and principals of a server that are shown
 
 
 def not_ready(snapshot: Snapshot) -> list[str]:
@@ -61,6 +65,7 @@ def status(snapshot: Snapshot, facts: Facts) -> dict[str, Any]:
             "waiting": sum(one.of_clients["waiting"] for one in backends),
             "refused": sum(sum(one.refused.values()) for one in snapshot.endpoints),
             **_recent([sample for one in backends for sample in one.history], last),
+            "hour": _hour([sample for one in backends for sample in one.hour], last),
         },
         "backends": [_backend(one, last) for one in backends],
         "endpoints": [
@@ -75,6 +80,7 @@ def status(snapshot: Snapshot, facts: Facts) -> dict[str, Any]:
             }
             for one in snapshot.endpoints
         ],
+        "configuration": facts.configuration,
         "audit": snapshot.audit or None,
         "clients": [msgspec.to_builtins(one) for one in snapshot.clients],
         "events": [
@@ -110,12 +116,40 @@ def _backend(one: EndpointEntry, last: int) -> dict[str, Any]:
         "bytes_to_clients": one.of_clients["bytes_out"],
         **one.supervision,
         **_recent(one.history, last),
+        "hour": _hour(one.hour, last),
+        "drained": one.drained,
+        "tools": _shares(one.tools),
+        "principals": _shares(one.principals),
+        "hooks": one.hooks or None,
+        "search": one.search or None,
+        "cached_lists": one.cached_lists,
         "methods": [
             _method(requests) for requests in sorted(one.requests, key=lambda one: one.method)
         ],
         "servers_by_state": one.server_states,
         "servers": [msgspec.to_builtins(server) for server in one.servers],
     }
+
+
+def _shares(found: list[Share]) -> list[dict[str, Any]]:
+    """Return the numbers of tools or principals, those with the most requests first."""
+    rows: list[dict[str, Any]] = [
+        {
+            "name": one.name,
+            "requests": sum(one.buckets),
+            "errors": sum(n for code, n in one.codes.items() if code != CANCELLED),
+            "rate": one.recent / MINUTE,
+            "error_rate": one.recent_errors / MINUTE,
+            **_quantiles(one.recent_buckets if one.recent else one.buckets),
+        }
+        for one in found
+    ]
+    return sorted(rows, key=lambda row: (-row["rate"], -row["requests"], row["name"]))[:MAX_SHARES]
+
+
+def _hour(samples: Iterable[Sample], last: int) -> dict[str, list[float | None]]:
+    """Return what is plotted of the last hour, by minutes."""
+    return plotted(samples, int(last * TICK // MINUTE), MINUTES, MINUTE)
 
 
 def _method(requests: MethodEntry) -> dict[str, Any]:
@@ -143,15 +177,18 @@ def _recent(history: Sequence[Sample], last: int) -> dict[str, Any]:
     }
 
 
-def plotted(history: Iterable[Sample], last: int) -> dict[str, list[float | None]]:
-    """Return requests and errors a second, p50 and p99 of the last ticks, the oldest first."""
+def plotted(
+    history: Iterable[Sample], last: int, n: int = TICKS, length: float = TICK
+) -> dict[str, list[float | None]]:
+    """Return requests and errors a second, p50 and p99 of the last ``n`` ticks, the oldest first.
+    ``length``: seconds of a tick."""
     by_tick = grouped(history, "tick")
     found: dict[str, list[float | None]] = {"rate": [], "error_rate": [], "p50": [], "p99": []}
-    for tick in range(last - TICKS + 1, last + 1):
+    for tick in range(last - n + 1, last + 1):
         many = by_tick.get(tick, ())
         quantiles = _quantiles(columns(one.buckets for one in many))
-        found["rate"].append(sum(one.requests for one in many) / TICK if many else None)
-        found["error_rate"].append(sum(one.errors for one in many) / TICK if many else None)
+        found["rate"].append(sum(one.requests for one in many) / length if many else None)
+        found["error_rate"].append(sum(one.errors for one in many) / length if many else None)
         found["p50"].append(quantiles["p50"])
         found["p99"].append(quantiles["p99"])
     return found

@@ -1,0 +1,34 @@
+import asyncio
+from logging import Logger
+from typing import Any, Protocol
+
+from typing_extensions import disjoint_base
+
+from wirespeed._core.envelope import Message
+from wirespeed._core.session import Session
+from wirespeed.proxy.side import Side
+
+class ResultTaker(Protocol):
+    def take(self, side: Any, ref: int, text: Any) -> None: ...
+
+@disjoint_base
+class DownstreamSide(Side):
+    meta_tools: Any
+    hooks: Any
+    drained: str | None
+    identities: Any
+    bound_to: bytes | None
+    takers: dict[int, ResultTaker] | None
+    def __init__(
+        self,
+        session: Session,
+        loop: asyncio.AbstractEventLoop,
+        service: Any = None,
+        log: Logger | None = None,
+    ) -> None: ...
+    def instead(
+        self, message: Message, method: str, params: bytes, ref: int | None = None
+    ) -> Message: ...
+    def give_result_to(self, message: Message, taker: ResultTaker) -> None: ...
+    def is_expanded(self, message: Message) -> bool: ...
+    def forward(self, message: Message, /, *, hooked: bool = True) -> None: ...

@@ -1,0 +1,203 @@
+"""The compiled half of `Downstream`: the checks of a client's request before it is passed on, and
+who takes the results that the client does not get as they come."""
+
+from libc.math cimport ceil
+from libc.stdint cimport uint64_t
+
+from wirespeed._core._simd cimport WS_METHOD, WS_NAME
+from wirespeed._core.envelope cimport Message, is_modern, method_is, poi_is, span_of
+from wirespeed._core.framing.http.head cimport HttpHead
+from wirespeed._core.reply_route cimport ReplyRoute
+from wirespeed._core.span cimport Span
+from wirespeed.peer.http.headers cimport check_headers_c
+from wirespeed.proxy.side cimport Route, Side
+from wirespeed.proxy.trace_context cimport with_fields_c
+from wirespeed.server.requests.params cimport check_envelope_c
+
+import msgspec
+
+from wirespeed._core.envelope import parse
+from wirespeed.errors import ProtocolError
+from wirespeed.protocol import codes
+
+cdef enum:
+    MANY_TAKERS = 64
+
+
+cdef class DownstreamSide(Side):
+    """The base of `Downstream`.
+
+    Args:
+        session, loop, service, log: As of `Side`.
+
+    Attributes:
+        meta_tools: The tools of a search in place of a list; None: there is no search.
+        hooks: What calls of some tools pass; None: nothing.
+        drained: Why its requests are refused: an operator has taken the server out of use. None:
+            they are not.
+        identities: What finds the servers that the principal of a request has of its own; None:
+            it has none.
+        bound_to: The principal whose servers its requests go to; None: there are no such.
+        takers: Who takes the results of requests, by their `ref`; None: the client gets all.
+    """
+
+    def __init__(self, session, loop, service=None, log=None):
+        Side.__init__(self, session, loop, service, log)
+        self.most_takers = MANY_TAKERS
+
+    # -- checks ------------------------------------------------------------------------------------
+
+    cdef bint is_in_rate_c(self, Message m) except -1:
+        """Whether this side may send a request now. If not, it was refused."""
+        cdef ReplyRoute route
+        cdef double delay
+        if method_is(m, b'"ping"', "ping"):
+            return True
+        delay = self.rates.delay(self)
+        if delay == 0:
+            return True
+        self.n_over_rate += 1
+        route = self.session.route_of_c(m.ref)
+        if route is not None:
+            route.retry_after(<long long> ceil(delay))
+        self.refused_c(m, codes.OVERLOADED)
+        self.session.error_c(
+            m.ref, codes.OVERLOADED, "too many requests: the limit is a rate",
+            {"retryAfterMs": <long long> ceil(1000 * delay)},
+        )
+        return False
+
+    cdef bint agrees_c(self, Message m, HttpHead head, bint modern) except -1:
+        """Whether a request that came over HTTP has a whole envelope, and says what the fields say,
+        if it is one of 2026-07-28, as it must be where its client has no session. If not, it was
+        refused."""
+        if not modern and not self.shared:
+            return True
+        try:
+            check_envelope_c(m)
+            check_headers_c(head, m)
+        except ProtocolError as exc:
+            self.refused_c(m, exc.code)
+            self.session.refused_c(m.ref)
+            self.session.error_c(m.ref, exc.code, exc.message, None)
+            return False
+        return True
+
+    cdef bint is_own_c(self, Message m) except -1:
+        """Whether a call may be one of the tools of the search."""
+        cdef Span name
+        cdef bytes text
+        if not method_is(m, b'"tools/call"', "tools/call"):
+            return False
+        name = span_of(m, WS_NAME)
+        text = (<const char *> name.p)[:name.n]
+        return text in self.meta_tools.names or b"\\" in text
+
+    cdef int request_c(self, Message m) except -1:
+        cdef bint modern = is_modern(m)
+        cdef object function
+        cdef HttpHead head = self.head_of_c(m)
+        self.newest = m.ref
+        if self.rates is not None and not self.is_in_rate_c(m):
+            return 0
+        if head is not None and not self.agrees_c(m, head, modern):
+            return 0
+        if self.audits and self.shared and head is not None:
+            self.audit.arrive(self, m)
+        if self.meta_tools is not None and self.is_own_c(m):
+            self.expanded = m.ref
+            m = self.meta_tools.expanded(self, m)
+            if m is None:
+                return 0
+        if self.access is not None and not self.access.admits_c(self, m):
+            return 0
+        if self.drained is not None and not method_is(m, b'"ping"', "ping"):
+            self.unserved(m)
+            self.refuse(m, codes.SHUTTING_DOWN, self.drained)
+            return 0
+        if self.identities is not None and not self.identities.admits(self, m):
+            return 0
+        if not modern and not poi_is(m, WS_METHOD, b'"tools/call"'):
+            function = self.requests.get(m.method)
+            if function is not None:
+                function(self, m)
+                return 0
+        if head is not None:
+            m = with_fields_c(m, head)
+            # the call of a tool of the search has none of the fields of the tool that it names
+            if (
+                self.mirrored is not None
+                and self.expanded != m.ref
+                and not self.mirrored.admits_c(self, m)
+            ):
+                return 0
+        return self.go_on_c(m, modern)
+
+    cdef int go_on_c(self, Message m, bint modern) except -1:
+        """Pass a request on that was checked, behind the hooks of its tool."""
+        cdef Span name
+        cdef object hooks
+        if self.hooks is not None and method_is(m, b'"tools/call"', "tools/call"):
+            name = span_of(m, WS_NAME)
+            hooks = self.hooks[(<const char *> name.p)[:name.n]]
+            if hooks:
+                self.hooks.hold(self, m, hooks)
+                return 0
+        return self.forward_c(m, modern)
+
+    cdef int prepare_c(self, Route route, Message m) except -1:
+        if self.takers is not None:
+            route.taker = self.takers.get(m.ref)
+        if self.access is not None:
+            route.filter = self.access.filter_c(self, m)
+        if (
+            self.meta_tools is not None
+            and route.taker is None
+            and method_is(m, b'"tools/list"', "tools/list")
+        ):
+            route.filter = self.meta_tools.filter(route.filter, m)
+        return 0
+
+    # -- requests that the proxy makes of others, and their results --------------------------------
+
+    def instead(
+        self, Message message not None, str method not None, bytes params not None, ref=None
+    ):
+        """Return a request that takes the place of one of this side. ``params``: a JSON object.
+        ``ref``: that of the request, where the client has sent it again since."""
+        cdef Message m = parse(
+            b'{"jsonrpc":"2.0","id":0,"method":%b,"params":%b}'
+            % (msgspec.json.encode(method), params),
+            max_depth=1024,
+        )
+        m.ref = message.ref if ref is None else <uint64_t> ref
+        return m
+
+    def is_expanded(self, Message message not None):
+        """Return whether a request that is routed just now was called by a tool of the search."""
+        return self.expanded == message.ref
+
+    def give_result_to(self, Message message not None, taker not None):
+        """Let somebody take the result of a request, in place of the client. ``taker`` is asked
+        once, by ``take(side, ref, text)``, and answers the request. Errors reach the client."""
+        if self.takers is None:
+            self.takers = {}
+        elif <size_t> len(self.takers) >= self.most_takers:
+            for ref in list(self.takers):
+                if self.session.inflight.slot_c(ref) is NULL:      # it is over
+                    del self.takers[ref]
+            self.most_takers = max(<size_t> MANY_TAKERS, 2 * <size_t> len(self.takers))
+        self.takers[message.ref] = taker
+
+    def forward(self, Message message not None, /, *, bint hooked=True):
+        """Pass on a request of this side that was checked. Nothing happens if it was cancelled
+        meanwhile. ``hooked``: Whether it passes the hooks of its tool."""
+        cdef bint modern = is_modern(message)
+        if not self.is_open(message):
+            return
+        if hooked:
+            self.go_on_c(message, modern)
+        else:
+            self.forward_c(message, modern)
+        if self.link is not None:
+            self.passed_c()            # of a refusal

@@ -1,0 +1,1 @@
+"""The identity of each principal at the servers behind the proxy."""

@@ -1,0 +1,175 @@
+"""Lists of a server that clients share, kept while they hold: until the server says that they have
+changed, or for as long as it says (``ttlMs``).
+
+They are kept as the server gave them, for its connection. What a client may not see is left out of
+each answer anew.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+from msgspec import Raw
+
+from wirespeed._core.envelope import parse
+from wirespeed.merging import KINDS
+from wirespeed.protocol.revisions import offers
+from wirespeed.proxy.flow.rates import credentials_of
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable
+
+    from wirespeed._core.envelope import Message
+    from wirespeed.proxy.side import Side
+
+MAX_ENTRIES = 256  # of one connection to a server
+MAX_BYTES = 16 << 20  # of these together
+_LEAST = 0.001  # seconds: what holds for less is not given out
+
+_VERSION = "params._meta.io.modelcontextprotocol/protocolVersion"
+_CAPABILITIES = "params._meta.io.modelcontextprotocol/clientCapabilities"
+
+_members = msgspec.json.Decoder(dict[str, Raw]).decode
+
+
+class ListKey(NamedTuple):
+    """A request for a page of a list.
+
+    Attributes:
+        n_changes: How often the list had changed when it was asked for.
+        asked: What the answer depends on.
+        who: Whose answer it is, if it is not for everyone.
+    """
+
+    n_changes: int
+    method: str
+    asked: tuple[bytes, ...]
+    who: Hashable
+
+
+class _Kept(NamedTuple):
+    answer: Message
+    until: float | None
+    n_bytes: int
+
+
+class ListCache:
+    """The lists of one connection to a server.
+
+    Args:
+        offered: What a server of a legacy era has said that it offers: it tells of changes where it
+            says so. None: a server of 2026-07-28, which says how long each list holds.
+        clock: Seconds.
+
+    Attributes:
+        n_found: The requests that were answered by it.
+    """
+
+    def __init__(
+        self, offered: Mapping[str, Any] | None, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.n_found = 0
+        self._is_modern = offered is None
+        self._told = {
+            kind.method
+            for kind in KINDS.values()
+            if offered is not None and offers(offered, kind.capability, "listChanged")
+        }
+        self._clock = clock
+        self._kept: OrderedDict[tuple[Hashable, ...], _Kept] = OrderedDict()
+        self._n_bytes = 0
+        self._n_changes: dict[str, int] = dict.fromkeys(KINDS, 0)
+
+    def __len__(self) -> int:
+        """Return how many pages are kept."""
+        return len(self._kept)
+
+    def key(self, asker: Side, message: Message) -> ListKey | None:
+        """Return what a request is kept by; None: its answer is not kept."""
+        method = message.method or ""
+        if method not in self._n_changes or (not self._is_modern and method not in self._told):
+            return None
+        try:
+            params = {} if message.params is None else _members(message.params)
+        except msgspec.DecodeError:  # the server says what is wrong
+            return None
+        params.pop("_meta", None)
+        asked = [msgspec.json.encode(params, order="sorted")]
+        if self._is_modern:
+            for point in (_VERSION, _CAPABILITIES):
+                lease = message.lease(point)
+                asked.append(b"" if lease is None else bytes(lease))
+        while asker.outer is not None:
+            asker = asker.outer
+        return ListKey(self._n_changes[method], method, tuple(asked), credentials_of(asker))
+
+    def find(self, key: ListKey) -> Message | None:
+        """Return the answer to a request; None: the server has to be asked."""
+        for who in (None, key.who):
+            place = (key.method, key.asked, who)
+            kept = self._kept.get(place)
+            if kept is None:
+                continue
+            left = None if kept.until is None else kept.until - self._clock()
+            if left is not None and left < _LEAST:
+                self._drop(place)
+                continue
+            self._kept.move_to_end(place)
+            self.n_found += 1
+            return kept.answer if left is None else _aged(kept.answer, left)
+        return None
+
+    def keep(self, key: ListKey, answer: Message) -> None:
+        """Keep an answer, if it holds."""
+        if key.n_changes != self._n_changes[key.method] or answer.raw is None:
+            return  # the list may have changed on the way
+        text = bytes(answer.raw)
+        until: float | None = None
+        who: Hashable = None
+        if self._is_modern:
+            try:
+                result = msgspec.json.decode(answer.result or b"{}")
+            except msgspec.DecodeError:  # it is JSON, but more than Python can hold
+                return
+            ttl = result.get("ttlMs") if isinstance(result, dict) else None
+            if isinstance(ttl, bool) or not isinstance(ttl, int) or ttl <= 0:
+                return
+            until = self._clock() + ttl / 1000
+            who = None if result.get("cacheScope") == "public" else key.who
+        if len(text) > MAX_BYTES:
+            return
+        place = (key.method, key.asked, who)
+        self._drop(place)
+        self._kept[place] = _Kept(parse(text, max_depth=1024), until, len(text))
+        self._n_bytes += len(text)
+        while len(self._kept) > MAX_ENTRIES or self._n_bytes > MAX_BYTES:
+            self._drop(next(iter(self._kept)))
+
+    def heard(self, method: str | None) -> None:
+        """The server says something: perhaps that a list has changed."""
+        if method is None or not method.endswith("/list_changed"):
+            return
+        capability = method.split("/")[1]
+        for kind in KINDS.values():
+            if kind.capability == capability:
+                self._n_changes[kind.method] += 1
+        for place in [one for one in self._kept if KINDS[str(one[0])].capability == capability]:
+            self._drop(place)
+
+    def _drop(self, place: tuple[Hashable, ...]) -> None:
+        kept = self._kept.pop(place, None)
+        if kept is not None:
+            self._n_bytes -= kept.n_bytes
+
+
+def _aged(answer: Message, left: float) -> Message:
+    """Return an answer with the time for which it holds still."""
+    assert answer.result is not None
+    result = _members(answer.result)
+    result["ttlMs"] = Raw(b"%d" % int(left * 1000))
+    text = msgspec.json.encode({"jsonrpc": "2.0", "id": 0, "result": result})
+    return parse(text, max_depth=1024)

@@ -1,0 +1,204 @@
+"""The two tools of a search in place of a list (`ToolSearch`) at one endpoint of the proxy.
+
+A call by one of them becomes the call of the tool that it names, before anything looks at it. A
+search becomes ``tools/list`` in the same way: it sees what the client would be shown.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec import Raw
+
+from wirespeed.errors import ProtocolError
+from wirespeed.protocol import codes
+from wirespeed.protocol.revisions import META_SERVER_INFO
+from wirespeed.proxy.own_requests import MAX_PAGES, modern_version, own_info, params_of
+from wirespeed.tool_search import ToolIndex, text_of
+
+if TYPE_CHECKING:
+    from wirespeed._core.envelope import Message
+    from wirespeed.proxy.downstream import Downstream
+    from wirespeed.tool_search import ToolSearch
+
+# Lists of tools whose index is kept: one for each kind of clients.
+MAX_INDEXES = 16
+
+_members = msgspec.json.Decoder(dict[str, Raw]).decode
+_entries = msgspec.json.Decoder(list[Raw]).decode
+
+
+class _Named(msgspec.Struct):
+    name: str
+
+
+_named = msgspec.json.Decoder(_Named).decode
+
+
+class MetaTools:
+    """The two tools at one endpoint, for all its clients.
+
+    Attributes:
+        config: What they are called, and what else lists show.
+        names: Their names as JSON text.
+        n_searches: The searches so far.
+        n_calls: The calls by one of them so far.
+    """
+
+    def __init__(self, config: ToolSearch) -> None:
+        self.config = config
+        self.names = frozenset(
+            msgspec.json.encode(name) for name in (config.search_name, config.call_name)
+        )
+        self.n_searches = 0
+        self.n_calls = 0
+        self._own = [Raw(msgspec.json.encode(one)) for one in config.entries()]
+        self._indexes: OrderedDict[bytes, ToolIndex] = OrderedDict()
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """What was done so far."""
+        return {"searches": self.n_searches, "calls": self.n_calls}
+
+    def expanded(self, downstream: Downstream, message: Message) -> Message | None:
+        """Return the request that a call stands for; None: it was answered. A call of another tool
+        is returned as it is."""
+        name = message.text("params.name")
+        if name == self.config.call_name:
+            try:
+                params = self.config.called(message.params or b"{}")
+            except ProtocolError as exc:
+                downstream.refuse(message, exc.code, exc.message)
+                return None
+            self.n_calls += 1
+            return downstream.instead(message, "tools/call", params)
+        if name != self.config.search_name:
+            return message
+        began = time.monotonic()
+        try:
+            query, limit = self.config.asked(message.lease("params.arguments"))
+        except ValueError as exc:
+            answer_search(downstream, message, str(exc), began, is_error=True)
+            return None
+        self.n_searches += 1
+        search = _Search(self, message, query, limit, began)
+        downstream.give_result_to(message, search)
+        return search.page(downstream, message.ref)
+
+    def filter(
+        self, inner: Callable[[Any], bytes] | None, message: Message
+    ) -> Callable[[Any], bytes]:
+        """Return what makes a page of the list as clients see it. ``inner``: what leaves out what
+        this client may not see; None: it sees all. ``message``: The request for the page."""
+        return partial(self._shown, inner, params_of(message).get("cursor") is None)
+
+    def _shown(self, inner: Callable[[Any], bytes] | None, is_first: bool, text: Any) -> bytes:
+        result = _members(text if inner is None else inner(text))
+        kept = list(self._own) if is_first else []
+        for entry, name in entries_of(result):
+            if self.config.shows(name) and not self.config.is_own(name):
+                kept.append(entry)
+        return msgspec.json.encode({**result, "tools": kept})
+
+    def index(self, pages: list[Raw]) -> ToolIndex:
+        """Return the index of a list, made once for the same list."""
+        digest = hashlib.blake2b(b"\n".join(map(bytes, pages)), digest_size=32).digest()
+        found = self._indexes.pop(digest, None)
+        if found is None:
+            tools = [
+                msgspec.json.decode(entry)
+                for page in pages
+                for entry, name in entries_of({"tools": page})
+                if not self.config.is_own(name)
+            ]
+            found = ToolIndex(tools)
+            if len(self._indexes) >= MAX_INDEXES:
+                self._indexes.popitem(last=False)
+        self._indexes[digest] = found
+        return found
+
+
+def entries_of(result: dict[str, Raw]) -> list[tuple[Raw, str]]:
+    """Return the tools of a page and their names. What has no name is left out, as nobody can call
+    it."""
+    found = []
+    try:
+        for entry in _entries(result.get("tools", Raw(b"[]"))):
+            try:
+                found.append((entry, _named(entry).name))
+            except msgspec.ValidationError:
+                continue
+    except msgspec.ValidationError:
+        pass  # not a list
+    return found
+
+
+class _Search:
+    """A search: it takes the pages of the list, in place of the client."""
+
+    def __init__(
+        self, tools: MetaTools, message: Message, query: str, limit: int, began: float
+    ) -> None:
+        self._tools = tools
+        self._message = message
+        self._query = query
+        self._limit = limit
+        self._began = began
+        self._pages: list[Raw] = []
+        self._cursors: list[str | None] = [None]
+        self._n_bytes = 0
+
+    def page(self, downstream: Downstream, ref: int) -> Message:
+        """Return the request for the next page."""
+        meta = _members(self._message.params or b"{}").get("_meta")
+        params: dict[str, Any] = {} if meta is None else {"_meta": meta}
+        if self._cursors[-1] is not None:
+            params["cursor"] = self._cursors[-1]
+        text = msgspec.json.encode(params)
+        return downstream.instead(self._message, "tools/list", text, ref)
+
+    def take(self, downstream: Downstream, ref: int, text: Any) -> None:
+        """Take a page."""
+        assert downstream.takers is not None
+        del downstream.takers[ref]
+        result = _members(text)
+        self._pages.append(result.get("tools", Raw(b"[]")))
+        self._n_bytes += len(text)
+        cursor: Any = msgspec.json.decode(result.get("nextCursor", b"null"))
+        if (
+            isinstance(cursor, str)
+            and cursor
+            and cursor not in self._cursors
+            and len(self._cursors) < MAX_PAGES
+        ):
+            if self._n_bytes > downstream.service.limits.max_message:
+                downstream.refuse(self._message, codes.OVERLOADED, "the list of tools is too long")
+                return
+            self._cursors.append(cursor)
+            message = self.page(downstream, ref)
+            downstream.give_result_to(message, self)
+            downstream.forward(message)
+            return
+        found = self._tools.index(self._pages).search(self._query, self._limit)
+        answer_search(downstream, self._message, text_of(found), self._began)
+
+
+def answer_search(
+    downstream: Downstream, message: Message, text: str, began: float, *, is_error: bool = False
+) -> None:
+    """Answer a search with a text, and note it as a call that the proxy has answered."""
+    result: dict[str, Any] = {"content": [{"type": "text", "text": text}]}
+    if is_error:
+        result["isError"] = True
+    if modern_version(message) is not None:
+        result |= {"resultType": "complete", "_meta": {META_SERVER_INFO: own_info()}}
+    body = msgspec.json.encode(result)
+    if downstream.audit is not None:
+        downstream.audit.answer(downstream, message, len(body), time.monotonic() - began)
+    downstream.answer(message, body)
