@@ -19,7 +19,7 @@ SUITE_SECONDS = 280.0
 CHECKS = {
     "sdk_checks": [
         *("seams", "clients", "clients_apart", "targets", "over_http", "transcripts"),
-        *("same_results", "no_asyncio"),
+        *("same_checks", "same_results", "no_asyncio"),
     ],
     "sdk_http_checks": [
         *("event_stores", "token_verifiers", "mounted", "lifespans", "workers", "proxied"),

@@ -417,6 +417,45 @@ def many_tools() -> list[Any]:
     return [server._lowlevel_server, mcp.server.lowlevel.Server("low", on_call_tool=lowlevel)]
 
 
+def same_checks() -> None:
+    """A client's check of results takes what the SDK's takes, and refuses the rest as it does."""
+    from mcp_types import methods
+    from pydantic import ValidationError
+
+    from wirespeed.adapters.mcp import tool_calls
+
+    stock = methods.validate_server_result
+    ours = tool_calls.result_check(stock)
+    versions = ("2024-11-05", "2025-11-25", "2026-07-28")
+    assert all(tool_calls.takes_texts(version) for version in versions)
+    assert tool_calls.is_text("2025-11-25", {"content": [{"type": "text", "text": "a"}]})
+    text: dict[str, Any] = {"type": "text", "text": "ü"}
+    contents = [[], [text], [text, text], [text | {"text": 1}], [text | {"type": "x"}], [text | {
+        "more": 1}], [text | {"_meta": 1}], [1], None, text, [{"type": "text"}]]  # fmt: skip
+    more: list[dict[str, Any]] = [
+        {}, {"isError": True}, {"isError": "x"}, {"isError": None}, {"structuredContent": {"a": 1}},
+        {"structuredContent": [1]}, {"structuredContent": None}, {"resultType": "complete"},
+        {"resultType": 1}, {"_meta": {}}, {"_meta": 1}, {"unknown": 1},
+    ]  # fmt: skip
+
+    def outcome(check: Any, method: str, version: str, data: Any) -> Any:
+        try:
+            return check(method, version, data)
+        except ValidationError as exc:
+            return exc.errors(include_url=False)
+        except (KeyError, ValueError) as exc:
+            return repr(exc)
+
+    for method in ("tools/call", "tools/list", "nothing/here"):
+        for version in (*versions, "1999-01-01"):
+            for content in contents:
+                for one in more:
+                    for other in more:
+                        data = {"content": content} | one | other
+                        found = outcome(ours, method, version, copy.deepcopy(data))
+                        assert found == outcome(stock, method, version, data), (version, data)
+
+
 async def same_results() -> None:
     """The adapter's runner gives what the SDK's gives, text for text."""
     from mcp.server.connection import Connection
@@ -511,6 +550,7 @@ def clients_apart() -> None:
 
 if __name__ == "__main__":
     run(
-        *(seams, clients, clients_apart, targets, over_http, no_asyncio, same_results),
+        *(seams, clients, clients_apart, targets, over_http, no_asyncio, same_checks),
+        same_results,
         transcripts,
     )
