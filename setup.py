@@ -4,18 +4,23 @@ A wheel of `wirespeed` leaves out what belongs to `wirespeed-core` (``core/pypro
 is compiled beside its sources is all of it. The source distribution of the core, which has this
 file too, holds nothing else.
 
-WIRESPEED_BUILD   release (default) | debug | trace | asan; see CONTRIBUTING.md
-WIRESPEED_ONLY    comma-separated module names to build, for daily work
-                  (e.g. ``wirespeed._core.slab,wirespeed._core.outbox``)
+WIRESPEED_BUILD      release (default) | debug | trace | asan; see CONTRIBUTING.md
+WIRESPEED_ONLY       comma-separated module names to build, for daily work
+                     (e.g. ``wirespeed._core.slab,wirespeed._core.outbox``)
+WIRESPEED_COMPILED   folder of what earlier installs compiled, by default build/compiled
 """
 
+import hashlib
 import os
 import shlex
+import shutil
 import subprocess
 import sys
 import sysconfig
+import tempfile
 import tomllib
 from fnmatch import fnmatch
+from importlib.metadata import version
 from pathlib import Path
 
 if sys.platform == "win32":
@@ -45,6 +50,13 @@ CORE: list[str] = []
 if BUILDING and not IN_PLACE and Path("core", "pyproject.toml").exists():
     CORE = tomllib.loads(Path("core", "pyproject.toml").read_text())["tool"]["wirespeed"]["files"]
 
+# What is built in place is brought up to date by the times of files, what is installed is not.
+BUILD = f"build/{MODE}" if IN_PLACE else f"build/install-{MODE}"
+TRANSLATED = f"build/cython-{MODE}" if IN_PLACE else f"{BUILD}/cython"
+COMPILED = Path(os.environ.get("WIRESPEED_COMPILED") or "build/compiled").resolve()
+KEPT = 8  # sets of compiled modules
+COMPILER_VARIABLES = ("CPATH", "C_INCLUDE_PATH", "LIBRARY_PATH", "COMPILER_PATH", "SDKROOT")
+
 DIRECTIVES = {
     "language_level": 3,
     "boundscheck": False,
@@ -58,7 +70,7 @@ DIRECTIVES = {
     "warn.deprecated.DEF": True,
 }
 # Flags that gcc and clang both know. They follow Python's own, so they win over its -O and NDEBUG.
-CFLAGS = ["-std=c11", "-fvisibility=hidden", "-Wall", "-Wextra", "-Wno-unused-parameter"]
+CFLAGS = ["-std=c11", "-fvisibility=hidden"]
 CFLAGS += ["-Werror=int-conversion", "-Werror=incompatible-pointer-types"]  # as newer ones do
 LDFLAGS: list[str] = []
 MACROS: list[tuple[str, str | None]] = []
@@ -72,6 +84,7 @@ else:
         "overflowcheck": True,
     }
     CFLAGS += ["-O1", "-g", "-UNDEBUG", "-fno-omit-frame-pointer"]
+    CFLAGS += ["-Wall", "-Wextra", "-Wno-unused-parameter"]
     MACROS += [("WIRESPEED_DEBUG", "1")]
 if MODE == "trace":
     DIRECTIVES["linetrace"] = True
@@ -108,6 +121,8 @@ class build_py(_build_py):
         return {str(include / name): str(CSRC / name) for name in PUBLIC_HEADERS}
 
     def run(self) -> None:
+        if not self.editable_mode and Path(self.build_lib).is_relative_to(BUILD):
+            shutil.rmtree(self.build_lib, ignore_errors=True)  # it may have files that are gone
         super().run()
         for target, source in self.headers().items():
             self.mkpath(str(Path(target).parent))
@@ -121,7 +136,76 @@ class build_py(_build_py):
 
 
 class build_ext(_build_ext):
-    """Keeps the modes apart in the source tree too."""
+    """Translates and compiles. What is installed is compiled once for the same `digest`."""
+
+    def build_extensions(self) -> None:
+        if IN_PLACE:
+            self.translate()
+            super().build_extensions()
+            return
+        kept = COMPILED / self.digest()
+        if MODE == "trace" or not kept.is_dir():  # coverage needs the C files
+            self.force = self.compiler.force = True
+            self.translate()
+            super().build_extensions()
+            self.keep(kept)
+            if MODE == "release":  # a debugger shows the C of the others
+                shutil.rmtree(self.build_temp, ignore_errors=True)
+                shutil.rmtree(TRANSLATED, ignore_errors=True)
+            return
+        os.utime(kept)
+        for ext in self.extensions:
+            target = Path(self.get_ext_fullpath(ext.name))
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(kept / f"{ext.name}.so", target)
+
+    def translate(self) -> None:
+        """Make C of the .pyx files."""
+        made = cythonize(
+            self.extensions,
+            include_path=["src"],
+            compiler_directives=DIRECTIVES,
+            annotate=MODE == "debug",
+            # coverage looks for the C file beside the .pyx
+            build_dir=None if MODE == "trace" else TRANSLATED,
+            nthreads=JOBS,
+            force=bool(self.force),
+            quiet=True,
+        )
+        for ext, translated in zip(self.extensions, made, strict=True):
+            ext.sources = translated.sources
+
+    def digest(self) -> str:
+        """A digest of all that decides what compiling gives: sources, flags, compiler, Python."""
+        sources = [Path("setup.py"), *CSRC.iterdir()]
+        sources += (ROOT / "wirespeed").rglob("*.pyx")
+        sources += (ROOT / "wirespeed").rglob("*.pxd")
+        facts = [sys.version, sysconfig.get_platform(), sysconfig.get_config_var("EXT_SUFFIX")]
+        facts += [version("Cython"), version("setuptools"), compiler_version(), MODE]
+        facts += [self.compiler.compiler_so, self.compiler.linker_so]
+        facts += [os.environ.get(name) for name in COMPILER_VARIABLES]
+        facts += [ext.name for ext in self.extensions]
+        made = hashlib.sha256(repr(facts).encode())
+        for path in sorted(sources):
+            data = path.read_bytes()
+            made.update(f"{path} {len(data)}\n".encode() + data)
+        return made.hexdigest()
+
+    def keep(self, kept: Path) -> None:
+        """Keep what was compiled for later installs, and drop what was not used for longest."""
+        try:
+            COMPILED.mkdir(parents=True, exist_ok=True)
+            folder = Path(tempfile.mkdtemp(dir=COMPILED))
+        except OSError:  # the checkout cannot be written to
+            return
+        for ext in self.extensions:
+            shutil.copy(self.get_ext_fullpath(ext.name), folder / f"{ext.name}.so")
+        try:
+            folder.rename(kept)
+        except OSError:  # another build was first
+            shutil.rmtree(folder)
+        for old in sorted(COMPILED.iterdir(), key=os.path.getmtime)[:-KEPT]:
+            shutil.rmtree(old, ignore_errors=True)
 
     def copy_extensions_to_source(self) -> None:
         # What lies there may be newer and yet of another mode.
@@ -153,10 +237,19 @@ def extensions() -> list[Extension]:
     return [ext for ext in found if ext.name in only] if only else found
 
 
+def compiler_command() -> list[str]:
+    return shlex.split(os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc")
+
+
+def compiler_version() -> str:
+    command = [*compiler_command(), "--version"]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
 def check_compiler() -> None:
     """End the build with one sentence if C cannot be compiled: before Cython's work, and without
     the compiler's own many lines."""
-    compiler = shlex.split(os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc")
+    compiler = compiler_command()
     try:
         tried = subprocess.run(
             [*compiler, f"-I{sysconfig.get_path('include')}", "-E", "-x", "c", "-"],
@@ -186,21 +279,10 @@ if __name__ == "__main__":
         check_compiler()
     setup(
         cmdclass={"build_ext": build_ext, "build_py": build_py},
-        ext_modules=cythonize(
-            extensions(),
-            include_path=["src"],
-            compiler_directives=DIRECTIVES,
-            annotate=MODE == "debug",
-            # coverage looks for the C file beside the .pyx
-            build_dir=None if MODE == "trace" else f"build/cython-{MODE}",
-            nthreads=JOBS,
-            quiet=True,
-        )
-        if BUILDING
-        else extensions(),
+        ext_modules=extensions(),
         options={
             # a mode finds nothing of another one to take for its own
-            "build": {"build_base": f"build/{MODE}"},
+            "build": {"build_base": BUILD},
             "build_ext": {"parallel": JOBS},
         },
     )

@@ -51,6 +51,8 @@ def inside_tree() -> Iterator[None]:
     if (HERE / "src").is_dir():  # this is the source distribution
         yield
         return
+    # the tree goes away; what is compiled in it is kept in the repository
+    os.environ.setdefault("WIRESPEED_COMPILED", str(REPOSITORY / "build" / "compiled"))
     before = os.getcwd()
     with tempfile.TemporaryDirectory(prefix="wirespeed-core.") as folder:
         gather(Path(folder))
