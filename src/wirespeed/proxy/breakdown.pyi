@@ -4,6 +4,7 @@ from wirespeed.server.requests.observer import Series
 
 @final
 class Breakdown:
+    def __init__(self) -> None: ...
     @property
     def tools(self) -> dict[bytes, Series]: ...
     @property

@@ -8,7 +8,7 @@ from wirespeed._core.envelope import Message
 from wirespeed._core.session import Session
 from wirespeed.proxy.side import Side
 
-class ResultTaker(Protocol):
+class _ResultTaker(Protocol):
     def take(self, side: Any, ref: int, text: Any) -> None: ...
 
 @disjoint_base
@@ -18,7 +18,7 @@ class DownstreamSide(Side):
     drained: str | None
     identities: Any
     bound_to: bytes | None
-    takers: dict[int, ResultTaker] | None
+    takers: dict[int, _ResultTaker] | None
     def __init__(
         self,
         session: Session,
@@ -29,6 +29,6 @@ class DownstreamSide(Side):
     def instead(
         self, message: Message, method: str, params: bytes, ref: int | None = None
     ) -> Message: ...
-    def give_result_to(self, message: Message, taker: ResultTaker) -> None: ...
+    def give_result_to(self, message: Message, taker: _ResultTaker) -> None: ...
     def is_expanded(self, message: Message) -> bool: ...
     def forward(self, message: Message, /, *, hooked: bool = True) -> None: ...
