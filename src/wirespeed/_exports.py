@@ -27,6 +27,7 @@ STUBS = {
     "wirespeed.types": "types.pyi",
     "wirespeed.middleware": "middleware.pyi",
     "wirespeed.auth": "auth/__init__.pyi",
+    "wirespeed.skills": "skills/__init__.pyi",
     "wirespeed.tasks": "tasks/__init__.pyi",
     "wirespeed.proxy": "proxy/__init__.pyi",
     "wirespeed.litemcp": "litemcp/__init__.pyi",

@@ -53,6 +53,7 @@ __all__ = [
     "RemoteError",
     "ResourceNotFound",
     "SignatureError",
+    "SkillChanged",
     "StartupError",
     "TaskCancelled",
     "ToolError",
@@ -152,6 +153,23 @@ class StartupError(LocalError):
 
 class InvalidResponse(WirespeedError):
     """The peer's answer is not a valid response to the request."""
+
+
+class SkillChanged(WirespeedError):
+    """A file of a skill is not the one that the skill's entry names, or the entry does not name it.
+    Nothing of it was handed out. `Client.get_skill` gets the entry as it is now; what was approved
+    before is not approved any more.
+
+    ``uri`` is the skill. ``expected`` and ``found`` are the digests of the file, or None.
+    """
+
+    def __init__(
+        self, text: str, uri: str = "", expected: str | None = None, found: str | None = None
+    ) -> None:
+        super().__init__(text)
+        self.uri = uri
+        self.expected = expected
+        self.found = found
 
 
 class RemoteError(WirespeedError):

@@ -18,7 +18,9 @@ from wirespeed.client.results.features import PromptRef as PromptRef
 from wirespeed.client.results.features import ResourceInfo as ResourceInfo
 from wirespeed.client.results.features import ResourceRef as ResourceRef
 from wirespeed.client.results.features import ResourceTemplateInfo as ResourceTemplateInfo
+from wirespeed.client.results.features import SkillFile as SkillFile
 from wirespeed.client.results.features import ToolInfo as ToolInfo
+from wirespeed.client.skills import RemoteSkill as RemoteSkill
 from wirespeed.client.subscriptions.subscription import Event as Event
 from wirespeed.client.subscriptions.subscription import Notice as Notice
 from wirespeed.client.subscriptions.subscription import Overflowed as Overflowed
@@ -51,6 +53,8 @@ from wirespeed.protocol.blocks import ResourceContents as ResourceContents
 from wirespeed.protocol.blocks import ResourceLink as ResourceLink
 from wirespeed.protocol.blocks import Text as Text
 from wirespeed.protocol.blocks import UnknownContent as UnknownContent
+from wirespeed.protocol.extensions import NotificationHook as NotificationHook
+from wirespeed.protocol.extensions import SeenNotification as SeenNotification
 from wirespeed.protocol.results import CallToolResult as CallToolResult
 from wirespeed.protocol.results import Completion as Completion
 from wirespeed.protocol.results import GetPromptResult as GetPromptResult
@@ -88,6 +92,7 @@ from wirespeed.server.prompts import PromptResult as PromptResult
 from wirespeed.server.resources.contents import ResourceResult as ResourceResult
 from wirespeed.server.resources.resource import Resource as Resource
 from wirespeed.server.resources.resource import ResourceTemplate as ResourceTemplate
+from wirespeed.server.skills import SkillSource as SkillSource
 from wirespeed.server.tools.results import RawResult as RawResult
 from wirespeed.server.tools.results import ToolResult as ToolResult
 from wirespeed.server.tools.tool import Tool as Tool

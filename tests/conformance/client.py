@@ -9,7 +9,6 @@ refuse, or the other way round.
 """
 
 import asyncio
-import hashlib
 import json
 import os
 import sys
@@ -26,7 +25,7 @@ from wirespeed.auth import (
     MemoryStorage,
     OAuth,
 )
-from wirespeed.errors import AuthorizationError
+from wirespeed.errors import AuthorizationError, SkillChanged
 from wirespeed.types import ElicitParams
 
 Scenario = Callable[[Client], Awaitable[None]]
@@ -127,32 +126,9 @@ async def invalid_tool_headers(client: Client) -> None:
 # -- the skills extension --------------------------------------------------------------------------
 
 
-async def load_skill(client: Client, skill: dict[str, Any]) -> dict[str, str]:
-    """The files of a skill, each checked before the next is read. ValueError: one is not as it was
-    listed."""
-    files = {}
-    for file in sorted(skill["resources"], key=lambda file: file["uri"] != skill["uri"]):
-        text = files[file["uri"]] = (await client.read_resource(file["uri"])).contents[0].text or ""
-        data = text.encode()
-        if len(data) != file["size"]:
-            raise ValueError(f"{file['uri']} has {len(data)} bytes, not {file['size']}")
-        digest = f"sha256:{hashlib.sha256(data).hexdigest()}"
-        if digest != file["digest"]:
-            raise ValueError(f"{file['uri']} has the digest {digest}, not {file['digest']}")
-        if file["uri"] == skill["uri"] and frontmatter(text) != skill["frontmatter"]:
-            raise ValueError(f"{file['uri']} has another frontmatter than its entry")
-    return files
-
-
-def frontmatter(text: str) -> dict[str, str]:
-    """The plain ``key: value`` lines between the first two lines of ``---``."""
-    head = text.partition("---\n")[2].partition("\n---\n")[0]
-    return dict(line.split(": ", 1) for line in head.splitlines())
-
-
 @scenario("sep-2640-client-no-prefetch")
 async def list_skills(client: Client) -> None:
-    await client.request("skills/list")  # nothing is read until a skill is loaded
+    await client.list_skills()  # nothing is read until a skill is loaded
 
 
 @scenario(
@@ -161,13 +137,14 @@ async def list_skills(client: Client) -> None:
     "sep-2640-client-verify-frontmatter",
 )
 async def verify_skills(client: Client) -> None:
-    for skill in (await client.request("skills/list"))["skills"]:
+    for skill in await client.list_skills():
         try:
-            await load_skill(client, skill)
-        except ValueError as exc:
-            print(f"refused {skill['uri']}: {exc}", file=sys.stderr)
+            for file in skill.resources or ():
+                await skill.read(file.uri)
+        except SkillChanged as exc:
+            print(f"refused {skill.uri}: {exc}", file=sys.stderr)
         else:
-            raise AssertionError(f"{skill['uri']} was loaded")
+            raise AssertionError(f"{skill.uri} was loaded")
 
 
 # -- authorization ---------------------------------------------------------------------------------

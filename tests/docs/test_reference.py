@@ -32,6 +32,7 @@ MODULES = (
     "wirespeed.litemcp",
     "wirespeed.middleware",
     "wirespeed.peer",
+    "wirespeed.skills",
     "wirespeed.tasks",
     "wirespeed.transport",
     "wirespeed.types",

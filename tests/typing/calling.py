@@ -28,6 +28,7 @@ from wirespeed.errors import (
     RemoteError,
     ResourceNotFound,
     SignatureError,
+    SkillChanged,
     StartupError,
     TaskCancelled,
     ToolError,
@@ -37,6 +38,7 @@ from wirespeed.errors import (
     VersionMismatch,
     WirespeedError,
 )
+from wirespeed.skills import SkillApproval, SkillChanges
 from wirespeed.types import (
     Accept,
     BlockingSubscription,
@@ -55,10 +57,12 @@ from wirespeed.types import (
     OutboundNext,
     OutboundRequest,
     PromptArgument,
+    RemoteSkill,
     ResourceRef,
     ResourceTemplateInfo,
     SampleParams,
     SampleResult,
+    SkillFile,
     Subscription,
     TaskState,
     ToolTask,
@@ -107,6 +111,21 @@ async def lists() -> None:
         assert_type(subscription, Subscription)
         async with subscription as events:
             assert_type(await events.next_event(timeout=1), Event | None)
+
+
+async def skills() -> None:
+    async with Client(TARGET) as client:
+        for skill in await client.list_skills(server="office"):
+            assert_type(skill, RemoteSkill)
+            assert_type((await skill.read()).text, str)
+            approval = skill.approval()
+            assert_type(approval, SkillApproval)
+            assert_type(approval.changes(skill.entry), SkillChanges)
+            await skill.to_directory("here")
+        try:
+            assert_type(await client.read_skill("skill://a/SKILL.md", "b.md"), SkillFile)
+        except SkillChanged as exc:
+            assert_type(exc.expected, str | None)
 
 
 async def tasks() -> None:

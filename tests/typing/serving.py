@@ -24,6 +24,7 @@ from wirespeed import (
 )
 from wirespeed.core import Lease
 from wirespeed.middleware import CacheResults, LimitRate, LimitResponses, Retry, Timing
+from wirespeed.skills import Skill, SkillCatalog, SkillEntry, SkillLimits, SkillResource
 from wirespeed.tasks import (
     MemoryTaskStore,
     Page,
@@ -53,6 +54,7 @@ from wirespeed.types import (
     Middleware,
     ModelHint,
     ModelPreferences,
+    NotificationHook,
     PromptMessage,
     PromptResult,
     RawResult,
@@ -65,7 +67,9 @@ from wirespeed.types import (
     Sampled,
     SampleRequest,
     SamplingMessage,
+    SeenNotification,
     ServerRequest,
+    SkillSource,
     Text,
     ToolAnnotations,
     ToolChoice,
@@ -225,8 +229,57 @@ async def weigh(params: dict[str, Any], ctx: Context) -> ExtensionResult:
     return ExtensionResult("office.example/weight", {"grams": params["grams"]})
 
 
-scales = Extension("office.example/scales", requests={"scales/weigh": weigh})
+async def around(request: InboundRequest, call_next: CallNext) -> Reply | None:
+    return await call_next(request)
+
+
+def seen(notification: SeenNotification) -> None:
+    assert_type(notification.decode(), dict[str, Any])
+
+
+hook: NotificationHook = seen
+scales = Extension(
+    "office.example/scales",
+    requests={"scales/weigh": weigh},
+    client_requests={"scales/unit": lambda params: {"unit": "g"}},
+    middleware=around,
+    on_notification=hook,
+    revision="2026-09",
+    understands=[None],
+    depends=["office.example/shelf"],
+    eras=("legacy", "modern"),
+    codes=[-31900],
+)
 assert_type(server.add_extension(scales), Extension)
+
+
+async def unit(params: dict[str, Any], ctx: Context) -> dict[str, Any]:
+    scales.notify(ctx, "notifications/scales/asked")
+    return await scales.ask(ctx, "scales/unit", timeout=5)
+
+
+class Shelf(SkillCatalog):
+    prefix = "shelf://"
+
+    async def entries(self) -> list[SkillEntry]:
+        file = SkillResource("shelf://a/SKILL.md", "sha256:", 3)
+        return [SkillEntry("shelf://a/SKILL.md", {"name": "a"}, (file,))]
+
+    async def entry(self, uri: str) -> SkillEntry | None:
+        return None
+
+    async def read(self, uri: str) -> bytes | None:
+        return b""
+
+
+refunds = Skill("refunds", "Refunds.", {"SKILL.md": "…", "a.bin": b""}, fields={"license": "MIT"})
+source = server.add_skills("skills", path="acme", limits=SkillLimits(files=10), scopes=["read"])
+assert_type(source, SkillSource)
+assert_type(source.reload(), bool)
+assert_type(source.skills, Mapping[str, SkillEntry])
+server.add_skills([refunds, Skill.from_folder("a"), Skill.from_package("office", "a")])
+server.add_skills(Shelf(), timeout=3)
+server.add_skills("skills", ttl=3)  # type: ignore[call-arg]
 
 
 @server.tool

@@ -39,6 +39,7 @@ transport
 database
 peer merging tool_search
 tasks
+skills
 auth
 server client
 config
@@ -126,6 +127,11 @@ INSIDE = {
         verifiers
         resource_server client
     """,
+    "skills": """
+        model
+        approvals frontmatter folder
+        skill
+    """,
     "server": """
         requests
         discovery
@@ -143,6 +149,7 @@ INSIDE = {
         prompts
         resources
         feature_catalogs
+        skills
         methods
         connection
         middleware
@@ -168,11 +175,11 @@ INSIDE = {
         answering http
         connection
         requests
-        answering.options
+        answering.options extensions
         cache
         subscriptions
         feature_requests
-        tasks
+        tasks skills
         client
         sync
     """,

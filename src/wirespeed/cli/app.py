@@ -122,16 +122,19 @@ def cli(ctx: click.Context) -> None:
 
 @cli.command(
     cls=Command,
-    short_help="Serve a file's tools on stdio, HTTP, WebSocket or a socket.",
+    short_help="Serve a file's tools, or skills, on stdio, HTTP, WebSocket or a socket.",
     epilog="\b\nExamples:\n"
     "  wirespeed serve server.py\n"
     "  wirespeed serve server.py --on http://127.0.0.1:8000/mcp\n"
     "  wirespeed serve server.py --on ws://127.0.0.1:8765/mcp\n"
     "  wirespeed serve server.py --on unix:/run/tools.sock\n"
     "  wirespeed serve server.py --on wss://0.0.0.0:443/mcp --workers 4 \\\n"
-    "      --certfile cert.pem --keyfile key.pem --host-name tools.example",
+    "      --certfile cert.pem --keyfile key.pem --host-name tools.example\n"
+    "  wirespeed serve --skills ./skills --on http://127.0.0.1:8000/mcp",
 )
-@click.argument("file", metavar="FILE.py[:NAME]", type=str, shell_complete=complete_target)
+@click.argument(
+    "file", metavar="[FILE.py[:NAME]]", type=str, required=False, shell_complete=complete_target
+)
 @click.option(
     "--on",
     "urls",
@@ -139,6 +142,12 @@ def cli(ctx: click.Context) -> None:
     metavar="URL",
     help="Listen on http://HOST:PORT/PATH, https://…, ws://…, wss://…, unix:PATH or "
     "tcp://HOST:PORT, port 0 for a free one; may be repeated; without --on: stdio.",
+)
+@click.option(
+    "--skills",
+    multiple=True,
+    metavar="FOLDER",
+    help="Serve the skills of this folder, alone or besides what the file serves; may be repeated.",
 )
 @click.option("--lite", is_flag=True, help="Serve the LiteMCP servers of the file.")
 @click.option(
@@ -156,8 +165,9 @@ def cli(ctx: click.Context) -> None:
 @http_options
 @debug_option
 def serve(
-    file: str,
+    file: str | None,
     urls: tuple[str, ...],
+    skills: tuple[str, ...],
     lite: bool,
     metrics: str | None,
     metrics_token_file: str | None,
@@ -182,6 +192,7 @@ def serve(
     return work(
         file,
         urls,
+        skills=skills,
         lite=lite,
         settings=Settings(**settings),
         log_level=log_level,

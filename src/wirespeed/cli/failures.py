@@ -11,7 +11,13 @@ from collections.abc import Callable
 from enum import IntEnum
 from typing import Any
 
-from wirespeed.errors import CallTimeout, InvalidResponse, RemoteError, WirespeedError
+from wirespeed.errors import (
+    CallTimeout,
+    InvalidResponse,
+    RemoteError,
+    SkillChanged,
+    WirespeedError,
+)
 
 # How the first line of an error of wirespeed.transport.child.process may end. Lines of the server's
 # stderr follow the first of these.
@@ -37,6 +43,7 @@ _PACKAGES = {
     "hdrh": "'wirespeed[bench]'",
     "jinja2": "'wirespeed[cli]'",
     "joserfc": "'wirespeed[auth]'",
+    "yaml": "'wirespeed[skills]'",
     "orjson": "orjson",
     "websockets": "websockets",
 }
@@ -90,7 +97,7 @@ def exit_code(exc: BaseException) -> int:
         return exc.code
     if isinstance(exc, CallTimeout):
         return Exit.TIMEOUT
-    if isinstance(exc, RemoteError | InvalidResponse):
+    if isinstance(exc, RemoteError | InvalidResponse | SkillChanged):
         return Exit.REMOTE
     lacks_package = isinstance(exc, ModuleNotFoundError) and exc.name in _PACKAGES
     if lacks_package or isinstance(exc, WirespeedError):

@@ -123,7 +123,7 @@ _SYNONYMS = {
 _SECTIONS = (
     ("Serve", ("serve", "dev", "proxy", "top")),
     ("Use a server", ("list", "inspect", "call", "read", "prompt", "complete", "subscribe",
-                      "tasks", "info", "login", "logout")),
+                      "tasks", "skill", "info", "login", "logout")),
     ("Hosts", ("install", "uninstall", "discover")),
     ("Measure", ("bench", "record", "bench-target", "demo")),
 )  # fmt: skip

@@ -22,6 +22,7 @@ from wirespeed.cli.failures import Failure, cannot_start, complain, usage
 from wirespeed.cli.modules import title
 from wirespeed.cli.targets import check_file
 from wirespeed.client.targets import python_file
+from wirespeed.errors import LimitExceeded
 from wirespeed.transport.address import Address, is_loopback, parse
 from wirespeed.transport.signals import FileWatch
 
@@ -74,18 +75,20 @@ _OPTIONS = {"origins": "--origin", "hosts": "--host-name", "trusted_proxies": "-
 
 
 def serve(
-    word: str,
+    word: str | None,
     urls: tuple[str, ...],
     *,
+    skills: tuple[str, ...] = (),
     lite: bool,
     settings: Settings,
     log_level: str | None,
     log_format: str | None,
     watching: Watching,
 ) -> int:
-    """Serve ``FILE.py[:NAME]`` until the client leaves, or the process is told to end.
+    """Serve ``FILE.py[:NAME]``, or folders of skills, until the client leaves, or the process is
+    told to end.
 
-    Failure (2 or 3), ConfigError: the file cannot be served.
+    Failure (2 or 3), ConfigError: the file or a folder cannot be served.
     """
     from wirespeed.transport.loop import loop_factory
     from wirespeed.transport.stdio import claimed
@@ -98,33 +101,40 @@ def serve(
     # Errors in the command line are reported before the file is imported.
     places = places_of(urls, settings, "--on")
     watching.check(settings.workers)
-    path, name = python_file(word) or (word, None)
-    check_file(path)
-    if places:
-        module = modules.load(path)
-        routes = all(place.has_paths for place in places)
+    if lite and skills:
+        raise usage("--skills is for MCP: LiteMCP has no skills")
+    found: Service | Routes
+    if word is None:
+        if not skills:
+            raise usage("FILE.py is missing, or --skills FOLDER")
+        from wirespeed import Server
+
+        found = Server("skills")
+    else:
+        path, name = python_file(word) or (word, None)
+        check_file(path)
+        # On stdio, the import of the file must not read or write the streams of the protocol.
+        with contextlib.nullcontext() if places else claimed():
+            module = modules.load(path)
+        routes = bool(places) and all(place.has_paths for place in places)
         found = modules.pick(module, path, name, lite=lite, routes=routes)
-        services = [*found.values()] if isinstance(found, dict) else [found]
-        for service in services:
+        for service in found.values() if isinstance(found, dict) else [found]:
             check(service, path)
-        watching.begin(services, settings.name)
+    add_skills(found, skills)
+    if places:
+        watching.begin([*found.values()] if isinstance(found, dict) else [found], settings.name)
         serve_at(
             [*((place, found) for place in places), *watching.places],
             settings.workers,
             spans=watching.spans,
         )
         return 0
-    # The import of the file must not read or write the streams of the protocol.
-    with claimed():
-        module = modules.load(path)
-    served = modules.pick(module, path, name, lite=lite)
-    assert not isinstance(served, dict)
-    check(served, path)
-    watching.begin([served], None)
+    assert not isinstance(found, dict)
+    watching.begin([found], None)
     if not watching.places:
-        served.run()
+        found.run()
     else:
-        _run_beside(served, watching.places)
+        _run_beside(found, watching.places)
     watching.end()
     return 0
 
@@ -208,6 +218,24 @@ class Watching:
             from wirespeed.cli.observability import LAST_SPANS
 
             self.spans.force_flush(LAST_SPANS)
+
+
+def add_skills(found: Service | Routes, folders: Iterable[str]) -> None:
+    """Serve the skills of folders besides. Failure (2 or 3): a folder cannot be read, or there are
+    several servers."""
+    from wirespeed import Server
+
+    for folder in folders:
+        if not isinstance(found, Server):
+            raise usage("--skills needs one server of MCP: name it, as in FILE.py:NAME")
+        try:
+            source = found.add_skills(folder)
+        except OSError as exc:
+            raise cannot_start(f"cannot read the skills of {folder}: {exc.strerror}") from None
+        except (ValueError, LimitExceeded) as exc:
+            raise cannot_start(f"cannot serve the skills of {folder}: {exc}") from None
+        if not source.skills:
+            complain(f"{folder} has no skill that can be served", level="warning")
 
 
 def places_of(urls: tuple[str, ...], settings: Settings, option: str) -> list[ListenSpec]:

@@ -12,7 +12,13 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from wirespeed.litemcp import Content, Tool
-    from wirespeed.types import PromptInfo, ResourceInfo, ResourceTemplateInfo, ToolInfo
+    from wirespeed.types import (
+        PromptInfo,
+        RemoteSkill,
+        ResourceInfo,
+        ResourceTemplateInfo,
+        ToolInfo,
+    )
 
 _MAX_TYPE = 60
 
@@ -95,6 +101,21 @@ def template_table(templates: list[ResourceTemplateInfo]) -> Any:
     return table(
         ("template", "type", "description"),
         ((one.uri_template, [one.mime_type or ""], [_named(one)]) for one in templates),
+    )
+
+
+def skill_table(skills: list[RemoteSkill]) -> Any:
+    """Return a table of skills: URI, files and description."""
+    return table(
+        ("skill", "files", "description"),
+        (
+            (
+                one.uri,
+                ["dynamic" if one.resources is None else str(len(one.resources))],
+                [_paragraph(one.description) or dash()],
+            )
+            for one in skills
+        ),
     )
 
 

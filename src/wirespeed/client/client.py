@@ -11,6 +11,7 @@ from wirespeed.client.answering.options import HandlerOptions, SharedRoots, answ
 from wirespeed.client.cache import ResponseCache
 from wirespeed.client.connection.handshake import Era, Identity
 from wirespeed.client.connection.lifecycle import Lifecycle
+from wirespeed.client.extensions import ClientExtension, ClientExtensions
 from wirespeed.client.feature_requests import (
     PROMPTS,
     RESOURCES,
@@ -43,6 +44,7 @@ from wirespeed.client.results.features import (
     ResourceInfo,
     ResourceRef,
     ResourceTemplateInfo,
+    SkillFile,
     ToolInfo,
 )
 from wirespeed.client.results.tool_values import ResultType
@@ -54,7 +56,7 @@ from wirespeed.client.subscriptions.subscription import (
     SubscriptionFilter,
 )
 from wirespeed.client.targets import as_target
-from wirespeed.client.tasks.calls import TaskCalls, declared_extensions
+from wirespeed.client.tasks.calls import TaskCalls
 from wirespeed.client.timeouts import CLIENT_DEFAULT, DELAYS, Timeout, seconds_of
 from wirespeed.errors import ConnectionClosed, InputNeeded, Unsupported, WirespeedError
 from wirespeed.limits import Limits
@@ -75,6 +77,7 @@ if TYPE_CHECKING:
     from wirespeed import Server
     from wirespeed.auth.client.session import Authorization
     from wirespeed.client.answering.answerer import AnyRoot
+    from wirespeed.client.skills import RemoteSkill, SkillRequests
     from wirespeed.client.targets import Http, Socket, WebSocket
     from wirespeed.client.tasks.messages import TaskState
     from wirespeed.client.tasks.task import ToolTask
@@ -125,9 +128,10 @@ class Client:
         capabilities: Further capabilities to declare, such as ``{"experimental": …}``. A feature
             without its handler (``{"elicitation": {"form": {}}}``) is declared to modern servers,
             and calls that ask for it fail with `InputNeeded`: see `resume`.
-        extensions: The names of the client's extensions of 2026-07-28, or a mapping of names to
-            settings. With ``["io.modelcontextprotocol/tasks"]`` servers may answer a call with a
-            task: `call_tool` waits for its result, and `start_tool` returns the task.
+        extensions: The client's extensions: their names, or an `Extension` for one whose messages
+            the client serves, hears or sees; or a mapping of names to settings. With
+            ``["io.modelcontextprotocol/tasks"]`` servers may answer a call with a task: `call_tool`
+            waits for its result, and `start_tool` returns the task.
         validate: Whether structured output is checked against the tool's ``outputSchema``, by
             jsonschema-rs (the extra ``wirespeed[validate]``); a call whose result breaks the schema
             fails with InvalidResponse. False, the default: no result is checked. ``"auto"``: the
@@ -182,7 +186,7 @@ class Client:
         on_tools_changed: Callable[[list[ToolInfo]], object] | None = None,
         max_rounds: int = MAX_ROUNDS,
         capabilities: Mapping[str, Any] | None = None,
-        extensions: Iterable[str] | Mapping[str, Mapping[str, Any]] = (),
+        extensions: Iterable[str | ClientExtension] | Mapping[str, Mapping[str, Any]] = (),
         validate: Validate = False,
         cache: bool = True,
         middleware: Iterable[ClientMiddleware] = (),
@@ -210,16 +214,22 @@ class Client:
 
         answering = answering_of(handlers, Client.__init__.__kwdefaults__ or ())
         info = {"name": name, "version": version or __version__}
-        declared = {**(capabilities or {}), **declared_extensions(extensions)}
-        chain = tuple(middleware)
+        added = ClientExtensions(extensions)
+        declared = dict(capabilities or {})
+        if added.declared:
+            declared["extensions"] = added.declared
+        chain = (*middleware, *added.middleware)
         self.target = as_target(target, headers, token, auth, user)
-        self._identity = Identity(info, declared, log_level, answering)
+        self._identity = Identity(
+            info, declared, log_level, answering, added.legacy, added.requests
+        )
         self._auto_start = auto_start
         self._cache = ResponseCache() if cache else None
         self._sender = Sender(timeout, OutboundChain(chain) if chain else None, self.open)
         self._features = FeatureRequests(self._sender, self._cache, self._learn)
         self._subscriptions = SubscriptionRouter(self._sender, self._cache)
         self._rounds = InputRounds(self._sender, self._identity, max_rounds, self._delays.rounds)
+        self._skills: SkillRequests | None = None  # made at the first use
         self._task_only = self._sender.listed.task_only
         self._tasks = TaskCalls(self._sender, self._rounds, self._subscriptions)
         self._roots = SharedRoots(self._sender, self._identity)
@@ -243,6 +253,7 @@ class Client:
             consumers,
             handshake_timeout,
             self._delays,
+            added,
         )
         self._life = Lifecycle(
             self.target,
@@ -254,6 +265,7 @@ class Client:
             probe_timeout=probe_timeout,
             delays=self._delays,
         )
+        self._life.watch = added.watch
         self._sender.life = self._consumers.life = self._life
         self._sender.listed.fetch = self.list_tools
         self._sender.listed.spawn = self._life.spawn
@@ -635,6 +647,64 @@ class Client:
 
         uri = UriTemplate(uri_template).expand(variables, **more)
         return await self._features.read(uri, timeout, on_progress, meta)
+
+    # -- skills ----------------------------------------------------------------------------------
+
+    def _skill_requests(self) -> SkillRequests:
+        if self._skills is None:
+            from wirespeed.client.skills import SkillRequests, label_of
+
+            self._skills = SkillRequests(self, self._features, label_of(self.target))
+        return self._skills
+
+    async def list_skills(
+        self, *, server: str | None = None, **options: Unpack[RequestOptions]
+    ) -> list[RemoteSkill]:
+        """The skills that the server lists, from all pages: their entries, without any file. The
+        server may have others. An entry that is not valid is left out, which is logged.
+
+        ``server``: The label of the server, by which you know it; by default its URL, its command
+        or, in this process, its name. Unsupported: the server has no skills.
+        """
+        return await self._skill_requests().listed(server, **options)
+
+    async def get_skill(
+        self, uri: str, *, server: str | None = None, **options: Unpack[RequestOptions]
+    ) -> RemoteSkill:
+        """A skill by the URI of its ``SKILL.md``, whether it is listed or not. RemoteError -32602:
+        the server has no such skill. InvalidResponse: its entry is not valid."""
+        return await self._skill_requests().get(uri, server, **options)
+
+    async def read_skill(
+        self,
+        skill: RemoteSkill | str,
+        path: str = "SKILL.md",
+        **options: Unpack[RequestOptions],
+    ) -> SkillFile:
+        """Read a file of a skill, and verify it: `RemoteSkill.read`. A skill that is a URI is got
+        first."""
+        if isinstance(skill, str):
+            skill = await self.get_skill(skill, **options)
+        return await skill.read(path, **options)
+
+    async def save_skill(
+        self,
+        skill: RemoteSkill | str,
+        folder: str | PathLike[str],
+        **options: Unpack[RequestOptions],
+    ) -> None:
+        """Write a skill into a new folder: `RemoteSkill.to_directory`. A skill that is a URI is got
+        first."""
+        if isinstance(skill, str):
+            skill = await self.get_skill(skill, **options)
+        await skill.to_directory(folder, **options)
+
+    async def list_skill_folder(
+        self, uri: str, **options: Unpack[RequestOptions]
+    ) -> list[ResourceInfo]:
+        """The direct children of a folder, from all pages, as the server has them now; they extend
+        no entry of a skill. Unsupported: the server does not list folders."""
+        return await self._skill_requests().directory(uri, **options)
 
     async def subscribe_resource(self, uri: str, **options: Unpack[RequestOptions]) -> None:
         """Have ``on_resource_updated`` called when a resource changes: with resources/subscribe

@@ -238,6 +238,17 @@ class FeatureRequests:
             page.tools = self._learn(page.tools)
         return page
 
+    async def fetch(
+        self,
+        method: str,
+        params: dict[str, Any],
+        decode: Callable[[Any], R | Unfinished],
+        timeout: Timeout = CLIENT_DEFAULT,
+        meta: Meta | None = None,
+    ) -> R:
+        """A result of a method whose results say how long they may be kept."""
+        return await self._fresh(method, params, decode, timeout, None, meta)
+
     # -- resources, prompts, completion ----------------------------------------------------------
 
     async def read(
@@ -312,6 +323,14 @@ class FeatureRequests:
         return await self._fresh("server/discover", {}, decode_discovery, timeout, None, meta)
 
     # -- the cache -------------------------------------------------------------------------------
+
+    def forget_read(self, uri: str) -> bool:
+        """Drop what is kept of a resource, which is another one than was expected. Returns whether
+        it was kept."""
+        if self._cache is None or self._cache.get((READ, params_text(READ, {"uri": uri}))) is None:
+            return False
+        self._cache.updated((uri,))
+        return True
 
     async def _fresh(
         self,

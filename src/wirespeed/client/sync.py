@@ -247,6 +247,12 @@ class SyncClient(Blocking[Client]):
     iter_prompts = iterating(Client.iter_prompts)
     list_prompts_page = blocking(Client.list_prompts_page)
 
+    list_skills = blocking(Client.list_skills)
+    get_skill = blocking(Client.get_skill)
+    read_skill = blocking(Client.read_skill)
+    save_skill = blocking(Client.save_skill)
+    list_skill_folder = blocking(Client.list_skill_folder)
+
     read_resource = blocking(Client.read_resource)
     read_template = blocking(Client.read_template)
     subscribe_resource = blocking(Client.subscribe_resource)

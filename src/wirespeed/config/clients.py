@@ -6,6 +6,7 @@ How lists are merged and names are prefixed is the proxy's, in `wirespeed.mergin
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import logging
 import weakref
@@ -54,6 +55,7 @@ from wirespeed.protocol import codes
 if TYPE_CHECKING:
     from wirespeed.client.answering.answerer import AnyRoot
     from wirespeed.client.requests.send import CallOptions, RequestOptions
+    from wirespeed.client.skills import RemoteSkill
     from wirespeed.client.subscriptions.subscription import Subscription
     from wirespeed.client.tasks.messages import TaskState
     from wirespeed.client.tasks.task import ToolTask
@@ -490,6 +492,45 @@ class ClientGroup(Client):
         """Read the resource of a template: see `Client.read_template`."""
         client = await self._holding(uri_template)
         return await self._noted(client, client.read_template(uri_template, variables, **options))
+
+    async def list_skills(
+        self, *, server: str | None = None, **options: Unpack[RequestOptions]
+    ) -> list[RemoteSkill]:
+        """The skills of all servers, each with the name of its server as the label. ``server``:
+        those of one server alone. Skills of several servers with the same URI are different
+        skills."""
+        if server is not None:
+            return await self[server].list_skills(server=server, **options)
+        names = [name for name in self.clients if name not in self.failures]
+        found: dict[str, list[RemoteSkill]] = {}
+
+        async def one(name: str) -> None:
+            try:
+                with contextlib.suppress(Unsupported):
+                    found[name] = await self.clients[name].list_skills(server=name, **options)
+            except WirespeedError as exc:
+                logger.warning("the skills of %s are missing: %s", name, first_line(exc))
+
+        await together(map(one, names))
+        return [skill for name in names for skill in found.get(name, ())]
+
+    async def get_skill(
+        self, uri: str, *, server: str | None = None, **options: Unpack[RequestOptions]
+    ) -> RemoteSkill:
+        """A skill of a server. Unsupported: there are several servers, and none is named."""
+        if server is None:
+            if len(self._servers) > 1:
+                self._of_one("get_skill without a server")
+            server = next(iter(self._servers))
+        return await (await self._used(server)).get_skill(uri, server=server, **options)
+
+    async def list_skill_folder(
+        self, uri: str, **options: Unpack[RequestOptions]
+    ) -> list[ResourceInfo]:
+        """The children of a folder of the only server. Unsupported: there are several."""
+        if len(self._servers) > 1:
+            self._of_one("list_skill_folder")
+        return await (await self._used(next(iter(self._servers)))).list_skill_folder(uri, **options)
 
     async def subscribe_resource(self, uri: str, **options: Unpack[RequestOptions]) -> None:
         """Hear of changes of a resource: see `Client.subscribe_resource`."""

@@ -26,6 +26,7 @@ cdef class ServerConnection(Serving):
     cdef int serve_c(self, Call call, Message m) except -1
     cdef int dispatch_c(self, Call call, Message m) except -1
     cdef object revision_for_c(self, Message m, bint modern)
+    cdef dict extension_handlers_c(self, bint modern)
     cdef object modern_revision_c(self, Message m)
     cdef int check_http_c(self, Call call, Message m, HttpHead head) except -1
     cdef int check_arguments_c(self, Call call, Message m, HttpHead head) except -1

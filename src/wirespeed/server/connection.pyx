@@ -194,7 +194,7 @@ cdef class ServerConnection(Serving):
         return 0
 
     cdef int serve_c(self, Call call, Message m) except -1:
-        cdef object handler = None, body
+        cdef object handler, body
         cdef str method
         call.modern = is_modern(m)
         call.revision = None
@@ -204,8 +204,7 @@ cdef class ServerConnection(Serving):
         if method == "tools/call":          # spelled with escapes
             return self.call_tool_c(call, m)
         self.spare_call = None              # the handler may keep the call
-        if call.modern:
-            handler = self.service.extensions.handlers.get(method)
+        handler = self.extension_handlers_c(call.modern).get(method)
         if handler is None:
             handler = handler_of(method)
         if method != "initialize" or call.modern:
@@ -243,13 +242,18 @@ cdef class ServerConnection(Serving):
         if (
             not poi_is(m, WS_METHOD, b'"tools/call"')
             and m.method not in revision.requests
-            and not (modern and m.method in self.service.extensions.handlers)
+            and m.method not in self.extension_handlers_c(modern)
         ):
             raise ProtocolError(
                 codes.METHOD_NOT_FOUND,
                 f"Method not found in {revision.version}: {shortened(m.method)}",
             )
         return revision
+
+    cdef dict extension_handlers_c(self, bint modern):
+        """The handlers of the methods that extensions add to an era."""
+        extensions = self.service.extensions
+        return extensions.handlers if modern else extensions.legacy_handlers
 
     cdef object modern_revision_c(self, Message m):
         cdef object revision
@@ -394,6 +398,9 @@ cdef class ServerConnection(Serving):
 
     def notification(self, Message m not None):
         """Handle a notification. Notifications are never answered."""
+        if self.watch is not None:
+            params = m.params
+            self.watch(self, False, m.method, None if params is None else params.copy())
         if m.token is not None and m.ref:
             self.cancel_c(m.token)     # notifications/cancelled of a request in flight
         elif method_is(m, b'"notifications/initialized"', "notifications/initialized"):

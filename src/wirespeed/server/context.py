@@ -539,7 +539,7 @@ class Context:
     def _say(self, method: str, params: bytes) -> None:
         connection = self._call.connection
         if connection.link is not None:
-            connection.session.send_notification(method, params, about=self._call.ref)
+            connection.send_notification(method, params, about=self._call.ref)
             connection.wrote()
 
     async def sample(

@@ -94,6 +94,8 @@ class ServerDiscovery:
             "logging": dict,
             "experimental": lambda: declared or None,
         }
+        # those that legacy clients are shown, whose revisions do not have them
+        self.legacy_extensions: Callable[[], dict[str, Any] | None] = lambda: None
         self._discovered: dict[str, Whole] = {}  # by revision, until something changes
 
     def offered(self, capability: str) -> bool:
@@ -106,11 +108,14 @@ class ServerDiscovery:
 
     def capabilities(self, revision: Revision) -> dict[str, Any]:
         """The capabilities that a client of this revision sees at this moment."""
-        return {
+        found = {
             name: settings
             for name in _CAPABILITIES
             if name in revision.capabilities and (settings := self._settings(name)) is not None
         }
+        if not revision.modern and (extensions := self.legacy_extensions()) is not None:
+            found["extensions"] = extensions
+        return found
 
     def enable(self, feature: str) -> bool:
         """Offer "prompts", "resources" or "completions" from now on; from any thread. Returns

@@ -4,21 +4,30 @@
 settings, under ``capabilities.extensions``; the client does so on every request. A request of an
 extension that the client did not declare is answered with -32021, unless the extension is not
 ``required``; a request of one that the server does not have with -32601. The revisions before have
-no extensions.
+no extensions; one that is offered there all the same (``eras``) is declared in ``initialize``, by
+the same member, on both sides.
+
+An extension that a side knows in another ``revision`` than the other one (SEP-3392) is off.
 """
 
 import inspect
 import logging
-import re
-from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Protocol, get_type_hints
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, get_type_hints
 
 import msgspec
 
 from wirespeed._exports import set_public_home
-from wirespeed.errors import ProtocolError
+from wirespeed.errors import ProtocolError, StartupError, Unsupported
 from wirespeed.protocol import codes
-from wirespeed.protocol.meta import LABEL, check_json
+from wirespeed.protocol.extensions import (
+    NotificationHook,
+    SeenNotification,
+    check_code,
+    check_name,
+    revision_of,
+)
+from wirespeed.protocol.meta import check_json
 from wirespeed.protocol.revisions import MODERN_VERSIONS, REVISIONS, Revision
 from wirespeed.server.requests.call import Feature, context_class
 from wirespeed.server.requests.reply import COMPLETE, Body
@@ -27,17 +36,25 @@ from wirespeed.transport.loop import is_coroutine_function
 if TYPE_CHECKING:
     from wirespeed._core.envelope import Message
     from wirespeed.server.discovery import ServerDiscovery
-    from wirespeed.server.requests.call import Call
+    from wirespeed.server.requests.call import Call, Serving
+    from wirespeed.server.requests.launchers import Threads
     from wirespeed.server.requests.operation import Handler, HandlerContext
     from wirespeed.server.subscriptions import ListenStream
 
-_NAME = re.compile(rf"{LABEL}(?:\.{LABEL})*/[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
+EraName: TypeAlias = Literal["legacy", "modern"]
 
 logger = logging.getLogger("wirespeed.server")
 
 _encode = msgspec.json.Encoder().encode
 _params = msgspec.json.Decoder(dict[str, Any]).decode
 _members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+
+
+class ExtensionClient(Protocol):
+    """A client (`wirespeed.Client`), as an extension sees it."""
+
+    @property
+    def server_capabilities(self) -> dict[str, Any]: ...
 
 
 class ExtensionResult(msgspec.Struct):
@@ -83,8 +100,32 @@ class Extension:
         required: Whether a client must declare the extension to call its methods. With False every
             modern client may call them; `settings_of` is None for those that did not declare it,
             and these know none of its result types.
+        revision: The revision of the extension that this is, for extensions in beta (SEP-3392):
+            ``settings`` then have it. None stands for the first revision, which is not named.
+        understands: Other revisions of the other side that this one works with; None for the first.
+        depends: The identifiers of other extensions that this one needs on its own side. A server
+            without one of them is not started, a client is not made.
+        eras: Where it is offered: in ``"modern"`` revisions (2026-07-28 on), in ``"legacy"`` ones,
+            or both.
+        codes: The error codes that it invents, outside -32768 to -32000. Its functions may raise a
+            `ProtocolError` with these and with codes that JSON-RPC and MCP define; another code of
+            that range is a fault, which is logged and answered with -32603.
+        middleware: As of `Server.add_middleware`.
+        ask_middleware: As of `Server.add_ask_middleware`.
+        client_middleware: As ``Client(middleware=…)``.
+        client_requests: Methods that a legacy server may call on a client with this extension, and
+            functions that get the params as a dict and return the result as a mapping.
+        client_notifications: Methods that a server may notify such a client by, and functions that
+            get the params of each as a dict.
+        on_notification: Called with each `SeenNotification` of the server, or of the client: those
+            that it sends, progress and messages of a stream among them, and those that it receives.
 
-    ValueError: the name is not valid, or a method is one of MCP's own.
+    A server takes it by `Server.add_extension`, a client by ``Client(extensions=[…])``. Hooks of
+    several extensions run in the order in which these were added, the first one outermost, and in
+    one line with other middleware that was added to the server; a client has those of its
+    extensions behind its own.
+
+    ValueError: the name is not valid, a method is one of MCP's own, or a code is reserved.
     """
 
     def __init__(
@@ -97,18 +138,46 @@ class Extension:
         result_types: Iterable[str] = (),
         listening: Mapping[str, Listening] | None = None,
         required: bool = True,
+        revision: str | None = None,
+        understands: Iterable[str | None] = (),
+        depends: Iterable[str] = (),
+        eras: Iterable[EraName] = ("modern",),
+        codes: Iterable[int] = (),
+        middleware: Callable[[Any, Any], Awaitable[Any]] | None = None,
+        ask_middleware: Callable[[Any, Any], Awaitable[Any]] | None = None,
+        client_middleware: Callable[[Any, Any], Awaitable[Any]] | None = None,
+        client_requests: Mapping[str, Callable[[dict[str, Any]], Any]] | None = None,
+        client_notifications: Mapping[str, Callable[[dict[str, Any]], object]] | None = None,
+        on_notification: NotificationHook | None = None,
     ) -> None:
-        if not _NAME.fullmatch(name):
-            raise ValueError(f"{name!r} is not the name of an extension: vendor-prefix/name")
+        check_name(name)
         self.name = name
         self.required = required
         self.settings: dict[str, Any] = dict(settings or {})
+        if revision is not None:
+            self.settings["revision"] = revision
+        self.revision = revision_of(self.settings)
+        self.revisions = frozenset({self.revision, *understands})
         check_json(f"extension {name}", {"settings": self.settings})
+        self.depends = tuple(depends)
+        self.eras = frozenset(eras)
+        if not self.eras or not self.eras <= {"legacy", "modern"}:
+            raise ValueError(f'extension {name}: eras are "legacy" and "modern"')
+        self.codes = frozenset(codes)
+        for code in self.codes:
+            check_code(name, code)
         self.result_types = frozenset(result_types)
         if self.result_types & {"complete", "input_required"}:
             raise ValueError(f"extension {name}: MCP itself has these result types")
         self.notifications = dict(notifications or {})
         self.listening = dict(listening or {})
+        self.middleware = middleware
+        self.ask_middleware = ask_middleware
+        self.client_middleware = client_middleware
+        self.client_requests = dict(client_requests or {})
+        self.client_notifications = dict(client_notifications or {})
+        self.on_notification = on_notification
+        self._told: set[str] = set()  # the unknown revisions that were logged
         own = set[str]().union(*(REVISIONS[version].requests for version in MODERN_VERSIONS))
         self.handlers: dict[str, Handler] = {}
         for method, function in (requests or {}).items():
@@ -123,15 +192,71 @@ class Extension:
 
     def settings_of(self, context: "HandlerContext") -> dict[str, Any] | None:
         """The client's settings for this extension, from this request; None if the client did not
-        declare it."""
-        declared = context.client_capabilities.get("extensions")
-        settings = declared.get(self.name) if isinstance(declared, dict) else None
-        return settings if isinstance(settings, dict) else None
+        declare it, or declared a revision of it that this one does not work with."""
+        settings = _settings_in(context.client_capabilities, self.name)
+        return settings if settings is not None and self.knows(settings, "the client") else None
+
+    def knows(self, settings: Mapping[str, Any], whose: str) -> bool:
+        """Whether the settings of the other side are of a revision that this one works with. One
+        that is not known is logged once."""
+        revision = revision_of(settings)
+        if revision in self.revisions:
+            return True
+        word = "the first" if revision is None else revision
+        if word not in self._told and len(self._told) < 100:
+            self._told.add(word)
+            logger.warning(
+                "the extension %s is off: %s has its revision %.100s", self.name, whose, word
+            )
+        return False
+
+    def settings_at(self, client: "ExtensionClient") -> dict[str, Any] | None:
+        """The settings of the server of a client for this extension; None if the server does not
+        have it, or has a revision of it that this one does not work with."""
+        settings = _settings_in(client.server_capabilities, self.name)
+        return settings if settings is not None and self.knows(settings, "the server") else None
 
     def require(self, message: "Message") -> None:
-        """ProtocolError -32021 unless the request declares this extension."""
-        if not declares(message, self.name):
-            raise missing(self.name)
+        """ProtocolError -32021 unless the modern request declares this extension."""
+        self._require(_declared_settings(message, self.name))
+
+    def check_call(self, call: "Call", message: "Message") -> None:
+        """ProtocolError -32021: the client cannot call the methods of the extension."""
+        if call.revision.modern:
+            settings = _declared_settings(message, self.name)
+        else:
+            settings = _settings_in(call.connection.state.capabilities, self.name)
+        if self.required or settings is not None:
+            self._require(settings)
+
+    def _require(self, settings: dict[str, Any] | None) -> None:
+        if settings is None or not self.knows(settings, "the client"):
+            raise missing(self.name, self.revision)
+
+    # -- to the client ---------------------------------------------------------------------------
+
+    def notify(
+        self, context: "HandlerContext", method: str, params: Mapping[str, Any] | None = None
+    ) -> None:
+        """Send a notification about the request of a handler, on the thread of the loop. It does
+        nothing once the request has ended."""
+        context._call.notify(method, None if params is None else _object(method, params))
+
+    async def ask(
+        self,
+        context: "HandlerContext",
+        method: str,
+        params: Mapping[str, Any] | None = None,
+        *,
+        timeout: float | None = None,
+    ) -> dict[str, Any]:
+        """Send a request to the client, and wait for its result. Unsupported: a modern server sends
+        no requests. RemoteError: the client refuses."""
+        call = context._call
+        if call.revision.modern:
+            raise Unsupported(f"{call.revision.version} has no requests of servers")
+        body = None if params is None else _object(method, params)
+        return _params(await call.connection.ask(method, body, timeout=timeout, about=call.ref))
 
     # -- serving ---------------------------------------------------------------------------------
 
@@ -165,7 +290,12 @@ class Extension:
             if not meta.startswith(b"{") or "resultType" in members:
                 raise TypeError("_meta must be an object, and resultType is an ExtensionResult's")
             text = _encode(members)
-        return text, meta, COMPLETE if result_type is None else _encode(result_type)
+        kind = COMPLETE if result_type is None else _encode(result_type)
+        if revision.modern:
+            return text, meta, kind
+        if result_type is not None:  # an ordinary member there
+            text = _encode({**_members(text), "resultType": msgspec.Raw(kind)})
+        return text if meta == b"{}" else (text, meta)
 
 
 class _Serve:
@@ -186,18 +316,27 @@ class _Serve:
     def __call__(self, call: "Call", message: "Message") -> None:
         from wirespeed.server.requests.operation import params_of
 
-        if self._extension.required:
-            self._extension.require(message)
+        self._extension.check_call(call, message)
         params = params_of(message, self._decoder)
         if isinstance(params, dict):
             params.pop("_meta", None)
         call.begin(self._feature, message)
         values = [params, call.context] if self._feature.wants_context else [params]
-        if self._blocking is None:
-            call.start(self._feature.invoke(values))
-        else:
-            threads = call.connection.service.threads
-            call.start(threads.in_thread(self._blocking, values, None))
+        call.start(self._run(values, call.connection.service.threads))
+
+    async def _run(self, values: list[Any], threads: "Threads") -> Any:
+        """Call the function. Its errors have codes that the extension may use."""
+        try:
+            if self._blocking is None:
+                return await self._feature.invoke(values)
+            return await threads.in_thread(self._blocking, values, None)
+        except ProtocolError as exc:
+            if exc.code not in self._extension.codes:
+                try:
+                    check_code(self._extension.name, exc.code, known=True)
+                except ValueError as fault:
+                    raise fault from exc
+            raise
 
 
 def _signature(method: str, function: Callable[..., Any]) -> tuple[Any, bool]:
@@ -219,9 +358,9 @@ class _Capabilities(msgspec.Struct):
 _capabilities = msgspec.json.Decoder(_Capabilities).decode
 
 
-def declares(message: "Message", name: str) -> bool:
-    """Whether a modern request declares an extension. ProtocolError -32602: its capabilities are
-    malformed."""
+def _declared(message: "Message", name: str) -> bytes:
+    """The JSON text of the settings of an extension that a modern request declares; empty if it
+    does not. ProtocolError -32602: the capabilities are malformed."""
     lease = message.lease("params._meta.io.modelcontextprotocol/clientCapabilities")
     try:
         extensions = None if lease is None else _capabilities(lease).extensions
@@ -230,18 +369,53 @@ def declares(message: "Message", name: str) -> bool:
             codes.INVALID_PARAMS, f"Invalid io.modelcontextprotocol/clientCapabilities: {exc}"
         ) from None
     settings = bytes(dict(extensions or ()).get(name, b""))
-    if settings.startswith(b"["):
-        return not msgspec.json.decode(settings)
-    return settings.startswith(b"{")
+    if settings.startswith(b"["):  # an object without members, of some encoders
+        return b"" if msgspec.json.decode(settings) else b"{}"
+    return settings if settings.startswith(b"{") else b""
 
 
-def missing(name: str) -> ProtocolError:
-    """-32021: the client did not declare the extension."""
+def declares(message: "Message", name: str) -> bool:
+    """Whether a modern request declares an extension. ProtocolError -32602: its capabilities are
+    malformed."""
+    return bool(_declared(message, name))
+
+
+def _declared_settings(message: "Message", name: str) -> dict[str, Any] | None:
+    text = _declared(message, name)
+    return _params(text) if text else None
+
+
+def _settings_in(capabilities: Mapping[str, Any], name: str) -> dict[str, Any] | None:
+    declared = capabilities.get("extensions")
+    settings = declared.get(name) if isinstance(declared, dict) else None
+    return settings if isinstance(settings, dict) else None
+
+
+def _object(method: str, params: Mapping[str, Any]) -> bytes:
+    check_json(method, {"params": params})
+    return _encode(dict(params))
+
+
+def missing(name: str, revision: str | None = None) -> ProtocolError:
+    """-32021: the client did not declare the extension, or another revision of it."""
+    settings = {} if revision is None else {"revision": revision}
     return ProtocolError(
         codes.MISSING_CLIENT_CAPABILITY,
         f"Missing required client capability: the extension {name}",
-        {"requiredCapabilities": {"extensions": {name: {}}}},
+        {"requiredCapabilities": {"extensions": {name: settings}}},
     )
+
+
+class Hooked(Protocol):
+    """What messages of a server pass (`wirespeed.server.middleware.stack.MiddlewareStack`)."""
+
+    watch: Any
+
+    def add(self, middleware: Any) -> Any:
+        """Put a function around every request of a client."""
+
+    def add_ask(self, middleware: Any) -> Any:
+        """Put a function around every request to a client."""
 
 
 class ExtensionCatalog:
@@ -250,37 +424,81 @@ class ExtensionCatalog:
     Attributes:
         by_name: The extensions.
         handlers: What serves their requests, by method; for modern clients.
+        legacy_handlers: The same for clients of legacy revisions.
         heard: What gets their notifications, by method.
         listening: What they add to subscriptions, by member of ``notifications``.
     """
 
-    def __init__(self, discovery: "ServerDiscovery") -> None:
+    def __init__(self, discovery: "ServerDiscovery", middleware: Hooked) -> None:
         self._discovery = discovery
+        self._middleware = middleware
+        self._hooks: tuple[NotificationHook, ...] = ()
         self.by_name: dict[str, Extension] = {}
         self.handlers: dict[str, Handler] = {}
+        self.legacy_handlers: dict[str, Handler] = {}
         self.heard: dict[str, Callable[[dict[str, Any]], object]] = {}
         self.listening: dict[str, Listening] = {}
-        discovery.offers["extensions"] = lambda: (
-            {name: extension.settings for name, extension in self.by_name.items()} or None
-        )
+        discovery.offers["extensions"] = lambda: self._settings("modern")
+        discovery.legacy_extensions = lambda: self._settings("legacy")
+
+    def _settings(self, era: EraName) -> dict[str, Any] | None:
+        return {
+            name: extension.settings
+            for name, extension in self.by_name.items()
+            if era in extension.eras
+        } or None
 
     def add(self, extension: Extension) -> Extension:
         """See `Server.add_extension`."""
         if extension.name in self.by_name:
             raise ValueError(f"there is an extension {extension.name} already")
         for ours, theirs in (
-            (self.handlers, extension.handlers),
+            ({**self.legacy_handlers, **self.handlers}, extension.handlers),
             (self.heard, extension.notifications),
             (self.listening, extension.listening),
         ):
             if clash := sorted(ours.keys() & theirs.keys()):
                 raise ValueError(f"another extension has {', '.join(clash)} already")
         self.by_name[extension.name] = extension
-        self.handlers |= extension.handlers
+        if "modern" in extension.eras:
+            self.handlers |= extension.handlers
+            self.listening |= extension.listening
+        if "legacy" in extension.eras:
+            self.legacy_handlers |= extension.handlers
         self.heard |= extension.notifications
-        self.listening |= extension.listening
+        if extension.middleware is not None:
+            self._middleware.add(extension.middleware)
+        if extension.ask_middleware is not None:
+            self._middleware.add_ask(extension.ask_middleware)
+        if extension.on_notification is not None:
+            self._hooks = (*self._hooks, extension.on_notification)
+            self._middleware.watch = self._watch
         self._discovery.forget()
         return extension
+
+    def drop_handler(self, method: str) -> None:
+        """Serve a method of an extension no longer: for a part of it that is not declared."""
+        self.handlers.pop(method, None)
+        self.legacy_handlers.pop(method, None)
+
+    def check(self) -> None:
+        """StartupError: an extension depends on one that the server does not have."""
+        for extension in self.by_name.values():
+            lacks = [name for name in extension.depends if name not in self.by_name]
+            if lacks:
+                raise StartupError(
+                    f"the extension {extension.name} depends on {', '.join(lacks)}, which the "
+                    "server does not have"
+                )
+
+    def _watch(self, connection: "Serving", sent: bool, method: str, params: bytes | None) -> None:
+        """Show a notification to the hooks."""
+        seen = SeenNotification(sent, method, params, connection.serial)
+        for hook in self._hooks:
+            try:
+                hook(seen)
+            except Exception:
+                logger.exception("the hook of an extension failed at %.100s", method)
 
     def hear(self, message: "Message") -> None:
         """A notification that is not MCP's own: an extension's, or one to ignore."""

@@ -78,11 +78,14 @@ class ResourceCatalog:
     Attributes:
         fixed: Resources by URI.
         templates: Templates of resources, by themselves.
+        skill_files: Finds a file of a skill by its URI, for a client; None: there are no skills. It
+            is asked first, so that nothing stands for a file with a digest.
     """
 
     def __init__(self, service: Registrar, visibility: Visibility) -> None:
         self._service = service
         self._visibility = visibility
+        self.skill_files: Callable[[str, Call | Serving | None], Resource | None] | None = None
 
         def catalog(kind: str, member: str, row: str) -> Catalog[Any]:
             return Catalog(
@@ -160,6 +163,10 @@ class ResourceCatalog:
     ) -> Resource | tuple[ResourceTemplate, dict[str, Any]] | None:
         """The resource under a URI, or the first template that the URI fits, with the arguments of
         its function; None if there is neither. ``client``: that this client sees."""
+        if self.skill_files is not None:
+            file = self.skill_files(uri, client)
+            if file is not None:
+                return file
         resource = self.fixed.get(uri)
         if resource is None or self._hidden("resources", uri, resource, client):
             return self._matched(uri, client)
@@ -199,7 +206,7 @@ class ResourceCatalog:
             *self.fixed.items.values(),
             *self.templates.items.values(),
         )
-        if all(item.scopes is None for item in items):
+        if self.skill_files is None and all(item.scopes is None for item in items):
             return
         for uri in uris:
             found = self.find(uri, call)

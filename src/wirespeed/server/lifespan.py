@@ -141,6 +141,7 @@ class Life:
     async def _span(self) -> None:
         """From the start of the lifespan to its end."""
         _note_undescribed(self.service)
+        self.service.extensions.check()
         dependencies = self.service.dependencies
         if dependencies is not None:
             dependencies.check()

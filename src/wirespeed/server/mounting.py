@@ -133,7 +133,8 @@ class Mount:
         catalog ``name``; None if the entry is not the mounted server's."""
         prefix = self._prefix_of(name)
         inner = key[len(prefix) :]
-        shown = self._shown[name].get(inner) if key.startswith(prefix) else None
+        # skills are no list that a mount shows
+        shown = self._shown.get(name, {}).get(inner) if key.startswith(prefix) else None
         return None if shown is None else inner
 
     def inner_item(self, name: str, key: str) -> tuple[str, Any] | None:

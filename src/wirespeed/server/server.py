@@ -34,9 +34,11 @@ if TYPE_CHECKING:
         ResourceOptions,
         ResourceTemplate,
     )
+    from wirespeed.server.skills import SkillOptions, SkillSource
     from wirespeed.server.tools.catalog import RawToolOptions, ToolOptions
     from wirespeed.server.tools.signature import Extra
     from wirespeed.server.tools.tool import Tool
+    from wirespeed.skills.skill import Skill, SkillCatalog
     from wirespeed.tasks.store import TaskStore
     from wirespeed.tool_search import ToolSearch
     from wirespeed.transport.http.asgi import AsgiApp
@@ -406,6 +408,42 @@ class Server:
         return self._service.resources.register_folder(
             uri_prefix, path, hidden=hidden, max_size=max_size, **options
         )
+
+    def add_skills(
+        self,
+        source: str | os.PathLike[str] | Skill | Iterable[Skill] | SkillCatalog,
+        **options: Unpack[SkillOptions],
+    ) -> SkillSource:
+        """Serve skills, by the extension ``io.modelcontextprotocol/skills``, to clients of both
+        eras.
+
+        >>> server.add_skills("skills")        # skills/refunds/SKILL.md is skill://refunds/SKILL.md
+
+        A folder is read now, as a whole; `SkillSource.reload` reads it again. A skill in it that
+        cannot be served (its ``SKILL.md`` has no valid front matter, a name that is not its
+        folder's; a link, a device or a name that is not UTF-8 is in it; it exceeds a limit) is left
+        out, with a warning that names the file. Files and folders whose names begin with a dot are
+        not served. What has the same URI as a file of a skill is not shown.
+
+        Args:
+            source: A folder of skills, one or several `wirespeed.skills.Skill`, or a
+                `wirespeed.skills.SkillCatalog`, whose files are read when they are asked for.
+            path: For a folder: what stands before the names of skills in URIs, such as
+                ``"acme/billing"``.
+            listed: Whether the skills are listed. Clients get others by their URIs.
+            scopes, tags: As of `add_tool`, for the skills and their files. ``Server(filter=…)``
+                gets each skill as the `ResourceEntry` of its ``SKILL.md``.
+            ttl_ms, cache_scope: As of `add_resource`.
+            limits: What is read at most, a `wirespeed.skills.SkillLimits`.
+            timeout: Seconds that a catalog may take for an answer; 10 by default.
+
+        Raises:
+            ModuleNotFoundError: PyYAML is not installed: ``pip install 'wirespeed[skills]'``.
+            OSError: The folder cannot be read.
+            LimitExceeded: The folder has too many skills, or too many bytes.
+            ValueError: There is a skill with such a URI already, or an option is not valid.
+        """
+        return self._service.made_skills().add(source, options)
 
     def remove_resource(self, uri: str) -> None:
         """Remove a resource or a template; reads under way go on. KeyError: the server has no such

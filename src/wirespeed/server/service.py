@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from wirespeed.auth.resource_server import ResourceServer
     from wirespeed.limits import Limits
     from wirespeed.server.asking.request_state import Sealer
-    from wirespeed.server.catalog import Catalog
     from wirespeed.server.completion import Completable
     from wirespeed.server.dependencies.registry import Dependencies
     from wirespeed.server.lifespan import Life
@@ -38,6 +37,7 @@ if TYPE_CHECKING:
     from wirespeed.server.mounting import Mount
     from wirespeed.server.permissions import Filter
     from wirespeed.server.server import Lifespan, Server
+    from wirespeed.server.skills import SkillService
     from wirespeed.server.tools.signature import Extra
     from wirespeed.transport.http.exchange import HttpTarget
     from wirespeed.transport.link import Link
@@ -144,12 +144,13 @@ class McpService(HttpService):
             lambda: [mount.outer.middleware for mount in self.mounts.elsewhere],
         )
         self.threads = Threads(threads)
-        self.extensions = ExtensionCatalog(discovery)
+        self.extensions = ExtensionCatalog(discovery, self.middleware)
         self.tasks = Tasks(discovery, self.extensions)
         self.tools = ToolCatalog(self, self.tasks, extra=extra, coerce=coerce)
         self.tool_search: Any = None
         self.resources = ResourceCatalog(self, self.visibility)
         self.prompts = PromptCatalog(self)
+        self.skills: SkillService | None = None  # made by the first `Server.add_skills`
         self.roots = RootsListeners(
             self.threads,
             self.lifespan_state,
@@ -293,15 +294,27 @@ class McpService(HttpService):
     def scopes(self) -> set[str]:
         """The scopes that its tools, prompts, resources and templates need."""
         lists = (self.catalog(name) for name in ("tools", "prompts", "resources", "templates"))
-        return {
+        found = {
             scope
             for items in lists
             for item in list(items.items.values())
             for scope in item.scopes or ()
         }
+        return found if self.skills is None else found | self.skills.scopes()
 
-    def catalog(self, name: str) -> Catalog[Any]:
-        """One of its lists by name: "tools", "prompts", "resources", "templates"."""
+    def made_skills(self) -> SkillService:
+        """The skills of the server, made now if they must be."""
+        if self.skills is None:
+            from wirespeed.server.skills import SkillService
+
+            self.skills = SkillService(self)
+        return self.skills
+
+    def catalog(self, name: str) -> Any:
+        """One of its lists by name: "tools", "prompts", "resources", "templates", and "skills" of a
+        server that has some."""
+        if name == "skills":
+            return self.skills
         if name == "tools":
             return self.tools
         if name == "prompts":

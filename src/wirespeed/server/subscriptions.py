@@ -148,7 +148,7 @@ class ChangeNotifier:
         for kind in sorted(kinds):
             method = f"notifications/{kind}/list_changed"
             if connection.handshake == Handshake.INITIALIZED and kind in self.offered:
-                connection.session.send_notification(method)
+                connection.send_notification(method)
             for subscription in list(self.listens.values()):
                 if kind in subscription.kinds:
                     subscription.notify(method)
@@ -156,7 +156,7 @@ class ChangeNotifier:
             params = b'{"uri":%b}' % encode(uri)
             around = enclosing(uri)
             if not self.uris.isdisjoint(around):
-                connection.session.send_notification("notifications/resources/updated", params)
+                connection.send_notification("notifications/resources/updated", params)
             for subscription in list(self.listens.values()):
                 if not subscription.uris.isdisjoint(around):
                     subscription.notify("notifications/resources/updated", params)
@@ -220,7 +220,7 @@ class ListenStream:
         """Send a notification of this subscription; ``params`` is a JSON object without _meta."""
         tail = b'"_meta":%b}' % self.meta()
         tail = tail if params == b"{}" else b"," + tail
-        self.connection.session.send_notification(method, params[:-1] + tail, about=self.ref)
+        self.connection.send_notification(method, params[:-1] + tail, about=self.ref)
         self.connection.wrote()
 
     @property
@@ -250,7 +250,7 @@ class ListenStream:
         self._over()
         session = self.connection.session
         params = b'{"requestId":%b}' % self.raw_id
-        session.send_notification("notifications/cancelled", params, about=self.ref)
+        self.connection.send_notification("notifications/cancelled", params, about=self.ref)
         end = self.connection.service.discovery.modern_end
         session.send_result(self.ref, finished((b"{}", self.meta()), end))
         self.connection.wrote()

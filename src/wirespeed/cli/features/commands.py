@@ -1,4 +1,5 @@
-"""The commands that use a server: list, inspect, call, read, prompt, complete, subscribe, tasks."""
+"""The commands that use a server: list, inspect, call, read, prompt, complete, subscribe, tasks,
+skill."""
 
 from __future__ import annotations
 
@@ -65,6 +66,7 @@ def _mcp_only(settings: dict[str, Any], name: str) -> None:
 @click.option("--resources", is_flag=True, help="List resources.")
 @click.option("--templates", is_flag=True, help="List templates of resources.")
 @click.option("--prompts", is_flag=True, help="List prompts.")
+@click.option("--skills", is_flag=True, help="List skills.")
 @trace_option
 def list_(
     words: tuple[str, ...],
@@ -73,9 +75,10 @@ def list_(
     long: bool,
     **settings: Any,
 ) -> int:
-    """List what a server has: tools with their parameters, resources, templates of resources, and
-    prompts."""
-    wanted = {name: settings.pop(name) for name in ("tools", "resources", "templates", "prompts")}
+    """List what a server has: tools with their parameters, resources, templates of resources,
+    prompts, and skills."""
+    names = ("tools", "resources", "templates", "prompts", "skills")
+    wanted = {name: settings.pop(name) for name in names}
     kinds = tuple(name for name, asked in wanted.items() if asked)
     word = target_only(words, command, "list")
     if settings["lite"]:
@@ -317,7 +320,52 @@ def tasks(
     return work(options, rest[0] if rest else None, choices, wait=wait, cancel=cancel)
 
 
-COMMANDS = (list_, inspect, call, read, prompt, complete, subscribe, tasks)
+@click.command(
+    cls=WatchCommand,
+    short_help="Get or verify the skills of a server.",
+    epilog="\b\nExamples:\n"
+    "  wirespeed list --skills server.py\n"
+    "  wirespeed skill get server.py skill://refunds/SKILL.md\n"
+    "  wirespeed skill get https://tools.example/mcp skill://refunds/SKILL.md --to ./refunds\n"
+    "  wirespeed skill verify https://tools.example/mcp",
+)
+@takes("get TARGET URI | verify TARGET")
+@click.option("--to", "folder", metavar="FOLDER", help="Write the skill into this new folder.")
+@trace_option
+def skill(
+    words: tuple[str, ...],
+    command: list[str] | None,
+    as_json: bool,
+    folder: str | None,
+    **settings: Any,
+) -> int:
+    """Get a skill: print its SKILL.md, or write all its files into a new folder. Verify: read every
+    file of every listed skill.
+
+    Each file is compared with the size and the digest in the skill's entry, and the front matter of
+    SKILL.md with the entry, before anything is printed or written. That shows that a server is
+    consistent, not that its skills can be trusted.
+    """
+    action = words[0] if words else ""
+    if action not in ("get", "verify"):
+        raise usage(f"say what to do: skill get TARGET URI, or skill verify TARGET; not {action!r}")
+    _mcp_only(settings, "skill")
+    if action == "get":
+        word, uri, rest = named_in(words[1:], command, "skill get", "URI")
+        if rest:
+            raise usage(f"one URI is enough; there is {rest[0]!r} after it")
+        from wirespeed.cli.features.skills import get
+
+        return get(options_of(command, word, settings), uri, folder, as_json=as_json)
+    if folder is not None:
+        raise usage("--to is for skill get")
+    word = target_only(words[1:], command, "skill verify")
+    from wirespeed.cli.features.skills import verify
+
+    return verify(options_of(command, word, settings), as_json=as_json)
+
+
+COMMANDS = (list_, inspect, call, read, prompt, complete, subscribe, tasks, skill)
 
 for _command in COMMANDS:
     _command.help = f"{_inspect.cleandoc(_command.help or '')}\n{TARGET_HELP}"

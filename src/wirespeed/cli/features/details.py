@@ -11,7 +11,13 @@ from wirespeed.cli.features.arguments import property_of, resolved
 from wirespeed.protocol.results import WRAP_MARKER
 
 if TYPE_CHECKING:
-    from wirespeed.types import PromptInfo, ResourceInfo, ResourceTemplateInfo, ToolInfo
+    from wirespeed.types import (
+        PromptInfo,
+        RemoteSkill,
+        ResourceInfo,
+        ResourceTemplateInfo,
+        ToolInfo,
+    )
 
 _DEPTH = 6  # levels of nested fields
 _MAX_RULE = 60  # characters of a pattern
@@ -75,6 +81,19 @@ def prompt_rows(prompt: PromptInfo) -> Iterator[Row]:
     for argument in prompt.arguments:
         words = [text for text in (argument.title, argument.description) if text]
         yield Row(1, f"{argument.name}{'' if argument.required else '?'}", ": ".join(words))
+
+
+def skill_rows(skill: RemoteSkill) -> Iterator[Row]:
+    """Describe a skill: its front matter, and its files."""
+    yield from _head(None, skill.description, None)
+    for key, value in skill.entry.frontmatter.items():
+        if key not in ("name", "description"):
+            yield Row(1, key, value if isinstance(value, str) else show.json_text(value))
+    if skill.resources is None:
+        yield Row(1, "files", "dynamic")
+    for file in skill.resources or ():
+        path = file.uri.removeprefix(skill.entry.root + "/")
+        yield Row(1, path, show.plural(file.size, "byte"))
 
 
 def _head(

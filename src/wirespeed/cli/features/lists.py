@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -9,12 +10,19 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from wirespeed.cli import show
 from wirespeed.cli.failures import Exit, Failure, complain, print_json, printable
 from wirespeed.cli.session import Options, connected, run
+from wirespeed.errors import Unsupported
 
 if TYPE_CHECKING:
     from wirespeed import Client
-    from wirespeed.types import PromptInfo, ResourceInfo, ResourceTemplateInfo, ToolInfo
+    from wirespeed.types import (
+        PromptInfo,
+        RemoteSkill,
+        ResourceInfo,
+        ResourceTemplateInfo,
+        ToolInfo,
+    )
 
-KINDS = ("tools", "resources", "templates", "prompts")
+KINDS = ("tools", "resources", "templates", "prompts", "skills")
 
 
 class Features(NamedTuple):
@@ -24,12 +32,13 @@ class Features(NamedTuple):
     resources: list[ResourceInfo] | None = None
     templates: list[ResourceTemplateInfo] | None = None
     prompts: list[PromptInfo] | None = None
+    skills: list[RemoteSkill] | None = None
 
     def as_json(self) -> dict[str, Any]:
         """Return the lists in their wire form, by the names of the protocol."""
-        names = ("tools", "resources", "resourceTemplates", "prompts")
+        names = ("tools", "resources", "resourceTemplates", "prompts", "skills")
         return {
-            name: [show.wire(item) for item in items]
+            name: [show.wire(getattr(item, "entry", item)) for item in items]
             for name, items in zip(names, self, strict=True)
             if items is not None
         }
@@ -48,6 +57,9 @@ async def features_of(client: Client, kinds: tuple[str, ...] = KINDS) -> Feature
     for kind, (capability, fetch) in wanted.items():
         if kind in kinds and capability in has:
             found[kind] = await fetch()
+    if "skills" in kinds:
+        with contextlib.suppress(Unsupported):
+            found["skills"] = await client.list_skills()
     return Features(**found)
 
 
@@ -80,6 +92,7 @@ def _print(found: Features) -> None:
         (found.resources, show.resource_table),
         (found.templates, show.template_table),
         (found.prompts, show.prompt_table),
+        (found.skills, show.skill_table),
     ]
     out = show.console()
     first = True
@@ -112,6 +125,7 @@ def _items(found: Features) -> list[tuple[str, Any]]:
             for one in found.templates or ()
         ),
         *((f"prompt {one.name}", details.prompt_rows(one)) for one in found.prompts or ()),
+        *((f"skill {one.uri}", details.skill_rows(one)) for one in found.skills or ()),
     ]
 
 
@@ -132,6 +146,7 @@ async def _inspect(options: Options, name: str, as_json: bool) -> int:
         [one for one in found.resources or () if name in (one.uri, one.name)],
         [one for one in found.templates or () if name in (one.uri_template, one.name)],
         [one for one in found.prompts or () if one.name == name],
+        [one for one in found.skills or () if name in (one.uri, one.name)],
     )
     if not any(named):
         raise unknown(name, found)
@@ -149,6 +164,7 @@ def unknown(name: str, found: Features) -> Failure:
         *(one.uri for one in found.resources or ()),
         *(one.uri_template for one in found.templates or ()),
         *(one.name for one in found.prompts or ()),
+        *(one.uri for one in found.skills or ()),
     ]
     near = difflib.get_close_matches(name, names, n=1)
     guess = f"; did you mean {near[0]}?" if near else "; wirespeed list TARGET shows the names"

@@ -1,4 +1,5 @@
-"""Requests of a legacy server (2024-11-05 to 2025-11-25), answered by the client's handlers.
+"""Requests of a legacy server (2024-11-05 to 2025-11-25), answered by the client's handlers and by
+those of its extensions.
 
 ``Limits.max_in_flight`` of the session limits the requests that are answered at once.
 """
@@ -6,8 +7,9 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -35,6 +37,8 @@ class _Completed(msgspec.Struct, rename="camel"):
 
 
 _completed = msgspec.json.Decoder(_Completed).decode
+_params = msgspec.json.Decoder(dict[str, Any]).decode
+_encode = msgspec.json.Encoder().encode
 
 logger = logging.getLogger("wirespeed.client")
 
@@ -62,21 +66,23 @@ class Inbox:
     def __init__(
         self,
         connection: ClientConnection,
-        answering: Answering,
+        answering: Answering | None,
         capabilities: Mapping[str, Any],
         version: str,
+        functions: Mapping[str, Callable[[dict[str, Any]], Any]],
     ) -> None:
         self._connection = connection
         self._answering = answering
         self._capabilities = capabilities
         self._version = version
+        self._functions = functions
         self._running: set[_Running] = set()
         self._held: list[tuple[int, float]] = []  # time limits, while a handler runs
         self._since = 0.0
         self._expected: dict[str, None] = {}
         self._quiet = RateLimitedLog(logger)
         self._on_complete: CallbackQueue | None = None
-        if answering.on_elicit_complete is not None:
+        if answering is not None and answering.on_elicit_complete is not None:
             name, spawn = "on_elicit_complete", connection.owner.spawn
             self._on_complete = CallbackQueue(answering.on_elicit_complete, name, spawn)
 
@@ -84,6 +90,13 @@ class Inbox:
         """Answer a request of the server."""
         method = message.method
         assert method is not None
+        running = _Running(message.ref)
+        function = self._functions.get(method)
+        if function is not None:
+            params = message.params
+            text = b"{}" if params is None else bytes(params)
+            self._start(running, self._serve(running, method, function, text))
+            return
         try:
             question = question_of(method, message.params, self._capabilities, self._version)
         except ProtocolError as exc:
@@ -91,14 +104,16 @@ class Inbox:
             return
         if isinstance(question.params, ElicitRequestParams):
             self._expect(question.params.elicitation_id)
-        running = _Running(message.ref)
+        reporter = reporter_of(self._connection, message)
+        self._start(running, self._answer(running, question, reporter))
+
+    def _start(self, running: _Running, work: Coroutine[Any, Any, None]) -> None:
         if not self._running:
             # the time limits of calls stand still: the handler may ask a person
             self._held, self._since = self._connection.stand_still(), self._connection.loop.time()
         self._running.add(running)
-        self._connection.session.set_token(message.ref, running)
-        reporter = reporter_of(self._connection, message)
-        running.task = self._connection.owner.spawn(self._answer(running, question, reporter))
+        self._connection.session.set_token(running.ref, running)
+        running.task = self._connection.owner.spawn(work)
         # a callback: a task that is cancelled before its start never runs its coroutine
         running.task.add_done_callback(lambda _: self._ended(running))
 
@@ -150,6 +165,7 @@ class Inbox:
         self, running: _Running, question: Question, reporter: Reporter | None
     ) -> None:
         connection, ref = self._connection, running.ref
+        assert self._answering is not None
         try:
             connection.answer(ref, await self._answering.answer(question, reporter))
         except Declined as exc:
@@ -165,3 +181,29 @@ class Inbox:
             if not running.cancelled:  # the client is closing
                 connection.refuse(ref, codes.INTERNAL_ERROR, "Internal error")
             raise
+
+    async def _serve(
+        self,
+        running: _Running,
+        method: str,
+        function: Callable[[dict[str, Any]], Any],
+        params: bytes,
+    ) -> None:
+        """Answer a request that an extension adds."""
+        connection, ref = self._connection, running.ref
+        try:
+            result = function(_params(params))
+            if inspect.isawaitable(result):
+                result = await result
+            connection.answer(ref, _encode({} if result is None else dict(result)))
+        except ProtocolError as exc:
+            connection.refuse(ref, exc.code, exc.message, exc.data)
+        except msgspec.DecodeError as exc:
+            connection.refuse(ref, codes.INVALID_PARAMS, f"Invalid params: {exc}")
+        except asyncio.CancelledError:
+            if not running.cancelled:  # the client is closing
+                connection.refuse(ref, codes.INTERNAL_ERROR, "Internal error")
+            raise
+        except Exception:
+            logger.exception("the extension's handler of %.100s failed", method)
+            connection.refuse(ref, codes.INTERNAL_ERROR, "Internal error")

@@ -60,6 +60,7 @@ class Waiter(Awaited):
 class ClientConnection(AskingConnection):
     revision: Revision | None
     answerer: _Answerer | None
+    watch: Callable[[bool, str, bytes | None], None] | None
     @property
     def resends(self) -> bool: ...
     def measure(self, on_stray: Callable[[Message], object] | None) -> None: ...

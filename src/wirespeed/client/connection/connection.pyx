@@ -382,6 +382,8 @@ cdef class ClientConnection(AskingConnection):
         """Send a notification."""
         if self.link is None or self.phase != OPEN:
             raise self.error()
+        if self.watch is not None:
+            self.watch(True, method, params)
         self.session.send_notification(method, params)
         self.link.wrote_c()
 
@@ -537,6 +539,9 @@ cdef class ClientConnection(AskingConnection):
 
     def notification(self, Message m not None):
         """A notification of the server."""
+        if self.watch is not None:
+            params = m.params
+            self.watch(False, m.method, None if params is None else params.copy())
         if m.ref:
             if m.token is not None:
                 m.token.cancel()       # the server cancelled its request

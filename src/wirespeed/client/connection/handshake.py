@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import msgspec
@@ -269,25 +269,30 @@ class Identity(msgspec.Struct):
             can answer their questions by `Client.resume`.
         log_level: The least severe level of the log messages that the server sends.
         answering: The handlers for requests of servers, or None.
+        extensions: The extensions that legacy servers are told, with their settings.
+        requests: What serves the requests that these add, by method.
     """
 
     info: dict[str, Any]
     capabilities: dict[str, Any]
     log_level: str | None = None
     answering: Answering | None = None
+    extensions: Mapping[str, Mapping[str, Any]] = {}
+    requests: Mapping[str, Callable[[dict[str, Any]], Any]] = {}
 
     def declared(self, version: str) -> dict[str, Any]:
         """``ClientCapabilities`` for one revision."""
         own = {} if self.answering is None else self.answering.capabilities
-        if not self.capabilities and not own:
-            return {}
         full = dict(own)
         for name, settings in self.capabilities.items():
             if name in own:
                 full[name] = own[name] | settings
             elif REVISIONS[version].modern or name not in ANSWERED:
                 full[name] = settings
-        return declared(full, version)
+        found = declared(full, version) if full else {}
+        if self.extensions and not REVISIONS[version].modern:
+            found["extensions"] = dict(self.extensions)
+        return found
 
     def declare(self, connection: ClientConnection, version: str) -> None:
         """Have each request on a modern connection declare the client. Requests about tasks also
@@ -435,11 +440,13 @@ def agreed(connection: ClientConnection, identity: Identity, result: InitializeR
         )
     revision = REVISIONS[result.protocolVersion]
     connection.use(revision)
-    if identity.answering is not None:
+    if identity.answering is not None or identity.requests:
         from wirespeed.client.answering.server_requests import Inbox
 
         mine = identity.declared(revision.version)
-        connection.answerer = Inbox(connection, identity.answering, mine, revision.version)
+        connection.answerer = Inbox(
+            connection, identity.answering, mine, revision.version, identity.requests
+        )
     connection.notify("notifications/initialized")
     return Agreement(
         revision, result.serverInfo, understood(result.capabilities), result.instructions

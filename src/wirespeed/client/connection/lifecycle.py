@@ -12,7 +12,7 @@ import asyncio
 import itertools
 import logging
 import random
-from collections.abc import Awaitable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from wirespeed.client.connection import handshake
@@ -92,6 +92,8 @@ class Lifecycle:
         self.live: ClientConnection | None = None  # after the handshake; its link may be lost
         self.agreement: Agreement | None = None
         self.crashes = 0  # in a row, without a successful call
+        # what each notification is shown to, of every link
+        self.watch: Callable[[bool, str, bytes | None], None] | None = None
         self._elsewhere = hasattr(target, "address")  # the client did not start the server
         self._live_since = self._lost_at = 0.0  # the loop's time
         self._era = era
@@ -296,6 +298,7 @@ class Lifecycle:
         def join(framer: Framer | None) -> ClientConnection:
             loop = asyncio.get_running_loop()
             made = ClientConnection(loop, self._limits, self, framer, channel.released)
+            made.watch = self.watch
             self._connection = made
             return made
 

@@ -135,6 +135,30 @@ class Discovery(msgspec.Struct, rename="camel"):
     result_type: str = "complete"
 
 
+# -- skills ----------------------------------------------------------------------------------------
+
+
+class SkillFile(msgspec.Struct, frozen=True):
+    """A file of a skill that was verified.
+
+    Attributes:
+        server: The label of the server that it came from.
+        uri: Its URI.
+        data: Its bytes.
+        mime_type: Its media type, as the server says.
+    """
+
+    server: str
+    uri: str
+    data: bytes
+    mime_type: str | None = None
+
+    @property
+    def text(self) -> str:
+        """The file as text. UnicodeDecodeError: it is not UTF-8."""
+        return self.data.decode()
+
+
 # -- completion ------------------------------------------------------------------------------------
 
 

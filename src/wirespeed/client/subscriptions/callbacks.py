@@ -14,6 +14,7 @@ import msgspec
 from wirespeed.client.cache import ResponseCache
 from wirespeed.client.callback_queue import CallbackQueue, finish, start
 from wirespeed.client.connection.lifecycle import NOT_OPEN
+from wirespeed.client.extensions import ClientExtensions
 from wirespeed.client.requests.send import Meta, any_result, encode
 from wirespeed.client.results.features import LogMessage
 from wirespeed.client.subscriptions.resource_subscriptions import turn
@@ -150,8 +151,10 @@ class ChangeCallbacks:
         consumers: Consumers,
         handshake_timeout: float,
         delays: Delays = DELAYS,
+        extensions: ClientExtensions | None = None,
     ) -> None:
         self.delays = delays
+        self._extensions = ClientExtensions(()) if extensions is None else extensions
         self._router = router
         self._cache = cache
         self._identity = identity
@@ -193,6 +196,7 @@ class ChangeCallbacks:
         missed."""
         if self._cache is not None:
             self._cache.clear()
+        self._extensions.started(agreement.capabilities)
         self._router.started(connection, agreement.revision.modern, agreement.capabilities)
         if not agreement.revision.modern and self._identity.log_level is not None:
             self._set_level(connection, agreement, self._identity.log_level)
@@ -236,6 +240,7 @@ class ChangeCallbacks:
             if self._on_log is not None:
                 self._log(message, self._on_log)
         else:
+            self._extensions.heard(message)
             self._router.notified(message)
 
     def parted(self, exc: BaseException) -> None:

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from wirespeed.client.tasks.messages import TaskState
     from wirespeed.client.tasks.task import TaskHandles, ToolTask
 
-__all__ = ["TASKS", "TaskCalls", "declared_extensions"]
+__all__ = ["TASKS", "TaskCalls"]
 
 TASKS = TASKS_EXTENSION
 """The extension for tasks of 2026-07-28."""
@@ -113,20 +113,6 @@ class ProgressSink:
             logger.warning("a progress notification is not valid: %s", exc)
         else:
             self.on_progress(progress.progress, progress.total, progress.message)
-
-
-def declared_extensions(
-    extensions: Iterable[str] | Mapping[str, Mapping[str, Any]],
-) -> dict[str, Any]:
-    """The ``capabilities`` for these extensions. TypeError: one is not valid."""
-    if isinstance(extensions, str):
-        raise TypeError("extensions is a list of names, or a mapping of names to settings")
-    if not isinstance(extensions, Mapping):
-        extensions = {name: {} for name in extensions}
-    for name, settings in extensions.items():
-        if not isinstance(name, str) or not isinstance(settings, Mapping):
-            raise TypeError(f"extensions[{name!r}] must be a mapping of settings")
-    return {"extensions": dict(extensions)} if extensions else {}
 
 
 class TaskCalls:

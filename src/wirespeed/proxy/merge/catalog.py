@@ -31,8 +31,10 @@ from wirespeed.protocol.revisions import (
 )
 from wirespeed.proxy.merge.lists import MergedList, ServerListing, merge, modern
 from wirespeed.proxy.merge.member import Hello, Member, checked, text_of
+from wirespeed.proxy.merge.skill_uris import merged_settings, settings_of
 from wirespeed.proxy.own_requests import own_info, params_of, unsupported
 from wirespeed.proxy.upstream import ServerLost
+from wirespeed.skills.model import SKILLS_EXTENSION
 from wirespeed.transport.backoff import Backoff
 
 if TYPE_CHECKING:
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
     from wirespeed.proxy.merge.client import MergedClient
     from wirespeed.proxy.merge.member import Offer
     from wirespeed.proxy.merge.merged import Merged
+    from wirespeed.proxy.merge.skills import SkillListing
 
 logger = logging.getLogger("wirespeed.proxy")
 
@@ -171,6 +174,7 @@ class MergedCatalog:
         envelope: The envelope of one of them. It goes with the requests that the proxy makes for
             all of them.
         clients: Those that use it.
+        skills: The skills of servers, which may be kept for all of them.
         is_over: Whether another one has taken its place.
     """
 
@@ -194,6 +198,7 @@ class MergedCatalog:
         self._listings: dict[tuple[str, str], _Kept] = {}
         self._asking: dict[tuple[str, str, Member | None], _Asking] = {}
         self._lists: dict[str, MergedList] = {}
+        self.skills: dict[str, SkillListing] = {}  # that all clients may keep, by server
 
     def leave(self, client: MergedClient) -> None:
         """A client has left."""
@@ -379,7 +384,12 @@ class MergedCatalog:
         lists = client.lists if is_own else self._lists
         merged = lists.get(kind.method)
         if merged is None or not merged.is_of(tuple(in_order.values()), is_whole):
-            merged = lists[kind.method] = merge(kind, in_order, names, client.shows, is_whole)
+            with_skills = [
+                name for name in in_order if settings_of(hellos[name]["capabilities"]) is not None
+            ]
+            merged = lists[kind.method] = merge(
+                kind, in_order, names, client.shows, is_whole, with_skills
+            )
             self._merged.collisions += merged.collisions
         return merged
 
@@ -479,7 +489,10 @@ def capabilities(hellos: Iterable[Hello], *, is_whole: bool) -> dict[str, Any]:
     having = [one["tasks"] for one in found if "tasks" in one]
     if len(having) == 1:
         union["tasks"] = having[0]
-    if extensions := _extensions([one.get("extensions") for one in found]):
+    extensions = _extensions([one.get("extensions") for one in found])
+    if (skills := merged_settings(found)) is not None:
+        extensions[SKILLS_EXTENSION] = skills
+    if extensions:
         union["extensions"] = extensions
     return union
 

@@ -31,9 +31,11 @@ from wirespeed.proxy.merge.catalog import (
 )
 from wirespeed.proxy.merge.member import Hello, Member, Offer
 from wirespeed.proxy.merge.single_server_requests import BY_URI, NAMED, MergedRequests
+from wirespeed.proxy.merge.skills import MergedSkills
 from wirespeed.proxy.own_requests import modern_version, params_of, unsupported
 from wirespeed.proxy.translation.subscriptions import ListenRequests, Updates
 from wirespeed.proxy.upstream import ServerLost
+from wirespeed.skills.model import GET, LIST, READ_DIRECTORY
 
 if TYPE_CHECKING:
     from wirespeed._core.envelope import Message
@@ -88,9 +90,11 @@ class MergedClient:
         self._works: set[DeferredRequest] = set()
         self._subscriptions: Subscriptions | None = None
         self._requests = MergedRequests(self)
+        self._skills = MergedSkills(self)
         self._methods: dict[str, Callable[[Message, Params, bool], Coroutine[Any, Any, Any]]] = {
             "server/discover": self._discover,
             "logging/setLevel": self._set_level,
+            LIST: self._skills.listed,
             **dict.fromkeys(KINDS, self._list),
         }
 
@@ -205,6 +209,10 @@ class MergedClient:
             self.refuse(message, codes.INVALID_PARAMS, "the connection is not initialized")
         elif method in NAMED:
             self._requests.pass_by_name(message, NAMED[method], modern)
+        elif method in (GET, READ_DIRECTORY) or (
+            method == "resources/read" and self._skills.may_have(message.text("params.uri"))
+        ):
+            self.start(message, self._skills.pass_on(message, modern))
         elif method in BY_URI and not (modern and method != "resources/read"):
             self._requests.pass_by_uri(message, modern)
         elif method == "completion/complete":
@@ -355,6 +363,10 @@ class MergedClient:
             member = await self.ready(member)
         member.is_used = True
         return member, member.connect()
+
+    async def read_any(self, message: Message, uri: str, modern: bool) -> None:
+        """Pass a read on to the server that lists a resource, or else to the first that has it."""
+        await self._requests.find(message, uri, modern)
 
     async def _set_level(self, message: Message, params: Params, modern: bool) -> Params:
         """Tell the log level to all servers that the client has. Others get it when they come."""

@@ -12,11 +12,12 @@ from msgspec import Raw
 
 from wirespeed.merging import Kind, PrefixedNames, merge_entries
 from wirespeed.protocol.revisions import META_SERVER_INFO
+from wirespeed.proxy.merge.skill_uris import is_of_skills, renamed
 from wirespeed.proxy.own_requests import own_info
 from wirespeed.server.catalog import page_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
     from wirespeed.proxy.backend_config import BackendConfig
 
@@ -197,6 +198,7 @@ def merge(
     names: dict[str, ShownNames],
     shows: Callable[[str], bool] | None,
     is_whole: bool,
+    with_skills: Collection[str] = (),
 ) -> MergedList:
     """Put the lists of servers together. Of entries with the same key the first one stays.
 
@@ -205,10 +207,11 @@ def merge(
         names: What is shown of each server.
         shows: Whether the client sees a tool; None: it sees all.
         is_whole: Whether no server is missing.
+        with_skills: The servers whose resources of the scheme ``skill`` have other URIs here.
     """
     merged = MergedList(kind, tuple(found.values()), is_whole)
     merged.entries, merged.owners, merged.collisions = merge_entries(
-        kind.name, _seen(kind, found, names, shows), logger
+        kind.name, _seen(kind, found, names, shows, with_skills), logger
     )
     parts = [{"ttlMs": one.ttl, "cacheScope": one.scope} for one in found.values()]
     merged.rest = modern(parts if is_whole else [*parts, {}])
@@ -220,11 +223,14 @@ def _seen(
     found: dict[str, ServerListing],
     names: dict[str, ShownNames],
     shows: Callable[[str], bool] | None,
+    with_skills: Collection[str],
 ) -> Iterator[tuple[str, str, Raw]]:
     """The entries that the client sees: the server, the key and the text of each."""
     for server, listing in found.items():
         for key, text in listing.entries:
             if kind.key != "name":
+                if kind.key == "uri" and server in with_skills and is_of_skills(key):
+                    key, text = renamed(server, key, text)
                 yield server, key, text
                 continue
             shown = names[server].described(kind.name, key, text)

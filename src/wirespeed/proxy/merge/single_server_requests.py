@@ -14,6 +14,7 @@ from wirespeed.protocol import codes
 from wirespeed.protocol.meta import TASKS_EXTENSION
 from wirespeed.protocol.revisions import LATEST_LEGACY, LATEST_MODERN, REVISIONS
 from wirespeed.proxy.isolation.legacy import MAX_SUBSCRIPTIONS
+from wirespeed.proxy.merge.skill_uris import is_of_skills, settings_of
 from wirespeed.proxy.own_requests import params_of
 
 if TYPE_CHECKING:
@@ -151,7 +152,7 @@ class MergedRequests:
                 member.is_used = True
                 self._pass_to_owner(message, member, member.connect(), uri)
                 return
-        self._client.start(message, self._find(message, uri, modern))
+        self._client.start(message, self.find(message, uri, modern))
 
     def _owner(self, uri: str, *lists: MergedList | None) -> Offer | None:
         owner = owner_of(uri, *(None if one is None else one.owners for one in lists))
@@ -164,18 +165,18 @@ class MergedRequests:
             found[n] = found[n] or await self._client.merge(kind, catalog)
         return self._owner(uri, *found)
 
-    async def _find(self, message: Message, uri: str, modern: bool) -> None:
+    async def find(self, message: Message, uri: str, modern: bool) -> None:
         """Pass a request on to the server that has a resource."""
         catalog = self._client.catalog_of(message, modern)
         offer = await self.offer_of(uri, catalog)
         if offer is not None:
             self._pass_to_owner(message, *await self._client.joined_to(offer, modern), uri)
         elif message.method == "resources/read":
-            self._client.answer(message, await self._read_anywhere(message, catalog))
+            self._client.answer(message, await self._read_anywhere(message, uri, catalog))
         else:
             raise self.not_found(uri, modern)
 
-    async def _read_anywhere(self, message: Message, catalog: MergedCatalog) -> Params:
+    async def _read_anywhere(self, message: Message, uri: str, catalog: MergedCatalog) -> Params:
         """Read a resource that no server lists: the first that has it answers."""
         error: WirespeedError | None = None
         params = _without_token(params_of(message))
@@ -183,6 +184,9 @@ class MergedRequests:
         for offer in self._client.offers:
             hello = hellos.get(offer.service.name)
             if hello is None or "resources" not in hello["capabilities"]:
+                continue
+            if is_of_skills(uri) and settings_of(hello["capabilities"]) is not None:
+                error = error or self.not_found(uri, catalog.is_modern)  # nor whose it is
                 continue
             try:
                 member, _ = await self._client.joined_to(offer, catalog.is_modern)

@@ -64,11 +64,13 @@ class MiddlewareStack:
         chain: What every request passes first; None without middleware.
         asks: What every question to a client passes first; None without middleware.
         observer: What counts and traces the requests of every connection made from now on, or None.
+        watch: What every notification is shown to, both ways, or None.
     """
 
     chain: Chain | None
     asks: Callable[[Any, str, bytes | None, float | None, int], Future[bytes]] | None
     observer: Observer | None
+    watch: Callable[[Serving, bool, str, bytes | None], None] | None
 
     def __init__(
         self,
@@ -82,6 +84,7 @@ class MiddlewareStack:
         self.chain = None
         self.asks = None
         self.observer = None
+        self.watch = None
         self.links: tuple[Middleware, ...] = ()
         self._ask_links: tuple[AskMiddleware, ...] = ()
 

@@ -90,6 +90,7 @@ cdef class Serving(SessionConnection):
     cdef readonly set running          # calls whose handlers are suspended
     cdef bint dropping                 # notifications are being dropped
     cdef object asks                   # what every question passes first (middleware), or None
+    cdef object watch                  # what every notification is shown to, or None
     cdef readonly unsigned long thread
     cdef readonly long long serial     # unique among the connections of this process
     cdef readonly Observer observer    # counts and traces requests, or None

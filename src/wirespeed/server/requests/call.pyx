@@ -454,6 +454,7 @@ cdef class Serving(SessionConnection):
         if self.observer is not None:
             self.observer.joined()
         self.asks = service.middleware.asks
+        self.watch = service.middleware.watch
         self.modern_end = service.discovery.modern_end
         self.running = set()
 
@@ -473,6 +474,20 @@ cdef class Serving(SessionConnection):
     cpdef bint renew(self) except -1:
         self.dropping = False
         return SessionConnection.renew(self)
+
+    # -- notifications -------------------------------------------------------------------------
+
+    cdef int notify_c(self, str method, bytes params, uint64_t about) except -1:
+        if self.watch is not None:
+            self.watch(self, True, method, params)
+        return SessionConnection.notify_c(self, method, params, about)
+
+    def send_notification(self, str method not None, bytes params=None, *, uint64_t about=0):
+        """Send a notification, whether the client reads or not; the caller then calls `wrote`.
+        ``about``: the `ref` of the client's request that it is about."""
+        if self.watch is not None:
+            self.watch(self, True, method, params)
+        self.session.send_notification(method, params, about=about)
 
     # -- questions to the client (legacy eras): elicitation, sampling, roots, ping -------------
 

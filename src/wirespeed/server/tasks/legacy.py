@@ -52,7 +52,7 @@ class _Form:
     def started(self, book: TaskRuntime, connection: Serving, task: Task) -> None:
         def tell(task: Task) -> None:
             if connection.link is not None and connection.handshake == Handshake.INITIALIZED:
-                connection.session.send_notification(
+                connection.send_notification(
                     "notifications/tasks/status", _encode(views.view(task))
                 )
                 connection.wrote()
