@@ -106,7 +106,7 @@ def serve(
     found: Service | Routes
     if word is None:
         if not skills:
-            raise usage("FILE.py is missing, or --skills FOLDER")
+            raise usage("Missing argument 'FILE.py[:NAME]', or --skills FOLDER")
         from wirespeed import Server
 
         found = Server("skills")

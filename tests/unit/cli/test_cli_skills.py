@@ -88,7 +88,7 @@ def test_a_server_that_lies(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "text"),
     [
-        (("serve",), 2, "FILE.py is missing, or --skills FOLDER"),
+        (("serve",), 2, "Missing argument 'FILE.py[:NAME]', or --skills FOLDER"),
         (("serve", "--skills", "/nowhere"), 3, "cannot read the skills of /nowhere"),
         (("serve", "--lite", "--skills", "."), 2, "LiteMCP has no skills"),
         (("skill",), 2, "skill get TARGET URI, or skill verify TARGET"),
