@@ -96,7 +96,11 @@ class ChildPipes:
     def __enter__(self) -> Self:
         self.their_stdin, self.stdin = os.pipe()
         self.open |= {self.their_stdin, self.stdin}
-        self.stdout, self.their_stdout = os.pipe()
+        try:
+            self.stdout, self.their_stdout = os.pipe()
+        except OSError:  # there are too many open files
+            self.close(*self.open)
+            raise
         self.open |= {self.stdout, self.their_stdout}
         os.set_blocking(self.stdin, False)
         os.set_blocking(self.stdout, False)

@@ -25,9 +25,18 @@ def environment(*sdks: str, base: Mapping[str, str] | None = None) -> dict[str, 
     add to those of ``base`` (by default those of this process), which stay as they are.
     """
     old = os.environ if base is None else base
-    path = [part for part in old.get("PYTHONPATH", "").split(os.pathsep) if part and part != SITE]
-    names = dict.fromkeys([name for name in old.get(VARIABLE, "").split(",") if name] + list(sdks))
+    given = old.get("PYTHONPATH")
+    # an empty part of it is the current directory
+    path = [part for part in given.split(os.pathsep) if part != SITE] if given else []
+    names = dict.fromkeys(name for name in (*old.get(VARIABLE, "").split(","), *sdks) if name)
     return {"PYTHONPATH": os.pathsep.join([SITE, *path]), VARIABLE: ",".join(names)}
+
+
+def of_child(variables: dict[str, str]) -> dict[str, str]:
+    """The variables of a server that this process starts. The SDK passes few of its own on: those
+    of `environment` are among them here, where this process has them."""
+    sdks = os.environ.get(VARIABLE)
+    return variables | environment(*sdks.split(","), base=variables) if sdks else variables
 
 
 def install_for(sdk: str) -> bool:
@@ -60,7 +69,8 @@ def main(adapter: str, install: Callable[[], object], sdk: str, argv: Sequence[s
     if by_name:
         runpy.run_module(name, run_name="__main__", alter_sys=True)
         return
-    if not os.path.exists(name):
+    if not os.path.isfile(name) and not os.path.isfile(os.path.join(name, "__main__.py")):
         name = sys.argv[0] = shutil.which(name) or name  # a command of this environment
-    sys.path[0] = os.path.dirname(os.path.realpath(name))
+    if not sys.flags.safe_path:  # else its first place is not that of a program
+        sys.path[0] = os.path.dirname(os.path.realpath(name))
     runpy.run_path(name, run_name="__main__")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import inspect
 import logging
+import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
@@ -92,12 +94,19 @@ class Seam:
             if self.required:
                 raise MovedSeam(f"{self.place} is missing") from None
             return
+        except Exception as exc:  # an import may raise anything
+            raise MovedSeam(f"{self.place} cannot be imported: {exc}") from exc
         stock = innermost(found)[1]
         stranger = self._stranger(stock)
         if stranger is not None:
             raise MovedSeam(f"{self.place} was replaced by {stranger}")
-        if self.takes is not None and parameters(stock) != tuple(self.takes):
-            raise MovedSeam(f"{self.place} takes {', '.join(parameters(stock)) or 'nothing'}")
+        if self.takes is not None:
+            try:
+                takes = parameters(stock)
+            except (TypeError, ValueError):
+                raise MovedSeam(f"{self.place} is no function") from None
+            if takes != tuple(self.takes):
+                raise MovedSeam(f"{self.place} takes {', '.join(takes) or 'nothing'}")
         if self.digests is not None:
             try:
                 digest = source_digest(stock)
@@ -107,15 +116,20 @@ class Seam:
                 raise MovedSeam(f"{self.place} has changed ({digest})")
         self.stock = stock
 
-    def _stranger(self, function: Any) -> str | None:
-        """The file of a function around the stock one that neither the SDK nor a decorator made."""
-        package = import_module(self.place.partition(":")[0].partition(".")[0])
+    def _stranger(self, stock: Any) -> str | None:
+        """The file of a function around the stock one that neither the SDK nor a decorator made;
+        the module of a class that is not the SDK's."""
+        package = self.place.partition(":")[0].partition(".")[0]
+        if isinstance(stock, type):
+            home = stock.__module__
+            return None if f"{home}.".startswith(f"{package}.") else home
         loaded = [sys.modules[name] for name in DECORATORS if name in sys.modules]
-        known = (*package.__path__, *(str(module.__file__) for module in loaded))
-        while isinstance(function, FunctionType):
-            if not function.__code__.co_filename.startswith(known):
-                return function.__code__.co_filename
-            function = getattr(function, "__wrapped__", None)
+        folders = [os.path.join(folder, "") for folder in import_module(package).__path__]
+        known = (*folders, *(str(module.__file__) for module in loaded))
+        while isinstance(stock, FunctionType):
+            if not stock.__code__.co_filename.startswith(known):
+                return stock.__code__.co_filename
+            stock = getattr(stock, "__wrapped__", None)
         return None
 
     def set(self) -> None:
@@ -230,8 +244,16 @@ class Installation:
                 logging.WARNING,
             )
             return False
-        seams = self._make_seams()
+        with contextlib.suppress(Exception):  # what is missing is named below
+            import_module(self.distribution)
+        if self._seams:  # the import has installed it: see `wirespeed.adapters.programs`
+            return True
+        seams: list[Seam] = []
         moved = []
+        try:
+            seams = self._make_seams()
+        except Exception as exc:  # it imports names of the SDK
+            moved.append(f"{type(exc).__name__}: {exc}")
         for seam in seams:
             try:
                 seam.check()

@@ -208,6 +208,72 @@ def test_a_function_of_others_is_not_replaced(sdk: Any, lines: Any) -> None:
     assert f"madeup.streams:send was replaced by {__file__}" in lines()[0][1]
 
 
+def test_a_package_whose_name_begins_alike_is_another(sdk: Any, lines: Any, tmp_path: Path) -> None:
+    streams: Any = sys.modules["madeup.streams"]
+    package = tmp_path / "madeup_traces"
+    package.mkdir()
+    (package / "__init__.py").write_text("def send(item, *, wait=False):\n    return 'theirs'\n")
+    import importlib
+
+    streams.send = importlib.import_module("madeup_traces").send
+    assert not installation(seam()).install()
+    assert "madeup.streams:send was replaced by " in lines()[0][1]
+
+
+def test_a_class_of_others_is_not_replaced(sdk: Any, lines: Any) -> None:
+    streams: Any = sys.modules["madeup.streams"]
+
+    class Session(streams.Session):  # type: ignore[misc, name-defined]
+        pass
+
+    streams.Session = Session
+    assert not installation(seam("Session", lambda stock: stock)).install()
+    assert f"madeup.streams:Session was replaced by {__name__}" in lines()[0][1]
+
+
+def test_what_is_no_function_any_more_has_moved(sdk: Any, lines: Any) -> None:
+    streams: Any = sys.modules["madeup.streams"]
+    streams.send = 7
+    assert not installation(seam(takes=("item", "wait"))).install()
+    assert lines()[0][1].endswith(": madeup.streams:send is no function")
+
+
+def test_names_that_an_adapter_cannot_import_are_a_warning(sdk: Any, lines: Any) -> None:
+    def seams() -> list[Seam]:
+        raise ImportError("cannot import name 'peek' from 'madeup'")
+
+    ours = Installation("some.adapter", "madeup", ("1", "2"), seams, extra="some")
+    assert not ours.install()
+    ((level, text),) = lines()
+    assert level == "WARNING" and "cannot import name 'peek'" in text
+
+
+def test_a_module_that_breaks_is_a_warning(sdk: Any, lines: Any, tmp_path: Path) -> None:
+    (tmp_path / "madeup" / "broken.py").write_text("raise RuntimeError('broken')")
+    broken = Seam("madeup.broken:send", lambda stock: stock)
+    assert not installation(seam(), broken).install()
+    assert lines()[0][1].endswith(": madeup.broken:send cannot be imported: broken")
+    assert sdk.send("x") == "stock"
+
+
+def test_an_import_that_installs_does_so_once(
+    sdk: Any, lines: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where a child's environment installs the adapter, and its program calls install()."""
+    hook: Any = ModuleType("hook")
+    ours = installation(seam())
+    hook.install = ours.install
+    monkeypatch.setitem(sys.modules, "hook", hook)
+    (tmp_path / "madeup" / "__init__.py").write_text("import hook\nhook.install()\n")
+    for name in ("madeup", "madeup.streams"):
+        del sys.modules[name]
+    assert ours.install()
+    assert sys.modules["madeup.streams"].send("x") == "ours"
+    assert [level for level, _ in lines()] == ["INFO"]
+    ours.uninstall()
+    assert sys.modules["madeup.streams"].send("x") == "stock"
+
+
 def test_what_others_wrap_in_a_function_is_named_at_the_end(sdk: Any, lines: Any) -> None:
     streams: Any = sys.modules["madeup.streams"]
     ours = installation(seam())
@@ -314,6 +380,9 @@ def test_the_environment_adds_to_what_is_there(monkeypatch: pytest.MonkeyPatch) 
     }
     monkeypatch.delenv("PYTHONPATH", raising=False)
     assert programs.environment("mcp")["PYTHONPATH"] == programs.SITE
+    # an empty part is the current directory
+    assert programs.environment(base={"PYTHONPATH": ":/a"})["PYTHONPATH"] == f"{programs.SITE}::/a"
+    assert programs.environment(base={"PYTHONPATH": ""})["PYTHONPATH"] == programs.SITE
 
 
 def test_a_child_installs_when_the_sdk_is_imported_and_not_before(tmp_path: Path) -> None:
@@ -332,6 +401,64 @@ def test_a_child_installs_when_the_sdk_is_imported_and_not_before(tmp_path: Path
     assert programs.SITE not in run("-c", "import sys; print(sys.path)", **variables)
 
 
+def test_the_variables_of_a_server_that_is_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("WIRESPEED_ADAPTERS", raising=False)
+    assert programs.of_child({"HOME": "/"}) == {"HOME": "/"}
+    monkeypatch.setenv("WIRESPEED_ADAPTERS", "mcp")
+    assert programs.of_child({"HOME": "/", "PYTHONPATH": "/a"}) == {
+        "HOME": "/",
+        "PYTHONPATH": f"{programs.SITE}:/a",
+        "WIRESPEED_ADAPTERS": "mcp",
+    }
+
+
+ASKS_FIRST = """
+import importlib.util, sys
+assert importlib.util.find_spec("mcp").loader is not None
+import mcp
+"""
+TRIES = """
+import sys
+sys.path.remove(sys.argv[1])
+try:
+    import mcp
+except ImportError:
+    sys.path.insert(0, sys.argv[1])
+import mcp
+"""
+FAILS_ONCE = """
+try:
+    import mcp
+except ValueError:
+    import mcp
+"""
+
+
+@pytest.mark.parametrize("program", [ASKS_FIRST, TRIES, FAILS_ONCE])
+def test_a_child_installs_at_the_import_that_succeeds(tmp_path: Path, program: str) -> None:
+    package = tmp_path / "mcp"
+    package.mkdir()
+    once = """
+import builtins
+builtins.tries = getattr(builtins, "tries", 0) + 1
+if builtins.tries == 1:
+    raise ValueError
+"""
+    (package / "__init__.py").write_text(once if program is FAILS_ONCE else "")
+    variables = programs.environment("mcp", base={"PYTHONPATH": str(tmp_path)})
+    said = run("-c", program, str(tmp_path), **variables)
+    assert "Traceback" not in said
+    assert said.count("wirespeed: mcp stays as it is: ") == 1  # this mcp is no SDK
+
+
+def test_a_hidden_sitecustomize_that_fails_is_shown_as_without(tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text("raise ValueError('their fault')")
+    variables = programs.environment("mcp", base={"PYTHONPATH": str(tmp_path)})
+    code = "import sys; print([type(one).__name__ for one in sys.meta_path][0])"
+    said = run("-c", code, **variables)
+    assert "their fault" in said and said.startswith("_Finder\n")
+
+
 def test_a_program_runs_as_it_is(tmp_path: Path) -> None:
     (tmp_path / "beside.py").write_text("WORD = 'beside'")
     program = tmp_path / "program.py"
@@ -343,9 +470,20 @@ def test_a_program_runs_as_it_is(tmp_path: Path) -> None:
         "main('some.adapter', lambda: print('installed'), 'mcp', sys.argv[1:])"
     )
     assert run("-c", code, str(program), "a", "-b") == "installed\n['a', '-b'] beside\n"
+    alone = tmp_path / "alone.py"
+    alone.write_text("import sys; print(sys.path[0])")
+    assert run("-P", "-c", code, str(alone), PYTHONPATH="/first") == "installed\n/first\n"
     assert run("-c", code, "-m", "this").startswith("installed\nThe Zen of Python")
     assert run("-c", code) == (
         "usage: python -m some.adapter [--children] (PROGRAM | -m MODULE) [ARGUMENT …]\n"
     )
+    bin = tmp_path / "bin"
+    bin.mkdir()
+    command = bin / "a-command"
+    command.write_text("#!/usr/bin/env python\nprint('the command')")
+    command.chmod(0o755)
+    (tmp_path / "a-command").mkdir()  # a checkout of it in the current directory
+    inside = f"import os; os.chdir({str(tmp_path)!r}); {code}"
+    assert run("-c", inside, "a-command", PATH=str(bin)) == "installed\nthe command\n"
     program.write_text("import os; print(os.environ['WIRESPEED_ADAPTERS'])")
     assert run("-c", code, "--children", str(program)).endswith("mcp\n")

@@ -7,7 +7,7 @@ import importlib
 from typing import Any
 
 from wirespeed.adapters import programs
-from wirespeed.adapters.mcp.private_names import missing
+from wirespeed.adapters.mcp.used_names import missing
 from wirespeed.adapters.seams import Installation, Seam
 
 # Digests of the bodies that replacements stand for, of the versions that are known.
@@ -54,12 +54,16 @@ def install() -> bool:
     Everything that is replaced is checked first. Where FastMCP or the SDK is not as known, both
     stay as they are, one warning says why, and False is returned.
     """
+    had = installation.installed
     if not installation.install():
         return False
-    if not _sdk().install():
-        installation.uninstall()
-        return False
-    return True
+    done = False
+    try:
+        done = _sdk().install()
+    finally:
+        if not done and not had:
+            installation.uninstall()
+    return bool(done)
 
 
 def uninstall() -> None:

@@ -12,6 +12,7 @@ import sys
 
 TYPE_CHECKING = False  # `typing` is not loaded in every child
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from importlib.machinery import ModuleSpec
     from types import ModuleType
     from typing import Any
@@ -29,8 +30,9 @@ def _install(sdk: str) -> None:
 class _Loader:
     """The loader of an SDK, which installs the adapter behind it."""
 
-    def __init__(self, stock: Any) -> None:
+    def __init__(self, stock: Any, loaded: Callable[[], None]) -> None:
         self._stock = stock
+        self._loaded = loaded
 
     def create_module(self, spec: ModuleSpec) -> Any:
         return self._stock.create_module(spec)
@@ -39,6 +41,7 @@ class _Loader:
         assert module.__spec__ is not None
         module.__spec__.loader = module.__loader__ = self._stock
         self._stock.exec_module(module)
+        self._loaded()
         _install(module.__name__)
 
     def __getattr__(self, name: str) -> Any:
@@ -52,10 +55,15 @@ class _Finder:
     def find_spec(self, name: str, path: object = None, target: object = None) -> ModuleSpec | None:
         if name not in self._sdks:
             return None
-        self._sdks.discard(name)
-        spec = importlib.util.find_spec(name)
+        self._sdks.discard(name)  # while the other finders are asked
+        try:
+            spec = importlib.util.find_spec(name)
+        finally:
+            self._sdks.add(name)  # a program may ask for the spec alone, or find the SDK later
         if spec is not None and spec.loader is not None:
-            spec.loader = _Loader(spec.loader)  # type: ignore[assignment]
+            spec.loader = _Loader(  # type: ignore[assignment]
+                spec.loader, lambda: self._sdks.discard(name)
+            )
         return spec
 
 
