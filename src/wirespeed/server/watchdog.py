@@ -84,10 +84,15 @@ class Watchdog:
             self._pid, self._over, self._watched = os.getpid(), None, {}
         self._watched[watched] = None
         if self._over is None and _can_look():
-            self._over = threading.Event()
-            threading.Thread(
-                target=self._run, args=(self._over,), name=self._name, daemon=True
-            ).start()
+            over = threading.Event()
+            try:
+                threading.Thread(
+                    target=self._run, args=(over,), name=self._name, daemon=True
+                ).start()
+            except RuntimeError as exc:  # there may be no more threads; a server needs none
+                logger.debug("there is no watchdog: %s", exc)
+            else:
+                self._over = over
         try:
             yield
         finally:

@@ -190,3 +190,14 @@ async def test_one_thread_watches_all_and_ends() -> None:
         assert threads() == [thread]
     thread.join(60)
     assert not thread.is_alive()
+
+
+async def test_a_server_needs_no_watchdog(
+    watchdog: Watchdog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_thread(*args: Any, **options: Any) -> Any:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", no_thread)
+    with watchdog.watching(Server("lab").service):
+        pass

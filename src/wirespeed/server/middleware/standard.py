@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import logging
 import math
 import time
@@ -26,6 +27,7 @@ _LOGGER = logging.getLogger("wirespeed.server")
 
 # The methods that call a function of the server's author.
 _CALLS = ("tools/call", "prompts/get", "resources/read", "completion/complete")
+_MOST_KEPT = 65_536  # results of a `CacheResults`
 _encode = msgspec.json.Encoder(order="sorted").encode
 
 
@@ -50,7 +52,8 @@ class Timing:
         self._slow = slow
 
     async def __call__(self, request: InboundRequest, call_next: CallNext) -> Reply | None:
-        what = request.method if request.name is None else f"{request.method} {request.name:.200}"
+        what = request.method if request.name is None else f"{request.method} {request.name}"
+        what = what[:300] if what.isprintable() else ascii(what[:300])  # one line, whatever it is
         began = time.perf_counter()
         failed = " failed"
         try:
@@ -98,7 +101,7 @@ class LimitResponses:
         return Reply.result(_failure(f"{text}: ask for less"))
 
     def _shortened(self, reply: Reply) -> Reply | None:
-        """The reply with its texts cut; None if it has more than texts."""
+        """The reply with its texts cut; None if it has more than texts, or is too long still."""
         result = reply.decode()
         blocks = result.get("content")
         if "structuredContent" in result or not blocks:
@@ -116,14 +119,15 @@ class LimitResponses:
                 break
             kept.append(block)
             room -= size
-        return Reply.result({**result, "content": kept})
+        shorter = Reply.result({**result, "content": kept})
+        return shorter if len(shorter.data) <= self._max else None  # what is no text may be long
 
 
 class CacheResults:
     """Answers a request that was answered before from memory, without the handler. Failures and
     questions are not kept, nor is a result that not every client may have: of a tool, prompt or
     resource that needs scopes, or while a filter or what was disabled decides who sees what
-    (`InboundRequest.open_to_all`).
+    (`InboundRequest.open_to_all`). Each server needs a `CacheResults` of its own.
 
     Args:
         ttl: Seconds for which a result is kept.
@@ -134,7 +138,8 @@ class CacheResults:
         shared: Whether a result for one user is a result for all. By default each user
             (`InboundRequest.principal`) has results of their own, and clients without a credential
             have theirs together.
-        max_bytes: Bytes of all results that are kept; the oldest go first.
+        max_bytes: Bytes of all results that are kept; the oldest go first. At most 65,536 results
+            are kept.
         clock: Seconds.
     """
 
@@ -172,7 +177,7 @@ class CacheResults:
             self._forget(key)  # another call was faster
             self._kept[key] = self._clock() + self._ttl, reply
             self.n_bytes += len(reply.data)
-            while self.n_bytes > self._max_bytes:
+            while self.n_bytes > self._max_bytes or len(self._kept) > _MOST_KEPT:
                 self._forget(next(iter(self._kept)))
         return reply
 
@@ -195,7 +200,8 @@ class CacheResults:
             return None
         params.pop("_meta", None)
         who = None if self._shared else request.principal
-        return method, request.protocol_version, who, _encode(params)
+        # a client chooses how long its params are
+        return method, request.protocol_version, who, hashlib.sha256(_encode(params)).digest()
 
     def _forget(self, key: Hashable) -> None:
         found = self._kept.pop(key, None)

@@ -12,7 +12,7 @@ from lab.wording import raises
 from wirespeed import Client, Context, Server, User
 from wirespeed.errors import ProtocolError, RemoteError
 from wirespeed.middleware import CacheResults, LimitRate, LimitResponses, Retry, Timing
-from wirespeed.types import ToolResult
+from wirespeed.types import Reply, ToolResult
 
 pytestmark = pytest.mark.compiled
 ERAS = pytest.mark.parametrize("era", ["legacy", "modern"])
@@ -93,6 +93,16 @@ async def test_times_are_logged(server: Server, caplog: Any) -> None:
     assert ("wirespeed.server", "INFO", "tools/list") in logged
 
 
+async def test_a_name_of_a_client_is_one_line(server: Server, caplog: Any) -> None:
+    server.add_middleware(Timing())
+    caplog.set_level(logging.INFO, "wirespeed.server")
+    async with Client(server) as client:
+        with raises(RemoteError):
+            await client.call_tool("a\nINFO of another")
+    (line,) = [one.getMessage() for one in caplog.records if "another" in one.getMessage()]
+    assert line.startswith("'tools/call a\\nINFO of another'")
+
+
 # -- LimitResponses -------------------------------------------------------------------------------
 
 
@@ -131,6 +141,20 @@ async def test_a_long_text_is_cut(server: Server, era: Any) -> None:
         assert [len(block.text) > 50 for block in result.content] == [True, True]  # type: ignore[union-attr]
         assert 550 <= sizes[-1] <= 600
         assert (await client.call_tool("structured", {"n": 1000})).is_error
+
+
+async def test_a_result_that_is_long_without_its_text_is_a_failure(server: Server) -> None:
+    async def more(request: Any, call_next: Any) -> Any:
+        if request.method != "tools/call":
+            return await call_next(request)
+        blocks = [{"type": "text", "text": "a" * 500, "_meta": {"key": "x" * 1000}}]
+        return Reply.result({"content": blocks})
+
+    server.add_middleware(LimitResponses(600, cut=True))
+    server.add_middleware(more)
+    async with Client(server) as client:
+        result = await client.call_tool("text", {"n": 1})
+        assert result.is_error and "at most 600 are sent" in result.text
 
 
 async def test_only_some_tools_are_limited(server: Server) -> None:
@@ -233,6 +257,17 @@ async def test_the_oldest_results_make_room(server: Server) -> None:
     assert runs(server) == [200, 201, 202, 5000, 5000]
     with raises(ValueError):
         CacheResults(0)
+
+
+async def test_what_is_kept_of_a_request_is_short(server: Server) -> None:
+    cache = server.add_middleware(CacheResults(10, tools=["text"]))
+    async with Client(server, era="legacy") as client:
+        for letter in "ab":
+            for _ in range(2):
+                await client.call_tool("text", {"n": 0, "word": letter * 100_000})
+    assert runs(server) == [0, 0]
+    parts = [part for key in cache._kept for part in key]
+    assert max(len(part) for part in parts if isinstance(part, str | bytes)) < 100
 
 
 async def test_a_question_is_not_kept() -> None:
