@@ -17,6 +17,7 @@ from lab.wording import raises
 from wirespeed import Client, config
 from wirespeed.cli.failures import Failure
 from wirespeed.cli.hosts import files
+from wirespeed.cli.hosts import install as hosts_install
 from wirespeed.cli.hosts.known import HOSTS, Launch, Remote
 
 FILE = '''
@@ -186,6 +187,28 @@ def test_comments_and_indents_stay() -> None:
     assert files.edited(new, "a.json", ("mcpServers", "notes"), None) == COMMENTED
 
 
+NOTES = """[mcp_servers.a]
+command = "x"
+
+[mcp_servers.notes]
+command = "old"
+# old = 1
+
+# What follows is mine.
+[profile]
+x = 1
+"""
+
+
+def test_comments_before_the_next_table_stay() -> None:
+    path = ("mcp_servers", "notes")
+    kept = "# old = 1\n\n# What follows is mine.\n[profile]\nx = 1\n"
+    before = '[mcp_servers.a]\ncommand = "x"\n\n'
+    assert files.edited(NOTES, "a.toml", path, None) == before + kept
+    new = files.edited(NOTES, "a.toml", path, {"command": "/p"})
+    assert new == f'{before}[mcp_servers.notes]\ncommand = "/p"\n\n{kept}'
+
+
 @every(
     ("name", "text"),
     [
@@ -266,6 +289,30 @@ def test_install_writes_once_and_keeps_a_copy(folder: Path, home: Path) -> None:
     assert list(json.loads(file.read_text())["mcpServers"]) == ["a"]
     done = wirespeed("uninstall", "cursor", "notes", cwd=folder)
     assert one_line(done) == "~/.cursor/mcp.json has no server notes; it has a"
+
+
+def test_a_copy_is_as_private_as_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "mcp.json"
+    file.write_text('{"secret": 1}')
+    file.chmod(0o600)
+    if os.geteuid() == 0:
+        os.chown(file, 12345, 12346)
+    owner = (file.stat().st_uid, file.stat().st_gid)
+    copy = Path(str(hosts_install._write(str(file), file.read_bytes(), b"{}", private=True)))
+    for one, text in ((file, "{}"), (copy, '{"secret": 1}')):
+        assert one.read_text() == text
+        status = one.stat()
+        assert status.st_mode & 0o7777 == 0o600
+        assert (status.st_uid, status.st_gid) == owner
+
+
+def test_a_file_that_was_changed_meanwhile_stays(tmp_path: Path) -> None:
+    file = tmp_path / "mcp.json"
+    file.write_text("{}")
+    with raises(Failure):
+        hosts_install._write(str(file), b"[]", b"{}", private=True)
+    assert [one.name for one in tmp_path.iterdir()] == ["mcp.json"]
+    assert file.read_text() == "{}"
 
 
 def test_a_new_file_is_private_and_a_link_stays(folder: Path, home: Path) -> None:

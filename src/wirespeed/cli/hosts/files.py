@@ -247,14 +247,24 @@ def _toml_with(text: str, path: tuple[str, ...], entry: dict[str, Any] | None) -
         if _keys(found[0])[: len(path)] != list(path):
             continue
         new += text[at : found.start()]
+        at = _end_of_table(text, found.end(), end)
         if not added and entry is not None:
-            new += _table(path, entry) + ("" if end == len(text) else "\n")
+            new += _table(path, entry) + ("" if text[at : at + 1] in ("", "\n") else "\n")
             added = True
-        at = end
+        elif text.startswith("\n", at) and (not new or new.endswith("\n\n")):
+            at += 1
     new += text[at:]
     if not added and entry is not None:
         new = f"{new.rstrip()}\n\n{_table(path, entry)}".lstrip("\n")
     return new if entry is not None else f"{new.rstrip()}\n".lstrip("\n")
+
+
+def _end_of_table(text: str, start: int, end: int) -> int:
+    """The place behind the last value of a table. The comments before the next one stay."""
+    lines = text[start:end].splitlines(keepends=True)
+    while len(lines) > 1 and (not (line := lines[-1].strip()) or line.startswith("#")):
+        end -= len(lines.pop())
+    return end
 
 
 def _keys(header: str) -> list[str]:

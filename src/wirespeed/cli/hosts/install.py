@@ -350,22 +350,24 @@ def _write(file: str, before: bytes | None, data: bytes, *, private: bool) -> st
     the file cannot be written, or was changed meanwhile."""
     real = os.path.realpath(file)  # a link stays a link
     folder = os.path.dirname(real)
+    made: list[str] = []
     try:
         os.makedirs(folder, mode=0o700 if private else 0o777, exist_ok=True)
-        copy = None
-        if before is not None:
-            copy = _free(f"{real}.{time.strftime('%Y%m%d-%H%M%S')}")
-            shutil.copy2(real, copy)
-            mode = os.stat(real).st_mode & 0o7777
-        else:
-            mode = 0o600 if private else 0o666 & ~_umask()
-        made, temporary = tempfile.mkstemp(dir=folder, prefix=".wirespeed-")
+        copy: str | None = None
+        like: os.stat_result | None = None
+        mode = 0o600 if private else 0o666 & ~_umask()
         try:
-            with os.fdopen(made, "wb") as out:
-                out.write(data)
-                out.flush()
-                os.fchmod(out.fileno(), mode)
-                os.fsync(out.fileno())
+            if before is not None:
+                like = os.stat(real)
+                mode = like.st_mode & 0o7777
+                copy = _free(f"{real}.{time.strftime('%Y%m%d-%H%M%S')}")
+                # secrets in it are never readable by others
+                into = os.open(copy, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+                made.append(copy)
+                _fill(into, before, mode, like)
+            into, temporary = tempfile.mkstemp(dir=folder, prefix=".wirespeed-")
+            made.append(temporary)
+            _fill(into, data, mode, like)
             now = None
             with contextlib.suppress(FileNotFoundError):
                 now = _bytes(real)
@@ -373,11 +375,25 @@ def _write(file: str, before: bytes | None, data: bytes, *, private: bool) -> st
                 raise cannot_start(f"{file} was changed meanwhile: run the command again")
             os.replace(temporary, real)
         except BaseException:
-            os.unlink(temporary)
+            for path in made:
+                with contextlib.suppress(OSError):
+                    os.unlink(path)
             raise
     except OSError as exc:
         raise cannot_start(f"cannot write {file}: {exc.strerror}") from None
     return copy
+
+
+def _fill(into: int, data: bytes, mode: int, like: os.stat_result | None) -> None:
+    """Write a new file, which has the owner of another one where that may be given away."""
+    with os.fdopen(into, "wb") as out:
+        out.write(data)
+        out.flush()
+        if like is not None and (like.st_uid, like.st_gid) != (os.geteuid(), os.getegid()):
+            with contextlib.suppress(OSError):
+                os.fchown(out.fileno(), like.st_uid, like.st_gid)
+        os.fchmod(out.fileno(), mode)
+        os.fsync(out.fileno())
 
 
 def _free(path: str) -> str:
