@@ -166,6 +166,35 @@ async def test_what_failed_is_tried_again_by_the_next_request(tmp_path: Path) ->
         assert changes == [["calc_add", "late_ping"]]
 
 
+LATE = """
+from wirespeed import Server
+server = Server('late')
+server.add_tool(lambda: 'here', name='ping')
+server.run()
+"""
+
+
+async def test_a_callback_may_use_another_server_that_comes_late(tmp_path: Path) -> None:
+    files = [tmp_path / f"{name}.py" for name in "ab"]
+    servers: dict[str, Any] = {
+        name: Stdio(sys.executable, [str(file)]) for name, file in zip("ab", files, strict=True)
+    }
+    changes = []
+
+    async def changed(tools: list[ToolInfo]) -> None:
+        changes.append([tool.name for tool in tools])
+        if len(changes) == 1:
+            assert (await many.call_tool("b_ping")).text == "here"
+            raise ValueError("of no concern to the call")
+
+    async with ClientGroup({"calc": calculator(), **servers}, on_tools_changed=changed) as many:
+        for file in files:
+            file.write_text(LATE)
+        called = await asyncio.wait_for(many.call_tool("a_ping"), 30)
+        assert called.text == "here"
+        assert changes == [["calc_add", "a_ping"], ["calc_add", "a_ping", "b_ping"]]
+
+
 async def test_a_client_of_no_server_cannot_be_opened() -> None:
     with raises(TransportError):
         await ClientGroup({"a": NOT_THERE, "b": NOT_THERE}).open()

@@ -11,6 +11,7 @@ import json
 import logging
 import weakref
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Never, Self, TypeVar, Unpack
 
 from wirespeed._exports import set_public_home
@@ -77,6 +78,8 @@ _CHANGES = {
     "on_prompts_changed": PROMPTS,
     "on_resources_changed": RESOURCES,
 }
+# The calls of callbacks inside of which a task runs.
+_calls: ContextVar[tuple[object, ...]] = ContextVar("calls", default=())
 # Options of a client that are those of one target.
 _OF_ONE = ("headers", "token", "auth", "user")
 
@@ -135,6 +138,7 @@ class ClientGroup(Client):
             if options.get(name) is not None
         }
         self._telling = {kind: asyncio.Lock() for kind in _CHANGES.values()}
+        self._calls: dict[Kind, object] = {}  # of callbacks, while they run
         self._asked: weakref.WeakKeyDictionary[InputNeeded, Client] = weakref.WeakKeyDictionary()
         found = _servers(servers)
         if not found:
@@ -226,7 +230,10 @@ class ClientGroup(Client):
             await client.open()
             self.failures.pop(name, None)
             for kind in self._callbacks:
-                await self._changed(kind, name)
+                try:
+                    await self._changed(kind, name)
+                except Exception:
+                    logger.exception("the callback for changed %s failed", kind.name)
         return client
 
     # -- what the servers are ----------------------------------------------------------------------
@@ -380,12 +387,24 @@ class ClientGroup(Client):
 
     async def _changed(self, kind: Kind, name: str, entries: list[Any] | None = None) -> None:
         """Tell the callback of a list about a change at one server. None: the server came later."""
+        if self._calls.get(kind) in _calls.get():  # the callback has led here, and waits for this
+            await self._tell(kind, name, entries)
+            return
         async with self._telling[kind]:
-            changed = {} if entries is None else {name: entries}
-            merged = await self._lists.complete(kind, dict(self._open()), changed)
-            told = self._callbacks[kind](merged)
-            if isinstance(told, Awaitable):
-                await told
+            call = self._calls[kind] = object()
+            token = _calls.set((*_calls.get(), call))
+            try:
+                await self._tell(kind, name, entries)
+            finally:
+                _calls.reset(token)
+                del self._calls[kind]
+
+    async def _tell(self, kind: Kind, name: str, entries: list[Any] | None) -> None:
+        changed = {} if entries is None else {name: entries}
+        merged = await self._lists.complete(kind, dict(self._open()), changed)
+        told = self._callbacks[kind](merged)
+        if isinstance(told, Awaitable):
+            await told
 
     # -- the server of a name or URI ---------------------------------------------------------------
 
