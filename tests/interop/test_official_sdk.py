@@ -25,24 +25,28 @@ CHECKS = {
         *("event_stores", "token_verifiers", "mounted", "lifespans", "workers", "proxied"),
     ],
     "sdk_client_checks": ["restarts"],
+    "sdk_faults": [
+        *("access", "children", "lifespans", "over_sse", "renewals", "requests"),
+        *("statuses", "users"),
+    ],
 }
 
 
-def environment() -> dict[str, str]:
-    """The variables of a child that has this wirespeed and the SDK."""
+def environment(sdk: str = "python2") -> dict[str, str]:
+    """The variables of a child that has this wirespeed and an SDK."""
     code = "import sysconfig; print(sysconfig.get_path('purelib'))"
-    python = peers.python("python2")
+    python = peers.python(sdk)
     packages = subprocess.run([python, "-c", code], capture_output=True, text=True, check=True)
     ours = str(Path(wirespeed.__file__).parents[1])
     kept = {key: value for key, value in os.environ.items() if not key.startswith("WIRESPEED_")}
     return kept | {"PYTHONPATH": os.pathsep.join([packages.stdout.strip(), ours])}
 
 
-def checked(program: str, *arguments: str) -> None:
+def checked(program: str, *arguments: str, sdk: str = "python2") -> None:
     """Run a check."""
     done = subprocess.run(
         [sys.executable, str(peers.PROGRAMS / f"{program}.py"), *arguments],
-        env=environment(),
+        env=environment(sdk),
         capture_output=True,
         text=True,
         timeout=SECONDS,
@@ -54,6 +58,10 @@ def checked(program: str, *arguments: str) -> None:
 # Those of a run with --full alone.
 FULL = {"mounted", "proxied"}
 full = pytest.mark.full("another part of the adapter")
+
+
+def test_a_server_that_asks_without_end_does_not_fill_the_memory() -> None:
+    checked("sdk1_faults", "flood", sdk="python1")
 
 
 @pytest.mark.parametrize(

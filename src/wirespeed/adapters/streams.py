@@ -139,9 +139,13 @@ class StreamEnd(Endpoint):
             try:
                 return self.put(data)
             except WouldBlock:
-                if self._room is None or self._room.done():
-                    self._room = self.loop.create_future()
-                await asyncio.shield(self._room)
+                await self.drained()
+
+    async def drained(self) -> None:
+        """Wait until the peer has read a good part of the output, or is gone."""
+        if self._room is None or self._room.done():
+            self._room = self.loop.create_future()
+        await asyncio.shield(self._room)
 
 
 class HalfStream:

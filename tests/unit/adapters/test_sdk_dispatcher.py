@@ -140,6 +140,18 @@ class Ends:
     async def breaks(self, context: Any, params: Any) -> Any:
         raise KeyError("lost")
 
+    async def unwritable(self, context: Any, params: Any) -> Any:
+        circle: list[Any] = []
+        circle.append(circle)
+        raise SdkError(params["code"], "no", circle)
+
+    async def unnameable(self, context: Any, params: Any) -> Any:
+        class Unnameable(Exception):
+            def __str__(self) -> str:
+                raise ValueError
+
+        raise Unnameable
+
     async def reports(self, context: Any, params: Any) -> Any:
         await context.progress(1, 2, "half")
         await context.notify("notifications/message", {"level": "info"})
@@ -204,6 +216,19 @@ async def test_errors_of_handlers() -> None:
         }
         unknown = await ends.ask(request(2, "breaks"))
         assert unknown["error"] == {"code": 0, "message": "'lost'"}
+
+
+@pytest.mark.parametrize("code", [7, -32602, 2**40])
+async def test_error_data_that_cannot_be_encoded_is_left_out(code: int) -> None:
+    async with Ends() as ends:
+        answer = await asyncio.wait_for(ends.ask(request(1, "unwritable", {"code": code})), 5)
+        assert answer["error"] == {"code": code, "message": "no"}
+
+
+async def test_an_exception_without_a_text_is_answered() -> None:
+    async with Ends() as ends:
+        answer = await asyncio.wait_for(ends.ask(request(1, "unnameable")), 5)
+        assert answer["error"] == {"code": 0, "message": "Unnameable"}
 
 
 async def test_an_exception_ends_the_connection_where_it_is_to_be_raised() -> None:
@@ -463,6 +488,17 @@ async def test_what_was_asked_fails_when_the_peer_is_gone() -> None:
         with pytest.raises(SdkError):
             await ends.dispatcher.send_raw_request("m", None)
         await ends.dispatcher.notify("m", None)
+
+
+async def test_what_waited_for_room_at_the_end_is_not_sent() -> None:
+    async with Ends("client") as ends:
+        await ends.dispatcher.notify("note", {"text": "x" * 3_000_000})
+        waiting = ends.loop.create_task(ends.dispatcher.send_raw_request("ping", None))
+        await asyncio.sleep(0)
+        ends.dispatcher.stop()
+        assert (await ends.receive())["method"] == "note"  # now there is room
+        with pytest.raises(SdkError, match="Connection closed"):
+            await asyncio.wait_for(waiting, 5)
 
 
 async def test_nothing_can_be_asked_before_the_start() -> None:

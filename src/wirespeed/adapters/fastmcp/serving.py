@@ -23,7 +23,7 @@ class FastMcpService(SdkService):
                 f"the auth of {server.name!r} is enforced by FastMCP's own HTTP transport alone: "
                 "use server.run(transport='http'), or serve it without and with authenticate=…"
             )
-        super().__init__(server._mcp_server, **options)
+        super().__init__(server._mcp_server, over_stdio=over_stdio, **options)
         self.fastmcp = server
         # what FastMCP takes for stdio, it does not ask for authorization
         self._transport = "stdio" if over_stdio else "streamable-http"
@@ -36,6 +36,10 @@ class FastMcpService(SdkService):
         token = set_transport(self._transport)
         try:
             await super().hold()
+        except BaseException:
+            if not self._held:
+                await self._alive.aclose()
+            raise
         finally:
             reset_transport(token)
 

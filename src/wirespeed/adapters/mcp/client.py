@@ -48,6 +48,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("wirespeed.adapters")
 
+HANDSHAKE = 60.0  # seconds for that of a link that is made again
+
 
 def sdk_error(exc: WirespeedError) -> MCPError:
     """The SDK's error that says the same."""
@@ -175,16 +177,19 @@ class TargetDispatcher:
         async with self._lock:
             live = self._live
             while live is None or live.link is None:
-                if self._over.done() or not self._may_revive or self._channel is None:
+                if self._over.done() or not self._may_revive:
                     raise await self._explained(MCPError(CONNECTION_CLOSED, "Connection closed"))
                 await asyncio.sleep(RESTARTS.pause(self._losses - 2))
                 channel = self._channel
-                reason = await channel.failure("the connection was lost")
-                await channel.close()
-                logger.warning("%s; the connection is made again", reason)
+                if channel is not None:
+                    reason = await channel.failure("the connection was lost")
+                    logger.warning("%s; the connection is made again", reason)
+                    await channel.close()
+                    self._channel = None
+                if self._over.done():
+                    continue
                 try:
-                    live = await self._open()
-                    await self._greet(live)
+                    live = await self._renewed()
                 except WirespeedError as exc:
                     self._losses += 1
                     live = None
@@ -192,14 +197,39 @@ class TargetDispatcher:
                         raise sdk_error(exc) from exc
             return live
 
+    async def _renewed(self) -> TargetConnection:
+        """A new link, over which requests can be sent; where that fails, it is closed. MCPError:
+        the server refuses."""
+        live = await self._open()
+        try:
+            await self._greet(live)
+            if self._over.done():  # while it was made
+                raise MCPError(CONNECTION_CLOSED, "Connection closed")
+        except BaseException as exc:
+            if isinstance(exc, MCPError) and live.link is not None:  # else its loss was counted
+                self._losses += 1
+            self._live = None
+            live.stop()
+            with anyio.CancelScope(shield=True):
+                await self._hang_up()
+            raise
+        return live
+
     async def _greet(self, live: TargetConnection) -> None:
         """Begin a session with a server of the era of handshakes again."""
         if self._modern or self._greeting is None:
             return
-        options = {"cancel_on_abandon": False}
+        options = {"cancel_on_abandon": False, "timeout": HANDSHAKE}
         result = await live.ask("initialize", self._greeting, options, 0)
-        live.agree(result["protocolVersion"])
+        with contextlib.suppress(KeyError, TypeError):
+            live.agree(result["protocolVersion"])
         await live.tell("notifications/initialized", None, 0)
+
+    async def _hang_up(self) -> None:
+        channel, self._channel = self._channel, None
+        if channel is not None:
+            channel.hang_up()
+            await channel.close()
 
     async def close(self) -> None:
         """Close the link, and wait until everything is released."""
@@ -210,9 +240,7 @@ class TargetDispatcher:
             self._live.stop()
         if self._pool is not None:
             await close_pool(self._pool)
-        if self._channel is not None:
-            self._channel.hang_up()
-            await self._channel.close()
+        await self._hang_up()
 
     # -- mcp.shared.dispatcher.Dispatcher --------------------------------------------------------
 

@@ -78,7 +78,9 @@ cdef class SdkDispatcher(SessionConnection):
     cdef int answer_c(self, MessageContext c, object result, object exc) except -1
     cdef int result_c(self, MessageContext c, object result) except -1
     cdef int fail_c(self, MessageContext c, object exc) except -1
-    cdef int error_c(self, MessageContext c, object code, str text, object data) except -1
+    cdef int error_c(
+        self, MessageContext c, object code, str text, object data, bint of_handler=*
+    ) except -1
     cdef int notification_c(self, Message m) except -1
     cdef int name_subscription_c(self, dict params) except -1
     cdef int progress_c(self, SentRequest sent, object params) except -1

@@ -528,24 +528,42 @@ cdef class SdkDispatcher(SessionConnection):
             return self.error_c(c, CONNECTION_CLOSED, CLOSED_TEXT, None)
         error = error_data(exc)
         if error is not None:
-            return self.error_c(c, error.code, error.message, error.data)
+            return self.error_c(c, error.code, error.message, error.data, True)
         logger.error("handler for %r raised", c.method, exc_info=exc)
-        self.error_c(c, 0, str(exc), None)
+        try:
+            text = str(exc)
+        except Exception:
+            text = type(exc).__name__
+        self.error_c(c, 0, text, None)
         if self.raises:
             self.fail(exc)
         return 0
 
-    cdef int error_c(self, MessageContext c, object code, str text, object data) except -1:
+    cdef int error_c(
+        self, MessageContext c, object code, str text, object data, bint of_handler=False
+    ) except -1:
         cdef SdkDispatcher me = self
-        if not -2147483648 <= code <= 2147483647:
+        # over HTTP a handler's error has a status in the era without sessions alone, and only as
+        # `mcp.shared.inbound.ERROR_CODE_HTTP_STATUS` says
+        cdef bint has_status = c.exchange is None or not of_handler or (
+            me.era == MODERN and me.revision is None
+            and code in (-32700, -32600, -32601, -32602, -32020, -32021, -32022)
+        )
+        if data is not None and type(data) is not str:
+            try:
+                data = loads_bytes_c(dumps_c(data))
+            except Exception as exc:       # the client must get an answer
+                logger.error("the error data of %r cannot be encoded", c.method, exc_info=exc)
+                data = None
+        if has_status and -2147483648 <= code <= 2147483647:
+            me.session.error_c(c.ref, code, text, data)
+        else:
+            from json import dumps as json_dumps    # it takes lone surrogates, too
+
             body = {"code": code, "message": text}
             if data is not None:
                 body["data"] = data
-            me.session.error_object_c(c.ref, dumps_c(body))
-        else:
-            if data is not None and type(data) is not str:
-                data = loads_bytes_c(dumps_c(data))
-            me.session.error_c(c.ref, code, text, data)
+            me.session.error_object_c(c.ref, json_dumps(body).encode())
         return 0 if me.link is None else me.link.wrote_c()
 
     def _go_on(self):
@@ -747,7 +765,7 @@ cdef class SdkDispatcher(SessionConnection):
             return await ask_traced(me, method, params, opts, about)
         while (room := me.wait_for_room(about)) is not None:
             await room
-        if me.link is None:
+        if me.shut or me.link is None:     # it ended meanwhile
             raise McpError(CONNECTION_CLOSED, CLOSED_TEXT)
         sent = SentRequest.__new__(SentRequest)
         sent.future = me.loop.create_future()

@@ -36,6 +36,7 @@ SHARED = frozenset(
     {"outbound", "protocol_version", "session_id", "client_capabilities", "_client_params"}
 )
 MAX_KNOWN = 64
+MAX_KEY = 4096  # bytes
 
 _known: dict[bytes, Envelope] = {}
 
@@ -142,9 +143,10 @@ def read(
     envelope = _known.get(key)
     if envelope is None:
         envelope = Envelope(route, None if text is None else params)
-        if len(_known) >= MAX_KNOWN:
-            _known.clear()
-        _known[key] = envelope
+        if len(key) <= MAX_KEY:  # a client chooses how long it is
+            if len(_known) >= MAX_KNOWN:
+                _known.clear()
+            _known[key] = envelope
     return envelope
 
 

@@ -95,6 +95,14 @@ class ServedConnection:
         if has_callbacks(self.connection):
             await aclose_shielded(self.connection)
 
+    def enter(self, client: Any) -> None:
+        """Serve the rest of this context, which is that of a request, for the client whom the
+        listener has let in."""
+        if client is not None and self.dispatcher.principal is not None:
+            from wirespeed.adapters.mcp.access import enter
+
+            enter(client.user, self.dispatcher.principal, client.headers)
+
     # -- 2026-07-28 ------------------------------------------------------------------------------
 
     def on_modern(
@@ -120,6 +128,8 @@ class ServedConnection:
         outbound: Any = envelopes.NO_CHANNEL,
     ) -> dict[str, Any]:
         """Serve a request with a connection of its own, as `mcp.server.runner.serve_one`."""
+        if dctx.exchange is None:
+            self.enter(self.dispatcher.peer)
         connection = envelope.connection(outbound)
         runner = Runner(
             self.server, connection, self.lifespan_state, init_options=self.init_options
@@ -160,6 +170,7 @@ class ServedConnection:
         self, dctx: Any, method: str, params: Mapping[str, Any] | None
     ) -> dict[str, Any]:
         """Serve a request of an older revision that belongs to no session."""
+        self.enter(dctx.exchange)
         version = self.dispatcher.revision.version
         connection = Connection.from_envelope(version, None, None)
         runner = Runner(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,7 @@ from pydantic import ValidationError
 from starlette.requests import Request
 
 from wirespeed.adapters.mcp import envelopes
+from wirespeed.adapters.mcp.access import user_of
 from wirespeed.adapters.mcp.eras import ServedConnection
 
 if TYPE_CHECKING:
@@ -34,9 +36,17 @@ class WireRequest(Request):  # type: ignore[misc]  # without the SDK
         self.__dict__["_exchange"] = exchange
 
     def __getattr__(self, name: str) -> Any:
-        if "scope" in self.__dict__:
+        exchange = self.__dict__.get("_exchange")
+        if exchange is None or "scope" in self.__dict__:
             raise AttributeError(name)
-        Request.__init__(self, scope_of(self._exchange))
+
+        async def receive() -> dict[str, Any]:
+            if not exchange.gone:
+                await asyncio.Event().wait()
+            return {"type": "http.disconnect"}
+
+        Request.__init__(self, scope_of(exchange), receive)
+        self._stream_consumed = True  # its body is the message
         return getattr(self, name)
 
 
@@ -63,8 +73,9 @@ def scope_of(exchange: Any) -> dict[str, Any]:
         "server": None,
         "state": {},
     }
-    if exchange.user is not None:
-        scope["user"] = exchange.user
+    user = user_of(exchange.user, exchange.principal, exchange.headers)
+    if user is not None:
+        scope["user"] = user
     return scope
 
 
@@ -77,6 +88,7 @@ class HttpServedConnection(ServedConnection):
         request = WireRequest(exchange)
         if context.modern:
             return ServerMessageMetadata(request_context=request, can_send_request=False)
+        self.enter(exchange)
         if self.connection.session_id is None:
             self.connection.session_id = self.dispatcher.session_id
 
@@ -121,6 +133,10 @@ class HttpServedConnection(ServedConnection):
         self, dctx: MessageContext, method: str, params: Mapping[str, Any] | None
     ) -> dict[str, Any]:
         """Serve a request with an envelope, which its header fields must fit."""
+        if dctx.exchange is None:  # HTTP+SSE
+            found: dict[str, Any] = await super().on_modern(dctx, method, params)
+            return found
+        self.enter(dctx.exchange)
         try:
             envelope = envelopes.known(dctx.envelope) if dctx.is_routed else None
             if envelope is None:

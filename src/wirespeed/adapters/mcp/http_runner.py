@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
 
     from wirespeed.transport.options import ListenFields
 
+# An entry that a Host header field can fit. The SDK compares texts, so "*" and URLs let nobody in.
+_HOST = re.compile(r"(?:\[[0-9a-f:.%]+\]|[^\[\]:/?#@*\s]+)(?::[0-9]{1,5})?", re.IGNORECASE)
+
 ENDLESS = 1_000_000_000  # seconds or sessions, where the SDK has no limit
 
 
@@ -32,7 +36,10 @@ def gate_options(security: TransportSecuritySettings | None) -> ListenFields:
     if not security.enable_dns_rebinding_protection:
         return {"hosts": ["*"], "origins": ["*"]}
     hosts = [name.removesuffix(":*") for name in security.allowed_hosts]
-    return {"hosts": hosts, "origins": list(security.allowed_origins)}
+    return {
+        "hosts": [name for name in hosts if _HOST.fullmatch(name)],
+        "origins": [origin for origin in security.allowed_origins if origin != "*"],
+    }
 
 
 def reason_for_stock(server: MCPServer[Any], options: Mapping[str, Any]) -> str | None:
@@ -43,7 +50,7 @@ def reason_for_stock(server: MCPServer[Any], options: Mapping[str, Any]) -> str 
         return "it verifies tokens"
     if server._custom_starlette_routes:
         return "it has custom routes"
-    app = type(server).streamable_http_app
+    app = server.streamable_http_app
     if app.__module__ != "mcp.server.mcpserver.server":
         return f"{type(server).__name__} has an application of its own"
     return None

@@ -49,7 +49,7 @@ def environment(base: Mapping[str, str] | None = None) -> dict[str, str]:
 
 def _seams() -> list[Seam]:
     """The places that are replaced; those that are missing, if the adapter needs one of them."""
-    from wirespeed.adapters.mcp.private_names import missing
+    from wirespeed.adapters.mcp.used_names import missing
 
     if gone := missing():
         return [Seam(place, lambda stock: stock) for place in gone]
@@ -69,7 +69,14 @@ def _seams() -> list[Seam]:
                 *("init_options", "raise_exceptions"),
             ),
         ),
-        Seam("mcp.shared.jsonrpc_dispatcher:JSONRPCDispatcher", _dispatcher_class),
+        Seam(
+            "mcp.shared.jsonrpc_dispatcher:JSONRPCDispatcher",
+            _dispatcher_class,
+            takes=(
+                *("read_stream", "write_stream", "transport_builder", "peer_cancel_mode"),
+                *("raise_handler_exceptions", "inline_methods", "on_stream_exception"),
+            ),
+        ),
         Seam(
             "mcp.server._otel:OpenTelemetryMiddleware.__call__",
             _idle_telemetry,

@@ -11,7 +11,7 @@ import mcp  # noqa: F401  (where it is not installed, that is the error)
 from pydantic_core import from_json, to_json
 
 from wirespeed.adapters.mcp import dispatcher
-from wirespeed.adapters.mcp.private_names import missing
+from wirespeed.adapters.mcp.used_names import missing
 
 if gone := missing():
     raise ImportError(

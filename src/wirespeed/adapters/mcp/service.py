@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import logging
 import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from wirespeed._core.framing.base import Framer
     from wirespeed.transport.link import Link
     from wirespeed.transport.taskpool import TaskPool
+
+logger = logging.getLogger("wirespeed.adapters")
 
 
 def lowlevel(server: Any) -> Server[Any]:
@@ -64,8 +67,16 @@ class _Life:
                 await self._over.wait()
         except BaseException as exc:
             if self.begun.done():
+                if not self._over.is_set():
+                    logger.error("the lifespan of %s has ended", server.name, exc_info=exc)
                 raise
             self.begun.set_exception(exc)
+
+    async def abandon(self) -> None:
+        """Leave the lifespan, however far it was entered."""
+        self._over.set()
+        self._task.cancel()
+        await asyncio.wait((self._task,))
 
     async def end(self) -> None:
         """Leave the lifespan. Raises what it raises."""
@@ -129,7 +140,8 @@ class SdkService(HttpService):
         except BaseException:
             self._held -= 1
             if not self._held:
-                self._life = None
+                life, self._life = self._life, None
+                await life.abandon()
             raise
 
     async def release(self, held: None, /) -> None:

@@ -14,6 +14,7 @@ import mcp.server.stdio as stock_server
 
 from wirespeed.adapters.descriptors import ChildPipes, close_link, server_links
 from wirespeed.adapters.mcp.streams import ReadStream, StdioStreams, WriteStream
+from wirespeed.adapters.programs import of_child
 from wirespeed.transport.fd import FdLink
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ async def child_streams(server: StdioServerParameters, errlog: TextIO) -> AsyncI
     loop = asyncio.get_running_loop()
     command = await stock_client._get_executable_command(server.command)
     with ChildPipes() as pipes:
-        environ = stock_client.get_default_environment() | (server.env or {})
+        environ = of_child(stock_client.get_default_environment() | (server.env or {}))
         process = await pipes.start([command, *server.args], environ, server.cwd, errlog)
         links: list[Link] = []
 

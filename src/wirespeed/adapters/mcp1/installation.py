@@ -31,6 +31,12 @@ def seams() -> list[Seam]:
         Seam("mcp.server.session:ServerSession.__init__", session.server_session_init),
         Seam("mcp.server.session:ServerSession._handle_incoming", None, digests=HANDLE_INCOMING),
         Seam("mcp.shared.session:RequestResponder", None, digests=RESPONDER),
+        Seam("mcp.client.stdio:PROCESS_TERMINATION_TIMEOUT", None),
+        Seam("mcp.client.stdio:_get_executable_command", None, takes=("command",)),
+        Seam(
+            "mcp.client.stdio:_terminate_process_tree", None, takes=("process", "timeout_seconds")
+        ),
+        Seam("mcp.client.stdio:get_default_environment", None, takes=()),
         Seam("mcp.server.lowlevel.server:jsonschema", lambda stock: schemas.CheckedOnce()),
         Seam(
             "mcp.client.session:ClientSession._validate_tool_result",

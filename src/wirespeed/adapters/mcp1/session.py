@@ -269,7 +269,7 @@ async def received_request(self: Any, end: ConnectionEnd, data: dict[str, Any]) 
         logging.warning(f"Failed to validate request: {exc}")
         logging.debug(f"Message that failed validation: {data}")
         error = ErrorData(code=INVALID_PARAMS, message="Invalid request parameters", data="")
-        end.answer(error_answer(request_id, error))
+        await end.reply(error_answer(request_id, error))
 
 
 async def started(self: Any) -> None:
@@ -455,9 +455,9 @@ def send_response(stock: Stock) -> Stock:
         if end is None:
             await stock(self, request_id, response)
         elif isinstance(response, ErrorData):
-            end.answer(error_answer(request_id, response))
+            await end.reply(error_answer(request_id, response))
         else:
             head = b'{"jsonrpc":"2.0","id":' + id_text(request_id) + b',"result":'
-            end.answer((head, json_of(response), b"}"))
+            await end.reply((head, json_of(response), b"}"))
 
     return _send_response

@@ -20,12 +20,16 @@ from wirespeed.adapters.descriptors import (
     server_links,
 )
 from wirespeed.adapters.mcp1.streams import ConnectionEnd, ReadStream, WriteStream
+from wirespeed.adapters.programs import of_child
 from wirespeed.transport.fd import FdLink
 
 if TYPE_CHECKING:
     from mcp.client.stdio import StdioServerParameters
 
 Streams = tuple[ReadStream, WriteStream]
+
+# A program that has put another function in this place starts its servers by itself.
+_stock_launch = stock_client._create_platform_compatible_process
 
 
 @contextlib.asynccontextmanager
@@ -46,7 +50,7 @@ async def child_streams(
     The process is started, awaited and ended as by the stock transport, whose functions are
     called. Its pipes are ours.
     """
-    environ = stock_client.get_default_environment() | (server.env or {})
+    environ = of_child(stock_client.get_default_environment() | (server.env or {}))
     command = stock_client._get_executable_command(server.command)
     with ChildPipes() as pipes:
         process = await pipes.start([command, *server.args], environ, server.cwd, errlog)
@@ -80,7 +84,9 @@ def client_transport(stock: Any) -> Any:
 
     @contextlib.asynccontextmanager
     async def stdio_client(server: Any, errlog: Any = sys.stderr) -> AsyncIterator[Any]:
-        ours = on_asyncio() and server.encoding.lower().replace("_", "-") in ("utf-8", "utf8")
+        launches = stock_client._create_platform_compatible_process is _stock_launch
+        utf8 = server.encoding.lower().replace("_", "-") in ("utf-8", "utf8")
+        ours = launches and utf8 and on_asyncio()
         transport = child_streams(server, errlog, ConnectionEnd) if ours else stock(server, errlog)
         async with transport as streams:
             yield streams

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from wirespeed._core.framing.base import Framer
     from wirespeed.limits import Limits
 
+# Of `Limits.output_high`: answers of a client that its server has not read.
+MOST_ANSWERED = 4
+
 
 class ConnectionEnd(StreamEnd):
     """One end of a connection of sessions and streams.
@@ -36,6 +39,7 @@ class ConnectionEnd(StreamEnd):
         # A session on the adapter takes a response at once, if its loop waits for messages.
         self.take_response: Callable[[Message], bool] | None = None
         self.lost: asyncio.Future[BaseException | None] = self.loop.create_future()
+        self.bounds_answers = role == "client"
         self.n_open = 0  # requests that were taken and have no answer
 
     def on_data(self) -> None:
@@ -56,6 +60,14 @@ class ConnectionEnd(StreamEnd):
         if message.kind == "request":
             self.n_open += 1
         return message
+
+    async def reply(self, data: bytes | tuple[bytes, ...]) -> None:
+        """`answer`, at a client when the server has read most of what was answered before: a client
+        reads on whatever waits."""
+        most = MOST_ANSWERED * self.limits.output_high
+        while self.bounds_answers and self.link is not None and self.stream.outbox.size >= most:
+            await self.drained()
+        self.answer(data)
 
     def answer(self, data: bytes | tuple[bytes, ...]) -> None:
         """Queue an answer. It goes beyond the bound of `put`: the requests that were read are one
@@ -124,7 +136,7 @@ class WriteStream(HalfStream):
 
     async def send(self, item: SessionMessage) -> None:
         if isinstance(item.message.root, JSONRPCResponse | JSONRPCError):
-            self.end.answer(encode(item))
+            await self.end.reply(encode(item))
         else:
             await self.end.send(encode(item))
 

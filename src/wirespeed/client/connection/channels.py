@@ -149,7 +149,7 @@ class StdioChannel:
         unread = array("i", [0])
         try:
             fcntl.ioctl(child.stdin_fd, termios.FIONREAD, unread)
-        except OSError:  # not known here
+        except (OSError, ValueError):  # not known here, or closed
             return True
         return self._connection.wire.bytes_out > unread[0]
 
