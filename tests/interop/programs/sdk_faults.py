@@ -103,8 +103,7 @@ async def requests() -> None:
     from wirespeed.adapters.mcp.http import WireRequest
 
     exchange = SimpleNamespace(
-        address="[::1]:5", path="/mcp", query="a=1", method="POST", user=None, principal=None,
-        gone=False,
+        address="[::1]:5", path="/mcp", query="a=1", method="POST", user=None, gone=False,
         headers=Headers({"host": "localhost", "x-own": "ü"}),
     )  # fmt: skip
     request = WireRequest(exchange)

@@ -1,5 +1,5 @@
-"""The client of a request as the SDK's handlers know it: whom the listener has let in is the user
-of ``get_access_token()`` and of the HTTP request, and the SDK binds ``requestState`` to it."""
+"""The client of a request as the SDK's handlers know it: the user whom the listener has let in is
+that of ``get_access_token()`` and of the HTTP request, and the SDK binds ``requestState`` to it."""
 
 from __future__ import annotations
 
@@ -11,31 +11,26 @@ from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
 from mcp.server.auth.provider import AccessToken
 
 
-def user_of(
-    user: Any, principal: bytes | None, headers: Mapping[str, str]
-) -> AuthenticatedUser | None:
-    """The SDK's user of a client; None: nobody has asked who it is.
+def user_of(user: Any, headers: Mapping[str, str]) -> AuthenticatedUser | None:
+    """The SDK's user of a client; None: it has no name.
 
     Args:
         user: The user that ``authenticate`` returned, or None.
-        principal: The digest of the client's credential, or None.
         headers: The header fields, of which one may have the token.
     """
-    if principal is None:
+    if user is None:
         return None
     scheme, _, token = headers.get("authorization", "").partition(" ")
-    name = principal.hex() if user is None else str(user)
     return AuthenticatedUser(
         AccessToken(
             token=token.strip() if scheme.lower() == "bearer" else "",
-            client_id=name,
-            subject=name,
+            client_id=str(user),
+            subject=str(user),
             scopes=sorted(getattr(user, "scopes", None) or ()),
         )
     )
 
 
-def enter(user: Any, principal: bytes | None, headers: Mapping[str, str]) -> None:
-    """Serve the rest of this context for a client; its arguments are those of `user_of`."""
-    if principal is not None:
-        auth_context_var.set(user_of(user, principal, headers))
+def enter(user: Any, headers: Mapping[str, str]) -> None:
+    """Serve the rest of this context for a client; the arguments are those of `user_of`."""
+    auth_context_var.set(user_of(user, headers))

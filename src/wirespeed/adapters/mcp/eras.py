@@ -98,10 +98,10 @@ class ServedConnection:
     def enter(self, client: Any) -> None:
         """Serve the rest of this context, which is that of a request, for the client whom the
         listener has let in."""
-        if client is not None and self.dispatcher.principal is not None:
+        if client is not None and client.user is not None:
             from wirespeed.adapters.mcp.access import enter
 
-            enter(client.user, self.dispatcher.principal, client.headers)
+            enter(client.user, client.headers)
 
     # -- 2026-07-28 ------------------------------------------------------------------------------
 

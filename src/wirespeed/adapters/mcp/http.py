@@ -73,7 +73,7 @@ def scope_of(exchange: Any) -> dict[str, Any]:
         "server": None,
         "state": {},
     }
-    user = user_of(exchange.user, exchange.principal, exchange.headers)
+    user = user_of(exchange.user, exchange.headers)
     if user is not None:
         scope["user"] = user
     return scope
