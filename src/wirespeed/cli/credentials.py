@@ -17,6 +17,7 @@ from wirespeed.transport.options import check_headers, is_token
 
 ENVIRONMENT = "WIRESPEED_TOKEN"
 HOSTS = "WIRESPEED_TOKEN_HOST"
+METRICS = "WIRESPEED_METRICS_TOKEN"
 
 # The variables that this process was started with. Secrets are removed from os.environ, which child
 # processes inherit. A reload, and a process that takes the place of this one, need them again.

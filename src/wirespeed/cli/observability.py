@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from wirespeed.transport.options import ListenFields
     from wirespeed.transport.taskpool import TaskPool
 
-TOKEN = "WIRESPEED_METRICS_TOKEN"
 LAST_SPANS = 5000  # milliseconds for the last spans to leave at the end
 OTEL_PACKAGES = "'wirespeed[otel]' opentelemetry-sdk opentelemetry-exporter-otlp"
 
@@ -80,11 +79,11 @@ def metrics_at(url: str, token_file: str | None) -> tuple[str, ListenFields]:
         raise usage(f"--metrics: {exc}") from None
     if not address.is_http or address.secure:
         raise usage("--metrics takes http://HOST:PORT/PATH, as in http://127.0.0.1:9464/metrics")
-    token = credentials.one_line(token_file, "--metrics-token-file", TOKEN)
+    token = credentials.one_line(token_file, "--metrics-token-file", credentials.METRICS)
     if token is None and not address.file and not is_loopback(address.host):
         raise usage(
-            f"--metrics: other machines can reach {address.host}: set {TOKEN}, or give "
-            "--metrics-token-file"
+            f"--metrics: other machines can reach {address.host}: set {credentials.METRICS}, or "
+            "give --metrics-token-file"
         )
     if address.path == "/":
         address = msgspec.structs.replace(address, path="/metrics")

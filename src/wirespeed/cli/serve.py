@@ -182,6 +182,7 @@ class Watching:
 
     def check(self, workers: int) -> None:
         """Failure (2): the options do not go together."""
+        credentials.taken(credentials.METRICS)  # not for tools, whether it is used or not
         if self.metrics is None and self.token_file is not None:
             raise usage("--metrics-token-file needs --metrics URL")
         if self.metrics is not None and workers > 1:

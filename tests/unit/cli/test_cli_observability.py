@@ -10,12 +10,13 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
-from lab.cli import DEADLINE, environment, forked, one_line, serving
+from lab.cli import DEADLINE, Serving, environment, forked, one_line, serving
 from lab.rows import every
 
 from wirespeed import SyncClient
 
 FILE = """
+import os
 from wirespeed import Server
 
 server = Server("counted")
@@ -23,6 +24,10 @@ server = Server("counted")
 @server.tool
 async def add(a: int, b: int) -> int:
     return a + b
+
+@server.tool
+async def token() -> str | None:
+    return os.environ.get("WIRESPEED_METRICS_TOKEN")
 """
 COUNT = 'wirespeed_server_request_duration_seconds_count{method="tools/call",name="add"'
 
@@ -48,11 +53,16 @@ def fetched(url: str, status: int = 200, **headers: str) -> str:
         connection.close()
 
 
+def announced(running: Serving) -> dict[str, str]:
+    """The URLs of the server and of the metrics, which are ready in any order."""
+    found = [running.line(r"serving (\S+).* on ([^\s;]+)") for _ in range(2)]
+    return {one[1]: one[2] for one in found}
+
+
 def test_metrics_beside_a_listener(file: str) -> None:
     places = ("--on", "tcp://127.0.0.1:0", "--metrics", "http://127.0.0.1:0")
     with serving(file, *places) as running:
-        found = [running.line(r"serving (\S+).* on ([^\s;]+)") for _ in range(2)]
-        urls = {one[1]: one[2] for one in found}
+        urls = announced(running)
         assert urls["metrics"].endswith("/metrics")
         with SyncClient(urls["counted"]) as client:
             client.call_tool("add", {"a": 1, "b": 2})
@@ -101,7 +111,10 @@ def test_other_machines_need_a_token(file: str, tmp_path: Path) -> None:
     ):
         places = ("--on", "tcp://127.0.0.1:0", "--metrics", "http://127.0.0.1:0/metrics")
         with serving(file, *places, *option, **env) as running:
-            url = running.line(r"serving metrics on ([^\s;]+)")[1]
+            urls = announced(running)
+            url = urls["metrics"]
+            with SyncClient(urls["counted"]) as client:  # tools do not see it
+                assert client.call_tool("token").data is None
             fetched(url, 401)
             assert "wirespeed_server" in fetched(url, Authorization="Bearer secret")
             assert running.end() == 0
