@@ -79,6 +79,8 @@ CLIENTS = {
     "langchain": ("mcp1", "adapter1", ["adapted_client.py", "langchain"]),
     "opentelemetry": ("mcp1", "adapter1", ["traced_client.py"]),
     "openai": ("mcp", "adapter2", ["adapted_client.py", "openai"]),
+    "pydantic": ("mcp", "adapter_pydantic", ["adapted_client.py", "pydantic"]),
+    "adk": ("mcp", "adapter_adk", ["adapted_client.py", "adk"]),
 }
 
 

@@ -10,6 +10,7 @@ import sys
 from typing import Any
 
 ARGUMENTS = {"a": 2, "b": 3}
+SECONDS = 60.0  # for the start of a server, on a machine that has other work
 
 
 async def langchain(command: str, args: list[str]) -> Any:
@@ -39,7 +40,8 @@ async def adk(command: str, args: list[str]) -> Any:
     from mcp import StdioServerParameters
 
     parameters = StdioServerParameters(command=command, args=args)
-    toolset = McpToolset(connection_params=StdioConnectionParams(server_params=parameters))
+    connection = StdioConnectionParams(server_params=parameters, timeout=SECONDS)
+    toolset = McpToolset(connection_params=connection)
     tools = await toolset.get_tools()
     session = await toolset._mcp_session_manager.create_session()
     answer = await session.call_tool("add", ARGUMENTS)
@@ -51,7 +53,8 @@ async def pydantic(command: str, args: list[str]) -> Any:
     from fastmcp.client.transports import StdioTransport
     from pydantic_ai.mcp import MCPToolset
 
-    async with MCPToolset(StdioTransport(command, args)) as toolset:
+    transport = StdioTransport(command, args)
+    async with MCPToolset(transport, init_timeout=SECONDS) as toolset:
         tools = await toolset.list_tools()
         answer = await toolset.direct_call_tool("add", ARGUMENTS)
     return [[tool.name, tool.description] for tool in tools], str(answer)
