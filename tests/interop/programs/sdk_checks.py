@@ -528,8 +528,8 @@ async def same_results() -> None:
 
 
 def clients_apart() -> None:
-    """Each client keeps its own capabilities, though Python takes 1, 1.0 and True for the same. A
-    provider of spans that the environment names is one."""
+    """Each request has capabilities of its own, which a handler may change, and Python takes 1, 1.0
+    and True for the same. A provider of spans that the environment names is one."""
     from wirespeed.adapters.mcp import envelopes, sdk
 
     def seen(value: object, known: bool) -> object:
@@ -537,7 +537,11 @@ def clients_apart() -> None:
         meta = MODERN | {"io.modelcontextprotocol/clientCapabilities": capabilities}
         context: Any = SimpleNamespace(envelope=json.dumps(meta).encode() if known else None)
         connection = envelopes.read(context, "ping", {"_meta": meta}).connection()
-        return connection.client_capabilities.experimental["own"]["value"]
+        found = connection.client_capabilities.experimental["own"].pop("value")
+        assert connection.client_capabilities.experimental["own"] == {}  # it is this request's
+        # as stock: one value for both
+        assert connection.client_params.capabilities is connection.client_capabilities
+        return found
 
     values = (1, True, 1.0, "1", 1)
     for known in (False, True, True):

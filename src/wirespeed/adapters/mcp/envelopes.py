@@ -6,6 +6,7 @@ typed once.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any
@@ -30,11 +31,11 @@ if TYPE_CHECKING:
 # What `Connection.from_envelope` gives a connection that has no way of its own to the client.
 NO_CHANNEL: Any = Connection.from_envelope(LATEST_MODERN_VERSION, None, None).outbound
 
-# Members of a connection that each one has for itself; and the others, which are shared.
+# Members of a connection: what it makes for itself; models, which are copied because a handler may
+# change them; and what is shared.
 OWN = frozenset({"initialized", "state", "exit_stack"})
-SHARED = frozenset(
-    {"outbound", "protocol_version", "session_id", "client_capabilities", "_client_params"}
-)
+MODELS = frozenset({"client_capabilities", "_client_params"})
+SHARED = frozenset({"outbound", "protocol_version", "session_id"})
 MAX_KNOWN = 64
 MAX_KEY = 4096  # bytes
 
@@ -44,11 +45,15 @@ _known: dict[bytes, Envelope] = {}
 class RequestConnection(Connection):  # type: ignore[misc]  # without the SDK
     """The connection of one request. What handlers seldom look at is made when they do."""
 
-    def __init__(self, members: Mapping[str, Any]) -> None:
-        self.__dict__.update(members)
+    def __init__(self, members: Mapping[str, Any], models: Mapping[str, Any]) -> None:
+        self.__dict__.update(members, _models=models)
 
     def __getattr__(self, name: str) -> Any:
         value: Any
+        if name in MODELS:
+            for member, model in copy.deepcopy(self.__dict__["_models"]).items():
+                self.__dict__.setdefault(member, model)
+            return self.__dict__[name]
         if name == "initialized":
             value = anyio.Event()
             value.set()
@@ -80,16 +85,18 @@ class Envelope:
         typed = Connection.from_envelope(
             route.protocol_version, route.client_info, route.client_capabilities
         )
-        members = {name: value for name, value in vars(typed).items() if name not in OWN}
+        members = vars(typed)
         # of another version of the SDK: each request gets all of its own
-        self._members = members if members.keys() == SHARED else None
+        self._is_known = members.keys() <= OWN | MODELS | SHARED
+        self._members = {name: members[name] for name in SHARED & members.keys()}
+        self._models = {name: members[name] for name in MODELS & members.keys()}
         # Whether the rules for `_meta` of a call are met; and what handlers see of it is its text's
         self.fits_calls = params is not None and _fits_calls(route.protocol_version, params)
         self.is_plain = params is not None and _is_plain(params)
 
     def connection(self, outbound: Any = NO_CHANNEL) -> Connection:
         """The connection of one request, as `Connection.from_envelope` makes it."""
-        if self._members is None:
+        if not self._is_known:
             route = self.route
             return Connection.from_envelope(
                 route.protocol_version,
@@ -97,7 +104,7 @@ class Envelope:
                 route.client_capabilities,
                 outbound=outbound,
             )
-        connection = RequestConnection(self._members)
+        connection = RequestConnection(self._members, self._models)
         connection.outbound = outbound
         return connection
 
