@@ -23,7 +23,7 @@ class SealedStorage:
 
     Args:
         under: The other storage.
-        key: The secret, at least 32 characters; or several, of which the first seals and all open.
+        keys: Secrets of at least 32 characters each: the first one seals, all of them open.
         owner: Whose logins these are, where one storage has those of several users.
 
     Raises ValueError for a key that is too short.
