@@ -477,7 +477,11 @@ cdef class Side(SessionConnection):
             to.count_logger_c(route, 1, 0)
         if to.session.inflight.routes is not None or to.outer is not None:
             route.about = self.about_c(to)
-        if to.lists is not None and to.has_list_c(route, m):
+        if (
+            to.lists is not None
+            and not poi_is(m, WS_METHOD, b'"tools/call"')
+            and to.has_list_c(route, m)
+        ):
             return 0
         if to.outer is not None and route.about:
             to.link.hand_over(0)
