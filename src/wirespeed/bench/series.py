@@ -130,7 +130,7 @@ def _percentiles(buckets: Iterable[tuple[int, int]], wanted: Sequence[float]) ->
     rest = iter(ordered)
     value = below = 0
     for percent in wanted:
-        rank = max(ceil(total * percent / 100), 1)
+        rank = max(int(total * percent / 100 + 0.5), 1)  # as hdrh
         while below < rank <= total:
             value, count = next(rest)
             below += count

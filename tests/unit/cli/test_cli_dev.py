@@ -113,7 +113,8 @@ def test_a_file_that_cannot_be_imported_yet(file: Path) -> None:
 def test_the_page_of_any_server(file: Path) -> None:
     with serving("--web", "--", *("wirespeed-no-such-program",), command="inspect") as running:
         running.line("wirespeed-no-such-program")
-        assert running.end() == 3
+        assert running.process.wait(60) == 3
+        running.end()
     with serving("--web", str(file), command="inspect") as running:
         browser = Browser(running.line(r"http://\S+")[0])
         assert ">first</a>" in browser.text()
