@@ -290,6 +290,25 @@ async def test_requests_that_waited_for_the_output_let_the_loop_go_on() -> None:
     assert endpoint.told == [1, 2]
 
 
+async def test_output_of_a_delivery_above_the_mark_that_leaves_at_once_is_drained() -> None:
+    class Talker(Recorder):
+        def on_data(self) -> None:
+            for message in self.session:
+                self.session.send_result(message, b'"%s"' % (b"x" * Limits().output_high))
+
+        def on_drained(self) -> None:
+            self.told.append("drained")
+
+    endpoint = Talker()
+    link = Noting(endpoint, [])
+    endpoint.session.receive_data(requests(1))
+    link.deliver()
+    link.check_drained()
+    assert endpoint.told == ["drained"]
+    link.check_drained()
+    assert endpoint.told == ["drained"]  # once
+
+
 async def test_a_loop_without_weak_references() -> None:
     class Bare:
         __slots__ = ("calls",)
