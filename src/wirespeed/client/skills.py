@@ -89,7 +89,7 @@ class _GotEntry(msgspec.Struct):
 
 
 class _Children(msgspec.Struct, rename="camel"):
-    resources: list[msgspec.Raw]
+    resources: list[ResourceInfo]
     next_cursor: str | None = None
     result_type: str = "complete"
 
@@ -275,8 +275,7 @@ class SkillRequests:
                 sender.rest(until),
                 meta=options.get("meta"),
             )
-            for text in page.resources:
-                child = msgspec.json.decode(text, type=ResourceInfo)
+            for child in page.resources:
                 if child.uri.startswith(uri + "/"):
                     found.setdefault(child.uri, child)
             cursor = page.next_cursor

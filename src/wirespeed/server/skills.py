@@ -45,8 +45,8 @@ from wirespeed.skills.model import (
     SKILLS_EXTENSION,
     SkillEntry,
     SkillResource,
-    check_entry,
     digest_of,
+    entry_of,
     excess,
     roots_above,
 )
@@ -267,15 +267,15 @@ class _Lazy(SkillSource):
         if entry is None:
             return None
         try:
-            check_entry(entry)
+            entry_of(_encode(entry))
             problem = excess(entry, self.limits.files, self.limits.size)
-        except ValueError as exc:
+        except (ValueError, TypeError, RecursionError) as exc:  # or it has no form in JSON
             problem = str(exc)
         if problem is None:
             return entry
         self._quiet.log(
-            logging.WARNING, "a skill of %r is left out: %.200s: %s", self.catalog, entry.uri,
-            problem,
+            logging.WARNING, "a skill of %r is left out: %.200s: %s", self.catalog,
+            getattr(entry, "uri", entry), problem,
         )  # fmt: skip
         return None
 

@@ -33,6 +33,7 @@ _HEX = re.compile(r"0x[0-9a-fA-F]+")
 _FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
 _NO_JSON = re.compile(r"(?:[-+]?\.(?:inf|Inf|INF)|\.nan|\.NaN|\.NAN)")
 _MAX_DIGITS = 20
+_MAX_REASON = 300  # characters
 
 
 class FrontmatterError(ValueError):
@@ -93,7 +94,12 @@ def _read(text: str) -> Any:
     except yaml.YAMLError as exc:
         mark = getattr(exc, "problem_mark", None) or getattr(exc, "context_mark", None)
         why = getattr(exc, "problem", None) or getattr(exc, "reason", None) or "not valid"
-        raise FrontmatterError(f"YAML: {why}", 2 if mark is None else mark.line + 2) from None
+        line = 2 if mark is None else mark.line + 2
+        raise FrontmatterError(f"YAML: {str(why)[:_MAX_REASON]}", line) from None
+    except FrontmatterError:
+        raise
+    except (ValueError, OverflowError):  # of an escape that stands for no character
+        raise FrontmatterError("YAML: not valid", 2) from None
 
 
 class _Open:
@@ -144,7 +150,7 @@ class _Reader:
         return self._found
 
     def _error(self, text: str) -> FrontmatterError:
-        return FrontmatterError(f"YAML: {text}", self._line)
+        return FrontmatterError(f"YAML: {text[:_MAX_REASON]}", self._line)
 
     def _weigh(self, weight: int) -> None:
         self._weight += weight
@@ -165,6 +171,10 @@ class _Reader:
 
     def _scalar(self, event: Any) -> None:
         self._weigh(16 + len(event.value))
+        try:
+            event.value.encode()
+        except UnicodeEncodeError:
+            raise self._error("half a surrogate pair is no character") from None
         value = self._resolved(event)
         # a key is the text that was written: JSON has no others
         self._done(value, event.anchor, 16 + len(event.value), event.value)
@@ -221,8 +231,9 @@ class _Reader:
             raise self._error(f"JSON has no {text}")
         for pattern, base in ((_INT, 10), (_OCTAL, 8), (_HEX, 16)):
             if pattern.fullmatch(text):
-                digits = text if base == 10 else text[2:]
-                number = int(digits, base) if len(digits.lstrip("+-0")) <= _MAX_DIGITS else 1 << 64
+                digits = (text if base == 10 else text[2:]).lstrip("+-").lstrip("0") or "0"
+                number = int(digits, base) if len(digits) <= _MAX_DIGITS else 1 << 64
+                number = -number if text[0] == "-" else number
                 if not -(1 << 63) <= number < 1 << 64:
                     raise self._error(f"the integer {text[:100]} has more than 64 bits")
                 return number

@@ -33,6 +33,7 @@ DYNAMIC = "dynamic"
 # What every host takes of one skill ("Limits").
 MAX_FILES = 512
 MAX_BYTES = 16 << 20
+MAX_SEGMENTS = 64  # of the URI of a file whose skill is looked for
 
 _NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 _MAX_NAME = 64
@@ -130,8 +131,11 @@ def is_below(key: Key, folder: Key) -> bool:
 
 
 def roots_above(uri: str) -> list[str]:
-    """The URIs of the skills that a file, or a folder, may belong to; the innermost comes first."""
+    """The URIs of the skills that a file, or a folder, may belong to; the innermost comes first.
+    None for a path of more than `MAX_SEGMENTS`."""
     scheme, slashes, path = uri.partition("://")
+    if path.count("/") >= MAX_SEGMENTS:
+        return []
     parts = path.split("/")
     if parts[-1] == SKILL_FILE:
         parts.pop()
@@ -205,7 +209,7 @@ def entry_of(data: Any) -> SkillEntry:
     """Decode an entry and check it. ValueError: the entry is invalid."""
     try:
         entry = _decode_entry(data)
-    except msgspec.DecodeError as exc:
+    except (msgspec.DecodeError, RecursionError) as exc:
         raise ValueError(str(exc)) from None
     check_entry(entry)
     return entry

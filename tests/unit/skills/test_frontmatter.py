@@ -34,6 +34,7 @@ def read(text: str) -> dict[str, Any]:
         ("012", 12),  # an octal number of YAML 1.1
         ("0o14", 12),
         ("0x1F", 31),
+        ("-" + "0" * 5000 + "17", -17),
         ("0b11", "0b11"),
         ("1_000", "1_000"),
         ("1:30", "1:30"),  # a number of YAML 1.1 to the base 60

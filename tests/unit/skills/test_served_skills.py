@@ -409,6 +409,43 @@ async def test_a_catalog_reads_a_file_when_it_is_asked_for(era: Any) -> None:
         assert refused.value.code == -32602
 
 
+async def test_a_catalog_is_not_asked_for_very_many_folders(era: Any) -> None:
+    """Of a long path each folder could be a skill."""
+    bucket = Bucket()
+    asked: list[str] = []
+    entry = bucket.entry
+
+    async def counted(uri: str) -> SkillEntry | None:
+        asked.append(uri)
+        return await entry(uri)
+
+    bucket.entry = counted  # type: ignore[method-assign]
+    server = Server("docs")
+    server.add_skills(bucket)
+    async with Client(server, era=era) as client:
+        with pytest.raises(RemoteError) as refused:
+            await client.read_resource("bucket://b/far/" + "a/" * 2000 + "a")
+        assert refused.value.resource_missing
+    assert len(asked) < 100
+
+
+async def test_an_entry_that_cannot_be_sent_costs_itself(
+    era: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    bucket = Bucket()
+    fields = {"name": "x", "description": "z"}
+    bucket.extra = [
+        SkillEntry("bucket://b/x/SKILL.md", {**fields, "more": object()}, "dynamic"),
+        SkillEntry("bucket://b/x/SKILL.md", {**fields, "more": "\ud800"}, "dynamic"),
+        SkillEntry("bucket://b/x/SKILL.md", None, "dynamic"),  # type: ignore[arg-type]
+    ]
+    server = Server("docs")
+    server.add_skills(bucket)
+    async with Client(server, era=era) as client:
+        assert [one.name for one in await client.list_skills()] == ["far"]
+    assert "is left out" in caplog.text
+
+
 async def test_a_catalog_that_lies(era: Any, caplog: pytest.LogCaptureFixture) -> None:
     bucket = Bucket()
     bucket.extra = [

@@ -110,6 +110,19 @@ def _bad_yaml(place: Path) -> None:
     (place / "SKILL.md").write_text("---\nname: bad\ndescription: [\n---\n")
 
 
+def _no_character(place: Path) -> None:
+    (place / "SKILL.md").write_text('---\nname: bad\ndescription: "\\UFFFFFFFF"\n---\n')
+
+
+def _half_a_pair(place: Path) -> None:
+    (place / "SKILL.md").write_text('---\nname: bad\ndescription: "a \\ud800"\n---\n')
+
+
+def _half_a_pair_in_a_key(place: Path) -> None:
+    text = '---\nname: bad\ndescription: x\n"\\ud800": 1\n---\n'
+    (place / "SKILL.md").write_text(text)
+
+
 def _folder_for_head(place: Path) -> None:
     (place / "SKILL.md").unlink()
     (place / "SKILL.md").mkdir()
@@ -132,6 +145,9 @@ def _backslash(place: Path) -> None:
         (_unreadable, "SKILL.md:1: the file does not begin"),
         (_other_name, "SKILL.md:1: the name 'another' is not that of the folder, 'bad'"),
         (_bad_yaml, "SKILL.md:"),
+        (_no_character, "SKILL.md:2: YAML: not valid"),
+        (_half_a_pair, "SKILL.md:3: YAML: half a surrogate pair is no character"),
+        (_half_a_pair_in_a_key, "SKILL.md:4: YAML: half a surrogate pair is no character"),
         (_folder_for_head, "SKILL.md: it is not a file"),
         (_backslash, "no file is named by"),
     ],

@@ -11,6 +11,7 @@ from typing import Any
 from urllib.parse import unquote
 
 import pytest
+from lab.rows import every
 
 from wirespeed import Client, Extension, Server, SyncClient
 from wirespeed.errors import InvalidResponse, RemoteError, SkillChanged, Unsupported
@@ -234,6 +235,40 @@ async def test_entries_that_are_not_valid_are_left_out(
     async with Client(liar.server, era=era) as client:
         with pytest.raises(InvalidResponse, match="another skill"):
             await client.get_skill("skill://x/refunds/SKILL.md")
+
+
+@every(
+    "line",
+    [
+        b'a: "\\UFFFFFFFF"',
+        b'a: "\\ud800"',
+        b"a: " + b"0" * 5000 + b"1",
+        b"a: !<" + b"%41" * 9000 + b"> x",
+    ],
+)
+async def test_a_head_that_breaks_the_reader(line: bytes, liar: Liar) -> None:
+    liar.files[URI] = HEAD.replace(b"metadata: {v: 1}", line)
+    liar.entry["resources"][0] |= {
+        "digest": digest_of(liar.files[URI]),
+        "size": len(liar.files[URI]),
+    }
+    async with Client(liar.server) as client:
+        with pytest.raises(SkillChanged) as refused:
+            await (await liar.skill(client)).read()
+    assert len(str(refused.value)) < 1000
+
+
+async def test_a_folder_that_is_listed_wrongly(liar: Liar) -> None:
+    async def children(params: dict[str, Any]) -> dict[str, Any]:
+        return {"resources": [{"uri": 1, "name": "x"}]}
+
+    other = Liar(directoryRead=True)
+    other.server.add_extension(
+        Extension("x/y", {}, requests={"resources/directory/read": children}, required=False)
+    )
+    async with Client(other.server, era="modern") as client:
+        with pytest.raises(InvalidResponse):
+            await client.list_skill_folder("skill://refunds")
 
 
 async def test_a_dynamic_skill(liar: Liar, tmp_path: Path) -> None:
