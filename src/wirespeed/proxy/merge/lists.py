@@ -12,7 +12,7 @@ from msgspec import Raw
 
 from wirespeed.merging import Kind, PrefixedNames, merge_entries
 from wirespeed.protocol.revisions import META_SERVER_INFO
-from wirespeed.proxy.merge.skill_uris import is_of_skills, renamed
+from wirespeed.proxy.merge.skill_uris import is_of_skills, renamed, server_in
 from wirespeed.proxy.own_requests import own_info
 from wirespeed.server.catalog import page_of
 
@@ -229,8 +229,11 @@ def _seen(
     for server, listing in found.items():
         for key, text in listing.entries:
             if kind.key != "name":
-                if kind.key == "uri" and server in with_skills and is_of_skills(key):
-                    key, text = renamed(server, key, text)
+                if kind.key == "uri" and is_of_skills(key):
+                    if server in with_skills:
+                        key, text = renamed(server, key, text)
+                    elif server_in(key) in with_skills:
+                        continue  # such a URI is read at the other server
                 yield server, key, text
                 continue
             shown = names[server].described(kind.name, key, text)

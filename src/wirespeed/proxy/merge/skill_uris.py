@@ -53,6 +53,11 @@ def shown_uri(server: str, uri: str) -> str:
     return f"{scheme}{slashes}{server}/{path}"
 
 
+def server_in(uri: str) -> str:
+    """The name that stands before the path of a URI: of a server, if it is one of skills."""
+    return uri.partition("://")[2].partition("/")[0]
+
+
 def renamed(server: str, uri: str, text: Raw) -> tuple[str, Raw]:
     """The URI and the text of a resource in a list, as clients know them."""
     shown = shown_uri(server, uri)
