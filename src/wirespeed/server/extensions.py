@@ -202,11 +202,11 @@ class Extension:
         revision = revision_of(settings)
         if revision in self.revisions:
             return True
-        word = "the first" if revision is None else revision
+        word = "the first" if revision is None else revision[:100]
         if word not in self._told and len(self._told) < 100:
             self._told.add(word)
             logger.warning(
-                "the extension %s is off: %s has its revision %.100s", self.name, whose, word
+                "the extension %s is off: %s has its revision %s", self.name, whose, word
             )
         return False
 
