@@ -257,12 +257,24 @@ def _union(names: list[str]) -> str:
 
 def _referred(reference: str, root: dict[str, Any], depth: int) -> str:
     name = reference.rpartition("/")[2]
-    for key in ("$defs", "definitions"):
-        definitions = root.get(key)
-        if isinstance(definitions, dict) and name in definitions:
-            kind = type_name(definitions[name], root, depth + 1)
-            return name if kind == "object" else kind
-    return name or "any"
+    found = definition_of({"$ref": reference}, root)
+    if found is None:
+        return name or "any"
+    kind = type_name(found, root, depth + 1)
+    return name if kind == "object" else kind
+
+
+def definition_of(schema: Any, root: Any) -> Any:
+    """Return the definition whose name the reference of a schema ends with; None if there is
+    none."""
+    reference = schema.get("$ref") if isinstance(schema, dict) else None
+    if isinstance(reference, str) and isinstance(root, dict):
+        name = reference.rpartition("/")[2]
+        for key in ("$defs", "definitions"):
+            definitions = root.get(key)
+            if isinstance(definitions, dict) and name in definitions:
+                return definitions[name]
+    return None
 
 
 # -- content --------------------------------------------------------------------------------------

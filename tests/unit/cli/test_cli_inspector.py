@@ -18,6 +18,7 @@ from lab.http import Peer, Response, serving
 from lab.rows import every
 
 from wirespeed import Client, Context, Server
+from wirespeed.cli.features.lists import Features
 from wirespeed.cli.inspector import access as page_access
 from wirespeed.cli.inspector.access import COOKIE, PageAccess
 from wirespeed.cli.inspector.activity import MAX_USES, WITH_BYTES
@@ -34,7 +35,7 @@ from wirespeed.cli.inspector.schema_form import (
 from wirespeed.cli.inspector.service import InspectorService
 from wirespeed.cli.inspector.wire_log import MAX_MESSAGES, WireLog
 from wirespeed.errors import ConnectionLost, TransportError
-from wirespeed.types import Image
+from wirespeed.types import Image, ResourceLink, Text, ToolInfo
 
 HOSTILE = "<script>alert(1)</script>"
 
@@ -366,6 +367,62 @@ async def test_what_is_kept_is_bounded() -> None:
         assert {row.name: row.n for row in person.service.activity.timings()} == {"say": MAX_USES}
 
 
+async def test_what_is_kept_of_one_result_is_bounded() -> None:
+    server = Server("large")
+
+    @server.tool
+    async def texts() -> list[Text]:
+        return [Text("x" * 100_000)] * 40
+
+    @server.tool
+    async def links() -> list[ResourceLink]:
+        return [ResourceLink(uri="x:" + "y" * 100_000, name="z" * 100_000)] * 10
+
+    async with visiting(server) as person:
+        for name in ("texts", "links"):
+            use = await person.uses("tool", name)
+            size = sum(len(part.text) + len(part.title) + len(part.uri) for part in use.parts)
+            assert size < 500_000, name
+
+
+async def test_a_form_of_a_tangled_schema_is_not_taken() -> None:
+    several = [{"$ref": "#/properties/a"}] * 10
+    schema = {"type": "object", "properties": {"a": {"anyOf": several}}}
+    tool = ToolInfo("knot", schema)  # type: ignore[arg-type]
+    async with visiting() as person:
+        person.service.server.features = Features(tools=[tool])
+        answer = await person.post("use", {"kind": "tool", "name": "knot", "a.a": "1"})
+        assert (answer.status, "JSON" in answer.json["error"]) == (422, True)
+
+
+async def test_what_starts_ends_with_the_page() -> None:
+    """A server that is still starting is closed before the page has ended."""
+    first, closed = shop(), []
+
+    class Slow(Client):
+        async def open(self) -> Any:
+            await asyncio.sleep(3600)
+
+        async def close(self) -> None:
+            await asyncio.sleep(0.05)
+            closed.append(self)
+
+    def make(service: InspectorService) -> Client:
+        return Slow(first) if service.server.starts else Client(first)
+
+    async with visiting(make=make) as person:
+        server = person.service.server
+        one = asyncio.ensure_future(server.start())
+        other = asyncio.ensure_future(server.start())  # it waits for its turn
+        await asyncio.sleep(0.01)
+        answer = await person.post("restart", {})
+        assert "starting" in answer.json["error"]
+        assert server.starting
+    assert len(closed) == 1
+    assert one.done()
+    assert other.done()
+
+
 # -- questions ------------------------------------------------------------------------------------
 
 
@@ -679,6 +736,12 @@ def test_a_tangled_schema_is_not_described() -> None:
     several = [{"$ref": "#/properties/a"}] * 10
     schema = {"properties": {"a": {"anyOf": several, "items": {"$ref": "#"}}}}
     assert is_tangled(schema)
+    several = [{"$ref": "x/a"}] * 10  # which is described as the definition of that name
+    named = {"$defs": {"a": {"anyOf": several}}, "properties": {"a": {"$ref": "#/x/a"}}, "x": {}}
+    assert is_tangled({**named, "x": {"a": {"type": "string"}}})
+    assert is_tangled({**named, "properties": {"a": {"$ref": "a"}}})
+    chain = {str(n): {"items": {"$ref": f"#/$defs/{n + 1}"}} for n in range(30)}
+    assert not is_tangled({"$defs": chain, "properties": {"a": {"$ref": "#/$defs/0"}}})
     assert not is_tangled(SCHEMA)
     assert not is_tangled(None)
     assert not is_tangled({"properties": {"a": {"$ref": "#"}}})

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 MAX_USES = 30  # that are kept
 MAX_RUNNING = 20  # at once
 MAX_TEXT = 50_000  # characters of a text that are shown
+MAX_TITLE = 4_000  # characters of the title of a part, and of a URI that can be read from the page
+MAX_TEXTS = 200_000  # characters of all parts of a result that are shown
 MAX_PARTS = 50  # of a result that are shown
 MAX_BYTES = 4 << 20  # of the images and sounds of a result that are kept
 WITH_BYTES = 5  # of the last uses: the others keep texts alone
@@ -163,7 +165,7 @@ class Activity:
             use.state = "cancelled"
             raise
         except Exception as exc:  # whatever it is, the person sees it
-            use.state, use.error = "error", _reason(exc)
+            use.state, use.error = "error", _cut(_reason(exc), MAX_TEXT)
         finally:
             use.seconds = use.seconds or time.perf_counter() - began
             use.progress = None if use.state == "done" else use.progress
@@ -286,9 +288,13 @@ def _media(data: bytes, media_type: str, name: str) -> ShownPart:
 def _bounded(parts: Iterable[ShownPart]) -> list[ShownPart]:
     """Return so many parts, and so many bytes, as are kept."""
     kept: list[ShownPart] = []
-    left = MAX_BYTES
+    left, left_texts = MAX_BYTES, MAX_TEXTS
     for number, part in enumerate(parts):
-        if number == MAX_PARTS:
+        part = part._replace(title=_cut(part.title, MAX_TITLE))
+        if len(part.uri) > MAX_TITLE:  # too long to be asked for
+            part = part._replace(kind="text", uri="")
+        left_texts -= len(part.text)
+        if number == MAX_PARTS or left_texts < 0:
             kept.append(ShownPart("text", "", "(further parts are not shown)"))
             break
         if part.data is not None and len(part.data) > left:

@@ -95,6 +95,7 @@ class InspectedServer:
         self._calls: Counter[Client] = Counter()
         self._watch: asyncio.Task[None] | None = None
         self._leaving: set[asyncio.Task[None]] = set()
+        self._starters: set[asyncio.Task[Any]] = set()
 
     @property
     def running(self) -> bool:
@@ -105,14 +106,20 @@ class InspectedServer:
 
     async def start(self) -> bool:
         """Start a server, in place of the earlier one. False: it cannot be started."""
-        async with self._one_at_a_time:
-            self.starting = True
-            self._changed()
-            try:
-                return await self._start()
-            finally:
-                self.starting = False
+        task = asyncio.current_task()
+        assert task is not None
+        self._starters.add(task)
+        try:
+            async with self._one_at_a_time:
+                self.starting = True
                 self._changed()
+                try:
+                    return await self._start()
+                finally:
+                    self.starting = False
+                    self._changed()
+        finally:
+            self._starters.discard(task)
 
     async def _start(self) -> bool:
         client: Client | None = None
@@ -195,14 +202,16 @@ class InspectedServer:
         self._changed()
 
     async def close(self) -> None:
-        """End the server."""
-        tasks = [*self._leaving, *([] if self._watch is None else [self._watch])]
+        """End the server, and what starts another one."""
+        tasks = {*self._leaving, *self._starters, *([] if self._watch is None else [self._watch])}
+        tasks.discard(asyncio.current_task())  # type: ignore[arg-type]
         for task in tasks:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
         while self._open:
-            await self._open.pop().close()
+            with contextlib.suppress(WirespeedError):  # the others end, too
+                await self._open.pop().close()
 
     # -- its use ---------------------------------------------------------------------------------
 

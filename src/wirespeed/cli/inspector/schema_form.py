@@ -90,14 +90,18 @@ def is_tangled(schema: Any) -> bool:
     left = MAX_PARTS
     waiting = [(schema, 0)]
     while waiting:
-        part, depth = waiting.pop()
-        part = resolved(part, schema)
+        given, depth = waiting.pop()
+        part = resolved(given, schema)
         left -= 1
         if left < 0:
             return True
-        if not isinstance(part, Mapping) or depth > _MAX_DEPTH:
+        if depth > _MAX_DEPTH:
             continue
-        inner = [part.get("items"), part.get("additionalProperties")]
+        named = show.definition_of(given, schema)  # it may be another part than the path leads to
+        inner = [] if resolved(named, schema) is part else [named]
+        if not isinstance(part, Mapping):
+            part = {}
+        inner += [part.get("items"), part.get("additionalProperties")]
         for key in ("anyOf", "oneOf"):
             options = part.get(key)
             inner += options if isinstance(options, list) else []

@@ -22,6 +22,7 @@ from wirespeed.cli.inspector.schema_form import (
     PREFIX,
     FormError,
     Sent,
+    is_tangled,
     json_arguments,
     prompt_fields,
     strings,
@@ -238,7 +239,7 @@ class InspectorService:
 
     def _restart(self, sent: Sent) -> str:
         """Start the server again. The page shows what becomes of it."""
-        if self.server.starting:
+        if self.server.starting or (self._restarting and not self._restarting.done()):
             raise FormError("the server is starting")
         self._restarting = asyncio.ensure_future(self.server.start())
         return ""
@@ -281,6 +282,8 @@ def _request(
             raise FormError(f"the server has no tool {name}")
         if "json" in sent:
             arguments = json_arguments(_one(sent, "json"))
+        elif is_tangled(tool.input_schema):
+            raise FormError("the schema is too large for a form: write the arguments as JSON")
         else:
             arguments = tool_arguments(tool.input_schema, sent)
         return arguments, lambda client, on_progress: client.call_tool(
