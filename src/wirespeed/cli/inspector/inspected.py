@@ -204,7 +204,7 @@ class InspectedServer:
     async def close(self) -> None:
         """End the server, and what starts another one."""
         tasks = {*self._leaving, *self._starters, *([] if self._watch is None else [self._watch])}
-        tasks.discard(asyncio.current_task())  # type: ignore[arg-type]
+        tasks.discard(asyncio.current_task())
         for task in tasks:
             task.cancel()
         if tasks:
