@@ -92,7 +92,7 @@ from wirespeed.server.prompts import PromptResult as PromptResult
 from wirespeed.server.resources.contents import ResourceResult as ResourceResult
 from wirespeed.server.resources.resource import Resource as Resource
 from wirespeed.server.resources.resource import ResourceTemplate as ResourceTemplate
-from wirespeed.server.skills import SkillSource as SkillSource
+from wirespeed.server.skills.sources import SkillSource as SkillSource
 from wirespeed.server.tools.results import RawResult as RawResult
 from wirespeed.server.tools.results import ToolResult as ToolResult
 from wirespeed.server.tools.tool import Tool as Tool

@@ -53,7 +53,7 @@ NO_LIMITS = {
     "peer.http.http_session.MAX_DIGITS",  # of an event's number
     "server.resources.folder.MAX_FILE",  # Server.add_folder(max_size)
     "server.requests.operation.MAX_COMPARED",  # names that a suggestion is looked for in
-    "server.skills.MAX_PAGES",  # further ones are encoded at each request
+    "server.skills.service.MAX_PAGES",  # further ones are encoded at each request
     "server.subscriptions.MAX_ENCLOSING",  # URIs above one URI
     "tasks.store.MAX_TASKS",
     "tasks.store.MAX_TASKS_PER_OWNER",

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
         ResourceOptions,
         ResourceTemplate,
     )
-    from wirespeed.server.skills import SkillOptions, SkillSource
+    from wirespeed.server.skills.sources import SkillOptions, SkillSource
     from wirespeed.server.tools.catalog import RawToolOptions, ToolOptions
     from wirespeed.server.tools.signature import Extra
     from wirespeed.server.tools.tool import Tool

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from wirespeed.server.mounting import Mount
     from wirespeed.server.permissions import Filter
     from wirespeed.server.server import Lifespan, Server
-    from wirespeed.server.skills import SkillService
+    from wirespeed.server.skills.service import SkillService
     from wirespeed.server.tools.signature import Extra
     from wirespeed.transport.http.exchange import HttpTarget
     from wirespeed.transport.link import Link
@@ -305,7 +305,7 @@ class McpService(HttpService):
     def made_skills(self) -> SkillService:
         """The skills of the server, made now if they must be."""
         if self.skills is None:
-            from wirespeed.server.skills import SkillService
+            from wirespeed.server.skills.service import SkillService
 
             self.skills = SkillService(self)
         return self.skills

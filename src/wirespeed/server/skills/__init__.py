@@ -1,0 +1,1 @@
+"""Skills of a server: what `Server.add_skills` takes, served in both eras."""
