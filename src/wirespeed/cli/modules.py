@@ -58,7 +58,7 @@ def load(path: str) -> ModuleType:
 
 
 def _remedy(exc: BaseException) -> str:
-    """What to do about the error of an import, where Python does not say it; "" for most errors."""
+    """Return a remedy for the error of an import that Python does not name; "" for most errors."""
     if isinstance(exc, ModuleNotFoundError) and exc.name:
         return f"; install the package that has it for {sys.executable}"
     if isinstance(exc, NameError) and exc.name:

@@ -162,7 +162,7 @@ class RemoteSkill:
 
     @property
     def description(self) -> str:
-        """What it is for."""
+        """Its purpose, and when to use it."""
         return self.entry.description
 
     @property
@@ -172,7 +172,7 @@ class RemoteSkill:
 
     @property
     def excess(self) -> str | None:
-        """Which limit of the specification (512 files, 16 MiB) it exceeds; None if it keeps
+        """The limit of the specification (512 files, 16 MiB) that it exceeds; None if it keeps
         both."""
         return excess(self.entry)
 
@@ -221,7 +221,8 @@ class SkillRequests:
         self._told = False
 
     async def _settings(self) -> dict[str, Any]:
-        """What the server says of its skills. Unsupported: it has none that this client knows."""
+        """The settings of the skills of the server. Unsupported: it has none that this client
+        knows."""
         await self._features._sender.revision()
         declared = self._client.server_capabilities.get("extensions")
         settings = declared.get(SKILLS_EXTENSION) if isinstance(declared, dict) else None

@@ -69,7 +69,7 @@ def check_code(name: str, code: int, *, known: bool = False) -> None:
 
 def revision_of(settings: Mapping[str, Any]) -> str | None:
     """The revision that the settings of an extension name; None for the first one, which is not
-    named. A ``revision`` that is no text is shown as its JSON."""
+    named. A ``revision`` of another type than a string is returned as its JSON."""
     revision = settings.get("revision")
     if revision is None or isinstance(revision, str):
         return revision

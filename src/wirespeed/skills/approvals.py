@@ -54,7 +54,7 @@ class SkillApproval(msgspec.Struct, frozen=True):
         return msgspec.json.encode(self)
 
     def covers(self, server: str, entry: SkillEntry) -> bool:
-        """Whether this is the approval of a skill, and none of its files is another one now."""
+        """Whether this is the approval of a skill, and its files are still the same."""
         return (
             server == self.server
             and entry.uri == self.uri

@@ -73,7 +73,7 @@ class SkillEntry(msgspec.Struct, frozen=True):
 
     @property
     def description(self) -> str:
-        """What the skill is for."""
+        """The purpose of the skill, and when to use it."""
         return str(self.frontmatter.get("description", ""))
 
     @property
@@ -216,7 +216,7 @@ def entry_of(data: Any) -> SkillEntry:
 
 
 def excess(entry: SkillEntry, files: int = MAX_FILES, size: int = MAX_BYTES) -> str | None:
-    """Which limit the manifest of an entry exceeds, in words; None if it keeps both."""
+    """The limit that the manifest of an entry exceeds, in words; None if it keeps both."""
     if isinstance(entry.resources, str):
         return None
     if len(entry.resources) > files:

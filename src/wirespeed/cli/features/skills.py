@@ -38,7 +38,7 @@ async def _get(options: Options, uri: str, folder: str | None, as_json: bool) ->
             try:
                 await skill.to_directory(folder)
             except OSError as exc:
-                raise usage(f"--to {folder}: {exc.strerror}") from None
+                raise usage(f"--to {folder}: {exc.strerror or exc}") from None
             except ValueError as exc:
                 raise Unsupported(str(exc)) from None
             text = show.plural(len(skill.resources or ()), "file")
@@ -101,7 +101,7 @@ async def _listed(client: Client) -> list[Any]:
 
 
 async def _verdict(client: Client, given: Any) -> dict[str, Any]:
-    """What is wrong with a skill, or None, and what was read of it."""
+    """Return the fault of a skill, or None, and how much of it was read."""
     uri = given.get("uri") if isinstance(given, dict) else None
     verdict: dict[str, Any] = {"uri": str(uri), "files": 0, "bytes": 0, "problem": None}
     try:

@@ -1,6 +1,8 @@
-"""What the person has done on the page: calls of tools, reads of resources, prompts, each with its
-progress, its time and its result. The last ones are kept, and of their results what can be
-shown."""
+"""Activity of the person on the page: calls of tools, reads of resources, and prompts.
+
+Each use has its progress, time and result. The last ones are kept, with the parts of their results
+that are shown.
+"""
 
 from __future__ import annotations
 
@@ -127,7 +129,7 @@ class Activity:
 
     @property
     def n_running(self) -> int:
-        """How many run."""
+        """The number of those that run."""
         return sum(one.state == "running" for one in self.uses)
 
     def begin(
@@ -211,7 +213,7 @@ class Activity:
 
 
 def _reason(exc: Exception) -> str:
-    """Why there is no result, with the end of the server's stderr."""
+    """Return the reason for which there is no result, with the end of the server's stderr."""
     if isinstance(exc, HandlerFailed) and isinstance(exc.__cause__, Failure):
         exc = exc.__cause__
     if isinstance(exc, TypeError | ValueError) and not isinstance(exc, WirespeedError):

@@ -1,5 +1,5 @@
-"""The page of the inspector. Its template is ``page.jinja``: jinja2 fills it in, and escapes every
-text. Here are what it shows, and its policy."""
+"""The page of the inspector: its contents and its policy. Its template is ``page.jinja``: jinja2
+fills it in, and escapes every text."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ POLICY = (
 
 @dataclass(frozen=True)
 class Selection:
-    """What is chosen in the lists: one tool, resource, template or prompt, with its form.
+    """The thing that is chosen in the lists: a tool, resource, template or prompt, with its form.
 
     Attributes:
         kind: tool, resource, template or prompt.
@@ -134,7 +134,7 @@ def _facts(rows: Any) -> list[Row]:
 
 @dataclass(frozen=True)
 class PageView:
-    """What the page shows.
+    """The contents of the page.
 
     Attributes:
         name: The target, as the person named it.
@@ -154,7 +154,7 @@ class PageView:
 
     @property
     def facts(self) -> str:
-        """What the server says of itself, and how it was reached."""
+        """The name and the version of the server, and the revision of the protocol."""
         client = self.server.client
         if client is None:
             return ""
@@ -169,7 +169,7 @@ class PageView:
 
     @property
     def capabilities(self) -> str:
-        """What the server declares, as JSON."""
+        """The capabilities of the server as JSON."""
         client = self.server.client
         found = {} if client is None else client.server_capabilities
         return json.dumps(found, ensure_ascii=False, indent=2)

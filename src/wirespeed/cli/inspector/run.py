@@ -6,24 +6,30 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import re
 import socket
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, cast
+
+import msgspec
 
 from wirespeed.cli.failures import Exit, cannot_start, complain, printable, usage
 from wirespeed.cli.inspector.access import PageAccess
 from wirespeed.cli.inspector.service import InspectorService
 from wirespeed.cli.session import Options, client_of, pass_through, run, show_log, show_warnings
 from wirespeed.client.targets import python_file
+from wirespeed.transport.address import is_loopback, parse
 from wirespeed.transport.signals import FileWatch
 
 if TYPE_CHECKING:
     from wirespeed import Client, Stdio
-    from wirespeed.cli.inspector.other_clients import OtherClients
+    from wirespeed.proxy import ProxyConfig
+    from wirespeed.transport.net.serve import Place
 
 MAX_WATCHED = 500  # files
 _MAX_LOOKED_AT = 5000  # names of files and folders
 _MAX_DEPTH = 6
+_VARIABLE = "WIRESPEED_DEV_START"  # another value makes another configuration
 _SKIPPED = {"node_modules", "site-packages", "venv", "env", "build", "dist"}
 
 
@@ -47,8 +53,6 @@ def dev(options: Options, port: int, watched: Sequence[str], urls: Sequence[str]
     name = os.path.basename(options.word)
     others: OtherClients | None = None
     if urls:
-        from wirespeed.cli.inspector.other_clients import OtherClients
-
         target = cast("Stdio", options.target(pass_through).endpoint)
         others = OtherClients(urls, target, name)
     return run(_serve(options, name, port, lambda: sources(roots), others))
@@ -140,6 +144,75 @@ async def _serve(
     finally:
         await service.release(None)
     return Exit.OK
+
+
+# -- other clients ---------------------------------------------------------------------------------
+
+
+class OtherClients:
+    """The listeners for other clients than the page: ``wirespeed dev --on URL``. The proxy stands
+    before their server processes, and replaces these when the file was saved.
+
+    Args:
+        urls: Where they listen, on this machine.
+        target: The command of the server.
+        name: Its name in the log.
+
+    Failure (2): a URL is wrong, or other machines could reach it.
+    """
+
+    def __init__(self, urls: Sequence[str], target: Stdio, name: str) -> None:
+        from wirespeed.proxy import Proxy
+
+        for url in urls:
+            try:
+                address = parse(url)
+            except ValueError as exc:
+                raise usage(f"--on: {exc}") from None
+            if address.secure or not (address.file or is_loopback(address.host)):
+                raise usage(
+                    "--on of wirespeed dev is for this machine, without encryption; for others: "
+                    "wirespeed serve --on"
+                )
+        self._urls = tuple(urls)
+        self._target = target
+        self._starts = 0
+        self._name = re.sub(r"[^A-Za-z0-9-]+", "-", name).strip("-")[:64] or "server"
+        try:
+            self.proxy = Proxy(self._config())
+        except ValueError as exc:
+            raise usage(f"--on: {exc}") from None
+
+    def _config(self) -> ProxyConfig:
+        from wirespeed.proxy import BackendConfig, ProxyConfig
+
+        env = {_VARIABLE: str(self._starts)}
+        target = msgspec.structs.replace(self._target, env=env)
+        return ProxyConfig(
+            backends=(BackendConfig(target=target, name=self._name),), listen=self._urls
+        )
+
+    def places(self) -> list[Place]:
+        """Return what is served where. Failure (2): a URL is wrong."""
+
+        def announce(urls: tuple[str, ...]) -> None:
+            complain(f"other clients: {urls[0]}", level="note")
+
+        fields = self.proxy.listen_fields
+        try:
+            found: list[Any] = [(*self.proxy.routes(url), announce, fields) for url in self._urls]
+        except ValueError as exc:
+            raise usage(f"--on: {exc}") from None
+        self.proxy.listening.expect(self._urls)
+        return found
+
+    async def restart(self) -> None:
+        """Start other processes; these take the place of the earlier ones when they are ready."""
+        self._starts += 1
+        await self.proxy.reload(self._config())
+
+
+# -- ports and files -------------------------------------------------------------------------------
 
 
 def free_port() -> int:
