@@ -1,4 +1,4 @@
-"""The adapter of the official SDK, in the environment of the SDK: the checks of three programs."""
+"""The adapter of the official SDK, in the environment of the SDK: the checks of its programs."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ import wirespeed
 SECONDS = 120.0
 SUITE_SECONDS = 280.0
 CHECKS = {
+    "sdk_call_checks": ["clients_apart", "same_checks", "same_results", "replaced_parts"],
     "sdk_checks": [
-        *("seams", "clients", "clients_apart", "targets", "over_http", "transcripts"),
-        *("same_checks", "same_results", "no_asyncio"),
+        *("seams", "clients", "targets", "over_http", "transcripts", "no_asyncio"),
     ],
     "sdk_http_checks": [
         *("event_stores", "token_verifiers", "mounted", "lifespans", "workers", "proxied"),

@@ -73,7 +73,7 @@ class RequestConnection(Connection):  # type: ignore[misc]  # without the SDK
 
 
 class Envelope:
-    """What requests with the same envelope have in common.
+    """The common part of requests with the same envelope.
 
     Args:
         route: What the SDK has found in the envelope.

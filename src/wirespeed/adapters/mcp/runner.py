@@ -102,9 +102,9 @@ class Runner(stock.ServerRunner[Any]):  # type: ignore[misc]  # without the SDK
         """The result of a request on the wire. Middleware may have changed what was given."""
         method, params = ctx.method, ctx.params
         fits = False
-        if method == tool_calls.CALL:
+        if method == tool_calls.CALL and params is given:
             envelope = self.envelope
-            meta_fits = envelope is not None and envelope.fits_calls and params is given
+            meta_fits = envelope is not None and envelope.fits_calls
             fits = tool_calls.fits(version, params, meta_fits)
         if not fits and method in methods.SPEC_CLIENT_METHODS:
             try:
@@ -120,9 +120,9 @@ class Runner(stock.ServerRunner[Any]):  # type: ignore[misc]  # without the SDK
             raise MCPError(INVALID_PARAMS, "Invalid request parameters", "")
         tool = None
         if fits and tool_calls.is_same(version):
-            tool = tool_calls.plain_tool(entry.handler, params["name"])
+            tool = tool_calls.plain_tool(entry, params["name"])
         if tool is not None:
-            result = await tool_calls.call(tool, params.get("arguments") or {})
+            result = await tool_calls.call(tool, params["name"], params.get("arguments") or {})
         else:
             typed = entry.params_type.model_validate(
                 {} if params is None else params, by_name=False

@@ -18,6 +18,7 @@ import logging
 from functools import cache
 from types import MethodType
 from typing import Any, get_args
+from weakref import WeakKeyDictionary
 
 import mcp.server.runner as stock_runner
 from mcp.server.mcpserver import MCPServer
@@ -30,7 +31,7 @@ from mcp.server.mcpserver.exceptions import (
 from mcp.server.mcpserver.tools import Tool, ToolManager
 from mcp.server.mcpserver.utilities.func_metadata import ArgModelBase, FuncMetadata
 from mcp.shared.exceptions import MCPError
-from mcp_types import CallToolResult, TextContent, methods
+from mcp_types import CallToolRequestParams, CallToolResult, TextContent, methods
 from mcp_types.version import KNOWN_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSIONS
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import to_json
@@ -244,22 +245,34 @@ _handle = getattr(MCPServer, "_handle_call_tool", None)
 # What instrumentation may put something around.
 _call_tool, _manager_call_tool = MCPServer.call_tool, ToolManager.call_tool
 _run, _validate = Tool.run, FuncMetadata.validate_arguments
+_parse, _convert = FuncMetadata.pre_parse_json, FuncMetadata.convert_result
+_FIELDS = frozenset(FuncMetadata.model_fields)
 
 
-def plain_tool(handler: Any, name: str) -> Tool | None:
+def plain_tool(entry: Any, name: str) -> Tool | None:
     """The tool that a handler of an `MCPServer` calls, if it takes no context and nobody has put
     anything in the place of what calls it; else None."""
-    if not _known or type(handler) is not MethodType or handler.__func__ is not _handle:
+    handler = entry.handler
+    if (
+        not _known
+        or type(handler) is not MethodType
+        or handler.__func__ is not _handle
+        or entry.params_type is not CallToolRequestParams
+    ):
         return None
     server: Any = handler.__self__
     method, manager = server.call_tool, server._tool_manager
     if (
         type(method) is not MethodType
         or method.__func__ is not _call_tool
+        or method.__self__ is not server
         or type(manager) is not ToolManager
+        or "call_tool" in vars(manager)
         or ToolManager.call_tool is not _manager_call_tool
         or Tool.run is not _run
         or FuncMetadata.validate_arguments is not _validate
+        or FuncMetadata.pre_parse_json is not _parse
+        or FuncMetadata.convert_result is not _convert
     ):
         return None
     tool = manager.get_tool(name)
@@ -268,6 +281,8 @@ def plain_tool(handler: Any, name: str) -> Tool | None:
         or tool.context_kwarg is not None
         or tool.resolved_params
         or type(tool.fn_metadata) is not FuncMetadata
+        or "run" in vars(tool)
+        or not vars(tool.fn_metadata).keys() <= _FIELDS
     ):
         return None
     return tool
@@ -281,7 +296,6 @@ class Arguments:
     """
 
     def __init__(self, model: type[ArgModelBase]) -> None:
-        self.model = model
         fields = model.model_fields
         self._outputs = [(name, field.alias or name) for name, field in fields.items()]
         # A string for any other argument may be JSON, which the SDK parses before.
@@ -301,25 +315,23 @@ class Arguments:
         ):
             found: dict[str, Any] = metadata.validate_arguments(given)
             return found
-        fields = vars(self.model.model_validate(given.copy()))
+        fields = vars(metadata.arg_model.model_validate(given.copy()))
         return {output: fields[name] for name, output in self._outputs}
 
 
-MAX_TOOLS = 4096
-_arguments: dict[int, Arguments] = {}  # by the identity of the model
+# A tool that is removed takes its model along.
+_arguments: WeakKeyDictionary[type[ArgModelBase], Arguments] = WeakKeyDictionary()
 
 
 def arguments_of(model: type[ArgModelBase]) -> Arguments:
-    """How to validate the arguments of a tool. To look at its fields takes 2 µs, in each call."""
-    known = _arguments.get(id(model))
-    if known is None or known.model is not model:
-        if len(_arguments) >= MAX_TOOLS:
-            _arguments.clear()
-        known = _arguments[id(model)] = Arguments(model)
+    """Return the rules for the arguments of a tool. To look at its fields takes 2 µs, in each call."""
+    known = _arguments.get(model)
+    if known is None:
+        known = _arguments[model] = Arguments(model)
     return known
 
 
-async def call(tool: Tool, given: dict[str, Any]) -> Any:
+async def call(tool: Tool, name: str, given: dict[str, Any]) -> Any:
     """Call a tool without a context, as `MCPServer._handle_call_tool` does with one. A string that
     is the whole result is returned as it is."""
     try:
@@ -332,11 +344,11 @@ async def call(tool: Tool, given: dict[str, Any]) -> Any:
                 # the rejected values are the caller's
                 errors = exc.__cause__.errors()
                 names = sorted({".".join(str(part) for part in error["loc"]) for error in errors})
-                logger.info("Tool %r rejected arguments: %r", tool.name, names)
+                logger.info("Tool %r rejected arguments: %r", name, names)
             else:
-                logger.info("Tool %r failed: %r", tool.name, str(exc))
+                logger.info("Tool %r failed: %r", name, str(exc))
         else:
-            logger.exception("Tool %r raised an unexpected exception", tool.name)
+            logger.exception("Tool %r raised an unexpected exception", name)
         return CallToolResult(content=[TextContent(type="text", text=str(exc))], is_error=True)
 
 
