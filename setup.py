@@ -10,7 +10,10 @@ WIRESPEED_ONLY       comma-separated module names to build, for daily work
 WIRESPEED_COMPILED   folder of what earlier installs compiled, by default build/compiled
 """
 
+import contextlib
+import fcntl
 import hashlib
+import json
 import os
 import shlex
 import shutil
@@ -55,7 +58,12 @@ BUILD = f"build/{MODE}" if IN_PLACE else f"build/install-{MODE}"
 TRANSLATED = f"build/cython-{MODE}" if IN_PLACE else f"{BUILD}/cython"
 COMPILED = Path(os.environ.get("WIRESPEED_COMPILED") or "build/compiled").resolve()
 KEPT = 8  # sets of compiled modules
-COMPILER_VARIABLES = ("CPATH", "C_INCLUDE_PATH", "LIBRARY_PATH", "COMPILER_PATH", "SDKROOT")
+CONFIG_HEADER = Path(sysconfig.get_config_h_filename())
+SUMS = "sums.json"  # the digest of each kept module
+COMPILER_VARIABLES = (
+    *("CPATH", "C_INCLUDE_PATH", "LIBRARY_PATH", "COMPILER_PATH", "SDKROOT"),
+    *("GCC_EXEC_PREFIX", "LD_RUN_PATH", "ARCHFLAGS", "MACOSX_DEPLOYMENT_TARGET"),
+)
 
 DIRECTIVES = {
     "language_level": 3,
@@ -144,7 +152,8 @@ class build_ext(_build_ext):
             super().build_extensions()
             return
         kept = COMPILED / self.digest()
-        if MODE == "trace" or not kept.is_dir():  # coverage needs the C files
+        # coverage needs the C files
+        if MODE == "trace" or not self.take(kept):
             self.force = self.compiler.force = True
             self.translate()
             super().build_extensions()
@@ -152,12 +161,24 @@ class build_ext(_build_ext):
             if MODE == "release":  # a debugger shows the C of the others
                 shutil.rmtree(self.build_temp, ignore_errors=True)
                 shutil.rmtree(TRANSLATED, ignore_errors=True)
-            return
-        os.utime(kept)
-        for ext in self.extensions:
-            target = Path(self.get_ext_fullpath(ext.name))
+
+    def take(self, kept: Path) -> bool:
+        """Take what an earlier install has kept, if all of it is there as it was."""
+        try:
+            sums = json.loads((kept / SUMS).read_text())
+            data = {ext.name: (kept / f"{ext.name}.so").read_bytes() for ext in self.extensions}
+        except (OSError, ValueError):
+            return False
+        if sums != {name: hashlib.sha256(module).hexdigest() for name, module in data.items()}:
+            return False
+        for name, module in data.items():
+            target = Path(self.get_ext_fullpath(name))
             target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(kept / f"{ext.name}.so", target)
+            target.write_bytes(module)
+            target.chmod(0o755)
+        with contextlib.suppress(OSError):  # it is another user's, or just went
+            os.utime(kept)
+        return True
 
     def translate(self) -> None:
         """Make C of the .pyx files."""
@@ -181,6 +202,8 @@ class build_ext(_build_ext):
         sources += (ROOT / "wirespeed").rglob("*.pyx")
         sources += (ROOT / "wirespeed").rglob("*.pxd")
         facts = [sys.version, sysconfig.get_platform(), sysconfig.get_config_var("EXT_SUFFIX")]
+        headers = (Path(sysconfig.get_path("include"), "patchlevel.h"), CONFIG_HEADER)
+        facts += [path.read_bytes() for path in headers if path.exists()]
         facts += [version("Cython"), version("setuptools"), compiler_version(), MODE]
         facts += [self.compiler.compiler_so, self.compiler.linker_so]
         facts += [os.environ.get(name) for name in COMPILER_VARIABLES]
@@ -193,18 +216,27 @@ class build_ext(_build_ext):
 
     def keep(self, kept: Path) -> None:
         """Keep what was compiled for later installs, and drop what was not used for longest."""
+        if "=native" in str(self.compiler.compiler_so):
+            return  # for this processor alone
+        folder: Path | None = None
         try:
             COMPILED.mkdir(parents=True, exist_ok=True)
             folder = Path(tempfile.mkdtemp(dir=COMPILED))
-        except OSError:  # the checkout cannot be written to
-            return
-        for ext in self.extensions:
-            shutil.copy(self.get_ext_fullpath(ext.name), folder / f"{ext.name}.so")
-        try:
+            folder.chmod(0o755)
+            sums = {}
+            for ext in self.extensions:
+                module = Path(self.get_ext_fullpath(ext.name)).read_bytes()
+                (folder / f"{ext.name}.so").write_bytes(module)
+                sums[ext.name] = hashlib.sha256(module).hexdigest()
+            (folder / SUMS).write_text(json.dumps(sums))
+            shutil.rmtree(kept, ignore_errors=True)  # it was not as it should be
             folder.rename(kept)
-        except OSError:  # another build was first
-            shutil.rmtree(folder)
-        for old in sorted(COMPILED.iterdir(), key=os.path.getmtime)[:-KEPT]:
+            olds = sorted(COMPILED.iterdir(), key=os.path.getmtime)[:-KEPT]
+        except OSError:  # nothing can be written here, or another build was first
+            if folder is not None:
+                shutil.rmtree(folder, ignore_errors=True)
+            return
+        for old in olds:
             shutil.rmtree(old, ignore_errors=True)
 
     def copy_extensions_to_source(self) -> None:
@@ -272,11 +304,21 @@ def check_compiler() -> None:
     )
 
 
+def lock_build() -> None:
+    """Wait for another build of this folder: both write the same files. The end of the process
+    unlocks."""
+    with contextlib.suppress(OSError):  # where nothing can be written, or locked
+        Path(BUILD).mkdir(parents=True, exist_ok=True)
+        fcntl.flock(os.open(f"{BUILD}/lock", os.O_CREAT | os.O_RDWR, 0o666), fcntl.LOCK_EX)
+
+
 Options.warning_errors = True
 # From Python 3.14 on, the processes that compile .pyx files import this file.
 if __name__ == "__main__":
     if BUILDING:
         check_compiler()
+        if not IN_PLACE:
+            lock_build()
     setup(
         cmdclass={"build_ext": build_ext, "build_py": build_py},
         ext_modules=extensions(),
