@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import logging
 import weakref
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping
-from contextvars import ContextVar
+from collections.abc import AsyncGenerator, Awaitable, Coroutine, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, Never, Self, TypeVar, Unpack
 
 from wirespeed._exports import set_public_home
@@ -29,18 +28,19 @@ from wirespeed.client.results.features import (
     ResourceTemplateInfo,
     ToolInfo,
 )
-from wirespeed.config.document import loads
+from wirespeed.config.document import enabled_servers
 from wirespeed.config.merged_lists import (
+    CHANGES,
     PROMPTS,
     RESOURCES,
     TEMPLATES,
     TOOLS,
+    ListCallbacks,
     MergedLists,
     first_line,
     together,
 )
 from wirespeed.config.servers import ServerConfig
-from wirespeed.config.shapes import PLACES
 from wirespeed.errors import (
     ConfigError,
     ConnectionClosed,
@@ -73,13 +73,6 @@ _LISTING = {
     RESOURCES: "list_resources",
     TEMPLATES: "list_resource_templates",
 }
-_CHANGES = {
-    "on_tools_changed": TOOLS,
-    "on_prompts_changed": PROMPTS,
-    "on_resources_changed": RESOURCES,
-}
-# The calls of callbacks inside of which a task runs.
-_calls: ContextVar[tuple[object, ...]] = ContextVar("calls", default=())
 # Options of a client that are those of one target.
 _OF_ONE = ("headers", "token", "auth", "user")
 
@@ -132,15 +125,14 @@ class ClientGroup(Client):
         self.failures: dict[str, Exception] = {}
         self._at_once = at_once
         self._is_open = False
-        self._callbacks = {
+        callbacks = {
             kind: options.pop(name)
-            for name, kind in _CHANGES.items()
+            for name, kind in CHANGES.items()
             if options.get(name) is not None
         }
-        self._telling = {kind: asyncio.Lock() for kind in _CHANGES.values()}
-        self._calls: dict[Kind, object] = {}  # of callbacks, while they run
         self._asked: weakref.WeakKeyDictionary[InputNeeded, Client] = weakref.WeakKeyDictionary()
-        found = _servers(servers)
+        stderr = options.pop("stderr", "inherit")
+        found = enabled_servers(servers)
         if not found:
             raise ValueError("there is no server")
         given = dict(prefixes or {})
@@ -149,15 +141,20 @@ class ClientGroup(Client):
         alone = len(found) == 1
         prefixes_of = {name: given.get(name, "" if alone else prefix_of(name)) for name in found}
         self._lists = MergedLists(prefixes_of, self._ask)
+        self._callbacks = ListCallbacks(callbacks, self._lists, lambda: dict(self._open()))
         self._servers = tuple(found)
         for name, server in found.items():
             heard = {
-                option: self._hearing(kind, name)
-                for option, kind in _CHANGES.items()
-                if kind in self._callbacks
+                option: partial(self._callbacks.changed, kind, name)
+                for option, kind in CHANGES.items()
+                if kind in callbacks
             }
             try:
-                self.clients[name] = _client(server, {**options, **heard})
+                self.clients[name] = (
+                    server.client(stderr=stderr, **options, **heard)
+                    if isinstance(server, ServerConfig)
+                    else Client(server, **options, **heard)
+                )
             except ConfigError as exc:
                 self._failed(name, exc)
 
@@ -229,11 +226,7 @@ class ClientGroup(Client):
         if name in self.failures and self._is_open:
             await client.open()
             self.failures.pop(name, None)
-            for kind in self._callbacks:
-                try:
-                    await self._changed(kind, name)
-                except Exception:
-                    logger.exception("the callback for changed %s failed", kind.name)
+            await self._callbacks.came_late(name)
         return client
 
     # -- what the servers are ----------------------------------------------------------------------
@@ -376,35 +369,6 @@ class ClientGroup(Client):
         """The only page."""
         found = await self._page(TEMPLATES, cursor, options)
         return ListResourceTemplatesResult(resource_templates=found)
-
-    # -- changes -----------------------------------------------------------------------------------
-
-    def _hearing(self, kind: Kind, name: str) -> Callable[[list[Any]], Awaitable[None]]:
-        async def heard(entries: list[Any]) -> None:
-            await self._changed(kind, name, entries)
-
-        return heard
-
-    async def _changed(self, kind: Kind, name: str, entries: list[Any] | None = None) -> None:
-        """Tell the callback of a list about a change at one server. None: the server came later."""
-        if self._calls.get(kind) in _calls.get():  # the callback has led here, and waits for this
-            await self._tell(kind, name, entries)
-            return
-        async with self._telling[kind]:
-            call = self._calls[kind] = object()
-            token = _calls.set((*_calls.get(), call))
-            try:
-                await self._tell(kind, name, entries)
-            finally:
-                _calls.reset(token)
-                del self._calls[kind]
-
-    async def _tell(self, kind: Kind, name: str, entries: list[Any] | None) -> None:
-        changed = {} if entries is None else {name: entries}
-        merged = await self._lists.complete(kind, dict(self._open()), changed)
-        told = self._callbacks[kind](merged)
-        if isinstance(told, Awaitable):
-            await told
 
     # -- the server of a name or URI ---------------------------------------------------------------
 
@@ -631,30 +595,6 @@ class ClientGroup(Client):
         """Drop all cached answers."""
         for client in self.clients.values():
             client.clear_cache()
-
-
-def _servers(given: Mapping[str, Any]) -> dict[str, Any]:
-    """The servers of a configuration by name: `ServerConfig` objects and targets."""
-    first = {place.path[0] for place in PLACES if place.path}
-    if any(isinstance(given.get(key), Mapping) for key in first):
-        read: dict[str, Any] = dict(loads(json.dumps(given), source="the configuration"))
-    else:
-        plain = {name: value for name, value in given.items() if isinstance(value, Mapping)}
-        text = json.dumps({"mcpServers": plain})
-        configs = loads(text, source="the configuration") if plain else {}
-        read = {name: configs.get(name, value) for name, value in given.items()}
-    return {
-        name: server
-        for name, server in read.items()
-        if not isinstance(server, ServerConfig) or server.enabled
-    }
-
-
-def _client(server: Any, options: dict[str, Any]) -> Client:
-    stderr = options.pop("stderr", "inherit")
-    if isinstance(server, ServerConfig):
-        return server.client(stderr=stderr, **options)
-    return Client(server, **options)
 
 
 set_public_home(globals())

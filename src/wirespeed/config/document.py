@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Mapping
 from typing import Any, TypeVar
@@ -9,7 +10,7 @@ from typing import Any, TypeVar
 from wirespeed._exports import set_public_home
 from wirespeed.config import shapes
 from wirespeed.config.entry import EntryReader, converted, join
-from wirespeed.config.servers import Servers
+from wirespeed.config.servers import ServerConfig, Servers
 from wirespeed.config.text import DuplicateKeys, Fault, Texts, is_there_twice, parse, twice_in
 from wirespeed.contents import contents_of
 from wirespeed.errors import ConfigError
@@ -185,6 +186,24 @@ def loads(
     ``os.environ``).
     """
     return Document(text, source, folder, environ).servers
+
+
+def enabled_servers(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The servers of a configuration that are not disabled, by name: `ServerConfig` objects and
+    targets."""
+    first = {place.path[0] for place in shapes.PLACES if place.path}
+    if any(isinstance(given.get(key), Mapping) for key in first):
+        read: dict[str, Any] = dict(loads(json.dumps(given), source="the configuration"))
+    else:
+        plain = {name: value for name, value in given.items() if isinstance(value, Mapping)}
+        text = json.dumps({"mcpServers": plain})
+        configs = loads(text, source="the configuration") if plain else {}
+        read = {name: configs.get(name, value) for name, value in given.items()}
+    return {
+        name: server
+        for name, server in read.items()
+        if not isinstance(server, ServerConfig) or server.enabled
+    }
 
 
 set_public_home(globals())

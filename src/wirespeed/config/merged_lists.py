@@ -1,10 +1,11 @@
-"""The lists of the servers of a `ClientGroup` as one, and whose an entry is."""
+"""The lists of the servers of a `ClientGroup` as one, the owners of entries, and the callbacks."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from contextvars import ContextVar
 from typing import Any
 
 import msgspec
@@ -20,6 +21,15 @@ RESOURCES, TEMPLATES = KINDS["resources/list"], KINDS["resources/templates/list"
 
 # The attribute of an entry's key.
 _KEYS = {TOOLS: "name", PROMPTS: "name", RESOURCES: "uri", TEMPLATES: "uri_template"}
+
+# The callback of a client for changes of a kind.
+CHANGES = {
+    "on_tools_changed": TOOLS,
+    "on_prompts_changed": PROMPTS,
+    "on_resources_changed": RESOURCES,
+}
+# The calls of callbacks inside of which a task runs.
+_calls: ContextVar[tuple[object, ...]] = ContextVar("calls", default=())
 
 # Asks a server for its list of a kind, with the options of a request.
 Ask = Callable[[Kind, Client, Mapping[str, Any]], Awaitable[list[Any]]]
@@ -122,6 +132,58 @@ class MergedLists:
 
     def _missing(self, kind: Kind, server: str, exc: Exception) -> None:
         logger.warning("the %s of %s are missing: %s", kind.name, server, first_line(exc))
+
+
+class ListCallbacks:
+    """The callbacks for changed lists, which get merged lists. Those of one kind are called one
+    after the other.
+
+    Args:
+        callbacks: The callback of each kind that has one.
+        lists: The merged lists.
+        opened: Returns the clients that have agreed with their servers, by name.
+    """
+
+    def __init__(
+        self,
+        callbacks: Mapping[Kind, Callable[[list[Any]], Any]],
+        lists: MergedLists,
+        opened: Callable[[], Mapping[str, Client]],
+    ) -> None:
+        self._callbacks = callbacks
+        self._lists = lists
+        self._opened = opened
+        self._telling = {kind: asyncio.Lock() for kind in callbacks}
+        self._calls: dict[Kind, object] = {}  # that run
+
+    async def changed(self, kind: Kind, name: str, entries: list[Any] | None = None) -> None:
+        """Tell the callback of a list about a change at one server. None: the server came later."""
+        if self._calls.get(kind) in _calls.get():  # the callback has led here, and waits for this
+            await self._tell(kind, name, entries)
+            return
+        async with self._telling[kind]:
+            call = self._calls[kind] = object()
+            token = _calls.set((*_calls.get(), call))
+            try:
+                await self._tell(kind, name, entries)
+            finally:
+                _calls.reset(token)
+                del self._calls[kind]
+
+    async def came_late(self, name: str) -> None:
+        """Tell all callbacks about a server that could not be opened at first."""
+        for kind in self._callbacks:
+            try:
+                await self.changed(kind, name)
+            except Exception:
+                logger.exception("the callback for changed %s failed", kind.name)
+
+    async def _tell(self, kind: Kind, name: str, entries: list[Any] | None) -> None:
+        changed = {} if entries is None else {name: entries}
+        merged = await self._lists.complete(kind, self._opened(), changed)
+        told = self._callbacks[kind](merged)
+        if isinstance(told, Awaitable):
+            await told
 
 
 async def together(work: Iterable[Coroutine[Any, Any, Any]]) -> None:
