@@ -25,6 +25,7 @@ from wirespeed import (
 )
 from wirespeed.peer.http.event_store import EventLimits, LimitedEventStore
 from wirespeed.server.requests.launchers import DEFAULT_QUEUE
+from wirespeed.skills import SkillLimits
 from wirespeed.tasks import store as stores
 
 pytestmark = pytest.mark.smoke
@@ -55,11 +56,13 @@ NO_LIMITS = {
     "server.requests.operation.MAX_COMPARED",  # names that a suggestion is looked for in
     "server.skills.service.MAX_PAGES",  # further ones are encoded at each request
     "server.subscriptions.MAX_ENCLOSING",  # URIs above one URI
+    "skills.model.MAX_BYTES",  # SkillLimits(size)
+    "skills.model.MAX_FILES",  # SkillLimits(files)
     "tasks.store.MAX_TASKS",
     "tasks.store.MAX_TASKS_PER_OWNER",
     "tasks.store.MAX_BYTES",
 }
-FOLDERS = ("client", "protocol", "server", "tasks", "transport")
+FOLDERS = ("client", "protocol", "server", "skills", "tasks", "transport")
 
 
 def rows() -> dict[str, tuple[str, str]]:
@@ -90,6 +93,8 @@ def default(name: str) -> Any:
     called, _, argument = name.rstrip(")").partition("(")
     if called == "EventLimits":
         return inspect.signature(LimitedEventStore).parameters[argument].default
+    if called == "SkillLimits":
+        return inspect.signature(SkillLimits).parameters[argument].default
     if called == "StoreLimits":
         return getattr(stores, argument.upper())
     if argument:
@@ -148,6 +153,7 @@ def test_no_limit_is_left_out() -> None:
     for struct in (Limits, ListenOptions, HttpOptions, Stdio, Http, WebSocket, Socket):
         wanted |= numbers(struct)
     wanted |= {f"EventLimits({name})" for name in EventLimits.__annotations__}
+    wanted |= {f"SkillLimits({name})" for name in SkillLimits.__annotations__}
     wanted |= {f"StoreLimits({name})" for name in stores.StoreLimits.__annotations__}
     assert len(wanted) > 60
     assert wanted - NO_LIMITS - set(rows()) == set()
