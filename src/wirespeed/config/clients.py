@@ -144,7 +144,7 @@ class ClientGroup(Client):
         self._callbacks = ListCallbacks(callbacks, self._lists, lambda: dict(self._open()))
         self._servers = tuple(found)
         for name, server in found.items():
-            heard = {
+            heard: dict[str, Any] = {
                 option: partial(self._callbacks.changed, kind, name)
                 for option, kind in CHANGES.items()
                 if kind in callbacks
