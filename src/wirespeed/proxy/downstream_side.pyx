@@ -96,6 +96,7 @@ cdef class DownstreamSide(Side):
     cdef int request_c(self, Message m) except -1:
         cdef bint modern = is_modern(m)
         cdef object function
+        cdef Message found
         cdef HttpHead head = self.head_of_c(m)
         self.newest = m.ref
         if self.rates is not None and not self.is_in_rate_c(m):
@@ -105,10 +106,12 @@ cdef class DownstreamSide(Side):
         if self.audits and self.shared and head is not None:
             self.audit.arrive(self, m)
         if self.meta_tools is not None and self.is_own_c(m):
-            self.expanded = m.ref
-            m = self.meta_tools.expanded(self, m)
-            if m is None:
+            found = self.meta_tools.expanded(self, m)
+            if found is None:
                 return 0
+            if found is not m:         # else it is the call of another tool, by an escaped name
+                self.expanded = m.ref
+                m = found
         if self.access is not None and not self.access.admits_c(self, m):
             return 0
         if self.drained is not None and not method_is(m, b'"ping"', "ping"):

@@ -259,6 +259,10 @@ async def test_arguments_in_header_fields() -> None:
                 body, *fields = modern("tools/call", name=name, arguments={"region": "eu"})
                 status, _, answer = await raw.post(body, None, *fields)
                 assert (status, answer["error"]["code"]) == (400, -32020)
+                escaped = body.replace('query"', 'qu\\u0065ry"')
+                assert escaped != body
+                status, _, answer = await raw.post(escaped, None, *fields)
+                assert (status, answer["error"]["code"]) == (400, -32020)
                 given = {"name": name, "arguments": {"region": "eu"}}
                 body, *fields = modern("tools/call", name="call_tool", arguments=given)
                 status, _, answer = await raw.post(body, None, *fields)
