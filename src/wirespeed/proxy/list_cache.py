@@ -17,7 +17,13 @@ from msgspec import Raw
 
 from wirespeed._core.envelope import parse
 from wirespeed.merging import KINDS
-from wirespeed.protocol.revisions import offers
+from wirespeed.protocol.revisions import (
+    META_CLIENT_CAPABILITIES,
+    META_CLIENT_INFO,
+    META_LOG_LEVEL,
+    META_PROTOCOL_VERSION,
+    offers,
+)
 from wirespeed.proxy.flow.rates import credentials_of
 
 if TYPE_CHECKING:
@@ -29,11 +35,34 @@ if TYPE_CHECKING:
 MAX_ENTRIES = 256  # of one connection to a server
 MAX_BYTES = 16 << 20  # of these together
 _LEAST = 0.001  # seconds: what holds for less is not given out
+_MOST = 1000 * 86400 * 365  # milliseconds: what holds for longer is asked for after that
 
 _VERSION = "params._meta.io.modelcontextprotocol/protocolVersion"
 _CAPABILITIES = "params._meta.io.modelcontextprotocol/clientCapabilities"
 
+# Members of `_meta` on which no list depends, or that the key has already.
+_OF_ONE_REQUEST = (
+    "progressToken",
+    "traceparent",
+    "tracestate",
+    "baggage",
+    META_LOG_LEVEL,
+    META_CLIENT_INFO,
+    META_PROTOCOL_VERSION,
+    META_CLIENT_CAPABILITIES,
+)
+
 _members = msgspec.json.Decoder(dict[str, Raw]).decode
+
+
+class _Held(msgspec.Struct, rename="camel"):
+    """How long a result holds, and for whom."""
+
+    ttl_ms: Any = None
+    cache_scope: Any = None
+
+
+_held = msgspec.json.Decoder(_Held).decode
 
 
 class ListKey(NamedTuple):
@@ -95,10 +124,12 @@ class ListCache:
             return None
         try:
             params = {} if message.params is None else _members(message.params)
-        except msgspec.DecodeError:  # the server says what is wrong
+            meta = _members(params.pop("_meta", Raw(b"{}")))
+        except (msgspec.DecodeError, RecursionError):  # the server says what is wrong
             return None
-        params.pop("_meta", None)
-        asked = [msgspec.json.encode(params, order="sorted")]
+        for name in _OF_ONE_REQUEST:
+            meta.pop(name, None)
+        asked = [msgspec.json.encode(one, order="sorted") for one in (params, meta)]
         if self._is_modern:
             for point in (_VERSION, _CAPABILITIES):
                 lease = message.lease(point)
@@ -132,14 +163,15 @@ class ListCache:
         who: Hashable = None
         if self._is_modern:
             try:
-                result = msgspec.json.decode(answer.result or b"{}")
-            except msgspec.DecodeError:  # it is JSON, but more than Python can hold
+                held = _held(answer.result or b"{}")
+            except (msgspec.DecodeError, RecursionError):  # JSON, but more than Python can hold
                 return
-            ttl = result.get("ttlMs") if isinstance(result, dict) else None
-            if isinstance(ttl, bool) or not isinstance(ttl, int) or ttl <= 0:
+            if isinstance(held.ttl_ms, bool) or not isinstance(held.ttl_ms, int):
                 return
-            until = self._clock() + ttl / 1000
-            who = None if result.get("cacheScope") == "public" else key.who
+            if held.ttl_ms <= 0:
+                return
+            until = self._clock() + min(held.ttl_ms, _MOST) / 1000
+            who = None if held.cache_scope == "public" else key.who
         if len(text) > MAX_BYTES:
             return
         place = (key.method, key.asked, who)

@@ -198,6 +198,32 @@ def test_what_does_not_hold(result: Any) -> None:
     assert len(cache) == 0
 
 
+def test_what_a_list_depends_on() -> None:
+    cache = ListCache(None)
+    mine = asked(_meta={"a.example/tenant": "x"})
+    key = cache.key(ANNE, mine)  # type: ignore[arg-type]
+    assert key is not None
+    cache.keep(key, answered(tools=[1], ttlMs=60_000, cacheScope="public"))
+    assert kept(cache, ANNE, asked()) is None
+    assert kept(cache, ANNE, asked(_meta={"a.example/tenant": "y"})) is None
+    log = {"a.example/tenant": "x", "io.modelcontextprotocol/logLevel": "debug"}
+    assert kept(cache, BOB, asked(_meta=log))["tools"] == [1]
+
+
+def test_more_than_python_can_hold() -> None:
+    """Such an answer is passed on, and a fault of one answer is not one of its connection."""
+    cache = ListCache(None)
+    key = cache.key(ANNE, asked())  # type: ignore[arg-type]
+    assert key is not None
+    for held in (
+        b'"ttlMs":1%b' % (b"0" * 400),
+        b'"ttlMs":5,"tools":%b%b' % (b"[" * 1000, b"]" * 1000),
+    ):
+        text = b'{"jsonrpc":"2.0","id":1,"result":{%b}}' % held
+        cache.keep(key, parse(text, max_depth=1024))
+        cache.find(key)
+
+
 def test_bounds() -> None:
     cache = ListCache(None)
     for n in range(MAX_ENTRIES + 10):
