@@ -8,14 +8,18 @@ compared by the name of their tool, and nothing else is done to them.
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import contextvars
 import logging
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 from msgspec import Raw
 
+from wirespeed._core.envelope import parse
 from wirespeed._exports import set_public_home
 from wirespeed.auth.fetch import Fetcher
 from wirespeed.errors import ProtocolError, WirespeedError
@@ -34,7 +38,9 @@ quiet = RateLimitedLog(logging.getLogger("wirespeed.proxy"))
 MAX_KNOWN = 1000  # names of tools whose hooks are remembered
 MAX_NAME = 200  # bytes of the JSON text of such a name
 MAX_CONNECTIONS = 64  # to the service of a hook
+MAX_THREADS = 8  # of a hook that is a plain function
 MAX_TEXT = 1000  # characters of a refusal
+MAX_DEPTH = 1024  # of the JSON that a hook gives
 
 # The `resultType` of a result that asks the client for something.
 _ASKS = b'"input_required"'
@@ -109,7 +115,7 @@ class ServiceHook:
         )
 
     def has(self, phase: str) -> bool:
-        """Whether it is asked in a phase."""
+        """Whether the hook is asked in a phase."""
         return phase in self._phases
 
     async def ask(self, phase: str, call: HookCall, result: Raw | None) -> Raw | None:
@@ -154,9 +160,11 @@ class FunctionHook:
         self._functions: dict[str, Callable[..., Any]] = {
             name: one for name, one in methods.items() if callable(one)
         }
+        self._threads: ThreadPoolExecutor | None = None
+        self._free = asyncio.Semaphore(MAX_THREADS)
 
     def has(self, phase: str) -> bool:
-        """Whether it is asked in a phase."""
+        """Whether the hook is asked in a phase."""
         return phase in self._functions
 
     async def ask(self, phase: str, call: HookCall, result: Raw | None) -> Raw | None:
@@ -166,11 +174,31 @@ class FunctionHook:
         if is_coroutine_function(function):
             found = await function(*given)
         else:
-            found = await asyncio.to_thread(function, *given)
+            found = await self._in_thread(function, given)
         return None if found is None else Raw(msgspec.json.encode(found))
 
+    async def _in_thread(self, function: Callable[..., Any], given: list[Any]) -> Any:
+        """Call a plain function. A late one keeps its thread: calls of the hook wait for another,
+        and nothing else does."""
+        if self._threads is None:
+            self._threads = ThreadPoolExecutor(MAX_THREADS, "wirespeed hook")
+        loop = asyncio.get_running_loop()
+        await self._free.acquire()
+        run = partial(contextvars.copy_context().run, function, *given)
+        work = self._threads.submit(run)
+        work.add_done_callback(partial(_release, loop, self._free))
+        return await asyncio.wrap_future(work)
+
     async def close(self) -> None:
-        """Nothing is held."""
+        """Let the threads end."""
+        if self._threads is not None:
+            self._threads.shutdown(wait=False)
+            self._threads = None
+
+
+def _release(loop: asyncio.AbstractEventLoop, free: asyncio.Semaphore, _: object) -> None:
+    with contextlib.suppress(RuntimeError):  # the loop has ended before a late function
+        loop.call_soon_threadsafe(free.release)
 
 
 class Hook:
@@ -189,12 +217,23 @@ class Hook:
         HookRefusal: it refuses. Any other exception: it has failed."""
         async with asyncio.timeout(self.config.timeout):
             found = await self.asked.ask(phase, call, result)
-        if found is not None and bytes(found).lstrip()[:1] != b"{":
-            raise ValueError(f"it gave no object in place of the {_WORDS[phase]}")
-        return found
+        return None if found is None else _object(found, _WORDS[phase])
 
 
 _WORDS = {"before": "arguments", "after": "result"}
+
+
+def _object(found: Raw, word: str) -> Raw:
+    """Return the JSON object that a hook has given, on one line. ValueError: it is none, or it is
+    not JSON."""
+    text = bytes(found).strip()
+    if text[:1] != b"{":
+        raise ValueError(f"it gave no object in place of the {word}")
+    text = msgspec.json.format(text, indent=-1)
+    answer = parse(b'{"jsonrpc":"2.0","id":0,"result":%b}' % text, max_depth=MAX_DEPTH)
+    if answer.kind != "result":
+        raise ValueError(f"what it gave in place of the {word} is {answer.reason}")
+    return Raw(text)
 
 
 class HookedTools(dict[bytes, tuple[Hook, ...]]):

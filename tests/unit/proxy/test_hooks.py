@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import dataclasses
 import json
+import sys
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -16,10 +17,10 @@ from lab.gateway import gateway, inside
 from lab.principals import PRINCIPALS
 from lab.wording import raises
 
-from wirespeed import Context, HttpOptions, HttpRequest, HttpResponse, Server, ToolSearch
+from wirespeed import Context, HttpOptions, HttpRequest, HttpResponse, Server, Stdio, ToolSearch
 from wirespeed.errors import ConfigError, RemoteError
 from wirespeed.litemcp import LiteClient
-from wirespeed.proxy import HookCall, HookConfig, HookRefusal
+from wirespeed.proxy import BackendConfig, HookCall, HookConfig, HookRefusal
 from wirespeed.proxy.file import load
 from wirespeed.types import Accept
 
@@ -338,6 +339,37 @@ async def test_a_function_runs_in_a_thread() -> None:
     assert len(threads) == 1
 
 
+async def test_a_function_that_hangs() -> None:
+    """It costs the calls that it holds, and neither other hooks nor what else needs a thread."""
+    import threading
+
+    over = threading.Event()
+
+    def before(call: HookCall) -> None:
+        over.wait(60)
+
+    def fine(call: HookCall) -> None:
+        pass
+
+    slow = hook(before, "save", timeout=0.05)
+    hooks = (slow, hook(fine, "read", timeout=5.0))
+    try:
+        async with (
+            gateway(inside("notes", notes([]), hooks=hooks), listen=WS) as gate,
+            gate.client() as client,
+        ):
+            found = await asyncio.gather(
+                *(client.call_tool("save", {"text": "x"}) for _ in range(60)),
+                return_exceptions=True,
+            )
+            assert {type(one) for one in found} == {RemoteError}
+            async with asyncio.timeout(10):
+                assert (await client.call_tool("read")).text == "read "
+                await asyncio.to_thread(int)
+    finally:
+        over.set()
+
+
 # -- services --------------------------------------------------------------------------------------
 
 
@@ -408,6 +440,7 @@ async def test_a_service_that_fails() -> None:
         lambda body: said(action="edit"),
         lambda body: said(action="edit", arguments=[1]),
         lambda body: said(action="what"),
+        lambda body: HttpResponse(200, b'{"action":"edit","arguments":{"text":"\xff"}}'),
     ):
         async with service(answer) as (url, _):
             strict = HookConfig(tools=("save",), url=url)
@@ -419,6 +452,31 @@ async def test_a_service_that_fails() -> None:
                 with raises(RemoteError, code=-32603):
                     await client.call_tool("save", {"text": "x"})
                 assert (await client.call_tool("read")).text == "read "
+
+
+async def test_a_service_that_writes_lines(tmp_path: Path) -> None:
+    """A server and a client over lines get each message on one."""
+    program = tmp_path / "notes.py"
+    program.write_text(
+        "from wirespeed import Server\n"
+        "server = Server('notes')\n"
+        "@server.tool\n"
+        "async def save(text: str) -> str:\n"
+        "    return text\n"
+        "server.run()\n"
+    )
+
+    def answer(body: Any) -> HttpResponse:
+        name = "arguments" if body["phase"] == "before" else "result"
+        given = {"text": "y"} if name == "arguments" else body["result"]
+        return HttpResponse(200, json.dumps({"action": "edit", name: given}, indent=1))
+
+    async with service(answer) as (url, _):
+        config = HookConfig(tools=("save",), url=url)
+        target = Stdio(sys.executable, [str(program)])
+        backend = BackendConfig(target=target, name="notes", hooks=(config,))
+        async with gateway(backend) as gate, gate.client() as client:
+            assert (await client.call_tool("save", {"text": "x"})).text == "y"
 
 
 def test_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
