@@ -183,7 +183,7 @@ class PerPrincipal:
             self._gone_from(place, downstream)
 
     def _leave(self, downstream: Downstream) -> None:
-        """The client of a connection is another one now: it leaves the earlier one's."""
+        """Unbind a client from the connections of the principal of its last request."""
         if downstream.bound_to is None:
             return
         place = self._places.get(downstream.bound_to)
@@ -202,7 +202,7 @@ class PerPrincipal:
     def _begin(self, who: Who, downstream: Downstream) -> _Place | None:
         """Open the connections of a principal. None: there are too many."""
         if len(self._places) >= self._identity.max_principals:
-            idle = [one for one in self._places.values() if not one.downstreams]
+            idle = [one for one in self._places.values() if not _is_used(one)]
             if not idle:
                 return None
             self._drop(min(idle, key=lambda one: one.used))
