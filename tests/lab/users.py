@@ -155,7 +155,9 @@ async def exchanger(**changes: Any) -> AsyncIterator[Exchanger]:
         yield found
 
 
-async def ask(method: str, url: str, form: dict[str, str] | None = None) -> tuple[int, Any, str]:
+async def ask(
+    method: str, url: str, form: dict[str, str] | None = None, cookie: str = ""
+) -> tuple[int, Any, str]:
     """What a browser gets: the status, the header fields in lower case, and the text."""
     parts = urlsplit(url)
     body = b"" if form is None else urlencode(form).encode()
@@ -168,6 +170,8 @@ async def ask(method: str, url: str, form: dict[str, str] | None = None) -> tupl
             "Connection: close",
             f"Content-Length: {len(body)}",
         ]
+        if cookie:
+            lines.append(f"Cookie: {cookie}")
         if form is not None:
             lines.append("Content-Type: application/x-www-form-urlencoded")
             lines.append(f"Origin: {parts.scheme}://{parts.netloc}")

@@ -378,11 +378,21 @@ async def log_in(link: str, issuer: Exchanger, name: str) -> tuple[int, str]:
     assert status == 200
     assert name in text
     assert "frame-ancestors 'none'" in headers["content-security-policy"]
-    status, headers, _ = await ask("POST", link, {"do": "in"})
+    form, cookie = begun(headers, text)
+    status, headers, _ = await ask("POST", link, {"do": "in", **form}, cookie)
     assert status == 303
     _, headers, _ = await get(headers["location"])
-    status, _, text = await ask("GET", headers["location"])
+    status, _, text = await ask("GET", headers["location"], cookie=cookie)
     return status, text
+
+
+def begun(headers: Any, text: str) -> tuple[dict[str, str], str]:
+    """What a browser sends back that was shown the page of a link: a field and a cookie."""
+    hidden = re.search(r'name="browser" value="([^"]+)"', text)
+    assert hidden is not None
+    cookie, *options = headers["set-cookie"].split("; ")
+    assert {"HttpOnly", "SameSite=Lax"} <= set(options)
+    return {"browser": hidden[1]}, cookie
 
 
 async def test_a_login(tmp_path: Path) -> None:
@@ -439,8 +449,10 @@ async def test_a_login(tmp_path: Path) -> None:
                 page = gate.proxy.services["bank"].logins
                 assert page is not None
                 link = page.link(next(iter(place(gate)._places.values())).who)
-                assert "Log out" in (await ask("GET", link))[2]
-                assert (await ask("POST", link, {"do": "out"}))[0] == 200
+                _, headers, text = await ask("GET", link)
+                assert "Log out" in text
+                form, cookie = begun(headers, text)
+                assert (await ask("POST", link, {"do": "out", **form}, cookie))[0] == 200
                 assert other.asked("revoke")
                 await refused_with(gate, "anne")
         assert not set(TOKENS.values()) & set(bank.seen)
@@ -473,11 +485,61 @@ async def test_links_that_are_wrong(tmp_path: Path) -> None:
                 other.redirect = lambda found: found
                 link = await refused_with(gate, "anne")
                 # another answer than that to this login is none
-                _, headers, _ = await ask("POST", link, {"do": "in"})
+                _, headers, text = await ask("GET", link)
+                form, cookie = begun(headers, text)
+                _, headers, _ = await ask("POST", link, {"do": "in", **form}, cookie)
                 state = re.search(r"state=([^&]+)", headers["location"])
                 assert state is not None
                 assert (await ask("GET", f"{uri}?code=evil&state=x{state[1]}"))[0] == 404
                 assert bank.seen == []
+
+
+async def test_another_browser(tmp_path: Path) -> None:
+    """Nobody can send a user past the page: neither to its form nor to the authorization server."""
+    async with exchanger() as other:
+        bank = Bank(other, versions=MODERN)
+        async with bank.serving() as url:
+            port = await _free_port()
+            uri = f"http://127.0.0.1:{port}/login/bank"
+            config = backend(url, login(tmp_path / "l", uri, other))
+            async with gateway(
+                config, listen=f"http://127.0.0.1:{port}/mcp", principals=PRINCIPALS
+            ) as gate:
+                link = await refused_with(gate, "anne")
+                _, headers, text = await ask("GET", link)
+                form, cookie = begun(headers, text)
+                _, headers, text = await ask("GET", link)
+                _, other_cookie = begun(headers, text)
+                for sent, carried in ((form, ""), ({}, cookie), (form, other_cookie), ({}, "")):
+                    assert (await ask("POST", link, {"do": "in", **sent}, carried))[0] == 403
+                # anne begins it, and sends bob to the authorization server
+                other.browsing = "bob"
+                status, headers, _ = await ask("POST", link, {"do": "in", **form}, cookie)
+                assert status == 303
+                _, headers, _ = await get(headers["location"])
+                for carried in ("", other_cookie, f"{cookie}x"):
+                    status, _, _ = await ask("GET", headers["location"], cookie=carried)
+                    assert status == 403
+                assert bank.seen == []
+                # a login that was given up holds up no other
+                link = await refused_with(gate, "anne")
+                async with asyncio.timeout(20):
+                    assert (await log_in(link, other, "anne"))[0] == 200
+                assert await who(gate, "anne") == "anne"
+
+
+async def test_lanes_hold_no_connections(tmp_path: Path) -> None:
+    """A lane whose request is over is nobody's: its last principal makes place for another one."""
+    bank = Bank(versions=MODERN)
+    keys(tmp_path, bank, *TOKENS)
+    async with bank.serving() as url:
+        identity = by_file(tmp_path, max_principals=1)
+        async with (
+            gateway(backend(url, identity), principals=PRINCIPALS) as gate,
+            gate.client("anne") as anne,
+        ):
+            await asyncio.gather(*(anne.call_tool("slow") for _ in range(3)))
+            assert await who(gate, "bob") == "bob"
 
 
 async def _free_port() -> int:

@@ -1,13 +1,16 @@
-"""The logins of principals at one server: a link that the user opens, a page that says whose login
-it is, and the way back from the authorization server.
+"""The logins of principals at one server: a link that the user opens, a page that names the
+principal, and the way back from the authorization server.
 
-A link can be used by whoever has it, once, for ten minutes. The page names the principal: a user
-who got the link from somebody else must not go on, because the login would be that principal's.
+A link can be used by whoever has it, once, for ten minutes. The page warns a user who got the link
+from somebody else, because the login would be the principal's. The browser that was shown the page
+is the one that goes on, and the one that comes back: a cookie says so. Nobody can send a user past
+the page.
 """
 
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import html
 import logging
 import secrets
@@ -48,6 +51,8 @@ class PendingLogin:
     Attributes:
         id: The secret in its link.
         state: That of the authorization request; "" before that is made.
+        browser: The secret of the browser that has begun it.
+        cookie: The name of the cookie that has the secret.
     """
 
     def __init__(self, who: Who) -> None:
@@ -55,6 +60,8 @@ class PendingLogin:
         self.id = secrets.token_urlsafe(24)
         self.until = time.monotonic() + LIFE
         self.state = ""
+        self.browser = ""
+        self.cookie = f"login-{hashlib.sha256(self.id.encode()).hexdigest()[:16]}"
         self.address: asyncio.Future[str] | None = None
         self.redirected: asyncio.Future[str] | None = None
         self.task: asyncio.Task[None] | None = None
@@ -135,22 +142,39 @@ class Logins:
             if is_known
             else ""
         )
+        browser = secrets.token_urlsafe(24)
         body = (
             f"<p>The login at <b>{_shown(self._credentials.server)}</b> will be that of "
             f"<b>{_shown(one.who.name)}</b> at the proxy {_shown(self._proxy())}.</p>"
             "<p>Go on only if this is you, and if you have asked for it a moment ago. Whoever has "
             "sent you this link would work with your login otherwise.</p>"
-            f'<form method="post"><p><button name="do" value="in">Log in</button></p>{known}</form>'
+            f'<form method="post"><input type="hidden" name="browser" value="{browser}">'
+            f'<p><button name="do" value="in">Log in</button></p>{known}</form>'
         )
-        return page(200, f"Log in to {_shown(self._credentials.server)}", body)
+        title = f"Log in to {_shown(self._credentials.server)}"
+        return page(200, title, body, {"Set-Cookie": self._cookie(one, browser)})
+
+    def _cookie(self, one: PendingLogin, browser: str) -> str:
+        """Return the cookie of a browser that is shown the page of a link."""
+        secure = "; Secure" if self._uri.lower().startswith("https:") else ""
+        return (
+            f"{one.cookie}={browser}; Path={self.path}; Max-Age={int(LIFE)}; HttpOnly; "
+            f"SameSite=Lax{secure}"
+        )
 
     async def _post(self, request: HttpRequest) -> HttpResponse:
         """Begin a login, or end one that there is."""
         one = self._find(request)
         if one is None or one.task is not None:
             return page(404, "This link is over", "<p>Ask for a new one: call the tool again.</p>")
-        wanted = parse_qs(request.body.decode("latin-1")).get("do", ["in"])
-        if wanted == ["out"]:
+        form = parse_qs(request.body.decode("latin-1"))
+        (browser, *_) = form.get("browser", [""])
+        if not _is_of(request, one, browser):
+            return _another_browser()
+        for other in list(self._pending.values()):
+            if other.who == one.who and other.task is not None:
+                self._end(other)  # it would hold up this one
+        if form.get("do") == ["out"]:
             self._end(one)
             try:
                 await self._credentials.log_out(one.who)
@@ -158,6 +182,7 @@ class Logins:
                 return self._failed(one.who, exc)
             self._done(one.who)
             return page(200, "Logged out", "<p>The login is deleted.</p>")
+        one.browser = browser
         loop = asyncio.get_running_loop()
         one.address, one.redirected = loop.create_future(), loop.create_future()
         one.task = asyncio.ensure_future(self._log_in(one))
@@ -201,6 +226,8 @@ class Logins:
                 404, "This login is over", "<p>Ask for a new link: call the tool again.</p>"
             )
         (one,) = found
+        if not _is_of(request, one, one.browser):
+            return _another_browser()
         assert one.task is not None and one.redirected is not None
         one.redirected.set_result(f"{self._uri}?{request.query}")
         await asyncio.wait((one.task,), timeout=PATIENCE)
@@ -238,11 +265,26 @@ _FIELDS = {
 }
 
 
-def page(status: int, title: str, body: str) -> HttpResponse:
-    """Return a page. ``title`` and ``body`` are HTML."""
+def _is_of(request: HttpRequest, one: PendingLogin, browser: str) -> bool:
+    """Whether a request comes from a browser that was shown the page of a link."""
+    cookies = request.headers.get("cookie", "").split(";")
+    pairs = (cookie.strip().partition("=") for cookie in cookies)
+    return browser != "" and any(
+        name == one.cookie and secrets.compare_digest(value.encode(), browser.encode())
+        for name, _, value in pairs
+    )
+
+
+def _another_browser() -> HttpResponse:
+    text = "<p>This login was not begun on its page in this browser. Open the link again.</p>"
+    return page(403, "Not in this browser", text)
+
+
+def page(status: int, title: str, body: str, more: Mapping[str, str] | None = None) -> HttpResponse:
+    """Return a page. ``title`` and ``body`` are HTML. ``more``: further header fields."""
     # the form leads to the authorization server, which the browser takes for its target
     policy = _POLICY.format("'self' https: http://127.0.0.1:* http://localhost:*")
-    fields = {**_FIELDS, "Content-Security-Policy": policy}
+    fields = {**_FIELDS, "Content-Security-Policy": policy, **(more or {})}
     text = _PAGE.format(title=title, body=body)
     return HttpResponse(status, text, fields, "text/html; charset=utf-8")
 
