@@ -15,6 +15,7 @@ import pytest
 from lab.audit import until
 from lab.gateway import gateway, inside
 from lab.principals import PRINCIPALS
+from lab.raw import surroundings
 from lab.wording import raises
 
 from wirespeed import Context, HttpOptions, HttpRequest, HttpResponse, Server, Stdio, ToolSearch
@@ -473,7 +474,7 @@ async def test_a_service_that_writes_lines(tmp_path: Path) -> None:
 
     async with service(answer) as (url, _):
         config = HookConfig(tools=("save",), url=url)
-        target = Stdio(sys.executable, [str(program)])
+        target = Stdio(sys.executable, [str(program)], env=surroundings())
         backend = BackendConfig(target=target, name="notes", hooks=(config,))
         async with gateway(backend) as gate, gate.client() as client:
             assert (await client.call_tool("save", {"text": "x"})).text == "y"
