@@ -188,6 +188,20 @@ cdef class Session(Responder):
             and self.outbox.size < self.output_high
         )
 
+    def keep_open(self, request, /):
+        """A request (its message, or its `ref`) stays open, as a subscription does: it counts
+        against `max_in_flight` and `max_in_flight_bytes` no more. Call `open_done` when it has
+        ended. The owner bounds the number of such requests."""
+        cdef InFlightSlot *slot = self.inflight.slot_c(ref_of(request))
+        self.max_in_flight += 1
+        if slot is not NULL and slot.n_bytes:
+            self.inflight.n_bytes -= slot.n_bytes - 1
+            slot.n_bytes = 1           # it has begun
+
+    def open_done(self):
+        """A request of `keep_open` has ended, or the handler of one that was cancelled."""
+        self.max_in_flight -= 1
+
     cdef bint is_flooded_c(self) noexcept:
         """Whether even short errors must wait, because the peer reads nothing."""
         cdef bint full = self.outbox.size >= 2 * self.output_high

@@ -25,6 +25,7 @@ from wirespeed.client.requests.rounds import MAX_ROUNDS, InputRounds
 from wirespeed.client.requests.send import (
     CallOptions,
     Meta,
+    OnNotice,
     OnProgress,
     RequestOptions,
     Sender,
@@ -829,11 +830,15 @@ class Client:
         params: Mapping[str, Any] | None = None,
         *,
         decode: Callable[[Any], Any] = any_result,
+        on_notice: OnNotice | None = None,
         **options: Unpack[CallOptions],
     ) -> Any:
         """Send any request. ``params`` are without ``_meta``, which the client adds. ``decode`` is
         called with the JSON text of the result, bytes-like, which must be copied to be kept; its
-        value is returned. ``resultType`` is not checked. Otherwise as `call_tool`."""
+        value is returned. ``resultType`` is not checked. Otherwise as `call_tool`.
+
+        ``on_notice`` is for a request of an extension that stays open, with ``timeout=None``: it is
+        called with method and params of each notification that carries the id of the request."""
         body = None
         if params is not None:
             if not isinstance(params, Mapping):
@@ -841,7 +846,7 @@ class Client:
             if "_meta" in params:
                 raise ValueError("the client itself writes params._meta: see the argument meta")
             body = params_text(method, dict(params))
-        return await self._sender.send(method, body, decode, **options)
+        return await self._sender.send(method, body, decode, on_notice=on_notice, **options)
 
     async def ping(self, *, timeout: Timeout = CLIENT_DEFAULT, meta: Meta | None = None) -> None:
         """Wait for an answer to a ping. A modern server has no ping: it gets server/discover."""

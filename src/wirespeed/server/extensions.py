@@ -28,7 +28,12 @@ from wirespeed.protocol.extensions import (
     revision_of,
 )
 from wirespeed.protocol.meta import check_json
-from wirespeed.protocol.revisions import MODERN_VERSIONS, REVISIONS, Revision
+from wirespeed.protocol.revisions import (
+    META_SUBSCRIPTION_ID,
+    MODERN_VERSIONS,
+    REVISIONS,
+    Revision,
+)
 from wirespeed.server.requests.call import Feature, context_class
 from wirespeed.server.requests.reply import COMPLETE, Body
 from wirespeed.transport.loop import is_coroutine_function
@@ -95,6 +100,12 @@ class Extension:
         notifications: Methods that a client may notify the server by, and functions that get the
             params of each, as a dict, on the loop's thread. Notifications carry no capabilities,
             so nothing is checked; what a function raises is logged.
+        stays_open: Those of its requests that stay open, as ``subscriptions/listen`` does. They do
+            not count against the limits of requests at once; 100 of a connection may be open. What
+            `notify` says about them carries their id in ``_meta``, as
+            ``io.modelcontextprotocol/subscriptionId``. Their functions are ``async`` and take a
+            `Context`. A server that shuts down cancels them; what a function returns then is the
+            answer.
         result_types: Values of ``resultType`` that its results may have besides ``"complete"``.
         listening: Members that it adds to ``notifications`` of subscriptions/listen.
         required: Whether a client must declare the extension to call its methods. With False every
@@ -135,6 +146,7 @@ class Extension:
         *,
         requests: Mapping[str, Callable[..., Any]] | None = None,
         notifications: Mapping[str, Callable[[dict[str, Any]], object]] | None = None,
+        stays_open: Iterable[str] = (),
         result_types: Iterable[str] = (),
         listening: Mapping[str, Listening] | None = None,
         required: bool = True,
@@ -178,6 +190,9 @@ class Extension:
         self.client_notifications = dict(client_notifications or {})
         self.on_notification = on_notification
         self._told: set[str] = set()  # the unknown revisions that were logged
+        self.stays_open = frozenset(stays_open)
+        if lacks := sorted(self.stays_open.difference(requests or ())):
+            raise ValueError(f"extension {name} has no request {', '.join(lacks)} to stay open")
         own = set[str]().union(*(REVISIONS[version].requests for version in MODERN_VERSIONS))
         self.handlers: dict[str, Handler] = {}
         for method, function in (requests or {}).items():
@@ -239,7 +254,10 @@ class Extension:
         self, context: "HandlerContext", method: str, params: Mapping[str, Any] | None = None
     ) -> None:
         """Send a notification about the request of a handler, on the thread of the loop. It does
-        nothing once the request has ended."""
+        nothing once the request has ended. About a request that stays open it carries the id."""
+        if context._call.operation.name in self.stays_open:
+            meta = {**((params or {}).get("_meta") or {}), META_SUBSCRIPTION_ID: context.request_id}
+            params = {**(params or {}), "_meta": meta}
         context._call.notify(method, None if params is None else _object(method, params))
 
     async def ask(
@@ -267,6 +285,10 @@ class Extension:
             method, "request", function, encode=self._encode_result, wants_context=wants_context
         )
         blocking = None if is_coroutine_function(function) else function
+        if method in self.stays_open and (blocking is not None or not wants_context):
+            raise TypeError(
+                f"{method}: the function of a request that stays open is async, and takes a Context"
+            )
         return _Serve(self, feature, decoder, blocking)
 
     def _encode_result(self, value: Any, revision: Revision) -> Body:
@@ -320,9 +342,13 @@ class _Serve:
         params = params_of(message, self._decoder)
         if isinstance(params, dict):
             params.pop("_meta", None)
+        opens = self._feature.name in self._extension.stays_open
+        if opens:
+            call.connection.changes.check_open()
         call.begin(self._feature, message)
         values = [params, call.context] if self._feature.wants_context else [params]
-        call.start(self._run(values, call.connection.service.threads))
+        work = self._run(values, call.connection.service.threads)
+        call.start(call.connection.changes.keep_open(call, work) if opens else work)
 
     async def _run(self, values: list[Any], threads: "Threads") -> Any:
         """Call the function. Its errors have codes that the extension may use."""

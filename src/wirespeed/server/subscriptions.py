@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
@@ -24,14 +24,16 @@ from wirespeed.server.requests.operation import params_of
 from wirespeed.server.requests.reply import finished
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Coroutine
 
     from wirespeed._core.envelope import Message
     from wirespeed.server.requests.call import Call, Serving
 
-# What one connection may keep: subscriptions (each keeps a request in flight), URIs in all, and the
-# characters of these and of the requests' ids.
-MAX_LISTENS = 100
+T = TypeVar("T")
+
+# What one connection may keep: requests that stay open (subscriptions, and those of extensions),
+# URIs in all, and the characters of these and of the ids of subscriptions.
+MAX_OPEN = 100
 MAX_URIS = 10_000
 MAX_CHARACTERS = 4_000_000
 
@@ -53,6 +55,7 @@ class ChangeNotifier:
 
     Attributes:
         listens: Each subscriptions/listen that is open, by the id of its request.
+        open_calls: The requests of extensions that stay open.
         offered: The capabilities that the handshake told of (legacy).
         uris: Resources that a legacy client subscribed to.
         n_uris: The number of URIs of all its subscriptions, subscriptions/listen included.
@@ -68,12 +71,14 @@ class ChangeNotifier:
         "n_characters",
         "n_uris",
         "offered",
+        "open_calls",
         "uris",
     )
 
     def __init__(self, connection: Serving) -> None:
         self._connection = connection
         self.listens: dict[bytes, ListenStream] = {}
+        self.open_calls: set[Call] = set()
         self._kinds: set[str] = set()
         self._updated: dict[str, None] = {}
         self._scheduled = False
@@ -81,6 +86,29 @@ class ChangeNotifier:
         self.uris: set[str] = set()
         self.n_uris = 0
         self.n_characters = 0
+
+    def check_open(self) -> None:
+        """ProtocolError: one more request cannot stay open, because the connection drains, or as
+        many do as may."""
+        if self._connection.draining:  # it came before that, but was delayed
+            raise ProtocolError(codes.SHUTTING_DOWN, FAREWELL)
+        if len(self.listens) + len(self.open_calls) >= MAX_OPEN:
+            raise ProtocolError(
+                codes.OVERLOADED, f"Too many subscriptions at once (the limit is {MAX_OPEN})"
+            )
+
+    async def keep_open(self, call: Call, work: Coroutine[Any, Any, T]) -> T:
+        """Await the work of a request that stays open: it does not count against the limits of
+        requests at once, and ends when the connection drains."""
+        session = self._connection.session
+        self.open_calls.add(call)
+        session.keep_open(call.ref)
+        self._connection.wrote()  # there is room for another request
+        try:
+            return await work
+        finally:
+            session.open_done()
+            self.open_calls.discard(call)
 
     def take(self, n_uris: int, n_characters: int) -> None:
         """Count what a subscription keeps. ProtocolError: that exceeds a limit."""
@@ -166,6 +194,8 @@ class ChangeNotifier:
         """The server shuts down: every subscription gets its end."""
         for subscription in list(self.listens.values()):
             subscription.end()
+        for call in list(self.open_calls):
+            call.end()
 
 
 def enclosing(uri: str) -> set[str]:
@@ -241,6 +271,7 @@ class ListenStream:
     def _over(self) -> None:
         if self._changes.listens.pop(self.raw_id, None) is self:
             self._changes.give(len(self.uris), self.n_characters)
+            self.connection.session.open_done()
         if self.on_over is not None:
             self.on_over()
 
@@ -260,15 +291,8 @@ def listen(call: Call, message: Message) -> None:
     """subscriptions/listen: acknowledge what is honoured, then keep the request open."""
     connection = call.connection
     wanted: dict[str, Any] = dict(params_of(message, _listen).notifications)
-    if (
-        connection.draining
-    ):  # it came before the shutdown, but middleware or flow control delayed it
-        raise ProtocolError(codes.SHUTTING_DOWN, FAREWELL)
     changes = connection.changes
-    if len(changes.listens) >= MAX_LISTENS:
-        raise ProtocolError(
-            codes.OVERLOADED, f"Too many subscriptions at once (the limit is {MAX_LISTENS})"
-        )
+    changes.check_open()
     service = connection.service
     offered = service.discovery.offered
     kinds = frozenset(
@@ -285,6 +309,7 @@ def listen(call: Call, message: Message) -> None:
     changes.take(len(subscription.uris), subscription.n_characters)
     changes.listens[subscription.raw_id] = subscription
     connection.session.set_token(message, subscription)
+    connection.session.keep_open(message)
     honoured: dict[str, Any] = {LISTS[kind]: True for kind in LISTS if kind in kinds}
     honoured |= extras
     if uris:

@@ -132,6 +132,23 @@ def test_a_cancelled_request_counts_until_its_handler_ends() -> None:
     assert session.n_cancelled == 0
 
 
+def test_a_request_that_stays_open_leaves_room() -> None:
+    session = limited(max_in_flight=1, max_in_flight_bytes=100)
+    session.receive_data(numbers(1, 2, 3))
+    (first,) = take(session)
+    session.keep_open(first)
+    (second,) = take(session)  # neither the number nor the bytes of the first one count
+    assert take(session) == []
+    session.send_result(second, b"{}")
+    assert ids(take(session)) == [3]
+    session.set_token(first, "worker")
+    session.receive_data(cancel(1) + numbers(4))
+    assert [m.token for m in take(session) if m.kind == "notification"] == ["worker"]
+    session.cancelled_done()
+    session.open_done()
+    assert take(session) == []  # the third one has all room there is
+
+
 def test_without_a_token_nobody_works_on_it() -> None:
     session = limited(max_in_flight=1)
     session.receive_data(numbers(1) + cancel(1) + numbers(2))

@@ -56,10 +56,14 @@ __all__ = [
 OnProgress: TypeAlias = Callable[[float, float | None, str | None], object]
 """Called with progress, total and message of each progress notification of a request."""
 
+OnNotice: TypeAlias = Callable[[str, dict[str, Any]], object]
+"""Called with method and params of each notification that belongs to a request that stays open."""
+
 Meta: TypeAlias = Mapping[str, Any]
 """Members of a request's ``_meta`` besides those that the client writes."""
 
 PROGRESS = "the progress callback of a call"
+NOTICES = "the callback of the notifications of a request"
 
 T = TypeVar("T")
 
@@ -173,6 +177,7 @@ class Sender:
         middleware: The middleware of all requests, or None.
         checks: Checks results by the output schemas of tools; None: no result is checked.
         listed: The listed tools.
+        notices: What gets the notifications of requests that stay open, by the ids of these.
         relist: Lists the tools again, up to a time of the loop, where calls repeat arguments in
             header fields (HTTP); else None.
         continuation: Continues calls whose answer is not their result.
@@ -194,6 +199,7 @@ class Sender:
         self.checks: OutputChecks | None = None
         self.listed = ListedTools()
         self._wraps = self.listed.wraps
+        self.notices: dict[int, OnNotice] = {}
         self.relist: Callable[[float], Awaitable[object]] | None = None
         self.start_at_use = False
         self._open = open_client
@@ -377,15 +383,20 @@ class Sender:
         timeout: Timeout = CLIENT_DEFAULT,
         on_progress: OnProgress | None = None,
         meta: Meta | None = None,
+        on_notice: OnNotice | None = None,
     ) -> T:
         """Send a request through the middleware, and wait for its result."""
+        if on_notice is not None:
+            on_notice = CallbackQueue(on_notice, NOTICES, self.life.spawn)
         through = self.middleware
         if through is None:
-            return await self.send_past(method, params, decode, timeout, on_progress, meta)
+            return await self.send_past(
+                method, params, decode, timeout, on_progress, meta, on_notice
+            )
 
         async def send(passed: OutboundRequest) -> T:
             return await self.send_past(
-                method, passed.params, decode, passed.timeout, on_progress, passed.meta
+                method, passed.params, decode, passed.timeout, on_progress, passed.meta, on_notice
             )
 
         request = OutboundRequest(self, method, None, params, None, meta, timeout)
@@ -400,6 +411,7 @@ class Sender:
         timeout: Timeout,
         on_progress: OnProgress | None,
         meta: Meta | None,
+        on_notice: OnNotice | None = None,
         again: bool = False,
     ) -> T:
         """Send a request past the middleware, and wait for its result. ``again``: It is sent again,
@@ -421,6 +433,8 @@ class Sender:
             meta=members,
             tasks=method.startswith("tasks/"),
         )
+        if on_notice is not None:
+            self.notices[waiter.id] = on_notice
         try:
             result: T | Unfinished = await waiter.future
         except asyncio.CancelledError:
@@ -431,7 +445,12 @@ class Sender:
             if again or not self.life.restarts:
                 raise
             rest = self.rest(waiter.deadline, limit_of(limit))
-            return await self.send_past(method, params, decode, rest, callback, meta, True)
+            return await self.send_past(
+                method, params, decode, rest, callback, meta, on_notice, True
+            )
+        finally:
+            if on_notice is not None:
+                self.notices.pop(waiter.id, None)
         self.life.crashes = 0
         if isinstance(result, Unfinished):
             request = Request(

@@ -300,6 +300,8 @@ class SubscriptionRouter:
                 self._not_valid(method, exc)
                 return
         elif not self._modern:
+            if self._sender.notices:
+                self._notice(message, method)
             if self.other is not None:
                 self.other(message)
             return
@@ -314,15 +316,20 @@ class SubscriptionRouter:
         else:
             self._all(event)
 
-    def _route_of(self, message: Message) -> ListenRoute | None:
-        """Return the listen that a notification belongs to. The id must have the JSON type of the
+    def _id_of(self, message: Message) -> int | None:
+        """The id of the request that a notification belongs to. It must have the JSON type of the
         id that was sent."""
         tag = message.lease(_TAG)
         try:
             id = None if tag is None else msgspec.json.decode(tag)
         except msgspec.DecodeError:
-            id = None
-        route = self._routes.get(id) if type(id) is int else None
+            return None
+        return id if type(id) is int else None
+
+    def _route_of(self, message: Message) -> ListenRoute | None:
+        """Return the listen that a notification belongs to."""
+        id = self._id_of(message)
+        route = None if id is None else self._routes.get(id)
         if route is None:
             logger.debug("%s belongs to no subscription", message.method)
         return route
@@ -339,8 +346,10 @@ class SubscriptionRouter:
     def _notice(self, message: Message, method: str) -> None:
         if message.lease(_TAG) is None:
             return
-        route = self._route_of(message)
-        if route is None or not route.subscriber.wanted.more:
+        id = self._id_of(message)
+        on_notice = None if id is None else self._sender.notices.get(id)
+        route = None if on_notice is not None else self._route_of(message)
+        if on_notice is None and (route is None or not route.subscriber.wanted.more):
             return
         params = self._params(message)
         if params is None:
@@ -349,7 +358,10 @@ class SubscriptionRouter:
             del meta[META_SUBSCRIPTION_ID]
             if not meta:
                 del params["_meta"]
-        route.subscriber.deliver(Notice(method, params))
+        if on_notice is not None:
+            on_notice(method, params)
+        elif route is not None:
+            route.subscriber.deliver(Notice(method, params))
 
     def _params(self, message: Message) -> dict[str, Any] | None:
         raw = message.params

@@ -243,6 +243,10 @@ cdef class Call(Completion):
         self.timer = None
         self.stop_c(TIMED_OUT)
 
+    def end(self):
+        """The server shuts down: cancel the handler. What it returns then is the answer."""
+        self.stop_c(SHUT_DOWN)
+
     def ask_input(self, bytes result not None):
         """Answer with questions (2026-07-28 basic/patterns/mrtr) and cancel the handler.
 

@@ -54,6 +54,9 @@ class HandlerContext(Protocol):
     def cancelled(self) -> bool: ...
 
     @property
+    def request_id(self) -> int | str: ...
+
+    @property
     def client_capabilities(self) -> dict[str, Any]: ...
 
 

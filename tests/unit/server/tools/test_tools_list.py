@@ -12,7 +12,7 @@ from lab.server import MODERN
 from lab.wording import raises
 
 from wirespeed import Server
-from wirespeed.server.subscriptions import MAX_LISTENS
+from wirespeed.server.subscriptions import MAX_OPEN
 from wirespeed.types import Icon
 
 CHANGED = {"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}
@@ -251,7 +251,7 @@ def test_a_listen_whose_id_is_in_flight_is_refused(modern_peer: Any) -> None:
 
 def test_too_many_listens_are_refused_and_the_connection_goes_on(connect: Any) -> None:
     peer = connect()
-    for id in range(MAX_LISTENS):
+    for id in range(MAX_OPEN):
         assert peer.ask(modern(id, "subscriptions/listen", WANTED))["method"].endswith(
             "acknowledged"
         )
