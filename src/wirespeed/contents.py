@@ -1,4 +1,5 @@
-"""The contents of files that belong to others: bounded, and never waited for without end.
+"""The contents of files that belong to others: bounded, and never waited for without end; and
+private files, which are replaced as wholes.
 
 What stands at a path may be replaced by anything: a folder, a pipe without a writer, an endless
 device.
@@ -6,8 +7,10 @@ device.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
+import secrets
 import select
 import stat
 import time
@@ -48,3 +51,21 @@ def contents_of(
         raise OSError(errno.EFBIG, f"it has more than {most >> 20} MiB")
     finally:
         os.close(fd)
+
+
+def replace_private(path: str | os.PathLike[str], data: bytes) -> None:
+    """Write a file of mode 0600 in the place of another one, or of none. Readers see the old bytes
+    or the new ones. OSError: it cannot be written, and the old file stays."""
+    folder, name = os.path.split(os.fspath(path))
+    new = os.path.join(folder, f".{name}.{secrets.token_hex(8)}")
+    fd = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        with os.fdopen(fd, "wb") as out:
+            out.write(data)
+            out.flush()
+            os.fsync(out.fileno())
+        os.replace(new, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(new)
+        raise

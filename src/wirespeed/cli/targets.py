@@ -220,7 +220,7 @@ def check_file(path: str) -> None:
         raise cannot_start(f"{path} is not readable; check its permissions")
 
 
-def _split(word: str) -> tuple[str, str | None]:
+def split(word: str) -> tuple[str, str | None]:
     """Split ``FILE#name``. The names of files and servers may contain #."""
     if os.path.exists(word):
         return word, None
@@ -234,7 +234,7 @@ def _split(word: str) -> tuple[str, str | None]:
 
 
 def _configured(word: str, stderr: Any, access: RemoteAccess) -> Target:
-    path, name = _split(word)
+    path, name = split(word)
     if not os.path.exists(path):
         raise cannot_start(f"there is no file {path}; TARGET is {KINDS}")
     if os.path.isfile(path) and not path.endswith((".json", ".jsonc")) and os.access(path, os.X_OK):

@@ -39,12 +39,12 @@ from wirespeed.skills.model import (
     SKILLS_EXTENSION,
     SkillEntry,
     SkillResource,
+    differing,
     digest_of,
     entry_of,
     excess,
     is_below,
     key_of,
-    same_json,
 )
 from wirespeed.transport.rate_limited_log import RateLimitedLog
 
@@ -383,17 +383,10 @@ def _verify(
             fields = frontmatter_of(data)
         except FrontmatterError as exc:
             raise SkillChanged(f"{uri:.200}:{exc.line}: {exc}", entry.uri) from None
-        if not same_json(fields, entry.frontmatter):
-            names = [
-                name
-                for name in fields.keys() | entry.frontmatter.keys()
-                if name not in fields
-                or name not in entry.frontmatter
-                or not same_json(fields[name], entry.frontmatter[name])
-            ]
+        if names := differing(fields, entry.frontmatter):
             raise SkillChanged(
                 f"the front matter of {uri:.200} says something else than the entry: "
-                f"{', '.join(sorted(names))[:200]}",
+                f"{', '.join(names):.200}",
                 entry.uri,
             )
 

@@ -458,6 +458,9 @@ class BackendConfig:
         identity: The identity of each principal at a server over HTTP or WebSocket. None: the
             server sees the proxy. With isolation ``"auto"`` or ``"shared"`` all clients of a
             principal share a connection.
+        skills: Which of its skills clients see: ``"all"``, or ``"approved"``: those whose files,
+            with these digests, are in `ProxyConfig.approvals`. A skill that is ``"dynamic"`` has no
+            digests, so it is never one of these.
         cache_lists: Whether lists of a server that clients share are kept: those of a server of a
             legacy era until it says that they have changed, where it says so over a connection of
             its own; those of 2026-07-28 for as long as it says, for each principal where it calls
@@ -490,6 +493,7 @@ class BackendConfig:
     tool_search: ToolSearch | None = None
     hooks: tuple[HookConfig, ...] = ()
     identity: IdentityConfig | None = None
+    skills: Literal["all", "approved"] = "all"
     cache_lists: bool = True
 
     delays = DELAYS
@@ -514,6 +518,8 @@ class BackendConfig:
             )
         if self.protocol not in ("mcp", "litemcp"):
             raise ValueError(f'protocol is "mcp" or "litemcp", not {self.protocol!r}')
+        if self.skills not in ("all", "approved"):
+            raise ValueError(f'skills is "all" or "approved", not {self.skills!r}')
         if not 0 <= self.spares <= 1000:
             raise ValueError(f"spares is 0 to 1000, not {self.spares}")
         if not 1 <= self.size <= 1000:

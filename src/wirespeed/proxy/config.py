@@ -230,6 +230,10 @@ class ProxyConfig:
         name: The name of the proxy among others: session ids begin with it, so that a load balancer
             finds the proxy of a session, and metrics and the audit log have it. At most 64 letters,
             digits, ``-`` and ``_``. None makes one of the host's name and ``listen``.
+        approvals: The file with the skills that are approved, for servers whose ``skills`` is
+            ``"approved"``. ``wirespeed skill approve`` writes it. What is changed there holds from
+            the next request on. Without the file, or with one that is not valid, nothing is
+            approved.
         tool_search: A search in place of the list of tools, at the endpoint of all servers.
         tracing: Whether ``wirespeed proxy`` makes spans of requests with OpenTelemetry, as the
             variables of its environment say. In Python, call `wirespeed.ext.otel.instrument`.
@@ -251,6 +255,7 @@ class ProxyConfig:
     admin: AdminConfig | None = None
     name: str | None = None
     tracing: bool = False
+    approvals: str | None = None
     tool_search: ToolSearch | None = None
 
     @property
@@ -286,6 +291,9 @@ class ProxyConfig:
             "the servers {} and {} have tools with the same new name, {}: change tools.rename",
             [(name, one.name) for one in self.backends for name in one.tools.rename.values()],
         )
+        held = [one.name for one in self.backends if one.skills == "approved"]
+        if held and self.approvals is None:
+            raise ValueError(f"the skills of {held[0]} need approvals: the file that has these")
         self._check_listeners()
         self._check_principals()
         self._check_identities()

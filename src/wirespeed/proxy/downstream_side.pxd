@@ -9,6 +9,7 @@ from wirespeed.proxy.side cimport Side
 cdef class DownstreamSide(Side):
     cdef public object meta_tools      # the tools of a search in place of a list (`MetaTools`)
     cdef public object hooks           # what calls of some tools pass (`HookedTools`); or None
+    cdef public object skills          # what it sees of skills (`SkillGate`); None: all
     cdef public str drained            # why its requests are refused; None: they are not
     cdef public object identities      # its servers as its principal sees them (`PerPrincipal`)
     cdef public bytes bound_to         # the principal whose servers it has; None: none, or all

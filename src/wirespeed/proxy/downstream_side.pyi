@@ -15,6 +15,7 @@ class _ResultTaker(Protocol):
 class DownstreamSide(Side):
     meta_tools: Any
     hooks: Any
+    skills: Any
     drained: str | None
     identities: Any
     bound_to: bytes | None

@@ -33,6 +33,7 @@ cdef class DownstreamSide(Side):
     Attributes:
         meta_tools: The tools of a search in place of a list; None: there is no search.
         hooks: What calls of some tools pass; None: nothing.
+        skills: What it sees of the server's skills; None: all of them.
         drained: Why its requests are refused: an operator has taken the server out of use. None:
             they are not.
         identities: What finds the servers that the principal of a request has of its own; None:
@@ -120,6 +121,8 @@ cdef class DownstreamSide(Side):
             return 0
         if self.identities is not None and not self.identities.admits(self, m):
             return 0
+        if self.skills is not None and not self.skills.admits(self, m):
+            return 0
         if not modern and not poi_is(m, WS_METHOD, b'"tools/call"'):
             function = self.requests.get(m.method)
             if function is not None:
@@ -159,6 +162,8 @@ cdef class DownstreamSide(Side):
             and method_is(m, b'"tools/list"', "tools/list")
         ):
             route.filter = self.meta_tools.filter(route.filter, m)
+        if self.skills is not None:
+            route.filter = self.skills.filter(route.filter, m)
         return 0
 
     # -- requests that the proxy makes of others, and their results --------------------------------

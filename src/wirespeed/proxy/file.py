@@ -113,6 +113,8 @@ def load(
         top["auth"] = _authorization(document, "proxy.auth", top["auth"])
     if "audit" in top:
         top["audit"] = _audit(document, top["audit"])
+    if "approvals" in top:
+        top["approvals"] = approvals_in(document)
     if "name" in top:
         top["name"] = document.expand("proxy.name", top["name"])
     if "limits" in top:
@@ -134,6 +136,13 @@ def load(
     if on_missing is not None:
         _look(document, servers, top, on_missing)
     return _made(document, "", ProxyConfig, top)
+
+
+def approvals_in(document: Document) -> str | None:
+    """The file of approved skills that a file names; None: it names none."""
+    top = document.content.get("proxy", {})
+    given = document.convert("proxy", top, TopKeys).given().get("approvals")
+    return None if given is None else document.resolve(document.expand("proxy.approvals", given))
 
 
 def _left_out(name: str, fault: ConfigError) -> None:

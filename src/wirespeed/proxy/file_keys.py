@@ -284,6 +284,7 @@ BackendKeys: Any = _keys(
     tool_search=SearchKeys,
     hooks=tuple[HookKeys, ...],
     identity=IdentityKeys,
+    skills="all, or approved: those that are in the file of proxy.approvals.",
     cache_lists="Keep lists of a shared server until it says that they have changed, or as long as "
     "it says.",
 )
@@ -402,6 +403,7 @@ TopKeys: Any = _keys(
     slow_client_timeout=_seconds("Seconds until a client that does not read is disconnected."),
     admin=AdminKeys,
     tracing="Whether requests are traced with OpenTelemetry; OTEL_… says how.",
+    approvals="The file with the skills that are approved, for servers with skills approved.",
     name="Its name: in session ids, metrics and the audit log. Not secret.",
     tool_search=SearchKeys,
 )

@@ -22,6 +22,7 @@ from wirespeed.transport.address import parse
 if TYPE_CHECKING:
     from wirespeed.proxy.access.audit import AuditLog
     from wirespeed.proxy.access.principals import Principals
+    from wirespeed.proxy.access.skills import SkillApprovals
     from wirespeed.proxy.backend_config import BackendConfig
     from wirespeed.proxy.config import ProxyConfig
     from wirespeed.proxy.merge.member import Offer
@@ -70,6 +71,7 @@ class Proxy:
             self._audit = AuditLog(to, self.name)
         self._principals = _principals_of(config)
         self.rates: Rates | None = None
+        self._approvals: SkillApprovals | None = None
         self._services = {one.name: self._born(config, one) for one in config.backends}
         self._coming: dict[str, IncomingServer] = {}
         self._whole = self._joined(config, self._services)
@@ -197,6 +199,8 @@ class Proxy:
         if self.rates is None or not self.rates.are(config.rate, by_principal):
             given = config.rate is not None or by_principal
             self.rates = Rates(config.rate, by_principal) if given else None
+        if self._approvals is None or self._approvals.path != config.approvals:
+            self._approvals = _approvals_of(config)
         names = {one.name: ShownNames(one) for one in config.backends}
         exchanges = {
             one.name: one.identity is not None and one.identity.type in ("exchange", "enterprise")
@@ -211,6 +215,7 @@ class Proxy:
                 of_tool = partial(names[one.name].of_tool, alone=len(names) == 1)
                 shows = one.tools.allows if one.tools.restricts else None
                 service.guard(self.name, self._principals, one.name, of_tool, shows)
+                service.hold_skills(self._approvals if one.skills == "approved" else None)
         if (merged := _merged(whole)) is not None:
             of_any = partial(names_of_tool, names.values())
             whole.guard(self.name, self._principals, None, of_any, None)
@@ -496,6 +501,14 @@ def _principals_of(config: ProxyConfig) -> Principals | None:
         return Principals(config)
     except ValueError as exc:
         raise ConfigError(f"proxy.auth: {exc}") from None
+
+
+def _approvals_of(config: ProxyConfig) -> SkillApprovals | None:
+    if config.approvals is None:
+        return None
+    from wirespeed.proxy.access.skills import SkillApprovals
+
+    return SkillApprovals(config.approvals)
 
 
 def _merged(whole: ProxyService) -> Merged | None:

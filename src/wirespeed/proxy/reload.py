@@ -21,12 +21,12 @@ logger = logging.getLogger("wirespeed.proxy")
 
 # What concerns the endpoint of all servers and the paths only: no process and no session of a
 # server.
-SHOWN = frozenset({"prefix", "tools", "lite", "required", "tool_search", "hooks"})
+SHOWN = frozenset({"prefix", "tools", "lite", "required", "tool_search", "hooks", "skills"})
 # What holds from the next connection of a client on, or at once.
 LIVE = frozenset(
     {
         *("backends", "listen", "limits", "shutdown_grace", "drain_delay", "page_size", "watch"),
-        *("ready_within", "rate", "principals", "auth", "tool_search"),
+        *("ready_within", "rate", "principals", "auth", "tool_search", "approvals"),
     }
 )
 

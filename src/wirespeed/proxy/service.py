@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from wirespeed.proxy.access.audit import AuditLog
     from wirespeed.proxy.access.grants import Grants
     from wirespeed.proxy.access.principals import Principals, ProxyAuthority
+    from wirespeed.proxy.access.skills import SkillApprovals, SkillGate
     from wirespeed.proxy.backend_config import BackendConfig, HookConfig
     from wirespeed.proxy.config import ProxyConfig
     from wirespeed.proxy.flow.rates import Rates
@@ -95,6 +96,7 @@ class ProxyService(HttpService):
         mirrored: What compares their arguments with header fields.
         meta_tools: The tools of a search in place of a list; None: clients list all.
         hooks: What calls of some tools pass; None: nothing.
+        skills: What clients see of its skills; None: all of them.
         identities: What finds the servers of each principal; None: they see the proxy.
         logins: The logins of principals at the server; None: there are none.
     """
@@ -126,6 +128,7 @@ class ProxyService(HttpService):
         self.audit, self.tracer, self.meter = attached
         self.meta_tools: MetaTools | None = None
         self.hooks: HookedTools | None = None
+        self.skills: SkillGate | None = None
         self.identities: PerPrincipal | None = None
         self.logins: Logins | None = None
         self._hooked: tuple[HookConfig, ...] = ()
@@ -248,6 +251,17 @@ class ProxyService(HttpService):
             self.access = grants
         else:
             self.access.adopt(grants)
+
+    def hold_skills(self, approvals: SkillApprovals | None) -> None:
+        """Show clients the skills that are approved alone; None: all skills."""
+        if approvals is None:
+            self.skills = None
+        elif self.skills is None or self.skills.approvals is not approvals:
+            from wirespeed.proxy.access.skills import SkillGate  # most servers have none
+
+            self.skills = SkillGate(self.name, approvals)
+        for downstream in self.downstreams:
+            downstream.skills = self.skills
 
     @property
     def is_drained(self) -> bool:
@@ -450,8 +464,8 @@ class ProxyService(HttpService):
         )
         made.identities = self.identities
         made.drained = self._drained
-        if self.hooks is not None and made.is_client:  # else its client's calls pass them
-            made.hooks = self.hooks
+        if made.is_client:  # else its client's requests pass them
+            made.hooks, made.skills = self.hooks, self.skills
         return made
 
     def _join(self, downstream: Downstream) -> None:

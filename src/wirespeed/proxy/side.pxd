@@ -165,7 +165,7 @@ cdef class Side(SessionConnection):
     cdef bint has_list_c(self, Route route, Message m) except -1
     cdef int observe_c(self, Route route, Message m) except -1
     cdef int pass_answer_c(self, Route route, Message m) except -1
-    cdef bint replaced_c(self, Route route, Message m) except -1
+    cdef int replaced_c(self, Route route, Message m) except? -1
     cdef int pass_notice_c(self, Route route, Message m) except -1
     cdef int pass_about_c(self, Route route, Message m, int which, Span text) except -1
     # Override, for a client: the checks of a request.

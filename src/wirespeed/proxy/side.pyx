@@ -548,20 +548,24 @@ cdef class Side(SessionConnection):
         cdef Span id
         cdef bytes text
         cdef int code = code_of(m.error) if m.kind_c == ERROR else 0
+        cdef int done
         cdef object record = None
         self.n_answered += not route.greets
         if route.list_key is not None and m.kind_c == RESULT:
             self.lists.keep(route.list_key, m)
         if route.record is not None:
             route.record.bytes_out = m.n
-            if route.after is not None or route.taker is not None:
+            if route.after is not None or route.taker is not None or route.filter is not None:
                 record, route.record = route.record, None
         route.over_c(code)
-        if route.after is not None and asker.replaced_c(route, m):
+        done = 0 if route.after is None else asker.replaced_c(route, m)
+        if done:
+            code = code if done == 1 else done
             return 0 if record is None else asker.keep_record_c(route.ref, record, code)
         slot = asker.session.inflight.slot_c(route.ref)
         if record is not None and (
-            asker.link is None or slot is NULL or route.taker is None or m.kind_c != RESULT
+            asker.link is None or slot is NULL or m.kind_c != RESULT
+            or (route.taker is None and route.filter is None)
         ):
             record.end(code)
             record = None
@@ -576,11 +580,15 @@ cdef class Side(SessionConnection):
                 if route.taker is not None:
                     route.taker.take(asker, route.ref, bytes(m.result) if text is None else text)
                     return 0 if record is None else asker.keep_record_c(route.ref, record, code)
+            except ProtocolError as exc:
+                route.record = record
+                return self.fail_c(route, exc.code, exc.message, exc.data)
             except Exception as exc:
                 logger.error("internal error of the proxy at %s", m, exc_info=exc)
-                if record is not None:
-                    record.end(codes.INTERNAL_ERROR)
+                route.record = record
                 return self.fail_c(route, codes.INTERNAL_ERROR, "the answer is not valid", None)
+            if record is not None:
+                record.end(code)
             if text is not None:
                 asker.session.result_c(route.ref, text)
                 return asker.passed_c()
@@ -598,10 +606,12 @@ cdef class Side(SessionConnection):
             asker.session.splice_reply_c(route.ref, m, code if code in VERDICTS else 0, NULL)
         return asker.passed_c()
 
-    cdef bint replaced_c(self, Route route, Message m) except -1:
-        """An answer to this side is not passed on as it came. 0: it is."""
+    cdef int replaced_c(self, Route route, Message m) except? -1:
+        """Replace an answer to this side. Returns 1; 0 if it is to be passed on as it came; the
+        code of the error that this side got instead."""
         cdef Side me = self            # the function may run any code
         cdef object text
+        cdef int done = 1
         if (
             me.translation is not None
             and route.filter is None
@@ -609,28 +619,30 @@ cdef class Side(SessionConnection):
             and me.translation.answer_c(route, m)
         ):
             me.passed_c()
-            return True
+            return 1
         try:
             text = route.after(m)
             if route.filter is not None and text is not None and text is not m:
                 text = route.filter(text)
         except ProtocolError as exc:
+            done = exc.code
             me.session.error_c(route.ref, exc.code, exc.message, exc.data)
         except Exception as exc:
             logger.error("internal error of the proxy at %s", m, exc_info=exc)
+            done = codes.INTERNAL_ERROR
             me.session.error_c(route.ref, codes.INTERNAL_ERROR, "Internal error", None)
         else:
             if text is None:
-                return True
+                return 1
             if text is m:
-                return False
+                return 0
             if route.taker is not None:
                 route.taker.take(me, route.ref, text)
-                return True
+                return 1
             me.session.result_c(route.ref, text)
         if me.link is not None:
             me.passed_c()
-        return True
+        return done
 
     cdef int passed_c(self) except -1:
         """An answer to this side was written."""

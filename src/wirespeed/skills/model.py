@@ -241,4 +241,13 @@ def same_json(one: Any, other: Any) -> bool:
     return type(one) is type(other) and bool(one == other)
 
 
+def differing(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
+    """The members in which two objects differ, in order."""
+    return sorted(
+        name
+        for name in one.keys() | other.keys()
+        if name not in one or name not in other or not same_json(one[name], other[name])
+    )
+
+
 set_public_home(globals())

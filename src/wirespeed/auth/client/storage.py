@@ -7,7 +7,6 @@ import contextlib
 import hashlib
 import json
 import os
-import secrets
 import stat
 import sys
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 
 from wirespeed._exports import set_public_home
+from wirespeed.contents import replace_private
 from wirespeed.errors import AuthorizationError
 
 if TYPE_CHECKING:
@@ -120,19 +120,8 @@ class FileStorage:
         others."""
         path = self._path(server)
         self._make_folder()
-        new = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
         try:
-            file = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            try:
-                with os.fdopen(file, "w", encoding="utf-8") as out:
-                    out.write(text)
-                    out.flush()
-                    os.fsync(out.fileno())
-                os.replace(new, path)
-            except BaseException:
-                with contextlib.suppress(OSError):
-                    os.unlink(new)
-                raise
+            replace_private(path, text.encode())
         except OSError as exc:
             raise _failed("written", path, exc) from exc
 

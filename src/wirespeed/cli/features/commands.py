@@ -320,23 +320,36 @@ def tasks(
     return work(options, rest[0] if rest else None, choices, wait=wait, cancel=cancel)
 
 
+_SKILL_ACTIONS = ("get", "verify", "list", "diff", "approve", "revoke")
+
+
 @click.command(
     cls=WatchCommand,
-    short_help="Get or verify the skills of a server.",
+    short_help="Get, verify or approve the skills of a server.",
     epilog="\b\nExamples:\n"
     "  wirespeed list --skills server.py\n"
     "  wirespeed skill get server.py skill://refunds/SKILL.md\n"
     "  wirespeed skill get https://tools.example/mcp skill://refunds/SKILL.md --to ./refunds\n"
-    "  wirespeed skill verify https://tools.example/mcp",
+    "  wirespeed skill verify https://tools.example/mcp\n"
+    "  wirespeed skill list proxy.json#shop\n"
+    "  wirespeed skill approve proxy.json#shop skill://refunds/SKILL.md --reviewed ./refunds",
 )
-@takes("get TARGET URI | verify TARGET")
+@takes("get TARGET URI | verify TARGET | list TARGET | diff|approve|revoke TARGET URI")
 @click.option("--to", "folder", metavar="FOLDER", help="Write the skill into this new folder.")
+@click.option(
+    "--reviewed", metavar="FOLDER", help="Approve the skill if its files are those of this folder."
+)
+@click.option("--approvals", metavar="FILE", help="The approvals; by default those of the proxy.")
+@click.option("--server", metavar="NAME", help="What the proxy calls the server.")
 @trace_option
 def skill(
     words: tuple[str, ...],
     command: list[str] | None,
     as_json: bool,
     folder: str | None,
+    reviewed: str | None,
+    approvals: str | None,
+    server: str | None,
     **settings: Any,
 ) -> int:
     """Get a skill: print its SKILL.md, or write all its files into a new folder. Verify: read every
@@ -345,24 +358,54 @@ def skill(
     Each file is compared with the size and the digest in the skill's entry, and the front matter of
     SKILL.md with the entry, before anything is printed or written. That shows that a server is
     consistent, not that its skills can be trusted.
+
+    List, diff, approve, revoke: what a proxy whose servers have skills = "approved" shows of them.
+    TARGET is a proxy's FILE#NAME, or another one with --approvals and --server.
     """
     action = words[0] if words else ""
-    if action not in ("get", "verify"):
-        raise usage(f"say what to do: skill get TARGET URI, or skill verify TARGET; not {action!r}")
+    if action not in _SKILL_ACTIONS:
+        raise usage(f"say what to do: skill {', '.join(_SKILL_ACTIONS)}; not {action!r}")
+    name = f"skill {action}"
     _mcp_only(settings, "skill")
-    if action == "get":
-        word, uri, rest = named_in(words[1:], command, "skill get", "URI")
-        if rest:
-            raise usage(f"one URI is enough; there is {rest[0]!r} after it")
-        from wirespeed.cli.features.skills import get
-
-        return get(options_of(command, word, settings), uri, folder, as_json=as_json)
-    if folder is not None:
+    if folder is not None and action != "get":
         raise usage("--to is for skill get")
-    word = target_only(words[1:], command, "skill verify")
-    from wirespeed.cli.features.skills import verify
+    if reviewed is not None and action != "approve":
+        raise usage("--reviewed is for skill approve")
+    if action in ("get", "verify"):
+        if approvals is not None or server is not None:
+            raise usage("--approvals and --server are for skill list, diff, approve and revoke")
+        from wirespeed.cli.features.skills import get, verify
 
-    return verify(options_of(command, word, settings), as_json=as_json)
+        if action == "verify":
+            word = target_only(words[1:], command, name)
+            return verify(options_of(command, word, settings), as_json=as_json)
+        word, uri, rest = named_in(words[1:], command, name, "URI")
+        _only_one(rest)
+        return get(options_of(command, word, settings), uri, folder, as_json=as_json)
+
+    from wirespeed.cli.features import approvals as of_proxy
+
+    if action == "list":
+        word = target_only(words[1:], command, name)
+        kept = of_proxy.Approvals.of(word, approvals, server)
+        return of_proxy.list_skills(options_of(command, word, settings), kept, as_json=as_json)
+    word, uri, rest = named_in(words[1:], command, name, "URI")
+    kept = of_proxy.Approvals.of(word, approvals, server)
+    if action == "revoke":
+        return of_proxy.revoke(kept, [uri, *rest], as_json=as_json)
+    options = options_of(command, word, settings)
+    if action == "approve":
+        if reviewed is not None:
+            _only_one(rest)
+        return of_proxy.approve(options, kept, [uri, *rest], reviewed, as_json=as_json)
+    _only_one(rest)
+    return of_proxy.diff(options, kept, uri, as_json=as_json)
+
+
+def _only_one(rest: list[str]) -> None:
+    """Failure (2): there is more than one URI."""
+    if rest:
+        raise usage(f"one URI is enough; there is {rest[0]!r} after it")
 
 
 COMMANDS = (list_, inspect, call, read, prompt, complete, subscribe, tasks, skill)

@@ -121,6 +121,7 @@ class MergedClient:
                 del self.members[name]
                 member.leave(None if offer is None else self.member(offer))
         self.lists.clear()
+        self._skills.forget()
         for capability in LISTED:
             self.tell_change(capability)
 

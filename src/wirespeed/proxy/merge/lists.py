@@ -28,11 +28,12 @@ _members = msgspec.json.Decoder(dict[str, Raw]).decode
 
 class ShownNames(PrefixedNames):
     """The names of one server's tools and prompts. A tool that is renamed is shown by that name
-    alone."""
+    alone. Two are equal if clients see the same of their servers."""
 
     def __init__(self, config: BackendConfig) -> None:
         super().__init__(config.shown_prefix)
         self._tools = config.tools
+        self._skills = config.skills
         self._renamed = {shown: real for real, shown in config.tools.rename.items()}
 
     def __eq__(self, other: object) -> bool:
@@ -40,6 +41,7 @@ class ShownNames(PrefixedNames):
             isinstance(other, ShownNames)
             and self.prefix == other.prefix
             and self._tools == other._tools
+            and self._skills == other._skills
         )
 
     __hash__ = None  # type: ignore[assignment]

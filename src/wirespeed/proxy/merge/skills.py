@@ -63,6 +63,10 @@ class MergedSkills:
         self._client = client
         self._kept: dict[str, SkillListing] = {}  # where the client is alone on its connection
 
+    def forget(self) -> None:
+        """The configuration has changed: servers are asked again."""
+        self._kept.clear()
+
     def may_have(self, uri: str | None) -> bool:
         """Whether a URI begins with the name of a server, as those of skills do."""
         return uri is not None and self._place(uri) is not None

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
+from wirespeed.proxy.access.skills import HeldSkill
 from wirespeed.proxy.operation.meter import PART, Sample, Share, each, in_parts
 from wirespeed.transport.memory import MemoryLink
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from wirespeed.peer.http.sessions import Sessions
     from wirespeed.proxy.access.audit import AuditLog
     from wirespeed.proxy.access.grants import Grants
+    from wirespeed.proxy.access.skills import SkillGate
     from wirespeed.proxy.backend_config import BackendConfig
     from wirespeed.proxy.downstream import Downstream
     from wirespeed.proxy.flow.admission import RequestLimits
@@ -96,6 +98,20 @@ class ClientEntry(msgspec.Struct):
     bytes_out: int
 
 
+class SkillsEntry(msgspec.Struct):
+    """The skills of a server whose skills must be approved.
+
+    Attributes:
+        approved: How many are approved.
+        waiting: Those that are not, of those that the server has shown.
+        fault: The fault of the file of approvals; None: it is valid.
+    """
+
+    approved: int
+    waiting: list[HeldSkill]
+    fault: str | None
+
+
 class EndpointEntry(msgspec.Struct):
     """One endpoint: a server and its clients, or all servers as one.
 
@@ -116,6 +132,7 @@ class EndpointEntry(msgspec.Struct):
         tools, principals: Its requests by tool and by principal.
         hooks: What hooks did; empty without any.
         search: The searches and the calls by a tool of the search; empty without one.
+        skills: Its skills, where they must be approved; else None.
         cached_lists: The requests that were answered by kept lists, of the connections there are.
         drained: Whether an operator has taken it out of use.
     """
@@ -147,6 +164,7 @@ class EndpointEntry(msgspec.Struct):
     principals: list[Share] = []
     hooks: Sums = {}
     search: Sums = {}
+    skills: SkillsEntry | None = None
     cached_lists: int = 0
     drained: bool = False
 
@@ -262,6 +280,7 @@ class ProxyEndpoint(Protocol):
     cut: Sums
     hooks: HookedTools | None
     meta_tools: MetaTools | None
+    skills: SkillGate | None
 
     @property
     def is_drained(self) -> bool:
@@ -378,10 +397,15 @@ def _endpoint(
         principals=meter.shares("principals", lambda digest: _principal_name(service, digest)),
         hooks={} if service.hooks is None else service.hooks.counts,
         search={} if service.meta_tools is None else service.meta_tools.counts,
+        skills=None if service.skills is None else _skills(service.skills),
         cached_lists=meter.n_cached,
         drained=service.is_drained,
         servers=[_server(supervisor, worker) for supervisor in islice(supervisors, MAX_SERVERS)],
     )
+
+
+def _skills(gate: SkillGate) -> SkillsEntry:
+    return SkillsEntry(gate.n_approved, list(gate.held.values()), gate.approvals.fault)
 
 
 def _tool_name(text: bytes) -> str:

@@ -122,6 +122,7 @@ def _backend(one: EndpointEntry, last: int) -> dict[str, Any]:
         "principals": _shares(one.principals),
         "hooks": one.hooks or None,
         "search": one.search or None,
+        "skills": None if one.skills is None else msgspec.to_builtins(one.skills),
         "cached_lists": one.cached_lists,
         "methods": [
             _method(requests) for requests in sorted(one.requests, key=lambda one: one.method)

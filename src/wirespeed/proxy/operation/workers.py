@@ -15,6 +15,7 @@ from wirespeed.proxy.operation.snapshot import (
     MAX_SERVERS,
     EndpointEntry,
     MethodEntry,
+    SkillsEntry,
     Snapshot,
     summary,
 )
@@ -22,6 +23,8 @@ from wirespeed.transport.net.handover import FLAGS
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Sequence
+
+    from wirespeed.proxy.access.skills import HeldSkill
 
 PATIENCE = 1.0  # seconds that a worker has for its answer
 MAX_ANSWER = 1 << 24
@@ -71,6 +74,7 @@ def _merged(found: list[EndpointEntry]) -> EndpointEntry:
         hour=_summed(sample for one in found for sample in one.hour),
         tools=_shares(share for one in found for share in one.tools),
         principals=_shares(share for one in found for share in one.principals),
+        skills=_skills([one.skills for one in found if one.skills is not None]),
         cached_lists=sum(one.cached_lists for one in found),
         drained=any(one.drained for one in found),
         servers=[server for one in found for server in one.servers][:MAX_SERVERS],
@@ -96,6 +100,17 @@ def _requests(found: list[EndpointEntry]) -> list[MethodEntry]:
         )
         for method, many in by_method.items()
     ]
+
+
+def _skills(found: list[SkillsEntry]) -> SkillsEntry | None:
+    """The skills of the workers together. Each has read the same file."""
+    if not found:
+        return None
+    held: dict[str, HeldSkill] = {}
+    for skill in (skill for one in found for skill in one.waiting):
+        if skill.uri not in held or held[skill.uri].at < skill.at:
+            held[skill.uri] = skill
+    return msgspec.structs.replace(found[0], waiting=list(held.values()))
 
 
 def _shares(many: Iterable[Share]) -> list[Share]:
