@@ -98,6 +98,7 @@ INSIDE = {
     "transport": """
         backoff rate_limited_log token_buckets wire_trace schemes headers
         signals link address _task_api
+        http.server_card
         http.options
         options
         loop fd memory

@@ -476,6 +476,12 @@ def listening_options(command: F) -> F:
                 help="HTTP, WebSocket: the name in the URL that clients use; may be repeated.",
             ),
             click.option(
+                "--card",
+                metavar="URL",
+                help="HTTP, experimental: show everyone who the servers are, at /server-card below "
+                "their paths; URL is what clients have for this listener, without the paths.",
+            ),
+            click.option(
                 "--max-connections",
                 type=click.IntRange(1, 10_000_000),
                 metavar="N",

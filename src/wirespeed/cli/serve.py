@@ -57,6 +57,7 @@ class Settings:
     stateless: bool = False
     access_log: Literal["text", "json"] | None = None
     trusted_proxies: tuple[str, ...] = ()
+    card: str | None = None
 
     @cached_property
     def secret(self) -> credentials.Secret | None:
@@ -363,7 +364,7 @@ def check_used(addresses: Sequence[Address], settings: Settings, secret: Secret 
             if option in given:
                 raise usage(f"{option} is for https:// and wss://, not for {schemes}")
     if not any(address.is_http for address in addresses):
-        for option in ("--name", "--stateless", "--access-log", "--trusted-proxy"):
+        for option in ("--name", "--stateless", "--access-log", "--trusted-proxy", "--card"):
             if option in given:
                 raise usage(f"{option} is for http:// and https://, not for {schemes}")
 
@@ -424,19 +425,25 @@ class ListenSpec:
     def _http(self) -> HttpOptions:
         from wirespeed import HttpOptions
         from wirespeed.transport.http.options import check_name
+        from wirespeed.transport.http.server_card import card_host
 
         settings = self.settings
-        if settings.name is not None:
+        for option, check, value in (
+            ("--name", check_name, settings.name),
+            ("--card", card_host, settings.card),
+        ):
             try:
-                check_name(settings.name)
+                if value is not None:
+                    check(value)
             except ValueError as exc:
-                raise usage(f"--name: {exc}") from None
+                raise usage(f"{option}: {exc}") from None
         try:
             return HttpOptions(
                 name=settings.name,
                 stateless=settings.stateless,
                 access_log=settings.access_log,
                 trusted_proxies=settings.trusted_proxies,
+                card=settings.card,
             )
         except ValueError as exc:
             raise usage(f"--trusted-proxy: {exc}") from None

@@ -45,6 +45,7 @@ class ListenConfig:
         sse_path: The path of HTTP+SSE (2024-11-05).
         access_log: One line for each request over HTTP, and for each other connection.
         access_log_sample: The share of requests over HTTP that is logged.
+        card: Experimental: the URL of this listener as clients reach it, for server cards.
     """
 
     url: str
@@ -61,6 +62,7 @@ class ListenConfig:
     sse_path: str | None = None
     access_log: Literal["text", "json"] | None = None
     access_log_sample: float = 1.0
+    card: str | None = None
 
     def __post_init__(self) -> None:
         check_types(self)

@@ -316,6 +316,7 @@ ListenKeys: Any = _keys(
     sse_path="The path of HTTP+SSE.",
     access_log=Meta(),
     access_log_sample=Meta(gt=0, le=1, description="The share of requests that is logged."),
+    card="Experimental: the URL of this listener as clients reach it, for server cards.",
 )
 
 RulesKeys = _keys(

@@ -59,7 +59,7 @@ def options_of(
             http["session_ttl"] = listen.session_idle
         fields["http"] = HttpOptions(**http)
     else:
-        for name in ("trusted_proxies", "sse_path", "session_idle", "access_log_sample"):
+        for name in ("trusted_proxies", "sse_path", "session_idle", "access_log_sample", "card"):
             if getattr(listen, name) != ListenConfig.__dataclass_fields__[name].default:
                 only = "is for http:// and https:// only"
                 raise ValueError(f"{name} {only}, not for {address.scheme}:")

@@ -18,7 +18,7 @@ from wirespeed.proxy.binding import Binding
 from wirespeed.proxy.downstream import Downstream, WithoutSession
 from wirespeed.proxy.flow.admission import RequestLimits
 from wirespeed.proxy.isolation.assignment import Assignment, assignment_of
-from wirespeed.proxy.own_requests import modern_version
+from wirespeed.proxy.own_requests import modern_version, own_info
 from wirespeed.proxy.upstream import Upstream, UpstreamOwner
 from wirespeed.transport.memory import pair
 
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from wirespeed.proxy.supervision.supervisor import Supervisor
     from wirespeed.transport.http.exchange import HttpTarget
     from wirespeed.transport.http.options import HttpOptions
+    from wirespeed.transport.http.server_card import ServerIdentity
     from wirespeed.transport.link import Link
     from wirespeed.transport.taskpool import TaskPool
 
@@ -492,6 +493,19 @@ class ProxyService(HttpService):
         """A client has left."""
         self.downstreams.pop(downstream, None)
         self.meter.client_left(downstream, self.downstreams)
+
+    def identity(self, guarded: bool) -> ServerIdentity | None:
+        """The server as its card describes it, by the name that the proxy has for it and the
+        version of the proxy. Where clients need a token, the names of servers are not told."""
+        from wirespeed.transport.http.server_card import ServerIdentity
+
+        if self.config is None:
+            return ServerIdentity(
+                own_info(), (*self.modern_versions[::-1], *self.legacy_versions[::-1])
+            )
+        if guarded and not self._alone:
+            return None
+        return ServerIdentity({**own_info(), "name": self.name}, ())
 
     def well_known(self, path: str) -> Mapping[str, HttpTarget]:
         """Return the targets of further paths, where it is served at ``path``."""

@@ -39,6 +39,7 @@ class ServerDiscovery:
     them; see `wirespeed.Server` for the arguments.
 
     Attributes:
+        info: Its ``Implementation``.
         offers: By capability: its settings at this moment, or None while there is nothing to offer.
         hints: ``ttlMs`` and ``cacheScope`` of lists and discovery (2026-07-28
             server/utilities/caching).
@@ -86,7 +87,7 @@ class ServerDiscovery:
         info |= {key: value for key, value in more.items() if value is not None}
         declared = {name: dict(settings) for name, settings in (experimental or {}).items()}
         check_json("server", info | {"instructions": instructions, "experimental": declared})
-        self._info = info
+        self.info = info
         self.info_json = _encode(info)
         self.modern_end = modern_end(self.info_json)
         self.hints: dict[str, Any] = {"ttlMs": list_ttl_ms, "cacheScope": cache_scope}
@@ -140,7 +141,7 @@ class ServerDiscovery:
         result: dict[str, Any] = {
             "protocolVersion": revision.version,
             "capabilities": self.capabilities(revision),
-            "serverInfo": fit("Implementation", self._info, revision.version),
+            "serverInfo": fit("Implementation", self.info, revision.version),
         }
         if self.instructions is not None:
             result["instructions"] = self.instructions

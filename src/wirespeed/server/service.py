@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from wirespeed.server.skills.service import SkillService
     from wirespeed.server.tools.signature import Extra
     from wirespeed.transport.http.exchange import HttpTarget
+    from wirespeed.transport.http.server_card import ServerIdentity
     from wirespeed.transport.link import Link
 
 _PROVIDERS = "wirespeed.server.dependencies.provider"
@@ -290,6 +291,12 @@ class McpService(HttpService):
     def well_known(self, path: str) -> Mapping[str, HttpTarget]:
         """The targets at further paths, where the server is served at a path."""
         return {} if self.auth is None else self.auth.well_known(path, self.scopes)
+
+    def identity(self, guarded: bool) -> ServerIdentity:
+        """The server as its card describes it."""
+        from wirespeed.transport.http.server_card import ServerIdentity
+
+        return ServerIdentity(self.discovery.info, self.discovery.versions)
 
     def scopes(self) -> set[str]:
         """The scopes that its tools, prompts, resources and templates need."""

@@ -216,6 +216,11 @@ class ListenOptions(msgspec.Struct, metaclass=ExplainedStruct, frozen=True, kw_o
             return ()
         return (self.token,) if isinstance(self.token, str) else tuple(self.token)
 
+    @property
+    def is_guarded(self) -> bool:
+        """Whether clients need a token, or are judged by a function."""
+        return self.token is not None or self.authenticate is not None
+
     def __rich_repr__(self) -> list[tuple[str, Any]]:  # msgspec's own shows every field
         defaults = ListenOptions()
         return [

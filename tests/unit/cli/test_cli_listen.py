@@ -425,6 +425,8 @@ WRONG = [
     (["--on", "ws://127.0.0.1:0/", "--stateless"], "--stateless is for http:// and https://, not"),
     (["--on", "unix:x", "--access-log", "text"], "--access-log is for http:// and https://, not"),
     (["--on", "http://h:0/", "--trusted-proxy", "p"], "--trusted-proxy: trusted_proxies: 'p' does"),
+    (["--on", "http://h:0/", "--card", "h"], "--card: card is the https:// URL by which clients"),
+    (["--on", "ws://h:0/", "--card", "https://h"], "--card is for http:// and https://, not"),
     (["--on", "unix:x", "--on", "tcp://h"], "--on: 'tcp://h' has no port"),
     (["--on", "ws://127.0.0.1:0/?key=open-Sesame.123"], "a URL to listen at has no query"),
     (["--on", "tcp://127.0.0.1"], "--on: 'tcp://127.0.0.1' has no port"),

@@ -118,6 +118,10 @@ class HttpOptions(msgspec.Struct, metaclass=ExplainedStruct, frozen=True, kw_onl
             `HttpResponse`. Host and Origin are checked before it; its token is not.
         healthz: The path that answers 200 to everyone, for probes, and 503 during ``drain_delay``;
             None for no such path.
+        card: Experimental. The URL of this listener without the paths of its servers, as clients
+            reach it: each server then has a card at ``/server-card`` below its path, and
+            ``/.well-known/ai-catalog.json`` lists the cards (SEP-2127, a draft). They say who a
+            server is and how to connect, and are shown to everyone. None: there are no cards.
         drain_delay: Seconds that a listener goes on to serve when it is told to shut down, so that
             a load balancer sees the 503 of ``healthz`` before the port is closed.
     """
@@ -144,6 +148,7 @@ class HttpOptions(msgspec.Struct, metaclass=ExplainedStruct, frozen=True, kw_onl
     access_log_sample: float = 1.0
     routes: Mapping[str, RouteHandler] = msgspec.field(default_factory=dict)
     healthz: str | None = "/healthz"
+    card: str | None = None
     drain_delay: float = 0.0
 
     def __post_init__(self) -> None:
@@ -165,6 +170,10 @@ class HttpOptions(msgspec.Struct, metaclass=ExplainedStruct, frozen=True, kw_onl
             raise ValueError('access_log must be "text", "json" or None')
         if not 0 < self.access_log_sample <= 1:
             raise ValueError("access_log_sample must be above 0 and at most 1")
+        if self.card is not None:
+            from wirespeed.transport.http.server_card import card_host
+
+            card_host(self.card)
         if self.trusted_proxies:
             from wirespeed.transport.address import networks
 

@@ -1,9 +1,10 @@
 """The routes of one HTTP listener: MCP endpoints, custom routes, health."""
 
 import asyncio
+import hashlib
 import logging
-from collections.abc import Iterable, Mapping
-from typing import Any, Protocol
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
@@ -19,6 +20,9 @@ from wirespeed.transport.options import LENGTH, HttpRequest, ListenOptions, chec
 from wirespeed.transport.service import has_capability
 from wirespeed.transport.taskpool import TaskPool
 from wirespeed.transport.taskpool_choice import LAST_WAIT
+
+if TYPE_CHECKING:
+    from wirespeed.transport.http.server_card import Document, ServerIdentity
 
 logger = logging.getLogger("wirespeed.server")
 
@@ -165,6 +169,38 @@ class HealthTarget(HttpTarget):
         self._state = SHUTTING_DOWN
 
 
+class DocumentTarget(HttpTarget):
+    """Answers with a document, to everyone, web pages too."""
+
+    methods = ("GET", "HEAD")
+
+    def __init__(self, document: "Document") -> None:
+        self._text = document.text
+        self._tag = f'"{hashlib.sha256(self._text).hexdigest()[:32]}"'
+        self._fields = {
+            "Cache-Control": "public, max-age=3600",
+            "ETag": self._tag,
+            "Access-Control-Allow-Origin": "*",
+            "Access-Control-Expose-Headers": "ETag",
+        }
+        self._type = document.media_type
+        self.for_pages = True
+
+    def admit(self, gate: Gate, request: HttpRequest) -> Admission:
+        """Let everyone in."""
+        return NOBODY
+
+    def take(self, exchange: Exchange, body: bytes) -> None:
+        tags = [tag.strip() for tag in exchange.headers.get("if-none-match", "").split(",")]
+        if exchange.method not in self.methods:
+            answer = HttpResponse(405, "", {"Allow": "GET, HEAD, OPTIONS"})
+        elif not {"*", self._tag, f"W/{self._tag}"}.isdisjoint(tags):
+            answer = HttpResponse(304, "", self._fields)
+        else:
+            answer = HttpResponse(200, self._text, self._fields, self._type)
+        send(exchange, answer)
+
+
 def send(exchange: Exchange, response: HttpResponse) -> None:
     """Answer a request."""
     exchange.respond(response.status, response.content, response.fields)
@@ -237,7 +273,7 @@ def make_site(
     }
     if http.healthz is not None:
         targets[http.healthz] = HealthTarget()
-    targets |= service_targets(services, http, {}, loop=loop, pool=pool)
+    targets |= service_targets(services, options, {}, loop=loop, pool=pool)
     return HttpSite(
         targets,
         options=http,
@@ -250,7 +286,7 @@ def make_site(
 
 def service_targets(
     services: Mapping[str, Any],
-    http: HttpOptions,
+    options: ListenOptions,
     known: Mapping[str, HttpTarget],
     *,
     loop: asyncio.AbstractEventLoop,
@@ -259,6 +295,7 @@ def service_targets(
     """Return the targets of services by path. ``known``: those that there are already.
     ValueError: the options do not fit the services."""
     targets = dict(known)
+    http = options.http
     for path, service in services.items():
         if path not in known:
             targets[path] = service.http_target(http, loop=loop, pool=pool)
@@ -269,7 +306,30 @@ def service_targets(
         served = sse_service(services.values())
         targets[http.sse_path] = served.sse_target(http, loop=loop, pool=pool)
         targets[http.sse_path].authority = authority_of(served)
+    if http.card is not None:
+        from wirespeed.transport.http.server_card import documents
+
+        for document in documents(_identities(services, options.is_guarded), http.card):
+            targets.setdefault(document.path, DocumentTarget(document))
     return targets
+
+
+def _identities(
+    services: Mapping[str, Any], guarded: bool
+) -> "Iterator[tuple[str, ServerIdentity, bool]]":
+    """The services that have a card, each once: its path, the server, and whether clients need a
+    token."""
+    from wirespeed.transport.http.server_card import HasIdentity
+
+    seen: set[int] = set()
+    for path, service in services.items():
+        if id(service) in seen:
+            continue
+        seen.add(id(service))
+        needs = guarded or authority_of(service) is not None
+        server = service.identity(needs) if has_capability(service, HasIdentity) else None
+        if server is not None:
+            yield path, server, needs
 
 
 def limits_of(services: Mapping[str, Any]) -> Limits:

@@ -176,7 +176,7 @@ class Listener:
         else:
             from wirespeed.transport.http.routes import service_targets
 
-            targets = service_targets(services, http, known, loop=self.loop, pool=self.pool)
+            targets = service_targets(services, self.options, known, loop=self.loop, pool=self.pool)
             for path in services.keys() - stay:
                 targets[path].websocket = target.WebSocketTarget(services[path], self.options)
         if self.mailbox is not None:
